@@ -1,4 +1,4 @@
-"""Fits whose results no command of the product takes, by name as the product's own: import this before `inference.fit`.
+"""Fits whose results no command of the product takes, by name as the product's own: import this before `inference.fitting.fit`.
 
 python -m experiments.power_fit.fit TABLE... [--method map] [--holdout COLUMN] [-o FILE.npz] [--json]
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from inference.models import PLACES
+from inference.fitting.models import PLACES
 from prism_jax import fit_variability
-from prism_jax.errors import PrismError
-from prism_jax.fits.fit_variability import Columns, Holdout
+from prism_jax.core.errors import PrismError
+from prism_jax.fits.fit_variability import Columns, HoldoutChoice
 
 FITS = {
     "checkpoints": "experiments.checkpoints_fit.model.Checkpoints",
@@ -44,7 +44,7 @@ def main(model: str) -> None:
             given.files,
             columns=Columns(*pairs),
             method=given.method,
-            holdout=None if given.holdout is None else Holdout(given.holdout, given.splits),
+            holdout=None if given.holdout is None else HoldoutChoice(given.holdout, given.splits),
             n_chain=given.chains,
             n_draw=given.draws,
             out=given.out,

@@ -11,7 +11,7 @@ import argparse
 import sys
 
 from experiments.step_tables.memory_table import classify_rows
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 from prism_jax.validation.validate import memory_report
 
 

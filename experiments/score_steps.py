@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.step_tables.table import read_step_rows
+from prism_jax.core.errors import PrismError
 from prism_jax.core.processes import start_jax
-from prism_jax.errors import PrismError
 from prism_jax.validation.picture import plot_accuracy
 from prism_jax.validation.report import StepsValidationReport
 from prism_jax.validation.validate import WAYS, score_step_rows, shipped_rows_note

@@ -18,10 +18,10 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cloud.laws import LadderLaw
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
-from .data.columns import Column
-from .engine.model import Draws, Model, Score, interval
+from .data.columns import ModelColumn
+from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale
 from .sums import chosen, group_scores, groups_of
 
@@ -30,10 +30,11 @@ from .sums import chosen, group_scores, groups_of
 # (of pandas without stubs, every expression may be of any type)
 
 
+NUMBER: dict[str, bool] = {"required": True, "strict": True, "positive": True, "may_be_blank": False}
 COLUMNS = (
-    Column("batch", ("batch_size", "micro_batch", "local_bsz"), required=True, strict=True, positive=True, may_be_blank=False),
-    Column("step_s", ("duration_s", "step_time"), required=True, strict=True, positive=True, may_be_blank=False),
-    Column("setup", ("instance", "gpu", "device"), text=True, strict=True),
+    ModelColumn("batch", ("batch_size", "micro_batch", "local_bsz"), **NUMBER),
+    ModelColumn("step_s", ("duration_s", "step_time"), **NUMBER),
+    ModelColumn("setup", ("instance", "gpu", "device"), text=True, strict=True),
 )  # fmt: skip
 TOP_SD = 0.5  # of log seconds at the largest batch, around what was measured
 FLOOR = (1.0, 2.0)  # Beta, of the floor's share at the largest batch: small, and any
@@ -164,7 +165,9 @@ class Ladder(Model[LadderData]):
             source=f"a ladder of {int((data.of == place).sum())} steps on {setup}",
         )
 
-    def score(self, data: LadderData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: LadderData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Errors of rungs that were left out, of setups that have others, beside seconds in proportion to the batch."""
         names = [name or ONE for name in groups_of(left_out, "setup")]
         rows = left_out[[name in data.setups for name in names]]

@@ -28,13 +28,13 @@ import pandas as pd
 from jax import Array
 from numpy.typing import ArrayLike
 
+from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables
-from prism_jax.errors import DataError
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster, Device
 
 from . import overlap_data as mixture, overlap_data as rule
-from .engine.model import Draws, Model, Score
+from .engine.model import Draws, GroupScore, Model
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
 
 SITES = (
@@ -129,7 +129,7 @@ def _draw(
     return jax.vmap(one)(sites, keys)
 
 
-def scores(data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+def scores(data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
     """One score per group, over its rows with overlap; groups without any have none."""
     beside = left_out.loc[left_out["overlap_ratio"] > 0.0]
     if len(beside) == 0:
@@ -148,7 +148,7 @@ def scores(data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str,
             "mape_no_slowdown": float(np.abs(1.0 / measured[of] - 1.0).mean()),
             "n_rows": float(of.sum()),
         }
-        out.append(Score(group=str(group), coverage_90=float(covered[of].mean()), extra=extra))
+        out.append(GroupScore(group=str(group), coverage_90=float(covered[of].mean()), extra=extra))
     return out
 
 
@@ -249,7 +249,7 @@ NOISE_SLOPE = (-0.3, 0.3)  # short kernels are timed less well; -0.5 is independ
 TAIL_ABOVE_ONE = (0.7, 0.7)  # log of (degrees of freedom - 1): 2 to 9, heavy but with a mean
 
 
-class Overlap(Model[OverlapData]):
+class OverlapModel(Model[OverlapData]):
     """The model by the name "overlap"."""
 
     name = "overlap"
@@ -341,6 +341,8 @@ class Overlap(Model[OverlapData]):
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
         return measured_slowdown(data, draws, cluster.device, n_draw, rng)
 
-    def score(self, data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Relative error of the time under overlap and of "no slowdown" by left-out group, over rows with overlap."""
         return scores(data, draws, left_out, column, key)

@@ -34,38 +34,38 @@ from numpy.typing import ArrayLike
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from numpyro.optim import Adam
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
-from .data.columns import Column
+from .data.columns import ModelColumn
 
 COUNTERS = (
-    Column("compute_throughput_percent", ("Compute throughput", "compute_throughput", "sm_throughput")),
-    Column("memory_throughput_percent", ("Memory throughput", "memory_throughput")),
-    Column("dram_throughput_percent", ("DRAM throughput", "dram_throughput")),
-    Column("achieved_occupancy_percent", ("Achieved occupancy", "achieved_occupancy", "occupancy")),
-    Column("l1_hit_rate_percent", ("L1 hit rate", "l1_hit_rate")),
-    Column("l2_hit_rate_percent", ("L2 hit rate", "l2_hit_rate")),
+    ModelColumn("compute_throughput_percent", ("Compute throughput", "compute_throughput", "sm_throughput")),
+    ModelColumn("memory_throughput_percent", ("Memory throughput", "memory_throughput")),
+    ModelColumn("dram_throughput_percent", ("DRAM throughput", "dram_throughput")),
+    ModelColumn("achieved_occupancy_percent", ("Achieved occupancy", "achieved_occupancy", "occupancy")),
+    ModelColumn("l1_hit_rate_percent", ("L1 hit rate", "l1_hit_rate")),
+    ModelColumn("l2_hit_rate_percent", ("L2 hit rate", "l2_hit_rate")),
 )
 COLUMNS = (
     # The coarser of the names a profiler gives: templates of one kernel behave alike and must be left out together.
-    Column("kernel", ("kShortName", "Kernel Name", "kernel_name"), required=True, text=True, may_be_blank=False),
+    ModelColumn("kernel", ("kShortName", "Kernel Name", "kernel_name"), required=True, text=True, may_be_blank=False),
     # Echo-slowdown's names (nanoseconds): its "ground_truth" is the time alone, its "duration" the time under overlap.
-    Column(
+    ModelColumn(
         "duration_s",
         ("ground_truth", "alone", "duration_alone", "duration_s"),
         required=True,
         positive=True,
         may_be_blank=False,
     ),
-    Column(
+    ModelColumn(
         "overlapped_s",
         ("overlapped", "duration_overlapped", "duration"),
         required=True,
         positive=True,
         may_be_blank=False,
     ),
-    Column("overlap_ratio", ("overlap",), required=True, may_be_blank=False),
-    Column("gpu", ("gpu_name", "gpu_model"), text=True),
+    ModelColumn("overlap_ratio", ("overlap",), required=True, may_be_blank=False),
+    ModelColumn("gpu", ("gpu_name", "gpu_model"), text=True),
     *COUNTERS,
 )
 FEATURES = ("log_duration", *(column.name for column in COUNTERS))

@@ -16,26 +16,26 @@ import pandas as pd
 
 from prism_jax.cloud.laws import SaveLaw
 
-from .data.columns import Column
+from .data.columns import ModelColumn
 from .engine.model import Draws
-from .sums import AbstractSums, SumsData, Term, column_of, effects_of, sums_data
+from .sums import AbstractSums, SumsData, SumTerm, column_of, effects_of, sums_data
 
 COLUMNS = (
-    Column("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
-    Column("save_s", ("duration_s", "save_total_s", "seconds"), required=True, positive=True, may_be_blank=False),
-    Column("weights_bytes", ("checkpoint_bytes", "size"), required=True, positive=True, may_be_blank=False),
-    Column("index_bytes", ("index",), positive=True),
-    Column("meta_bytes", ("meta",), positive=True),
-    Column("source", ("storage", "site"), text=True),
+    ModelColumn("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
+    ModelColumn("save_s", ("duration_s", "save_total_s", "seconds"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("weights_bytes", ("checkpoint_bytes", "size"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("index_bytes", ("index",), positive=True),
+    ModelColumn("meta_bytes", ("meta",), positive=True),
+    ModelColumn("source", ("storage", "site"), text=True),
 )
 # Expected at 1, and how far off that may be: one connection to a store, 100 MB/s; entries of some 100 bytes (index) and 5 kB
 # (meta) that take a millisecond or two each.
 FIXED_S, WEIGHTS_BYTES_PER_S, INDEX_BYTES_PER_S, META_BYTES_PER_S = 1.0, 100e6, 50e3, 5e6
-TERMS = (Term("fixed", 5.0), Term("weights", 5.0), Term("index", 5.0), Term("meta", 5.0))
+TERMS = (SumTerm("fixed", 5.0), SumTerm("weights", 5.0), SumTerm("index", 5.0), SumTerm("meta", 5.0))
 SOURCE_SPREAD = 0.3  # of log seconds
 
 
-class Saves(AbstractSums):
+class SavesModel(AbstractSums):
     """The model by the name "saves"."""
 
     name = "saves"

@@ -20,10 +20,10 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cloud.laws import PARTS, StartUpLaw
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
-from .data.columns import Column
-from .engine.model import Draws, Model, Score, interval
+from .data.columns import ModelColumn
+from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale
 from .sums import chosen, groups_of
 
@@ -34,11 +34,11 @@ from .sums import chosen, groups_of
 
 COLUMNS = (
     *(
-        Column(f"{part}_s", (part,), required=True, strict=True, positive=True, may_be_blank=False)
+        ModelColumn(f"{part}_s", (part,), required=True, strict=True, positive=True, may_be_blank=False)
         for part in PARTS
     ),
-    Column("tier", ("kind", "market"), text=True, strict=True),
-    Column("region", ("zone", "location"), text=True, strict=True),
+    ModelColumn("tier", ("kind", "market"), text=True, strict=True),
+    ModelColumn("region", ("zone", "location"), text=True, strict=True),
 )  # fmt: skip
 MEDIAN_S = (2.0, 30.0, 40.0)  # of the parts: what clouds' interfaces show, a second or two, and some tens of seconds
 LEVEL_SD = 1.0  # of log seconds around that
@@ -172,7 +172,9 @@ class Startup(Model[StartupData]):
         error = np.asarray(draws["error"])[:, tier] * rng.standard_t(TAIL, level.shape)
         return np.exp(np.clip(level + REGION_SD * shift + error, -20.0, 20.0))
 
-    def score(self, data: StartupData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: StartupData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Coverage of whole starts, error of the median, and the continuous ranked score beside all other starts pooled."""
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
         names = np.array(groups_of(left_out, column))
@@ -194,7 +196,7 @@ class Startup(Model[StartupData]):
         return out
 
 
-def _score(name: str, parts: Sequence[tuple[np.ndarray, np.ndarray]], pooled: np.ndarray) -> Score:
+def _score(name: str, parts: Sequence[tuple[np.ndarray, np.ndarray]], pooled: np.ndarray) -> GroupScore:
     """Of measured and drawn seconds of every tier."""
     measured = np.concatenate([one for one, _ in parts])
     inside = [(one >= np.quantile(drawn, 0.05)) & (one <= np.quantile(drawn, 0.95)) for one, drawn in parts]
@@ -207,7 +209,7 @@ def _score(name: str, parts: Sequence[tuple[np.ndarray, np.ndarray]], pooled: np
         "coverage_90_pooled": float(trivial.mean()),
         "n_starts": float(len(measured)),
     }
-    return Score(group=name, coverage_90=float(np.concatenate(inside).mean()), extra=extra)
+    return GroupScore(group=name, coverage_90=float(np.concatenate(inside).mean()), extra=extra)
 
 
 def _crps(measured: np.ndarray, drawn: np.ndarray) -> np.ndarray:

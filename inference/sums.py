@@ -24,9 +24,9 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 
-from .engine.model import Draws, Model, Score, interval
+from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -44,7 +44,7 @@ REPORTED = ("log_factor", "misfit", "noise")
 
 
 @dataclass(frozen=True)
-class Term:
+class SumTerm:
     """One term of a sum.
 
     Attributes:
@@ -102,7 +102,7 @@ def sums_data(
     frame: pd.DataFrame,
     sizes: np.ndarray,
     seconds: str,
-    terms: Sequence[Term],
+    terms: Sequence[SumTerm],
     levels: Mapping[str, float],
     *,
     uneven: str = "",
@@ -271,7 +271,7 @@ def _cells(sizes: np.ndarray, groups: Sequence[Sequence[str]]) -> np.ndarray:
 
 def group_scores(
     left_out: pd.DataFrame, column: str, seconds: str, predict: Predict, trivial: Callable[..., np.ndarray], key: Array
-) -> list[Score]:
+) -> list[GroupScore]:
     """One score per group: mean relative error of the median beside that of the trivial prediction, coverage of rows.
 
     Args:
@@ -291,7 +291,7 @@ def group_scores(
             "n_rows": float(len(rows)),
         }
         inside = float(((measured >= low) & (measured <= high)).mean())
-        out.append(Score(group=str(name), coverage_90=inside, extra=extra))
+        out.append(GroupScore(group=str(name), coverage_90=inside, extra=extra))
     return out
 
 
@@ -343,7 +343,7 @@ class AbstractSums(Model[SumsData]):
         groups = [groups_of(frame, name) for name in self.levels]
         return log_seconds(data, draws, self.sizes(frame), groups, rng, with_noise=with_noise)
 
-    def score(self, data: SumsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(self, data: SumsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
         """Mean relative errors of groups that were left out, beside the trivial ones."""
         return group_scores(
             left_out,

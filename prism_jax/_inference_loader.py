@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import PrismError
+from .core.errors import PrismError
 
 MARK = "PART_OF_PRISM_JAX = True"
 
@@ -35,7 +35,7 @@ def inference() -> ModuleType:
 
 
 def fit(*args: Any, **kwargs: Any) -> Any:
-    """Fits a Variability to measurements; see `inference.fit`.
+    """Fits a Variability to measurements; see `inference.fitting.fit`.
 
     Raises:
         InferenceLoaderError: `inference` is not ours, or this version of it has no `fit`.

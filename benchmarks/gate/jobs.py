@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 from zlib import crc32
 
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster

@@ -20,21 +20,21 @@ from experiments.checkpoints_fit import features as features
 from experiments.checkpoints_fit.features import Observation
 from experiments.checkpoints_fit.storage import first_and_last, is_async
 from inference.data.checks import ROW
-from inference.data.columns import Column
-from prism_jax.errors import DataError
+from inference.data.columns import ModelColumn
+from prism_jax.core.errors import DataError
 
 COLUMNS = (
-    Column("source", ("group", "site", "cluster"), required=True, text=True, may_be_blank=False, strict=True),
-    Column("checkpoint_bytes", ("ckpt", "checkpoint_size", "ckpt_size", "size"), positive=True, strict=True),
-    Column("params_billion", ("params_B", "parameters_billion"), positive=True, strict=True),
-    Column("writers", ("n_writers", "ranks"), strict=True, least=1.0),
-    Column("accelerators", ("gpus", "n_gpus"), strict=True, least=0.0),
-    Column("storage", ("storage_class", "target"), text=True, strict=True),
-    Column("method", ("library", "framework"), text=True, strict=True),
-    Column("mode", ("kind",), text=True, strict=True),
-    Column("save_block_s", ("save_blocking", "blocking", "blocked"), positive=True, strict=True),
-    Column("save_total_s", ("save_total", "save"), positive=True, strict=True),
-    Column("load_s", ("load", "restore"), positive=True, strict=True),
+    ModelColumn("source", ("group", "site", "cluster"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("checkpoint_bytes", ("ckpt", "checkpoint_size", "ckpt_size", "size"), positive=True, strict=True),
+    ModelColumn("params_billion", ("params_B", "parameters_billion"), positive=True, strict=True),
+    ModelColumn("writers", ("n_writers", "ranks"), strict=True, least=1.0),
+    ModelColumn("accelerators", ("gpus", "n_gpus"), strict=True, least=0.0),
+    ModelColumn("storage", ("storage_class", "target"), text=True, strict=True),
+    ModelColumn("method", ("library", "framework"), text=True, strict=True),
+    ModelColumn("mode", ("kind",), text=True, strict=True),
+    ModelColumn("save_block_s", ("save_blocking", "blocking", "blocked"), positive=True, strict=True),
+    ModelColumn("save_total_s", ("save_total", "save"), positive=True, strict=True),
+    ModelColumn("load_s", ("load", "restore"), positive=True, strict=True),
 )
 BYTES_PER_PARAMETER = 14.0  # 16-bit weights, fp32 master weights and two moments: what a trainer saves
 MOST_FEATURES = 400

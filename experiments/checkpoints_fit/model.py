@@ -18,7 +18,7 @@ from jax import Array
 
 from experiments.checkpoints_fit import predict as predict
 from experiments.checkpoints_fit.data import COLUMNS, CheckpointsData, from_frame
-from inference.engine.model import Draws, Model, Score, interval
+from inference.engine.model import Draws, GroupScore, Model, interval
 
 # Spreads of log seconds, medians and factors of one standard deviation: sources share no hardware, methods differ in how they
 # stream, repeats on a shared store differ by tens of percent.
@@ -89,7 +89,7 @@ class Checkpoints(Model[CheckpointsData]):
 
     def score(
         self, data: CheckpointsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
-    ) -> list[Score]:
+    ) -> list[GroupScore]:
         """Errors on sources that were left out, beside bytes by one bandwidth."""
         return predict.scores(data, draws, left_out, column, key)
 

@@ -14,7 +14,7 @@ from jax import Array
 
 from experiments.checkpoints_fit.data import CheckpointsData, observations
 from experiments.checkpoints_fit.features import Design, Observation
-from inference.engine.model import Draws, Score
+from inference.engine.model import Draws, GroupScore
 
 
 def seconds(
@@ -63,7 +63,7 @@ def log_seconds(
     return mean + np.asarray(draws["noise"])[:, None] * rng.standard_normal(mean.shape)
 
 
-def scores(data: CheckpointsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+def scores(data: CheckpointsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
     """One score per group: median relative error of the median, and of bytes by the median bandwidth of the rest."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     names = left_out[column].astype(str).to_numpy()
@@ -82,5 +82,5 @@ def scores(data: CheckpointsData, draws: Draws, left_out: pd.DataFrame, column: 
             "n_observations": float(len(rows)),
         }
         inside = (measured >= low) & (measured <= high)
-        out.append(Score(group=str(name), coverage_90=float(inside.mean()), extra=extra))
+        out.append(GroupScore(group=str(name), coverage_90=float(inside.mean()), extra=extra))
     return out

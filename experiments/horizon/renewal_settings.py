@@ -10,7 +10,7 @@ import numpy as np
 from prism_jax.core.arrays import Floats
 from prism_jax.horizon.run import expected_time
 from prism_jax.horizon.simulated_run import simulate
-from prism_jax.horizon.worlds import Setting, Shape, SlowArrays, Threats, Worlds
+from prism_jax.horizon.worlds import ProgramKey, RunConstants, RunDraws, SlowArrays, Threats
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RenewalSettings:
         def worlds(values: Floats) -> Floats:
             return np.repeat(values, n_world)
 
-        inputs = Worlds(
+        inputs = RunDraws(
             scale_s=worlds(1.0 / self.rate_s)[None],
             n_interval=worlds(self.n_interval).astype(int),
             interval_s=worlds(self.interval_s),
@@ -54,8 +54,8 @@ class RenewalSettings:
         )
         none, zero = np.zeros(0), np.zeros(1)
         threats = Threats(np.ones(1), zero, zero, zero, zero)
-        setting = Setting(threats, SlowArrays(none, none, none, none, none), np.array(1.0), np.array(0.0))
-        return simulate(inputs, setting, Shape(1, 0, 0), key).clock_s.reshape(len(self.rate_s), n_world)
+        setting = RunConstants(threats, SlowArrays(none, none, none, none, none), np.array(1.0), np.array(0.0))
+        return simulate(inputs, setting, ProgramKey(1, 0, 0), key).clock_s.reshape(len(self.rate_s), n_world)
 
     def relative_errors(self, key: jax.Array, error: float = 1.3e-3) -> Floats:
         """Simulated over exact mean less one, with as many worlds as it takes for a standard error of `error`."""

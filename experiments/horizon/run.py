@@ -18,7 +18,7 @@ import numpy as np
 from experiments.common import start
 from prism_jax import load_job, predict
 from prism_jax.core.arrays import Floats
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, PlannedStop, Recovery
 from prism_jax.horizon.reliability import Reliability
 from prism_jax.horizon.reliability_file import preset

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 from prism_jax.framework.base import MEGATRON, MIB, MemoryOptions
 from prism_jax.plan.fields import CORE_ATTENTION, StateDtypes
 from prism_jax.plan.plan import ParallelPlan

@@ -9,7 +9,7 @@ from dataclasses import replace
 from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 from prism_jax.framework.software import Software
 from prism_jax.job.rules import check_plan
 from prism_jax.plan.plan import ParallelPlan

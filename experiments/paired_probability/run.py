@@ -20,7 +20,7 @@ from experiments.common import check, start
 from experiments.paired_probability.pairs import BINS, Pair, Reliability, per_token, picked, reliability
 from experiments.step_tables.table import read_step_rows
 from inference.cost_model.folds import step_folds
-from prism_jax.calibration.band import Case, joint_factors
+from prism_jax.calibration.band import CalibrationCase, joint_factors
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.core.arrays import Floats
 from prism_jax.study.table import paired_values, prob_less
@@ -92,9 +92,9 @@ def _costed(row: MeasuredRow, calibration: Calibration) -> CostedJob:
     return costed(job_of_row(row, calibration), row.assumed)
 
 
-def _case(one: CostedJob) -> Case:
+def _case(one: CostedJob) -> CalibrationCase:
     job = one.job
-    return Case((job.model, job.cluster, job.plan), one.outline, one.setting, job.open_fields + one.doubts)
+    return CalibrationCase((job.model, job.cluster, job.plan), one.outline, one.setting, job.open_fields + one.doubts)
 
 
 def _prob(values: Sequence[float], factors: Floats) -> float:

@@ -1,7 +1,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
-"""Measured power as tables that `inference.fit(..., model="power")` reads."""
+"""Measured power as tables that `inference.fitting.fit(..., model="power")` reads."""
 
 from __future__ import annotations
 

@@ -16,19 +16,19 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from inference.data.columns import Column
-from prism_jax.errors import DataError
+from inference.data.columns import ModelColumn
+from prism_jax.core.errors import DataError
 
 SETTINGS = ("dataset", "optimizer", "batch_size", "stage", "instruction")
 COLUMNS = (
-    Column("device", ("gpu", "gpu_name", "gpu_model"), required=True, text=True, may_be_blank=False),
-    Column("workload", ("network", "model"), required=True, text=True, may_be_blank=False),
-    Column("duration_s", ("epoch_s", "step_s", "time"), required=True, positive=True, may_be_blank=False),
-    Column("power_watts", ("avg_power_w", "power_w", "mean_power_w", "watts"), positive=True),
-    Column("energy_joules", ("energy_j", "energy", "joules"), positive=True),
-    Column("clock_mhz", ("frequency", "sm_clock_mhz", "clock"), positive=True),
-    Column("power_limit_watts", ("power_limit_w", "power_limit", "limit_w"), positive=True),
-    *(Column(name, (), text=True) for name in SETTINGS),
+    ModelColumn("device", ("gpu", "gpu_name", "gpu_model"), required=True, text=True, may_be_blank=False),
+    ModelColumn("workload", ("network", "model"), required=True, text=True, may_be_blank=False),
+    ModelColumn("duration_s", ("epoch_s", "step_s", "time"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("power_watts", ("avg_power_w", "power_w", "mean_power_w", "watts"), positive=True),
+    ModelColumn("energy_joules", ("energy_j", "energy", "joules"), positive=True),
+    ModelColumn("clock_mhz", ("frequency", "sm_clock_mhz", "clock"), positive=True),
+    ModelColumn("power_limit_watts", ("power_limit_w", "power_limit", "limit_w"), positive=True),
+    *(ModelColumn(name, (), text=True) for name in SETTINGS),
 )
 KIND = ("device", "workload", "instruction")  # series that agree in these lose as much to a lower clock
 MOST_SERIES = 2000

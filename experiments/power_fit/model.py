@@ -16,7 +16,7 @@ from experiments.power_fit import predict as predict
 from experiments.power_fit.data import COLUMNS, PowerData, from_frame
 from experiments.power_fit.population import DEVICE_SD, POPULATION, SHIFT_SD, device_values
 from experiments.power_fit.series import DEVICE_SITES, log_ratios
-from inference.engine.model import Draws, Model, Score, interval
+from inference.engine.model import Draws, GroupScore, Model, interval
 
 NOISE = (0.02, 2.0)  # of log ratios, median and factor of one standard deviation: repeats of 0.3 to 10 %
 TAIL = 4.0  # degrees of freedom: single rows are far off (epochs of seconds, limits that do not hold)
@@ -90,7 +90,7 @@ class Power(Model[PowerData]):
             },
         }
 
-    def score(self, data: PowerData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(self, data: PowerData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
         """Errors of seconds and watts of groups that were left out, from their top rows."""
         return predict.scores(data, draws, left_out, column)
 

@@ -15,7 +15,7 @@ import pandas as pd
 from experiments.power_fit.data import PowerData, from_frame
 from experiments.power_fit.population import POPULATION, device_values
 from experiments.power_fit.series import DEVICE_SITES, log_ratios
-from inference.engine.model import Draws, Score
+from inference.engine.model import Draws, GroupScore
 from prism_jax.system.power import PowerLaw
 
 
@@ -60,7 +60,7 @@ def predicted(data: PowerData, draws: Draws, frame: pd.DataFrame) -> Predicted:
     return Predicted(new, np.exp(np.asarray(log_time) - new.log_time), np.exp(np.asarray(log_power) - new.log_power))
 
 
-def scores(data: PowerData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[Score]:
+def scores(data: PowerData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[GroupScore]:
     """One score per group: median relative errors, and those of "the limit or the power at the top, and no change of time"."""
     names = left_out[column].astype(str).to_numpy()
     out = []
@@ -68,7 +68,7 @@ def scores(data: PowerData, draws: Draws, left_out: pd.DataFrame, column: str) -
         found = predicted(data, draws, left_out[names == name])
         time, power = trivial(found.data)
         out.append(
-            Score(
+            GroupScore(
                 name,
                 extra={
                     "time_ape": _median(found.time),

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from prism_jax.core.text_table import Table
-from prism_jax.queue.compare import Row, Setting, compare
+from prism_jax.queue.compare import QueueCase, QueueRow, compare
 from prism_jax.queue.jobs import capacity_of
 from prism_jax.queue.policies import POLICIES
 from prism_jax.queue.report import duration
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     n_jobs: int
     n_gpus: int
     load: float
-    rows: list[Row]
+    rows: list[QueueRow]
     cpu_s: float
 
 
@@ -59,7 +59,7 @@ def solve(task: Task) -> Found:
     started = time.process_time()
     jobs = read_queue_trace(task.folder / TRACES[task.trace], task.group).jobs
     n_gpus = capacity_of(jobs, task.percent)
-    setting = Setting(n_gpus, preset("v100-longhorn"), 1.0, 60.0, range(task.n_seeds))
+    setting = QueueCase(n_gpus, preset("v100-longhorn"), 1.0, 60.0, range(task.n_seeds))
     estimates = [ESTIMATES.named(name) for name in task.estimates]
     rows = compare(jobs, setting, task.cvs, list(POLICIES), estimates)
     load = jobs.work_gpu_s / n_gpus / float(jobs.submit_s[-1])

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from prism_jax.host.kineto_calls import Event, RankCalls, rank_calls
+from prism_jax.host.kineto_calls import ProfileEvent, RankCalls, rank_calls
 from prism_jax.host.program import (
     AFTER,
     STARTS,
@@ -54,7 +54,7 @@ def read(path: Path) -> list[RankCalls]:
     columns = ["name", "cat", "ts", "dur", "tid", "corr", "stream"]
     groups = table.groupby("rank") if "rank" in table else [(0, table)]
     return [
-        rank_calls([Event(*row) for row in own[columns].itertuples(index=False)], f"{path.name}, rank {rank}")
+        rank_calls([ProfileEvent(*row) for row in own[columns].itertuples(index=False)], f"{path.name}, rank {rank}")
         for rank, own in groups
     ]
 

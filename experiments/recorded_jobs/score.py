@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prism_jax.core.arrays import Floats
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.cross_validation import fit_and_predict, splits
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.prediction import TracePrediction

@@ -19,8 +19,8 @@ import numpy as np
 from experiments.common import start
 from experiments.scaling.jobs import BASE, SIZES
 from prism_jax import Job, ParallelPlan
-from prism_jax.study.figures import Figures
-from prism_jax.study.run_grid import Asked, run_study
+from prism_jax.study.figures import JobFigures
+from prism_jax.study.run_grid import StudyRequest, run_study
 from prism_jax.study.scaling import KNEE, crossing, job_of_size, of_step, onsets
 from prism_jax.system import catalog as systems
 from prism_jax.variability.config import default_for, preset
@@ -62,7 +62,7 @@ def main() -> int:
     rng = np.random.default_rng(given.seed)
     drawn = [_drawn(rng) for _ in range(given.jobs)]
     tasks = [RandomJob(**{**vars(one), "n_devices": n}) for one in drawn for n in SIZES]
-    found = run_study(tasks, job_of, Asked("mean", n_samples=256), n_workers=given.workers)
+    found = run_study(tasks, job_of, StudyRequest("mean", n_samples=256), n_workers=given.workers)
     near = []
     for k, one in enumerate(drawn):
         seen = _knee([own.figures for own in found[k * len(SIZES) : (k + 1) * len(SIZES)]])
@@ -86,7 +86,7 @@ def _drawn(rng: np.random.Generator) -> RandomJob:
     )
 
 
-def _knee(figures: Sequence[Figures | None]) -> float:
+def _knee(figures: Sequence[JobFigures | None]) -> float:
     """Where the exposed share of the simulated step passes 5 %, between doublings; infinite if it does not."""
     shares = {n: own.exposed_dp_s / own.mean_s for n, own in zip(SIZES, figures, strict=True) if own}
     return crossing(lambda n: shares.get(n, 1.0), KNEE, SIZES[0]) if shares else inf

@@ -16,8 +16,8 @@ from pathlib import Path
 from experiments.common import check, start
 from experiments.scaling.jobs import CLUSTERS, MODELS, MODES, SIZES, ScalingTask, job_of, tasks
 from prism_jax.core.write_file import write_text
-from prism_jax.study.figures import Figures
-from prism_jax.study.run_grid import Asked, run_study
+from prism_jax.study.figures import JobFigures
+from prism_jax.study.run_grid import StudyRequest, run_study
 from prism_jax.study.scaling import Mode, SizeRow, knee, size_rows, stop_size
 
 EXPECTED = Path(__file__).with_name("expected.json")
@@ -36,7 +36,9 @@ def main() -> int:
     given = parser.parse_args()
     start()
     began = time.perf_counter()
-    found = run_study(tasks(), job_of, Asked("mean", n_samples=N_SAMPLES), resume=given.resume, n_workers=given.workers)
+    found = run_study(
+        tasks(), job_of, StudyRequest("mean", n_samples=N_SAMPLES), resume=given.resume, n_workers=given.workers
+    )
     elapsed_s = time.perf_counter() - began
     figures = {own.task: own.figures for own in found}
     print(f"{'series':44} {'per GPU, over 8 GPUs':>30}   stops at   shows at   p95/p50 at 2,048")
@@ -56,7 +58,7 @@ def main() -> int:
     return check(known, EXPECTED, TOLERANCES) if given.check else 0
 
 
-def _rows(figures: dict[ScalingTask, Figures | None], cluster: str, model: str, mode: Mode) -> tuple[SizeRow, ...]:
+def _rows(figures: dict[ScalingTask, JobFigures | None], cluster: str, model: str, mode: Mode) -> tuple[SizeRow, ...]:
     own = [figures[ScalingTask(cluster, model, mode, n)] for n in SIZES]
     return size_rows(SIZES, [((), one, "" if one else "impossible") for one in own])
 
@@ -72,8 +74,8 @@ def _line(name: str, rows: tuple[SizeRow, ...]) -> dict[str, float]:
     return found | ({"tail_2048": tail} if at else {})
 
 
-def _csv(figures: dict[ScalingTask, Figures | None]) -> str:
-    names = list(Figures.__dataclass_fields__)
+def _csv(figures: dict[ScalingTask, JobFigures | None]) -> str:
+    names = list(JobFigures.__dataclass_fields__)
     lines = [",".join(("cluster", "model", "mode", "gpus", *names))]
     for task, own in figures.items():
         values = [f"{getattr(own, name):.9g}" for name in names] if own else ["" for _ in names]

@@ -14,7 +14,7 @@ import numpy as np
 
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import ByContent
-from prism_jax.errors import Problem, SpecError
+from prism_jax.core.errors import Problem, SpecError
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,19 +21,19 @@ import pandas as pd
 from jax import Array
 
 from experiments.servers_fit.law import ServerLaw
-from inference.data.columns import Column
-from inference.engine.model import Draws, Model, Score, interval
+from inference.data.columns import ModelColumn
+from inference.engine.model import Draws, GroupScore, Model, interval
 from inference.engine.program import Scale
 from inference.sums import chosen, group_scores, groups_of
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 COLUMNS = (
-    Column("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
-    Column("gpu", ("device",), text=True),
-    Column("workers", ("n_workers",), required=True, strict=True, least=1.0, may_be_blank=False),
-    Column("servers", ("ps", "n_servers", "parameter_servers"), strict=True, least=1.0),
-    Column("steps_per_s", ("speed", "throughput"), required=True, strict=True, positive=True, may_be_blank=False),
-    Column("n_params", ("params", "parameters", "number_of_parameters"), positive=True),
+    ModelColumn("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
+    ModelColumn("gpu", ("device",), text=True),
+    ModelColumn("workers", ("n_workers",), required=True, strict=True, least=1.0, may_be_blank=False),
+    ModelColumn("servers", ("ps", "n_servers", "parameter_servers"), strict=True, least=1.0),
+    ModelColumn("steps_per_s", ("speed", "throughput"), required=True, strict=True, positive=True, may_be_blank=False),
+    ModelColumn("n_params", ("params", "parameters", "number_of_parameters"), positive=True),
 )  # fmt: skip
 SPEED_SD = 0.5  # of log v, around the median of steps/s per worker
 CAPACITY_SD = 1.0  # of log C, around what is expected
@@ -195,7 +195,9 @@ class Servers(Model[ServersData]):
             source=f"{int((data.of == place).sum())} clusters of {setup}",
         )
 
-    def score(self, data: ServersData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: ServersData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Errors of clusters of known setups that were left out, beside speed in proportion to the workers."""
         table = _with_setups(left_out).reset_index(drop=True)
         shown = table.assign(steps_per_s=np.exp(table["log_rate"])).assign(**{column: groups_of(left_out, column)})

@@ -10,7 +10,7 @@ from zlib import crc32
 import jax
 import numpy as np
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.simulate.predict import predict

@@ -12,9 +12,9 @@ from experiments.step_tables.cluster import cluster_of_record
 from experiments.step_tables.model import divisors, model_of_record, preset_named, trained_model
 from experiments.step_tables.plan import framework_of_record, noted_global_batch, plan_of_record, states_degrees
 from experiments.step_tables.records import Assumption, StepRecord, UnsupportedRowError, assuming
+from prism_jax.core.errors import PrismError
 from prism_jax.core.kernels import RECOMPUTE
 from prism_jax.cost.memory import memory
-from prism_jax.errors import PrismError
 from prism_jax.framework.frameworks import framework_of
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster

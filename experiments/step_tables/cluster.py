@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import quantiles
 
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
 from prism_jax.system.likeness import device_of_text

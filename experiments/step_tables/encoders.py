@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from experiments.step_tables.records import Assumption, StepRecord, UnsupportedRowError
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.encoder import EncoderSpec

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments.step_tables.records import largest
+from prism_jax.core.errors import DataError, PlanError, SpecError
 from prism_jax.core.kernels import COMMON_RECOMPUTE
 from prism_jax.cost.memory import memory
 from prism_jax.cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
-from prism_jax.errors import DataError, PlanError, SpecError
 from prism_jax.framework.base import GIB, MemoryOptions
 from prism_jax.framework.frameworks import NANOTRON, cost_balanced_split
 from prism_jax.plan.plan import ParallelPlan

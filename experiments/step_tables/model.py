@@ -13,7 +13,7 @@ from math import isqrt, log
 
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
 from prism_jax.core.bounds import MOST_SAMPLES
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.workload import catalog
 from prism_jax.workload.transformer.mixers import WindowSpec
 from prism_jax.workload.transformer.sizes import AdapterSpec, MoESpec

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from prism_jax.core.bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES
+from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import parse_json
-from prism_jax.errors import DataError
 from prism_jax.tables.csv_rows import (
     MAX_ROWS,
     CsvTable,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.step_tables.records import MEASURED, NO_NUMBER, StepRecord, UnsupportedRowError
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.framework.software import Software
 from prism_jax.plan.fields import AUTO, HYBRID, TableSharding
 from prism_jax.plan.plan import ParallelPlan

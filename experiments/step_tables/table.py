@@ -39,8 +39,8 @@ from experiments.step_tables.samples import (
     sample_records,
 )
 from prism_jax.calibration.open_fields import usual_dtypes
+from prism_jax.core.errors import PrismError
 from prism_jax.cost.partition import layers_of_chunks
-from prism_jax.errors import PrismError
 from prism_jax.framework.frameworks import framework_of
 from prism_jax.job.rules import MAX_CHUNK_RUNS, check_plan
 from prism_jax.plan.plan import ParallelPlan

@@ -18,25 +18,25 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from inference.data.columns import Column
-from inference.sums import AbstractSums, SumsData, Term, groups_of, sums_data
-from prism_jax.errors import DataError, SpecError
+from inference.data.columns import ModelColumn
+from inference.sums import AbstractSums, SumsData, SumTerm, groups_of, sums_data
+from prism_jax.core.errors import DataError, SpecError
 from prism_jax.system.hardware import Device
 from prism_jax.system.likeness import device_of_text
 
 COLUMNS = (
-    Column("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),
-    Column("gpu", ("device", "gpu_temp", "gpu_name"), required=True, text=True, may_be_blank=False),
-    Column("step_s", ("duration_s", "step_time"), required=True, positive=True, may_be_blank=False),
-    Column("batch", ("batch_size", "micro_batch"), required=True, positive=True, may_be_blank=False),
-    Column("flops", ("model_flops", "train_flops"), required=True, positive=True, may_be_blank=False),
-    Column("n_params", ("number_of_parameters", "params", "parameters"), required=True, positive=True, may_be_blank=False),
-    Column("n_tensors", ("number_of_tensors", "tensors"), required=True, positive=True, may_be_blank=False),
-    Column("family", ("architecture",), text=True),
+    ModelColumn("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),
+    ModelColumn("gpu", ("device", "gpu_temp", "gpu_name"), required=True, text=True, may_be_blank=False),
+    ModelColumn("step_s", ("duration_s", "step_time"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("batch", ("batch_size", "micro_batch"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("flops", ("model_flops", "train_flops"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("n_params", ("number_of_parameters", "params", "parameters"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("n_tensors", ("number_of_tensors", "tensors"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("family", ("architecture",), text=True),
 )  # fmt: skip
 # What terms take at 1: products at the peak, passes at the bandwidth; of the others, on a GPU of 15.7 TFLOP/s and 900 GB/s, a
 # tensor's kernels (two to three, some 40 us each) and what a step has whatever its network.
-TERMS = (Term("products", 2.7), Term("passes", 2.7), Term("small kernels", 2.7), Term("fixed", 2.7))
+TERMS = (SumTerm("products", 2.7), SumTerm("passes", 2.7), SumTerm("small kernels", 2.7), SumTerm("fixed", 2.7))
 N_PASS = 17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`cnn/op_lists.py`)
 KERNELS_S, FIXED_S = 100e-6, 5e-3
 REFERENCE = (15.7e12, 900e9)  # V100 SXM2 datasheet: fp32 FLOP/s, bytes/s

@@ -3,7 +3,7 @@
 Per GPU the mean of log seconds over undisturbed runs. Half of the GPUs are drawn 20 times; a family is fitted to the
 others by maximum likelihood and its distribution function held against the left-out half (Kolmogorov-Smirnov
 distance; smaller is better). "Other half" is the distance between the two halves themselves, which nothing that knows
-only the measured values beats by much. The fleet model's halves are the same ones (`inference.holdout` draws them
+only the measured values beats by much. The fleet model's halves are the same ones (`inference.fitting.holdout` draws them
 from the same key); it also knows nodes and repeats.
 """
 
@@ -130,7 +130,7 @@ def split_scores(frame: pd.DataFrame, n_split: int) -> dict[str, list[float]]:
     names = np.array(sorted(rows["gpu"].unique()))
     rng = np.random.default_rng(
         np.asarray(jax.random.key_data(jax.random.key(0)), dtype=np.uint32)
-    )  # as `inference.holdout`
+    )  # as `inference.fitting.holdout`
     scores: dict[str, list[float]] = {family: [] for family in (*FAMILIES, "other half")}
     for _ in range(n_split):
         out = means.index.isin(rng.permutation(names)[: len(names) // 2])

@@ -23,7 +23,7 @@ from inference.collectives.data import CollectivesData
 from inference.collectives.laws import LAWS
 from inference.collectives.model import Collectives
 from inference.engine.settings import Settings
-from inference.fit import posterior as sample
+from inference.fitting.fit import posterior as sample
 
 ALPS = "boeschf/nccl-benchmark-on-alps-2025"
 SHOWN = ("mape", "mape_in_place", "mape_alpha_beta", "mape_sigmoid", "mape_nearest", "median_ape")

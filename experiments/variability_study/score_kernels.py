@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from inference.engine.settings import Settings
-from inference.fit import posterior
+from inference.fitting.fit import posterior
 from inference.kernels.model import Kernels
 
 MODEL = Kernels()

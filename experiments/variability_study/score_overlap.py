@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.overlap import Overlap
+from inference.overlap import OverlapModel
 from inference.overlap_data import COUNTERS, OverlapData
 
-MODEL = Overlap()
+MODEL = OverlapModel()
 N_BLOCK = 5  # of rows, for known kernels
 
 

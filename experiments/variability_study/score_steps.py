@@ -24,10 +24,10 @@ import pandas as pd
 from inference.data.read import read_measurements
 from inference.engine.diagnostics import one_blas_thread
 from inference.engine.laplace import mode
-from inference.engine.model import Score
+from inference.engine.model import GroupScore
 from inference.engine.program import constrained, program
 from inference.steps.data import StepsData, data_of_runs, key_of
-from inference.steps.model import COLUMNS, Steps
+from inference.steps.model import COLUMNS, StepsModel
 from inference.steps.report import score_runs
 from inference.steps.runs import Run, RunTable, read_runs
 
@@ -40,7 +40,7 @@ Draws = dict[str, np.ndarray]
 def population(data: StepsData) -> Draws:
     """Parameters at the mode, as one draw: intervals then leave out what is uncertain about them."""
     with jax.enable_x64(True):
-        made = program(Steps(), data, jax.random.key(0))
+        made = program(StepsModel(), data, jax.random.key(0))
         _, unravel = made.ravel()
         return constrained(made, jax.vmap(unravel)(jnp.asarray(mode(made).at)[None]))
 
@@ -61,7 +61,7 @@ def without(table: RunTable, left: Callable[[Run], bool]) -> tuple[StepsData, li
     return data_of_runs(RunTable(kept, table.schedules)), [run for run in table.runs if left(run)]
 
 
-def systems(table: RunTable, folds: int) -> Iterable[Score]:
+def systems(table: RunTable, folds: int) -> Iterable[GroupScore]:
     names = np.array(sorted({run.labels["system"] for run in table.runs}))
     np.random.default_rng(0).shuffle(names)
     for i, part in enumerate(np.array_split(names, folds)):
@@ -71,7 +71,7 @@ def systems(table: RunTable, folds: int) -> Iterable[Score]:
             yield from score_runs(data, draws, out, [name] * len(out), jax.random.key(i))
 
 
-def repeats(table: RunTable, folds: int) -> Iterable[Score]:
+def repeats(table: RunTable, folds: int) -> Iterable[GroupScore]:
     """Folds cut through configurations, so that every left-out run has repeats that stay."""
     count: dict[str, int] = {}
     fold = {}
@@ -84,7 +84,7 @@ def repeats(table: RunTable, folds: int) -> Iterable[Score]:
         yield from score_runs(data, draws, out, [run.labels["system"] for run in out], jax.random.key(i))
 
 
-def scale(table: RunTable, folds: int) -> Iterable[Score]:
+def scale(table: RunTable, folds: int) -> Iterable[GroupScore]:
     data, out = without(table, lambda run: run.n_gpus > SMALL)
     return score_runs(data, population(data), out, [run.labels["system"] for run in out], jax.random.key(0))
 
@@ -101,7 +101,7 @@ def scale_baseline(table: RunTable, metric: str) -> list[float]:
     return error.groupby([large[k] for k in keys]).median().median().tolist()
 
 
-def figures(scores: Iterable[Score]) -> Any:
+def figures(scores: Iterable[GroupScore]) -> Any:
     """One row per group, benchmark and metric."""
     names = ("ks", "ks_empirical", "coverage_90", "p95_p50_ape", "p99_p50_ape")
     rows = [

@@ -12,32 +12,32 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prism_jax.core.errors import FitError
 from prism_jax.core.kernels import COLLECTIVES
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import FitError
 
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 from ..data.raw_table import as_floats, column_of
 
 COLUMNS = (
-    Column("op", ("collective", "operation", "kind"), required=True, text=True),
-    Column("message_bytes", ("msg_bytes", "bytes", "size_bytes", "size"), required=True, positive=True),
-    Column("n_gpus", ("ngpus", "num_gpus", "gpus", "n_ranks", "nranks"), required=True, positive=True),
-    Column(
+    ModelColumn("op", ("collective", "operation", "kind"), required=True, text=True),
+    ModelColumn("message_bytes", ("msg_bytes", "bytes", "size_bytes", "size"), required=True, positive=True),
+    ModelColumn("n_gpus", ("ngpus", "num_gpus", "gpus", "n_ranks", "nranks"), required=True, positive=True),
+    ModelColumn(
         "duration_s",
         ("time_us", "time_us_out_of_place", "latency_us", "time", "duration", "latency"),
         required=True,
         positive=True,
     ),
-    Column("duration_in_place_s", ("time_us_in_place",)),
-    Column("n_nodes", ("nodes", "num_nodes", "nnodes")),
-    Column("gpus_per_node", ("ppn", "num_gpus_per_node")),
-    Column("gpu", ("device", "gpu_model"), text=True),
-    Column("network", ("system", "fabric", "cluster"), text=True),
-    Column("library", ("backend",), text=True),
-    Column("source", ("source_repo",), text=True),
-    Column("setting", ("notes", "config"), text=True),
-    Column("in_place", (), text=True),
+    ModelColumn("duration_in_place_s", ("time_us_in_place",)),
+    ModelColumn("n_nodes", ("nodes", "num_nodes", "nnodes")),
+    ModelColumn("gpus_per_node", ("ppn", "num_gpus_per_node")),
+    ModelColumn("gpu", ("device", "gpu_model"), text=True),
+    ModelColumn("network", ("system", "fabric", "cluster"), text=True),
+    ModelColumn("library", ("backend",), text=True),
+    ModelColumn("source", ("source_repo",), text=True),
+    ModelColumn("setting", ("notes", "config"), text=True),
+    ModelColumn("in_place", (), text=True),
 )
 FABRIC = ("op", "gpu", "network", "source")
 SETTING = ("library", "setting")

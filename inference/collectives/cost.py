@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import DataError, SpecError
 from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables
-from prism_jax.errors import DataError, SpecError
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
 from prism_jax.system.network_kinds import MeasuredCollectives, MeasuredCurve
@@ -22,7 +22,7 @@ from prism_jax.system.network_kinds import MeasuredCollectives, MeasuredCurve
 from ..engine.model import Draws
 from .columns import FABRIC
 from .data import CollectivesData
-from .predict import Place, log_centre
+from .predict import FabricPlace, log_centre
 
 PER_OCTAVE = 2  # points of a curve
 SEED = 0
@@ -58,7 +58,7 @@ def fitted_curves(law: str, data: CollectivesData, draws: Draws) -> list[FittedC
 def band(law: str, data: CollectivesData, draws: Draws, curve: int, n_bytes: Floats) -> Floats:
     """Seconds of a curve at some sizes, without unevenness and noise: 5 %, median and 95 % [3, size]."""
     fabric = int(data.curve_fabric[curve])
-    place = Place(
+    place = FabricPlace(
         data.fabric_op[fabric], float(data.curve_gpus[curve]), float(data.curve_nodes[curve]), fabric, config=-1
     )
     drawn = np.exp(log_centre(law, data, draws, place, n_bytes, np.random.default_rng(SEED)))
@@ -110,7 +110,7 @@ def measured_collectives(
         size = np.exp(_sizes(data, c))
         figures = network.of_size(max(cluster.n_devices, n * stride))
         predicted = np.log([figures.collective(kind, float(one), stride, n).seconds for one in size])
-        place = Place(kind, float(n), float(nodes), int(data.curve_fabric[c]), config=-1)
+        place = FabricPlace(kind, float(n), float(nodes), int(data.curve_fabric[c]), config=-1)
         ratio = log_centre(law, data, draws, place, size, rng) - predicted
         curves.append(
             MeasuredCurve(kind, nodes > 1, n, tuple(np.log(size).tolist()), tuple(ratio.mean(axis=0).tolist()))

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.core.arrays import Floats
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from .columns import FABRIC, SETTING, floats, plain_rows, texts
-from .laws import BEYOND, SPACING, Ints, Place, Reference, axis, between_knots, coarse, correlate, place, steps, trusts
+from .laws import BEYOND, SPACING, Ints, Places, Reference, axis, between_knots, coarse, correlate, place, steps, trusts
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,14 @@ class CollectivesData:
         return Reference(*self.held)
 
     @property
-    def where(self) -> Place:
+    def where(self) -> Places:
         """Place of every cell."""
-        return Place(self.n_gpus, self.n_nodes, self.hops, self.net_hops, self.bus)
+        return Places(self.n_gpus, self.n_nodes, self.hops, self.net_hops, self.bus)
 
     @property
-    def curve_where(self) -> Place:
+    def curve_where(self) -> Places:
         """Place of every curve."""
-        return Place(self.curve_gpus, self.curve_nodes, self.curve_hops, self.curve_net_hops, self.curve_bus)
+        return Places(self.curve_gpus, self.curve_nodes, self.curve_hops, self.curve_net_hops, self.curve_bus)
 
 
 def from_frame(frame: pd.DataFrame) -> CollectivesData:
@@ -208,7 +208,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     )
 
 
-def _reference(curves: pd.DataFrame, at: Place, n_fabric: int) -> Reference:
+def _reference(curves: pd.DataFrame, at: Places, n_fabric: int) -> Reference:
     """Where the law of every fabric is held, [fabric]; curves follow one another with scale."""
     fabric, across = floats(curves, "order").astype(np.int64), at.n_nodes > 1
     smallest = [int(np.flatnonzero(fabric == i)[0]) for i in range(n_fabric)]
@@ -249,7 +249,7 @@ def _scales(rows: pd.DataFrame) -> Iterable[tuple[str, float, float]]:
     return zip(texts(rows, "fabric"), floats(rows, "n_gpus"), floats(rows, "n_nodes"), strict=True)
 
 
-def _places(rows: pd.DataFrame) -> Place:
+def _places(rows: pd.DataFrame) -> Places:
     """Place of every row."""
     return place(texts(rows, "op"), floats(rows, "n_gpus"), floats(rows, "n_nodes"))
 

@@ -88,7 +88,7 @@ LAWS = tuple(SHAPES)
 TWO_NODE_SCALE = 0.05
 
 
-class Place(NamedTuple):
+class Places(NamedTuple):
     """Where collectives run; arrays of one shape.
 
     Attributes:
@@ -104,7 +104,7 @@ class Place(NamedTuple):
     bus: Any
 
 
-def place(op: ArrayLike, n_gpus: ArrayLike, n_nodes: ArrayLike) -> Place:
+def place(op: ArrayLike, n_gpus: ArrayLike, n_nodes: ArrayLike) -> Places:
     """Hops and bus factor of `op` over `n_gpus` in `n_nodes`; all arrays of one shape."""
     n, nodes = np.asarray(n_gpus, dtype=np.float64), np.asarray(n_nodes, dtype=np.float64)
     op = np.asarray(op)
@@ -113,7 +113,7 @@ def place(op: ArrayLike, n_gpus: ArrayLike, n_nodes: ArrayLike) -> Place:
     tree = np.log2(np.maximum(nodes, 1.0))
     net_hops = np.where(op == "all_reduce", 2.0 * tree, np.where(op == "p2p", (nodes > 1) * 1.0, nodes - 1.0))
     whole = (op == "broadcast") | (op == "p2p")
-    return Place(n, nodes, rounds * (per_node - 1.0), net_hops, np.where(whole, 1.0, rounds * (n - 1.0) / n))
+    return Places(n, nodes, rounds * (per_node - 1.0), net_hops, np.where(whole, 1.0, rounds * (n - 1.0) / n))
 
 
 class Reference(NamedTuple):
@@ -171,12 +171,12 @@ def priors(law: str) -> dict[str, Prior]:
     return PRIORS | SHAPES[law]
 
 
-def log_seconds(law: str, p: Parameters, where: Place, n_bytes: Any) -> Any:
+def log_seconds(law: str, p: Parameters, where: Places, n_bytes: Any) -> Any:
     """Log seconds of `law`; parameters, place and bytes broadcast against each other."""
     return jnp.log(_LAWS[law](p, where, n_bytes))
 
 
-def latency_s(p: Parameters, where: Place) -> Any:
+def latency_s(p: Parameters, where: Places) -> Any:
     """Seconds of an empty message."""
     network = where.n_nodes > 1
     share = jnp.where(network, _sigmoid(p["logit_hop_share"]), 1.0)
@@ -184,32 +184,32 @@ def latency_s(p: Parameters, where: Place) -> Any:
     return jnp.exp(p["log_base_s"]) + inside + jnp.exp(p["log_net_hop_s"]) * where.net_hops
 
 
-def wire_s_per_byte(p: Parameters, where: Place) -> Any:
+def wire_s_per_byte(p: Parameters, where: Places) -> Any:
     """Seconds per byte of a very long message."""
     faster = jnp.where(where.n_nodes == 2, p["two_node"], 0.0)
     rate = jnp.where(where.n_nodes > 1, p["log_net_bytes_per_s"] + faster, p["log_bytes_per_s"])
     return (where.bus + jnp.exp(p["log_copy"])) * jnp.exp(-rate)
 
 
-def _alpha_beta(p: Parameters, where: Place, n_bytes: Any) -> Any:
+def _alpha_beta(p: Parameters, where: Places, n_bytes: Any) -> Any:
     return latency_s(p, where) + wire_s_per_byte(p, where) * n_bytes
 
 
-def _sigmoid_law(p: Parameters, where: Place, n_bytes: Any) -> Any:
+def _sigmoid_law(p: Parameters, where: Places, n_bytes: Any) -> Any:
     depth = jnp.exp(p["log_depth"]) * jnp.log(10.0)
     steepness = 4.0 / depth * _sigmoid(p["logit_steepness"])  # 4/depth: there the wire's time stops growing with S
     octaves = jnp.log(n_bytes) - _log_knee(p, where)
     return latency_s(p, where) + wire_s_per_byte(p, where) * n_bytes * jnp.exp(depth * _sigmoid(-steepness * octaves))
 
 
-def _power(p: Parameters, where: Place, n_bytes: Any) -> Any:
+def _power(p: Parameters, where: Places, n_bytes: Any) -> Any:
     wire = wire_s_per_byte(p, where) * n_bytes
     middle = wire * jnp.exp(_sigmoid(p["logit_power"]) * (_log_knee(p, where) - jnp.log(n_bytes)))
     head = (latency_s(p, where) ** SHARPNESS + middle**SHARPNESS) ** (1.0 / SHARPNESS)
     return head + wire
 
 
-def _tuner(p: Parameters, where: Place, n_bytes: Any) -> Any:
+def _tuner(p: Parameters, where: Places, n_bytes: Any) -> Any:
     """Soft minimum over protocols; hop and base of each keep NCCL's ratios, `log_base_s` and hops are those of LL."""
     first = NCCL.protocols[0]
     wire_per_byte = wire_s_per_byte(p, where)
@@ -227,7 +227,7 @@ def _tuner(p: Parameters, where: Place, n_bytes: Any) -> Any:
     return total ** (-1.0 / SOFT_MIN)
 
 
-def _log_knee(p: Parameters, where: Place) -> Any:
+def _log_knee(p: Parameters, where: Places) -> Any:
     doublings = jnp.log2(where.n_gpus / REFERENCE_GPUS)
     return (
         p["log_knee_bytes"] + p["knee_per_doubling"] * doublings + jnp.where(where.n_nodes > 1, p["knee_network"], 0.0)

@@ -36,13 +36,13 @@ from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
-from ..engine.model import Draws, Model, Score
+from ..engine.model import Draws, GroupScore, Model
 from . import laws as laws, predict as collapsed, predict as predict, report as report
 from .columns import COLUMNS, floats, plain_rows
 from .cost import FittedCurve, fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
-from .predict import Place, log_centre, noise
+from .predict import FabricPlace, log_centre, noise
 from .report import fit_laws
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
@@ -50,7 +50,7 @@ MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not 
 
 def score(
     law: str, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
-) -> list[Score]:
+) -> list[GroupScore]:
     """One score per value of `column`; groups without a usable row have none."""
     rows, _ = plain_rows(left_out)
     rows = named(rows)
@@ -60,7 +60,7 @@ def score(
 
 def _score(
     name: str, rows: pd.DataFrame, law: str, data: CollectivesData, draws: Draws, rng: np.random.Generator
-) -> Score:
+) -> GroupScore:
     keys = ["op", "fabric", "of_config", "n_gpus", "n_nodes"]
     parts = [curve_figures(curve, law, data, draws, rng) for _, curve in rows.groupby(keys, sort=True)]
     every = pd.concat(parts)
@@ -72,7 +72,7 @@ def _score(
     extra |= {f"mape_{fit}": _mape(every, fit) for fit in ("alpha_beta", "sigmoid", "nearest")}
     extra["width_90"] = float(np.median(np.expm1(high - low)))
     inside = (measured >= low) & (measured <= high)
-    return Score(
+    return GroupScore(
         name,
         ks=_distance_from_uniform(floats(every, "pit")),
         coverage_90=float(inside.mean()),
@@ -85,7 +85,7 @@ def curve_figures(
 ) -> pd.DataFrame:
     """Per row of one configuration at one scale: log seconds measured, predicted (median, 5 %, 95 %) and by simple fits."""
     first = rows.iloc[0]
-    place = Place(
+    place = FabricPlace(
         str(first["op"]),
         float(first["n_gpus"]),
         float(first["n_nodes"]),
@@ -130,7 +130,7 @@ def sigmoid(size: Floats, log_s: Floats, bus: float = 1.0) -> Floats:
     return _fitted(curve, log_s, starts)
 
 
-def nearest_scale(data: CollectivesData, place: Place, size: Floats) -> Floats:
+def nearest_scale(data: CollectivesData, place: FabricPlace, size: Floats) -> Floats:
     """Log seconds of the same configuration (else its fabric) at the nearest measured scale; NaN where none is measured."""
     same = data.config == place.config
     same = same if same.any() else data.config_fabric[data.config] == place.fabric
@@ -300,7 +300,7 @@ class Collectives(Model[CollectivesData]):
 
     def score(
         self, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
-    ) -> list[Score]:
+    ) -> list[GroupScore]:
         """Errors of the median prediction by group, beside in-sample fits and the nearest measured scale."""
         return score(self.size_law, data, draws, left_out, column, key)
 

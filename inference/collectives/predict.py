@@ -27,8 +27,8 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import FitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import FitError
 
 from ..engine.laplace import inverse
 from ..engine.model import Draws
@@ -125,7 +125,7 @@ FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 
 
 @dataclass(frozen=True)
-class Place:
+class FabricPlace:
     """One fabric and scale.
 
     Attributes:
@@ -195,12 +195,12 @@ def drawn_residuals(law: str, data: CollectivesData, draws: Draws, rng: np.rando
 
 
 def log_centre(
-    law: str, data: CollectivesData, draws: Draws, place: Place, n_bytes: ArrayLike, rng: np.random.Generator
+    law: str, data: CollectivesData, draws: Draws, place: FabricPlace, n_bytes: ArrayLike, rng: np.random.Generator
 ) -> Floats:
     """Log seconds [draw, size] without unevenness and noise, out of place."""
     size = np.asarray(n_bytes, dtype=np.float64)
     parameters = _parameters(law, data, draws, place.fabric, rng)
-    where = laws.Place(*(value[0] for value in laws.place(np.array([place.op]), [place.n_gpus], [place.n_nodes])))
+    where = laws.Places(*(value[0] for value in laws.place(np.array([place.op]), [place.n_gpus], [place.n_nodes])))
     with jax.enable_x64(True):
         centre = np.array(
             laws.log_seconds(law, {name: value[:, None] for name, value in parameters.items()}, where, size[None])
@@ -213,7 +213,9 @@ def log_centre(
     return centre + table[:, below] * (1.0 - share) + table[:, below + 1] * share
 
 
-def noise(data: CollectivesData, draws: Draws, place: Place, n_bytes: ArrayLike, rng: np.random.Generator) -> Floats:
+def noise(
+    data: CollectivesData, draws: Draws, place: FabricPlace, n_bytes: ArrayLike, rng: np.random.Generator
+) -> Floats:
     """Draws [draw, size] of unevenness and noise together."""
     below, share = between_knots(data.knots, axis(n_bytes, place.n_gpus))
     restless = draws["profile"][:, below] * (1.0 - share) + draws["profile"][:, below + 1] * share
@@ -263,7 +265,7 @@ def seconds(
     fabric = find_fabric(data, op, {"gpu": gpu, "network": network, "source": source})
     configs = np.flatnonzero(data.config_fabric == fabric)
     config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1
-    place = Place(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
+    place = FabricPlace(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
     centre = log_centre(law, data, draws, place, [message_bytes], rng) + noise(data, draws, place, [message_bytes], rng)
     return np.exp(centre[:, 0] + draws["in_place"] * in_place)
 
@@ -306,7 +308,7 @@ def _parameters(
     return out
 
 
-def _residual(law: str, data: CollectivesData, draws: Draws, place: Place, rng: np.random.Generator) -> Floats:
+def _residual(law: str, data: CollectivesData, draws: Draws, place: FabricPlace, rng: np.random.Generator) -> Floats:
     """Residual of the law at the knots [draw, knot], for a scale measured or not."""
     curves = np.flatnonzero(data.curve_fabric == place.fabric)
     fresh = _smooth(data, draws, rng)
@@ -350,6 +352,6 @@ def bridge(residual: Floats, variance: Floats, above: int) -> tuple[Floats, Floa
     return residual[:, above - 1] * (1.0 - share) + residual[:, above] * share, np.sqrt(low * high / (low + high))
 
 
-def _deviation_of(data: CollectivesData, place: Place) -> Any:
+def _deviation_of(data: CollectivesData, place: FabricPlace) -> Any:
     config = np.asarray(place.config)
     return np.where(config >= 0, data.deviation_of[config, int(place.n_nodes > 1)], -1)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
-from prism_jax.errors import FitError
+from prism_jax.core.errors import FitError
 from prism_jax.variability.families import StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
 
@@ -74,7 +74,7 @@ def _fit(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
     here = np.flatnonzero(data.curve_fabric[data.curve] == fabric)
     known = laws.priors(law)
     at = laws.Reference(*(values[fabric] for values in data.reference))
-    where = laws.Place(*(value[here] for value in data.where))
+    where = laws.Places(*(value[here] for value in data.where))
     median = np.array([prior.median for prior in known.values()])
     width = np.array([np.hypot(prior.sd, prior.between) for prior in known.values()])
     size, log_s, root = np.exp(data.log_bytes[here]), data.log_s[here], np.sqrt(data.trust[here])
@@ -237,7 +237,7 @@ def _ends(data: CollectivesData, curve: int) -> np.ndarray:
 
 def _latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:
     """Seconds of a short message and bus bytes per second of a very long one [draw], by the law alone."""
-    where = laws.Place(*(float(value[curve]) for value in data.curve_where))
+    where = laws.Places(*(float(value[curve]) for value in data.curve_where))
     with jax.enable_x64(True):
         latency = np.exp(np.asarray(laws.log_seconds(law, p, where, SHORT_BYTES)))
         return latency, where.bus / np.asarray(laws.wire_s_per_byte(p, where))

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from prism_jax.calibration.calibration import Calibration
-from prism_jax.errors import FitError
+from prism_jax.core.errors import FitError
 
 from ..engine.diagnostics import one_blas_thread
-from ..engine.program import Program, Sites, constrained, program, traced
+from ..engine.program import ModelProgram, Sites, constrained, program, traced
 from .step_times import (
     EXPECTED,
     MAX_ROWS,
@@ -35,8 +35,8 @@ from .step_times import (
     SCALE,
     TERMS,
     Assumed,
-    StepTimes,
     StepTimesData,
+    StepTimesModel,
     calibration_of,
     field_of,
     known_of,
@@ -118,7 +118,7 @@ class Calibrator:
     def __init__(self, data: StepTimesData, terms: tuple[Assumed, ...] = TERMS) -> None:
         self._terms = terms
         with jax.enable_x64(True):
-            self._made = program(StepTimes(terms), data, jax.random.key(0))  # pyright: ignore[reportArgumentType]
+            self._made = program(StepTimesModel(terms), data, jax.random.key(0))  # pyright: ignore[reportArgumentType]
 
     @one_blas_thread
     def fit(
@@ -141,7 +141,7 @@ class Calibrator:
             draws = constrained(made, jax.vmap(unravel)(jnp.asarray(at + noise @ scale.T)))
         return calibration_of(data, draws, record or {}, self._terms)
 
-    def _information(self, made: Program, data: StepTimesData, at: np.ndarray) -> np.ndarray:
+    def _information(self, made: ModelProgram, data: StepTimesData, at: np.ndarray) -> np.ndarray:
         """[parameter, parameter] of the prior and of the rows, at unconstrained parameters."""
         _, unravel = made.ravel()
         (place, width), (log_scale, sites) = self._slopes(jnp.asarray(at), made.arrays)  # [row, parameter]
@@ -164,7 +164,7 @@ class Calibrator:
         return jax.jit(jax.jacfwd(law, has_aux=True))
 
 
-def _mode(made: Program) -> np.ndarray:
+def _mode(made: ModelProgram) -> np.ndarray:
     flat, _ = made.ravel()
     options = {"maxiter": MAX_ITERATION, "maxcor": 30, "ftol": TOLERANCE}
     found = minimize(made.energy, flat, jac=True, method="L-BFGS-B", options=options)
@@ -176,6 +176,6 @@ def _mode(made: Program) -> np.ndarray:
 def _prior(unconstrained: Sites, sites: Sites) -> np.ndarray:
     """[parameter] curvature of the prior: standard normals, and what hangs on a spread that is itself sampled."""
     given: dict[str, Any] = {name: jnp.ones_like(value) for name, value in unconstrained.items()}
-    given |= StepTimes.prior_precision(sites)
+    given |= StepTimesModel.prior_precision(sites)
     flat, _ = ravel_pytree({name: jnp.broadcast_to(given[name], one.shape) for name, one in unconstrained.items()})
     return np.asarray(flat)

@@ -32,8 +32,8 @@ from prism_jax.calibration.key import CalibrationKey, Level, workload_of
 from prism_jax.calibration.surrogate import stack
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
+from prism_jax.core.errors import DataError
 from prism_jax.core.processes import Progress, part_of, silent
-from prism_jax.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.validation.costed import CostedJob, costed, job_of_row, step_times
 from prism_jax.validation.score import MeasuredRow, group_of

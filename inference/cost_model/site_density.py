@@ -34,8 +34,8 @@ import numpy as np
 from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
 from prism_jax.calibration.surrogate import MOST, ResidualGP, StepSurrogate, sensitivities, surrogate_seconds, weight_of
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import OF_SECONDS, CostCorrection
-from prism_jax.errors import FitError
 
 from ..engine.diagnostics import one_blas_thread
 from .site_runs import SitePrior, SiteRuns, site_prior, some_of
@@ -47,7 +47,7 @@ FEWEST = 8  # runs that a compiled fit holds
 
 
 @dataclass(frozen=True)
-class Mode:
+class SiteMode:
     """Where the density of the parameters is highest.
 
     Attributes:
@@ -80,7 +80,7 @@ class SiteDensity:
         slope, expected = _expected(jnp.asarray(z), self._runs, self._prior)
         return self._measured - np.asarray(expected), np.asarray(slope)
 
-    def mode(self, misfit: float, start: Floats) -> Mode:
+    def mode(self, misfit: float, start: Floats) -> SiteMode:
         """Where the density is highest if configurations deviate by `misfit`: steps of Gauss and Newton, halved until they help.
 
         Raises:
@@ -108,7 +108,7 @@ class SiteDensity:
         weight = (DEGREES + 1.0) / (DEGREES + 3.0) * self._weight / scale**2
         root = np.linalg.cholesky(np.eye(self.n_dim) + slope.T @ (weight[:, None] * slope)).astype(float)
         evidence = -value - float(np.log(np.diag(root)).sum()) - float(self._weight.sum()) * log(misfit)
-        return Mode(np.asarray(at, dtype=float), root, evidence)
+        return SiteMode(np.asarray(at, dtype=float), root, evidence)
 
     def _along(
         self, at: Floats, step: Floats, value: float, scale: Floats

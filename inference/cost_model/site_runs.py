@@ -24,10 +24,10 @@ from prism_jax.calibration.key import CalibrationKey, workload_of
 from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
+from prism_jax.core.errors import DataError
 from prism_jax.core.processes import Progress, silent
 from prism_jax.core.registry import did_you_mean
 from prism_jax.cost.efficiency import SHARE, CostCorrection
-from prism_jax.errors import DataError
 from prism_jax.framework.base import Framework
 from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.validation.costed import costed, step_times

@@ -260,7 +260,7 @@ OF_SCALE = 2.0 * DEGREES / (DEGREES + 3.0)
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class StepTimesModel:
     """The model; see the module. It is fitted by `inference.cost_model.calibrate`.
 
     Attributes:

@@ -16,7 +16,7 @@ from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
 from prism_jax.calibration.key import LEVELS
 from prism_jax.calibration.surrogate import MOST, ResidualGP
 from prism_jax.core.archive import Archive, kind_of, opened, write_archive
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 KIND = "calibration"
 FORMAT = 4  # 3 was netCDF

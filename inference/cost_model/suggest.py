@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from prism_jax.calibration.calibration import KNOBS
 from prism_jax.calibration.surrogate import sensitivities, stack, surrogate_of, surrogate_seconds
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.validation.calibration_report import SuggestedJob
 from prism_jax.validation.job_table import read_job_table

@@ -20,10 +20,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import DataError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError
 
-from .columns import Column
+from .columns import ModelColumn
 from .raw_table import Hashes, as_floats, column_of, hash_column
 from .values import labels
 
@@ -40,7 +40,7 @@ LONGEST_SHOWN = 40
 YEAR_2200_S = 7_258_118_400.0  # beyond it stand milliseconds
 
 
-def refuse_text(source: str, column: Column, raw: pd.Series, text: pd.Series, alive: NDArray[np.bool_]) -> None:
+def refuse_text(source: str, column: ModelColumn, raw: pd.Series, text: pd.Series, alive: NDArray[np.bool_]) -> None:
     """Refuses blank labels of a column that needs them, and labels that it does not know.
 
     Raises:
@@ -59,7 +59,7 @@ def refuse_text(source: str, column: Column, raw: pd.Series, text: pd.Series, al
 
 def refuse_numbers(
     source: str,
-    column: Column,
+    column: ModelColumn,
     raw: pd.Series,
     value: NDArray[np.float64],
     is_text: NDArray[np.bool_],
@@ -90,7 +90,7 @@ def refuse_numbers(
     _refuse(source, column, raw, alive & low, f"must be {bound}. Correct the row.")
 
 
-def refuse_no_zone(source: str, column: Column, raw: pd.Series, alive: NDArray[np.bool_]) -> str:
+def refuse_no_zone(source: str, column: ModelColumn, raw: pd.Series, alive: NDArray[np.bool_]) -> str:
     """Refuses dates in text that name no zone, as rows of one file may come from clocks of several zones.
 
     Returns:
@@ -112,7 +112,7 @@ def refuse_no_zone(source: str, column: Column, raw: pd.Series, alive: NDArray[n
     return ""
 
 
-def refuse_order(source: str, columns: Sequence[Column], frame: pd.DataFrame, alive: NDArray[np.bool_]) -> None:
+def refuse_order(source: str, columns: Sequence[ModelColumn], frame: pd.DataFrame, alive: NDArray[np.bool_]) -> None:
     """Refuses rows in which an instant comes before one that it cannot come before.
 
     Raises:
@@ -131,7 +131,7 @@ def refuse_order(source: str, columns: Sequence[Column], frame: pd.DataFrame, al
             )
 
 
-def _refuse(source: str, column: Column, raw: pd.Series, wrong: NDArray[np.bool_], why: str) -> None:
+def _refuse(source: str, column: ModelColumn, raw: pd.Series, wrong: NDArray[np.bool_], why: str) -> None:
     """Names the column as the file does: its values are those of the file, too, in the unit that they have there."""
     if wrong.any():
         name = raw.name if isinstance(raw.name, str) else column.name
@@ -168,7 +168,7 @@ UNIT_STEP = (300.0, 3000.0)  # factor between the medians on both sides, about 1
 MIN_HEAP = 5  # values on either side
 
 
-def suspicions(source: str, frame: pd.DataFrame, columns: Sequence[Column]) -> list[str]:
+def suspicions(source: str, frame: pd.DataFrame, columns: Sequence[ModelColumn]) -> list[str]:
     """Notes on one file's durations: all the same, or two heaps about 1,000 apart."""
     notes: list[str] = []
     for column in columns:

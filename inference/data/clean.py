@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prism_jax.core.errors import DataError, UnitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError, UnitError
 from prism_jax.fits.report import CleaningReport
 
 from .checks import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text, resubmitted, suspicions
-from .columns import Column, Options, plain, shown
+from .columns import DataOptions, ModelColumn, plain, shown
 from .raw_table import RawTable, column_of
 from .values import chosen, factor, labels, numbers
 
@@ -93,7 +93,7 @@ class Rows:
             self.kept &= ~which
 
 
-def clean(table: RawTable, columns: Sequence[Column], found: Mapping[str, str], options: Options) -> Clean:
+def clean(table: RawTable, columns: Sequence[ModelColumn], found: Mapping[str, str], options: DataOptions) -> Clean:
     """The valid rows of a file.
 
     Args:
@@ -126,7 +126,9 @@ def clean(table: RawTable, columns: Sequence[Column], found: Mapping[str, str], 
     )
 
 
-def _column(table: RawTable, column: Column, name: str, options: Options, rows: Rows, notes: list[str]) -> pd.Series:
+def _column(
+    table: RawTable, column: ModelColumn, name: str, options: DataOptions, rows: Rows, notes: list[str]
+) -> pd.Series:
     """The column in SI units; drops rows that are invalid in it."""
     raw = column_of(table.frame, name).reset_index(drop=True)
     if column.text:
@@ -158,7 +160,7 @@ def _column(table: RawTable, column: Column, name: str, options: Options, rows: 
 
 
 def _valid(
-    column: Column,
+    column: ModelColumn,
     value: NDArray[np.float64],
     is_text: NDArray[np.bool_],
     rows: Rows,
@@ -194,14 +196,14 @@ def _drop_resubmitted(table: RawTable, rows: Rows) -> None:
         rows.drop(resubmitted(dup_of, run_id, rows.kept), "a run that was submitted before (dup_of)")
 
 
-def _measured(columns: Sequence[Column], found: Mapping[str, str]) -> str | None:
+def _measured(columns: Sequence[ModelColumn], found: Mapping[str, str]) -> str | None:
     """The column of the file that holds what was measured: the duration, else the first required number."""
     there = [column for column in columns if column.name in found and not column.text]
     best = [column for column in there if column.is_duration] or [column for column in there if column.required]
     return found[best[0].name] if best else None
 
 
-def _require(table: RawTable, columns: Sequence[Column], found: Mapping[str, str]) -> None:
+def _require(table: RawTable, columns: Sequence[ModelColumn], found: Mapping[str, str]) -> None:
     missing = [column for column in columns if column.required and column.name not in found]
     if not missing:
         return

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from prism_jax.core.errors import DataError, UnitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError, UnitError
 
 TO_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 @dataclass(frozen=True)
-class Column:
+class ModelColumn:
     """One column of a model's input.
 
     Attributes:
@@ -126,7 +126,7 @@ class Name(NamedTuple):
     unit: str
 
 
-def family(column: Column) -> str:
+def family(column: ModelColumn) -> str:
     """The suffix that says which units a column may have; "" for a column without unit."""
     suffix = column.name.rpartition("_")[2]
     return suffix if suffix in FACTORS and not column.text and not column.name.endswith("_per_s") else ""
@@ -175,7 +175,7 @@ def _worded(plain: str, spellings: dict[str, str]) -> Name:
 
 
 @dataclass(frozen=True)
-class Options:
+class DataOptions:
     """The options, with canonical names as keys where they are about columns of the model.
 
     Attributes:
@@ -190,8 +190,8 @@ class Options:
 
 
 def understand_options(
-    columns: Sequence[Column], mapping: Mapping[str, str], units: Mapping[str, str], where: Mapping[str, str]
-) -> Options:
+    columns: Sequence[ModelColumn], mapping: Mapping[str, str], units: Mapping[str, str], where: Mapping[str, str]
+) -> DataOptions:
     """The options, checked as far as that can be done without a file.
 
     Raises:
@@ -205,10 +205,12 @@ def understand_options(
             raise DataError(
                 f"--map {key}={name}: {column.name} is mapped to {canonical[column.name]} already. Keep one."
             )
-    return Options(canonical, dict(_unit(key, unit, columns, canonical) for key, unit in units.items()), dict(where))
+    return DataOptions(
+        canonical, dict(_unit(key, unit, columns, canonical) for key, unit in units.items()), dict(where)
+    )
 
 
-def _column(key: str, columns: Sequence[Column], option: str, others: Iterable[str] = ()) -> Column:
+def _column(key: str, columns: Sequence[ModelColumn], option: str, others: Iterable[str] = ()) -> ModelColumn:
     """The column that is called `key`, with or without its unit."""
     found = find_column(key, columns)
     if found is not None:
@@ -218,7 +220,7 @@ def _column(key: str, columns: Sequence[Column], option: str, others: Iterable[s
     raise DataError(f"{option}: the model has no column {key}{did_you_mean(key, [column.name for column in columns])}")
 
 
-def find_column(key: str, columns: Sequence[Column]) -> Column | None:
+def find_column(key: str, columns: Sequence[ModelColumn]) -> ModelColumn | None:
     """The column whose canonical name is `key`, with or without its unit."""
     wanted = plain(str(key))
     for column in columns:
@@ -227,7 +229,7 @@ def find_column(key: str, columns: Sequence[Column]) -> Column | None:
     return None
 
 
-def _unit(key: str, unit: str, columns: Sequence[Column], mapping: Mapping[str, str]) -> tuple[str, str]:
+def _unit(key: str, unit: str, columns: Sequence[ModelColumn], mapping: Mapping[str, str]) -> tuple[str, str]:
     option = f"--unit {key}={unit}"
     of_file = {plain(name): canonical for canonical, name in mapping.items()}
     for column in columns:  # a unit may also be said of the file's name for a column
@@ -249,7 +251,7 @@ COMPANIONS = ("run_id", "dup_of", "metric", "unit", "units")
 
 
 def resolve(
-    source: str, header: Sequence[str], columns: Sequence[Column], mapping: Mapping[str, str]
+    source: str, header: Sequence[str], columns: Sequence[ModelColumn], mapping: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
     """Canonical name -> name in the file, of all columns that the file has; and what was decided on the way.
 
@@ -288,7 +290,7 @@ def _choices(source: str, found: Mapping[str, str], others: Mapping[str, Sequenc
     ]
 
 
-def wanted(source: str, header: Sequence[str], columns: Sequence[Column], options: Options) -> list[str]:
+def wanted(source: str, header: Sequence[str], columns: Sequence[ModelColumn], options: DataOptions) -> list[str]:
     """Names in the file of everything that could be needed of it, in the file's order."""
     keep = {name for column in columns for name in _names(column, header)}
     keep |= {name for text in options.mapping.values() for name in header if plain(name) == plain(text)}
@@ -298,7 +300,7 @@ def wanted(source: str, header: Sequence[str], columns: Sequence[Column], option
     return [name for name in header if name in keep]
 
 
-def unit_column(name: str, column: Column, header: Iterable[str]) -> str | None:
+def unit_column(name: str, column: ModelColumn, header: Iterable[str]) -> str | None:
     """The column that holds the unit of every value of column `name`: its own, that of the model's name, or one named "unit"."""
     base = understand(column.name, family(column)).base
     by_name = {plain(other): other for other in header if other != name}
@@ -318,7 +320,9 @@ def mapped(source: str, header: Sequence[str], text: str, what: str) -> str:
     return exact[0]
 
 
-def where_column(header: Sequence[str], columns: Sequence[Column], found: Mapping[str, str], text: str) -> str | None:
+def where_column(
+    header: Sequence[str], columns: Sequence[ModelColumn], found: Mapping[str, str], text: str
+) -> str | None:
     """The column of the file that a condition on `text` is about: a canonical name, or a name of the file."""
     column = find_column(text, columns)
     if column is not None and column.name in found:
@@ -333,7 +337,7 @@ def shown(header: Sequence[str], most: int = 40) -> list[str]:
     return [name[:60] for name in header[:most]] + (["..."] if len(header) > most else [])
 
 
-def _names(column: Column, header: Sequence[str]) -> list[str]:
+def _names(column: ModelColumn, header: Sequence[str]) -> list[str]:
     """Names in the file that may be the column, best first."""
     base = understand(column.name, family(column)).base
     made_to_tell_apart = [alias for alias in column.aliases if plain(alias).endswith(("_key", "_uuid"))]
@@ -342,7 +346,7 @@ def _names(column: Column, header: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name for candidate in candidates for name in _matches(column, candidate, header)))
 
 
-def _matches(column: Column, candidate: str, header: Sequence[str]) -> list[str]:
+def _matches(column: ModelColumn, candidate: str, header: Sequence[str]) -> list[str]:
     """Names in the file that `candidate` finds: the same name, or the same with another unit."""
     suffix = family(column)
     sought = understand(candidate, suffix)

@@ -18,8 +18,8 @@ from typing import Any, Literal, cast
 import numpy as np
 import pandas as pd
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import check_input
-from prism_jax.errors import DataError
 from prism_jax.recorded.formats.event_file import EVENT_FILE
 from prism_jax.recorded.formats.mllog import MARKER, read_mllog
 from prism_jax.recorded.formats.open_trace import STEP_LOGS

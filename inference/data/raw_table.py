@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import open_input
-from prism_jax.errors import DataError
 from prism_jax.tables.streams import CHUNK_BYTES, ZSTD, chunks
 
 MAX_COLUMNS = 2000

@@ -9,13 +9,13 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.fits.report import CleaningReport
 from prism_jax.recorded.formats.scalar_files import is_step_table
 
 from .checks import ROW, copied_rows
 from .clean import Clean, Measurements, clean, naming
-from .columns import TO_SECONDS, Column, Options, plain, resolve, understand_options, wanted
+from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
 from .formats import Format, detect, read_mlperf, read_training_log
 from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
 from .telemetry import join_runs, join_telemetry, missing_half
@@ -27,7 +27,7 @@ NOTHING: Mapping[str, str] = {}
 
 def read_measurements(
     paths: Sequence[Path],
-    columns: Sequence[Column],
+    columns: Sequence[ModelColumn],
     *,
     mapping: Mapping[str, str] = NOTHING,
     units: Mapping[str, str] = NOTHING,
@@ -66,7 +66,7 @@ def read_measurements(
 
 def tidy(
     frame: pd.DataFrame,
-    columns: Sequence[Column],
+    columns: Sequence[ModelColumn],
     *,
     mapping: Mapping[str, str] = NOTHING,
     units: Mapping[str, str] = NOTHING,
@@ -93,7 +93,7 @@ def tidy(
     return _measurements([table], columns, options, [], ("table",))
 
 
-def _read(path: Path, run: str, columns: Sequence[Column], options: Options, collective: str = "") -> RawTable:
+def _read(path: Path, run: str, columns: Sequence[ModelColumn], options: DataOptions, collective: str = "") -> RawTable:
     def choose(names: Sequence[str]) -> list[str]:
         return wanted(str(path), names, columns, options)
 
@@ -113,7 +113,7 @@ def _read(path: Path, run: str, columns: Sequence[Column], options: Options, col
     return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run, _unit_s(columns, options))
 
 
-def _is_step_table(path: Path, columns: Sequence[Column], options: Options) -> bool:
+def _is_step_table(path: Path, columns: Sequence[ModelColumn], options: DataOptions) -> bool:
     """Whether a table holds the steps of one run: step times as logs name them, where runs are asked for and not named."""
     if options.mapping or not any(column.name == "run" and column.required for column in columns):
         return False
@@ -121,7 +121,7 @@ def _is_step_table(path: Path, columns: Sequence[Column], options: Options) -> b
     return resolve(str(path), names, columns, {})[0].get("run") is None and is_step_table(names)
 
 
-def _unit_s(columns: Sequence[Column], options: Options) -> float | None:
+def _unit_s(columns: Sequence[ModelColumn], options: DataOptions) -> float | None:
     """Seconds of the unit that was stated for durations."""
     stated = next(
         (options.units[column.name] for column in columns if column.is_duration and column.name in options.units), None
@@ -140,7 +140,11 @@ def _run_names(files: Sequence[Path]) -> list[str]:
 
 
 def _measurements(
-    tables: Sequence[RawTable], columns: Sequence[Column], options: Options, notes: list[str], sources: tuple[str, ...]
+    tables: Sequence[RawTable],
+    columns: Sequence[ModelColumn],
+    options: DataOptions,
+    notes: list[str],
+    sources: tuple[str, ...],
 ) -> Measurements:
     logs = [table for table in tables if table.is_gpu_log]
     others = [table for table in tables if not table.is_gpu_log] or logs
@@ -160,7 +164,7 @@ def _measurements(
     return _together(resolved, cleaned, columns, notes, sources)
 
 
-def _mapping_of(table: RawTable, tables: Sequence[RawTable], options: Options) -> Mapping[str, str]:
+def _mapping_of(table: RawTable, tables: Sequence[RawTable], options: DataOptions) -> Mapping[str, str]:
     """The part of the mapping that is about this file, where another file has the rest."""
 
     def has(other: RawTable, text: str) -> bool:
@@ -176,7 +180,7 @@ def _mapping_of(table: RawTable, tables: Sequence[RawTable], options: Options) -
 def _together(
     tables: Sequence[RawTable],
     parts: Sequence[Clean],
-    columns: Sequence[Column],
+    columns: Sequence[ModelColumn],
     notes: list[str],
     sources: tuple[str, ...],
 ) -> Measurements:

@@ -15,20 +15,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
-from .columns import Column, Options, plain
+from .columns import DataOptions, ModelColumn, plain
 from .raw_table import RawTable, as_floats, column_of
 from .values import factor, labels, numbers
 
 MAX_APART_S = 30.0  # between a measurement and the sample that stands for it; nvidia-smi is run every 1 to 10 s
 COVARIATES = (
-    Column("clock_mhz", positive=True),
-    Column("temp_c"),
-    Column("power_w"),
+    ModelColumn("clock_mhz", positive=True),
+    ModelColumn("temp_c"),
+    ModelColumn("power_w"),
 )
-_TIME = Column("time")
-_PLAIN = Options({}, {}, {})
+_TIME = ModelColumn("time")
+_PLAIN = DataOptions({}, {}, {})
 
 
 def join_telemetry(
@@ -72,7 +72,7 @@ def join_telemetry(
     return replace(table, frame=frame, header=header, notes=(*table.notes, note)), both
 
 
-def _samples(logs: Sequence[RawTable], columns: Sequence[Column]) -> pd.DataFrame:
+def _samples(logs: Sequence[RawTable], columns: Sequence[ModelColumn]) -> pd.DataFrame:
     """gpu, time (s) and covariates of all logs."""
     parts = []
     for log in logs:
@@ -91,14 +91,14 @@ def _samples(logs: Sequence[RawTable], columns: Sequence[Column]) -> pd.DataFram
     return pd.concat(parts, ignore_index=True)
 
 
-def _values(log: RawTable, column: Column) -> NDArray[np.float64]:
+def _values(log: RawTable, column: ModelColumn) -> NDArray[np.float64]:
     value, beside, _ = numbers(column_of(log.frame, column.name), column)
     by_column = np.broadcast_to(factor(log, column, column.name, _PLAIN).value, value.shape)
     return value * (by_column if beside is None else np.where(np.isnan(beside), by_column, beside))
 
 
 def _nearest(
-    source: str, gpu: pd.Series, time: NDArray[np.float64], samples: pd.DataFrame, columns: Sequence[Column]
+    source: str, gpu: pd.Series, time: NDArray[np.float64], samples: pd.DataFrame, columns: Sequence[ModelColumn]
 ) -> tuple[pd.DataFrame, str]:
     rows = pd.DataFrame({"gpu": gpu, "time": time, "row": np.arange(len(gpu))}).dropna().sort_values(by="time")
     samples = samples.dropna(subset=["gpu", "time"]).sort_values(by="time")
@@ -121,7 +121,7 @@ def _nearest(
 
 
 def _typical(
-    source: str, gpu: pd.Series, samples: pd.DataFrame, columns: Sequence[Column], names: str
+    source: str, gpu: pd.Series, samples: pd.DataFrame, columns: Sequence[ModelColumn], names: str
 ) -> tuple[pd.DataFrame, str]:
     medians = samples.groupby("gpu")[[column.name for column in columns]].median()
     note = f"{Path(source).name}: no times in common with {names}; every row gets the medians of its GPU"

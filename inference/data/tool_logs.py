@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.tables.streams import lines
 
 from .columns import plain

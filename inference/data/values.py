@@ -16,15 +16,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prism_jax.core.errors import DataError, UnitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError, UnitError
 
 from .columns import (
     FACTORS,
     SPELLINGS,
     TO_SECONDS,
-    Column,
-    Options,
+    DataOptions,
+    ModelColumn,
     family,
     plain,
     shown,
@@ -61,7 +61,7 @@ class Numbers(NamedTuple):
     is_text: NDArray[np.bool_]
 
 
-def numbers(values: pd.Series, column: Column) -> Numbers:
+def numbers(values: pd.Series, column: ModelColumn) -> Numbers:
     """The values as numbers. Dates become seconds since 1970, those without a time zone as if of UTC."""
     nowhere = np.zeros(len(values), bool)
     if pd.api.types.is_timedelta64_dtype(values):
@@ -102,7 +102,7 @@ def _label(value: object) -> str | float:
     return np.nan if text.strip("[]").lower() in BLANKS else text
 
 
-def _text_numbers(texts: NDArray[np.object_], column: Column) -> Numbers:
+def _text_numbers(texts: NDArray[np.object_], column: ModelColumn) -> Numbers:
     blank = np.array([text.strip("[]").lower() in BLANKS for text in texts], bool)
     value = np.where(blank, np.nan, _parsed(texts))
     rest = np.isnan(value) & ~blank
@@ -151,7 +151,7 @@ class Factor(NamedTuple):
     note: str = ""
 
 
-def factor(table: RawTable, column: Column, name: str, options: Options) -> Factor:
+def factor(table: RawTable, column: ModelColumn, name: str, options: DataOptions) -> Factor:
     """What the values of column `name` of a file are multiplied by, to be in the unit of the model's column.
 
     Raises:
@@ -185,7 +185,7 @@ def factor(table: RawTable, column: Column, name: str, options: Options) -> Fact
     )
 
 
-def _per_row(table: RawTable, column: Column, name: str, declared: str) -> Factor | None:
+def _per_row(table: RawTable, column: ModelColumn, name: str, declared: str) -> Factor | None:
     """Factors from a column of units, or from the name of the metric that a row holds."""
     suffix = family(column)
     of_column = unit_column(name, column, table.frame.columns)
@@ -221,7 +221,7 @@ MAX_SHOWN = 200  # values of a column among which a misspelt one is looked for
 
 
 def chosen(
-    table: RawTable, columns: Sequence[Column], found: Mapping[str, str], name: str, text: str
+    table: RawTable, columns: Sequence[ModelColumn], found: Mapping[str, str], name: str, text: str
 ) -> NDArray[np.bool_] | None:
     """Whether every row of the file holds `text` in column `name`; None if the file has no such column."""
     of_file = where_column(list(table.frame.columns), columns, found, name)
@@ -246,7 +246,10 @@ def equals(values: pd.Series, text: str) -> NDArray[np.bool_]:
 
 
 def refuse_unknown(
-    tables: Sequence[RawTable], columns: Sequence[Column], found: Sequence[Mapping[str, str]], where: Mapping[str, str]
+    tables: Sequence[RawTable],
+    columns: Sequence[ModelColumn],
+    found: Sequence[Mapping[str, str]],
+    where: Mapping[str, str],
 ) -> None:
     """Checks that every condition is about a column of some file, and holds for some row.
 

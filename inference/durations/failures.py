@@ -30,13 +30,13 @@ from jax.scipy.special import gammaln
 from scipy.special import gammaln as np_gammaln
 from scipy.stats import poisson
 
+from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError, FitError
 from prism_jax.horizon.reliability import Hazard, Reliability
 
 from ..data.checks import numbers_of, refuse_row
-from ..data.columns import Column
-from ..engine.model import Draws, Model, Score, interval
+from ..data.columns import ModelColumn
+from ..engine.model import Draws, GroupScore, Model, interval
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -52,17 +52,17 @@ _SPELLINGS = {
     **dict.fromkeys(("all", "any", "total"), "all"),
 }
 COLUMNS = (
-    Column("cluster", ("system", "site"), required=True, text=True, may_be_blank=False, strict=True),
-    Column("gpus", ("n_gpus", "accelerators", "devices"), required=True, positive=True, strict=True),
-    Column("count", ("failures", "interruptions", "events", "n_failures"), required=True, strict=True, least=0.0),
-    Column("nodes", ("n_nodes", "hosts", "servers"), positive=True, strict=True),
-    Column("node_size", ("gpus_per_node",), positive=True, strict=True),
-    Column("hours", ("window_h", "window_hours", "observed_hours"), positive=True, strict=True),
-    Column("days", ("window_days", "observed_days"), positive=True, strict=True),
-    Column("window", ("period",), text=True, strict=True),
-    Column("jobs", ("n_jobs", "concurrent_jobs"), strict=True, least=1.0),
-    Column("cause", ("failure_type", "category"), text=True, strict=True),
-    Column("kind", ("level", "scope"), text=True, strict=True, choices=tuple(_SPELLINGS)),
+    ModelColumn("cluster", ("system", "site"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("gpus", ("n_gpus", "accelerators", "devices"), required=True, positive=True, strict=True),
+    ModelColumn("count", ("failures", "interruptions", "events", "n_failures"), required=True, strict=True, least=0.0),
+    ModelColumn("nodes", ("n_nodes", "hosts", "servers"), positive=True, strict=True),
+    ModelColumn("node_size", ("gpus_per_node",), positive=True, strict=True),
+    ModelColumn("hours", ("window_h", "window_hours", "observed_hours"), positive=True, strict=True),
+    ModelColumn("days", ("window_days", "observed_days"), positive=True, strict=True),
+    ModelColumn("window", ("period",), text=True, strict=True),
+    ModelColumn("jobs", ("n_jobs", "concurrent_jobs"), strict=True, least=1.0),
+    ModelColumn("cause", ("failure_type", "category"), text=True, strict=True),
+    ModelColumn("kind", ("level", "scope"), text=True, strict=True, choices=tuple(_SPELLINGS)),
 )
 _HOURS = {
     **dict.fromkeys(("h", "hour", "hours"), 1.0),
@@ -353,7 +353,7 @@ def _untold(data: FailuresData) -> list[str]:
     ]
 
 
-def scores(data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+def scores(data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
     """One score per group: whether its total count lies in the 90 % interval, and log densities; groups without failures too."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     names = left_out[column].astype(str).to_numpy()
@@ -367,7 +367,7 @@ def scores(data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str
     return out
 
 
-def _score(name: str, left_out: FailuresData, draws: Draws, pooled: float, rng: np.random.Generator) -> Score:
+def _score(name: str, left_out: FailuresData, draws: Draws, pooled: float, rng: np.random.Generator) -> GroupScore:
     expected, shape = expected_counts(left_out, draws), np.asarray(draws["shape"])[:, None]
     count = counts_of(left_out)
     drawn = rng.poisson(np.minimum(new_factors(draws, left_out.n_group, rng) * expected, 1e15)).sum(axis=1)
@@ -387,7 +387,7 @@ def _score(name: str, left_out: FailuresData, draws: Draws, pooled: float, rng: 
         "interval_factor": float(high / max(low, 1.0)),
         "ape": float(abs(middle / total - 1.0)),
     }
-    return Score(group=name, coverage_90=float(low <= total <= high), extra=extra)
+    return GroupScore(group=name, coverage_90=float(low <= total <= high), extra=extra)
 
 
 # Events per hour. Published GPU clusters lie at 15,000 to 180,000 GPU-hours: e^1.2 = 3.3 either way of 50,000.
@@ -443,6 +443,8 @@ class Failures(Model[FailuresData]):
         """What interrupts a job on the cluster `group`, or on a new cluster for None."""
         return reliability(data, draws, group)
 
-    def score(self, data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Counts of clusters that were left out."""
         return scores(data, draws, left_out, column, key)

@@ -25,10 +25,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln, logsumexp
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from ..data.checks import numbers_of, refuse_row
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 from . import durations
 from .durations import Grid, Times, around_likelihood, tick, times
 
@@ -215,25 +215,25 @@ def alike_on_line(alone: np.ndarray, n_node: float) -> Grid:
 
 
 COLUMNS = (
-    Column("system", ("cluster", "site"), required=True, text=True, may_be_blank=False, strict=True),
-    Column("node", ("host", "hostname", "node_id"), text=True, strict=True),
-    Column(
+    ModelColumn("system", ("cluster", "site"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("node", ("host", "hostname", "node_id"), text=True, strict=True),
+    ModelColumn(
         "start_time",
         ("start", "failed_at", "failure_start", "down_since", "failed"),
         required=True,
         strict=True,
         instant=True,
     ),
-    Column(
+    ModelColumn(
         "end_time",
         ("end", "repaired_at", "failure_end", "up_since", "repaired"),
         strict=True,
         instant=True,
         not_before="start_time",
     ),
-    Column("nodes_total", ("nodes", "n_nodes"), positive=True, strict=True),
-    Column("observed_from_time", ("observed_from", "trace_start"), strict=True, instant=True),
-    Column(
+    ModelColumn("nodes_total", ("nodes", "n_nodes"), positive=True, strict=True),
+    ModelColumn("observed_from_time", ("observed_from", "trace_start"), strict=True, instant=True),
+    ModelColumn(
         "observed_until_time",
         ("observed_until", "trace_end"),
         strict=True,

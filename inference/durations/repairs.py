@@ -28,11 +28,11 @@ import pandas as pd
 from jax import Array
 from jax.scipy.special import betaln, logsumexp
 
+from prism_jax.core.errors import FitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import FitError
 from prism_jax.horizon.reliability import Hazard, Reliability
 
-from ..engine.model import Draws, Model, Score, interval
+from ..engine.model import Draws, GroupScore, Model, interval
 from . import durations
 from .durations import of_line, of_pairs
 from .repair_data import (
@@ -93,7 +93,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Parameters:
+class RepairParameters:
     """Of the times of one system.
 
     Attributes:
@@ -122,7 +122,7 @@ class Parameters:
 
 def parameters(
     data: RepairsData, draws: Draws, quantity: str, system: str | None, rng: np.random.Generator
-) -> Parameters:
+) -> RepairParameters:
     """Parameters of a system; of a system of one node where they are of times between events."""
     index = QUANTITIES.index(quantity)
     mean = np.stack([draws["location"][:, index], draws["log_spread"][:, index]], axis=-1)
@@ -131,7 +131,7 @@ def parameters(
     at = None if system is None else data.systems.index(system)
     grid = None if at is None else (data.theta[:, index, at], data.log_weight[:, index, at])
     law, theta = durations.drawn(mean, sd, np.stack([weibull, 1.0 - weibull], axis=-1), grid, rng)
-    return Parameters(law == 0, theta)
+    return RepairParameters(law == 0, theta)
 
 
 def events_per_node_h(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> np.ndarray:
@@ -224,14 +224,14 @@ def _figures(data: RepairsData, draws: Draws, system: str | None, rng: np.random
     }
 
 
-def scores(data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[Score]:
+def scores(data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[GroupScore]:
     """One score per group; figures are nats per event, except those that say which is better (1 or 0)."""
     names = left_out[column].astype(str).to_numpy()
     found = []
     for name in np.unique(names):
         frame = left_out[names == name]
         if (frame["start_time"].to_numpy() > frame["start_time"].min()).any():
-            found.append(Score(group=str(name), extra=figures(from_frame(frame), draws)))
+            found.append(GroupScore(group=str(name), extra=figures(from_frame(frame), draws)))
     return found
 
 
@@ -343,6 +343,8 @@ class Repairs(Model[RepairsData]):
         """What interrupts a job on the system `group`, or on a new one for None."""
         return reliability(data, draws, group)
 
-    def score(self, data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Log densities of systems that were left out, beside the exponential law and independent nodes."""
         return scores(data, draws, left_out, column)

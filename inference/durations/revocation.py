@@ -32,11 +32,11 @@ from numpyro.handlers import scope
 
 from prism_jax.cloud.availability import FittedSpells
 from prism_jax.cloud.spot import EULER
+from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError, FitError
 
-from ..engine.model import Draws, Model, Score, interval
-from ..engine.program import Part
+from ..engine.model import Draws, GroupScore, Model, interval
+from ..engine.program import ModelPart
 from .durations import chosen, drawn, some_of
 from .revocation_data import CLASSES, COLUMNS, FAMILIES, QUANTITIES, SHAPES_OF, TRAITS, RevocationData, from_frame
 from .revocation_populations import joined, of_population, of_spells, populations, seen
@@ -46,7 +46,7 @@ from .revocation_populations import joined, of_population, of_spells, population
 # (of pandas without stubs, every expression may be of any type)
 
 
-class Choice(NamedTuple):
+class FamilyChoice(NamedTuple):
     """Families by quantity, and what they were chosen by.
 
     Attributes:
@@ -83,7 +83,7 @@ def _by_draw(arrays: Any, draws: Any) -> Any:
     return jax.lax.map(lambda site: of_spells(trait, theta, log_weight, site), draws)
 
 
-def chosen_families(data: RevocationData, draws: Draws) -> Choice:
+def chosen_families(data: RevocationData, draws: Draws) -> FamilyChoice:
     """The family of each quantity with the highest log density of zones that were left out."""
     spells = by_draw(data, draws)
     names = np.array(data.zones)
@@ -93,7 +93,7 @@ def chosen_families(data: RevocationData, draws: Draws) -> Choice:
     best = left_out.argmax(axis=0)
     counted = np.stack([(best == number).sum(axis=-1) for number in range(len(FAMILIES))])
     total = left_out.sum(axis=-1)
-    return Choice(total.argmax(axis=0).reshape(len(QUANTITIES)), total, counted)
+    return FamilyChoice(total.argmax(axis=0).reshape(len(QUANTITIES)), total, counted)
 
 
 NODES, KEPT = TRAITS.index("log_nodes"), TRAITS.index("kept")
@@ -102,7 +102,7 @@ FEWEST_ZONES = 4  # of such groups
 
 
 @dataclass(frozen=True)
-class Spells:
+class SpellParameters:
     """Parameters of the spells (or gaps) of one group: numbers of laws [draw], log medians and log spreads [draw, 2]."""
 
     law: np.ndarray
@@ -141,7 +141,9 @@ def unseen(data: RevocationData, draws: Draws) -> FittedSpells:
     return of_group(data, draws, data, None, chosen_families(data, draws))
 
 
-def of_group(data: RevocationData, draws: Draws, record: RevocationData, at: int | None, found: Choice) -> FittedSpells:
+def of_group(
+    data: RevocationData, draws: Draws, record: RevocationData, at: int | None, found: FamilyChoice
+) -> FittedSpells:
     """Capacity of group `at` of `record`, of which nothing need have been fitted; None: of a group that was not seen.
 
     Notes:
@@ -207,13 +209,13 @@ def _alike(data: RevocationData, trait: np.ndarray) -> list[list[int]]:
 
 
 def _like_one(
-    data: RevocationData, draws: Draws, found: Choice, alike: list[list[int]], rng: np.random.Generator
-) -> list[Spells]:
+    data: RevocationData, draws: Draws, found: FamilyChoice, alike: list[list[int]], rng: np.random.Generator
+) -> list[SpellParameters]:
     """Spells and gaps of a group of a zone, another one by draw."""
     n_draw = len(draws["concentration"])
     zones = rng.integers(len(alike), size=n_draw)
     chosen = np.array([groups[rng.integers(len(groups))] for groups in (alike[zone] for zone in zones)])
-    both = [Spells(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
+    both = [SpellParameters(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
     for at in np.unique(chosen).tolist():
         own = chosen == at
         drawn = {name: np.asarray(value)[own] for name, value in draws.items()}
@@ -226,7 +228,7 @@ def _like_one(
 def spells(
     data: RevocationData, draws: Draws, quantity: int, family: int, at: int | None, trait: np.ndarray,
     rng: np.random.Generator,
-) -> Spells:  # fmt: skip
+) -> SpellParameters:  # fmt: skip
     """Parameters of the spells of a group under one family."""
     site = of_population(draws, FAMILIES[family], quantity)
     location, n_draw = site["location"] + site["slope"] @ trait, len(site["location"])
@@ -237,7 +239,7 @@ def spells(
             if at is None
             else _on_line(data, quantity, at, mean, sd, rng)
         )
-        return Spells(np.zeros(n_draw, dtype=int), np.stack([log_s, np.full(n_draw, np.log(EULER))], axis=-1))
+        return SpellParameters(np.zeros(n_draw, dtype=int), np.stack([log_s, np.full(n_draw, np.log(EULER))], axis=-1))
     shapes = np.array(SHAPES_OF[FAMILIES[family]])
     mean, sd = (
         np.stack([location, site["log_spread"]], axis=-1),
@@ -245,7 +247,7 @@ def spells(
     )
     grid = None if at is None else (data.theta[shapes, quantity, at], data.log_weight[shapes, quantity, at])
     law, theta = drawn(mean, sd, site.get("shape_share", np.ones((n_draw, 1))), grid, rng)
-    return Spells(shapes[law], theta)
+    return SpellParameters(shapes[law], theta)
 
 
 def _on_line(
@@ -289,7 +291,7 @@ def describe(data: RevocationData, draws: Draws) -> dict[str, Any]:
     }
 
 
-def _figures(data: RevocationData, draws: Draws, at: int | None, found: Choice) -> dict[str, Any]:
+def _figures(data: RevocationData, draws: Draws, at: int | None, found: FamilyChoice) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     out: dict[str, Any] = {}
     for index, name in enumerate(QUANTITIES):
@@ -299,7 +301,7 @@ def _figures(data: RevocationData, draws: Draws, at: int | None, found: Choice) 
     return out
 
 
-def scores(data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[Score]:
+def scores(data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[GroupScore]:
     """One score per group of rows; figures are nats per spell, except those that say which is better (1 or 0)."""
     names = left_out[column].astype(str).to_numpy()
     family = chosen_families(data, draws).family
@@ -309,7 +311,7 @@ def scores(data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: s
             there = from_frame(left_out[names == name])
         except DataError:  # nothing ended in it
             continue
-        found.append(Score(group=str(name), extra=figures(there, draws, family)))
+        found.append(GroupScore(group=str(name), extra=figures(there, draws, family)))
     return found
 
 
@@ -344,7 +346,7 @@ class Revocation(Model[RevocationData]):
         """Likelihoods of the groups on grids."""
         return from_frame(frame)
 
-    def parts(self, data: RevocationData) -> Mapping[str, tuple[Part[Any], Any]]:
+    def parts(self, data: RevocationData) -> Mapping[str, tuple[ModelPart[Any], Any]]:
         """One population per family and quantity, and that of what losses take."""
         return populations(data)
 
@@ -374,6 +376,8 @@ class Revocation(Model[RevocationData]):
         """Posterior predictive spot capacity of a zone of the fit, or of a zone that was not seen."""
         return market(data, draws, zone)
 
-    def score(self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Log densities of the spells of groups that were left out, under every family."""
         return scores(data, draws, left_out, column)

@@ -21,10 +21,10 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.cloud.spot import MIXTURES
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from ..data.checks import refuse_row
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 from .durations import Times, on_grids, stacked, times
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -35,17 +35,17 @@ from .durations import Times, on_grids, stacked, times
 LONG_S = 1e9  # thirty years
 KINDS = ("availability", "preemption")
 COLUMNS = (
-    Column("zone", ("availability_zone", "az"), required=True, text=True, may_be_blank=False, strict=True),
-    Column("gpu", ("accelerator", "gpu_type"), text=True, strict=True),
-    Column("kind", ("trace_kind",), text=True, strict=True, choices=KINDS),
-    Column("trace", ("trace_id", "series"), text=True, strict=True),
-    Column("nodes", ("requested_nodes", "n_nodes"), positive=True, strict=True),
-    Column("start_s", ("begin_s", "t_s"), required=True, strict=True, least=0.0, longest_s=LONG_S),
-    Column("duration_s", ("lifetime_s", "lifetime"), required=True, strict=True, positive=True, longest_s=LONG_S),
-    Column("available", ("n_available", "available_nodes"), strict=True, least=0.0),
-    Column("censored_left", ("left_censored",), strict=True, least=0.0),
-    Column("censored_right", ("right_censored", "ended_at_24h_limit", "ended_at_limit"), strict=True, least=0.0),
-    Column("gap_s", ("probe_interval_s",), strict=True, positive=True),
+    ModelColumn("zone", ("availability_zone", "az"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("gpu", ("accelerator", "gpu_type"), text=True, strict=True),
+    ModelColumn("kind", ("trace_kind",), text=True, strict=True, choices=KINDS),
+    ModelColumn("trace", ("trace_id", "series"), text=True, strict=True),
+    ModelColumn("nodes", ("requested_nodes", "n_nodes"), positive=True, strict=True),
+    ModelColumn("start_s", ("begin_s", "t_s"), required=True, strict=True, least=0.0, longest_s=LONG_S),
+    ModelColumn("duration_s", ("lifetime_s", "lifetime"), required=True, strict=True, positive=True, longest_s=LONG_S),
+    ModelColumn("available", ("n_available", "available_nodes"), strict=True, least=0.0),
+    ModelColumn("censored_left", ("left_censored",), strict=True, least=0.0),
+    ModelColumn("censored_right", ("right_censored", "ended_at_24h_limit", "ended_at_limit"), strict=True, least=0.0),
+    ModelColumn("gap_s", ("probe_interval_s",), strict=True, positive=True),
 )
 MOST_GROUPS = 500
 MOST_NODES = 100_000
@@ -53,7 +53,7 @@ BULK_S = 15.0
 """Lives that end within fifteen seconds are one event: taken, or stopped, by one decision."""
 
 
-class Group(NamedTuple):
+class SpellGroup(NamedTuple):
     """What is taken for alike."""
 
     zone: str
@@ -66,11 +66,11 @@ class Group(NamedTuple):
 class Series:
     """One watch of one group: its spells, and how finely they were timed."""
 
-    spells: Spells
+    spells: SeriesSpells
     tick_s: float
 
 
-def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[str, ...]]:
+def read_series(frame: pd.DataFrame) -> tuple[dict[SpellGroup, list[Series]], tuple[str, ...]]:
     """Series by group, in the order of their names, and what was assumed.
 
     Raises:
@@ -87,11 +87,11 @@ def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[s
     refuse_row(
         table, table["available"] > table["nodes"], "available is more than nodes, the number that was asked for"
     )
-    found: dict[Group, list[Series]] = {}
+    found: dict[SpellGroup, list[Series]] = {}
     lives = _are_lives(frame)
     key = ["zone", "gpu", "nodes", "kind", "start_s" if lives else "trace"]
     for name, rows in table.groupby(key, sort=True):
-        found.setdefault(Group(str(name[0]), str(name[1]), float(name[2]), str(name[3])), []).append(
+        found.setdefault(SpellGroup(str(name[0]), str(name[1]), float(name[2]), str(name[3])), []).append(
             _of_lives(rows) if lives else _of_trace(rows)
         )
     if len(found) > MOST_GROUPS:
@@ -156,7 +156,7 @@ def _tick(rows: pd.DataFrame) -> float:
 
 
 @dataclass(frozen=True)
-class Spells:
+class SeriesSpells:
     """What one series comes to.
 
     Attributes:
@@ -173,7 +173,7 @@ class Spells:
     lost: np.ndarray
 
 
-def of_states(start_s: np.ndarray, end_s: np.ndarray, state: np.ndarray, whole: tuple[bool, bool]) -> Spells:
+def of_states(start_s: np.ndarray, end_s: np.ndarray, state: np.ndarray, whole: tuple[bool, bool]) -> SeriesSpells:
     """Spells of states in order.
 
     Args:
@@ -197,10 +197,10 @@ def of_states(start_s: np.ndarray, end_s: np.ndarray, state: np.ndarray, whole: 
             found["alive"].append(here)
             found["lost"].append(here - there)
         begun, known = (0.0 if last else start_s[i]), not gone
-    return Spells(**{name: np.array(values, dtype=float) for name, values in found.items()})
+    return SeriesSpells(**{name: np.array(values, dtype=float) for name, values in found.items()})
 
 
-def of_lifetimes(end_s: np.ndarray, duration_s: np.ndarray, limited: np.ndarray, within_s: float) -> Spells:
+def of_lifetimes(end_s: np.ndarray, duration_s: np.ndarray, limited: np.ndarray, within_s: float) -> SeriesSpells:
     """Spells of instances that were started together and watched one by one.
 
     Args:
@@ -223,7 +223,7 @@ def of_lifetimes(end_s: np.ndarray, duration_s: np.ndarray, limited: np.ndarray,
     up = np.diff(np.append(begun.min(), at))
     still = end_s[limited].max() - (at[-1] if len(at) else begun.min()) if limited.any() else 0.0
     empty = np.zeros(0)
-    return Spells(up, np.array([still] if still > 0.0 else []), empty, empty, alive, lost.astype(float))
+    return SeriesSpells(up, np.array([still] if still > 0.0 else []), empty, empty, alive, lost.astype(float))
 
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false

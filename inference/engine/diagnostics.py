@@ -24,11 +24,11 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
 
-from prism_jax.errors import FitError
+from prism_jax.core.errors import FitError
 from prism_jax.fits.report import Verdict
 
 from .laplace import GOOD_K
-from .program import Sampled
+from .program import PosteriorDraws
 
 LEVELS = (0.5, 0.9)
 
@@ -98,7 +98,7 @@ CAUSES = (
 MAX_DIVERGING = 0.002  # share of draws; beyond it some region is not visited
 
 
-def verdict(sampled: Sampled, reported: Sequence[str]) -> Verdict:
+def verdict(sampled: PosteriorDraws, reported: Sequence[str]) -> Verdict:
     """The verdict on the draws of the sites `reported` (those that a fit has)."""
     if not np.isnan(sampled.k_hat):
         return _of_approximation(sampled)
@@ -114,7 +114,9 @@ def verdict(sampled: Sampled, reported: Sequence[str]) -> Verdict:
     return _of_chains(sampled, r_hat[worst_r], worst_r, ess[worst_e], worst_e, n_diverging)
 
 
-def _of_chains(sampled: Sampled, r_hat: float, worst_r: str, ess: float, worst_e: str, n_diverging: int) -> Verdict:
+def _of_chains(
+    sampled: PosteriorDraws, r_hat: float, worst_r: str, ess: float, worst_e: str, n_diverging: int
+) -> Verdict:
     n_chain, n_draw = sampled.diverging.shape
     failed, cause = [], "chains"
     if not r_hat <= MAX_R_HAT:
@@ -133,7 +135,7 @@ def _of_chains(sampled: Sampled, r_hat: float, worst_r: str, ess: float, worst_e
     return Verdict(False, f"failed: {'; '.join(failed)}", r_hat, ess, worst, n_diverging, np.nan, cause)
 
 
-def _of_approximation(sampled: Sampled) -> Verdict:
+def _of_approximation(sampled: PosteriorDraws) -> Verdict:
     k_hat, n_draw = sampled.k_hat, float(sampled.diverging.size)
     ok = k_hat < GOOD_K
     if ok:

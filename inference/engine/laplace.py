@@ -29,10 +29,10 @@ from jax import Array
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, silent
-from prism_jax.errors import FitError
 
-from .program import Program, Sampled, constrained, independent
+from .program import ModelProgram, PosteriorDraws, constrained, independent
 from .settings import Settings
 
 
@@ -154,7 +154,7 @@ class Mode:
     scale: np.ndarray
 
 
-def mode(made: Program) -> Mode:
+def mode(made: ModelProgram) -> Mode:
     """The mode and the curvature there.
 
     Raises:
@@ -167,7 +167,7 @@ def mode(made: Program) -> Mode:
     return Mode(found.x, _scale(_hessian(made, found.x)))
 
 
-def start_widths(made: Program) -> Mode:
+def start_widths(made: ModelProgram) -> Mode:
     """The start, with the widths [dim] of the posterior there along each coordinate, as if it were a mode."""
     flat, _ = made.ravel()
     value = np.diag(_hessian(made, flat))
@@ -175,7 +175,7 @@ def start_widths(made: Program) -> Mode:
     return Mode(flat, np.diag(np.where(usable, 1.0 / np.sqrt(np.where(usable, value, 1.0)), 1.0)))
 
 
-def _hessian(made: Program, at: np.ndarray) -> np.ndarray:
+def _hessian(made: ModelProgram, at: np.ndarray) -> np.ndarray:
     """Central differences of the gradient: no second compilation."""
     columns = []
     for i in range(len(at)):
@@ -193,13 +193,13 @@ def _scale(curvature: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky((vector / safe) @ vector.T)
 
 
-def fit_map(made: Program, settings: Settings, key: jax.Array) -> Sampled:
+def fit_map(made: ModelProgram, settings: Settings, key: jax.Array) -> PosteriorDraws:
     """Weighted draws around the mode."""
     found = mode(made)
     return weighted(made, found, settings.n_approximate_draw, key)
 
 
-def weighted(made: Program, near: Mode, n_draw: int, key: jax.Array) -> Sampled:
+def weighted(made: ModelProgram, near: Mode, n_draw: int, key: jax.Array) -> PosteriorDraws:
     """Posterior draws from a normal law: proposals of a Student-t of its place and scale, resampled by importance weights.
 
     The heavier tails cover what a normal law cuts off: spreads that may be zero, and shares of slow chips that may be none. In
@@ -275,7 +275,7 @@ def _moments(z: np.ndarray, weight: np.ndarray) -> Mode:
     return Mode(at, np.linalg.cholesky((apart.T * weight) @ apart + 1e-12 * np.eye(len(at))))
 
 
-def log_density(made: Program) -> Callable[[np.ndarray], np.ndarray]:
+def log_density(made: ModelProgram) -> Callable[[np.ndarray], np.ndarray]:
     """Function of unconstrained vectors [draw, dim]: log joint density [draw]; minus infinity where it is not finite.
 
     Blocks of equal size share the cores, so that a value does not depend on how many there are.
@@ -304,7 +304,7 @@ FIRST_RATE = 0.02  # of Adam, in units of the standard deviations at the mode
 REPORT = 50  # steps between two reports of progress
 
 
-def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Progress = silent) -> Sampled:
+def fit_svi(made: ModelProgram, settings: Settings, key: jax.Array, *, progress: Progress = silent) -> PosteriorDraws:
     """Weighted draws around the best normal approximation."""
     found = mode(made)
     fit_key, draw_key = jax.random.split(key)
@@ -312,7 +312,7 @@ def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Prog
     return weighted(made, guide, settings.n_approximate_draw, draw_key)
 
 
-def _optimised(made: Program, near: Mode, n_step: int, key: jax.Array, progress: Progress) -> Mode:
+def _optimised(made: ModelProgram, near: Mode, n_step: int, key: jax.Array, progress: Progress) -> Mode:
     """The guide, begun at `near` and optimised in the coordinates that its scale whitens.
 
     Gradients are those of the energy at a draw, by the reparametrisation z = near + scale (shift + lower noise), so that the
@@ -337,7 +337,7 @@ def _lower(law: dict[str, np.ndarray]) -> np.ndarray:
     return np.tril(law["off"], -1) + np.diag(np.exp(law["log_scale"]))
 
 
-def _slope(made: Program, near: Mode, law: dict[str, np.ndarray], noise: np.ndarray) -> dict[str, np.ndarray]:
+def _slope(made: ModelProgram, near: Mode, law: dict[str, np.ndarray], noise: np.ndarray) -> dict[str, np.ndarray]:
     """Gradient of the mean energy of draws, less the guide's entropy; draws without a finite gradient count as flat."""
     law = {name: np.asarray(value) for name, value in law.items()}
     white = law["shift"] + noise @ _lower(law).T

@@ -18,16 +18,15 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
-from prism_jax.cloud.availability import FittedSpells
+from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import MeasuredTables
-from prism_jax.errors import FitError
 from prism_jax.horizon.reliability import Reliability
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 from .diagnostics import Checks
-from .program import WHOLE, Part as Part
+from .program import WHOLE, ModelPart as Part
 
 
 def random_key(seed: int, index: int) -> jax.Array:
@@ -46,7 +45,7 @@ Draws = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Score:
+class GroupScore:
     """How well a fit predicted one group (or one split) that it had not seen; NaN where a figure has no meaning.
 
     Attributes:
@@ -91,7 +90,7 @@ class Model(ABC, Generic[Data]):
     """
 
     name: ClassVar[str]
-    columns: ClassVar[Sequence[Column]]
+    columns: ClassVar[Sequence[ModelColumn]]
     reported: ClassVar[tuple[str, ...]]
     default_method: ClassVar[str] = "nuts"
     holdout_method: ClassVar[str] = "map"
@@ -116,7 +115,7 @@ class Model(ABC, Generic[Data]):
         """What the fit says, for people and for JSON: variance shares, parameters with intervals, notes."""
 
     @abstractmethod
-    def score(self, data: Data, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(self, data: Data, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
         """Scores of the groups of `column` in `left_out`, which are not in `data`."""
 
     def has(self, method: str) -> bool:
@@ -177,6 +176,6 @@ class Model(ABC, Generic[Data]):
         """The law that the fit amounts to; see `prism_jax.cloud.laws`."""
         raise FitError(f"a fit of {self.name} has no law to hand out. Use ladder, saves or startup.")
 
-    def market(self, data: Data, draws: Draws, zone: str | None) -> FittedSpells:
+    def market(self, data: Data, draws: Draws, zone: str | None) -> Any:
         """Posterior predictive spot capacity."""
         raise FitError(f"a fit of {self.name} says nothing of spot capacity. Use one of revocation.")

@@ -23,11 +23,11 @@ import numpy as np
 from numpyro.infer.hmc import hmc
 
 from prism_jax.core.archive import Archive, opened, write_archive
+from prism_jax.core.errors import DataError
 from prism_jax.core.processes import Progress, silent
-from prism_jax.errors import DataError
 
 from .laplace import Mode, mode, start_widths
-from .program import Program, Sampled, constrained
+from .program import ModelProgram, PosteriorDraws, constrained
 from .settings import Settings
 
 KIND = "unfinished fit"
@@ -35,7 +35,7 @@ REMEDY = "Remove it to begin anew."
 KEPT = jax.tree.structure((0, 0, 0))  # of a block: position, diverging, leapfrog steps
 
 
-class Checkpoint:
+class ChainCheckpoint:
     """Saves and loads the states of all chains and the draws so far."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Any], settings: Settings, key: jax.Array) -> None:
@@ -112,18 +112,18 @@ JITTER = (
 DENSE_UP_TO = (
     64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
 )
-Enough = Callable[[Sampled], bool]
+Enough = Callable[[PosteriorDraws], bool]
 
 
 def sample(
-    made: Program,
+    made: ModelProgram,
     settings: Settings,
     key: jax.Array,
     *,
     progress: Progress = silent,
     partial: Path | None = None,
     enough: Enough | None = None,
-) -> Sampled:
+) -> PosteriorDraws:
     """Draws by NUTS.
 
     Args:
@@ -136,7 +136,7 @@ def sample(
     near = mode(made) if made.n_dim <= DENSE_UP_TO else start_widths(made)
     first, block = _kernel(made, near, settings)
     states = [first(jax.random.fold_in(key, chain), made.arrays) for chain in range(settings.n_chain)]
-    checkpoint = Checkpoint(partial, made.arrays, settings, key) if partial is not None else None
+    checkpoint = ChainCheckpoint(partial, made.arrays, settings, key) if partial is not None else None
     kept: list[Any] = []
     done, planned, more = 0, settings.n_block, settings.n_draw // settings.block
     most = planned + settings.n_extension * more
@@ -160,7 +160,7 @@ def sample(
             progress(done / planned)
 
 
-def _kernel(made: Program, near: Mode, settings: Settings) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _kernel(made: ModelProgram, near: Mode, settings: Settings) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Jitted: (key, arrays) -> state of a new chain; (state, arrays) -> state after a block, and what is kept of it.
 
     The mode and its scale are arguments of what is compiled, so that a fit to other data of the same shape finds it in the cache.
@@ -204,11 +204,11 @@ def _kernel(made: Program, near: Mode, settings: Settings) -> tuple[Callable[...
     return lambda chain_key, given: begun(chain_key, (given, at, scale)), in_thread
 
 
-def _collect(made: Program, near: Mode, kept: list[Any]) -> Sampled:
+def _collect(made: ModelProgram, near: Mode, kept: list[Any]) -> PosteriorDraws:
     white, diverging, n_leapfrog = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *kept)
     n_chain, n_draw, n_dim = white.shape
     _, unravel = made.ravel()
     z = near.at + white.reshape(-1, n_dim) @ near.scale.T
     flat = constrained(made, jax.vmap(unravel)(jnp.asarray(z)))
     draws = {name: value.reshape(n_chain, n_draw, *value.shape[1:]) for name, value in flat.items()}
-    return Sampled(draws=draws, diverging=diverging, n_leapfrog=n_leapfrog, flat=z)
+    return PosteriorDraws(draws=draws, diverging=diverging, n_leapfrog=n_leapfrog, flat=z)

@@ -91,7 +91,7 @@ SLOPE_SD = 1.0
 
 
 @dataclass(frozen=True)
-class Sampled:
+class PosteriorDraws:
     """Draws of a posterior.
 
     Attributes:
@@ -109,11 +109,11 @@ class Sampled:
     flat: np.ndarray | None = None
 
 
-def independent(draws: dict[str, np.ndarray], k_hat: float, flat: np.ndarray) -> Sampled:
+def independent(draws: dict[str, np.ndarray], k_hat: float, flat: np.ndarray) -> PosteriorDraws:
     """Draws [draw, ...] of an approximation, as one chain."""
     n_draw = len(next(iter(draws.values())))
     none = np.zeros((1, n_draw), dtype=int)
-    return Sampled({name: value[None] for name, value in draws.items()}, none.astype(bool), none, k_hat, flat)
+    return PosteriorDraws({name: value[None] for name, value in draws.items()}, none.astype(bool), none, k_hat, flat)
 
 
 PartData = TypeVar("PartData", contravariant=True)
@@ -121,7 +121,7 @@ WHOLE = ""
 """Name of the only part of a posterior that does not factorise."""
 
 
-class Part(Protocol[PartData]):
+class ModelPart(Protocol[PartData]):
     """What the engine samples: a density and where to begin; a model, or a part of one.
 
     Notes: `PartData` is a frozen dataclass as described in `model.Model`.
@@ -141,7 +141,7 @@ def key_of(key: jax.Array, name: str) -> jax.Array:
     return key if name == WHOLE else jax.random.fold_in(key, crc32(name.encode()))
 
 
-def together(joined: Callable[..., Mapping[str, np.ndarray]], found: Mapping[str, Sampled]) -> Sampled:
+def together(joined: Callable[..., Mapping[str, np.ndarray]], found: Mapping[str, PosteriorDraws]) -> PosteriorDraws:
     """The draws of all parts under the names that `joined`, of the model, gives them.
 
     Notes:
@@ -152,7 +152,7 @@ def together(joined: Callable[..., Mapping[str, np.ndarray]], found: Mapping[str
         return found[WHOLE]
     n_draw = min(one.diverging.shape[1] for one in found.values())
     thin = [_thinned(one, n_draw) for one in found.values()]
-    return Sampled(
+    return PosteriorDraws(
         draws=dict(joined(dict(zip(found, (one.draws for one in thin), strict=True)))),
         diverging=np.any([one.diverging for one in thin], axis=0),
         n_leapfrog=np.sum([one.n_leapfrog for one in thin], axis=0),
@@ -166,16 +166,16 @@ def columns(flat: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
     return np.split(flat, np.cumsum(sizes)[:-1], axis=1)
 
 
-def _side_by_side(found: Sequence[Sampled]) -> np.ndarray | None:
+def _side_by_side(found: Sequence[PosteriorDraws]) -> np.ndarray | None:
     flat = [one.flat for one in found if one.flat is not None]
     return np.concatenate(flat, axis=1) if len(flat) == len(found) else None
 
 
-def _thinned(one: Sampled, n_draw: int) -> Sampled:
+def _thinned(one: PosteriorDraws, n_draw: int) -> PosteriorDraws:
     n_chain, n_have = one.diverging.shape
     keep = np.linspace(0, n_have - 1, n_draw).round().astype(int)
     flat = one.flat
-    return Sampled(
+    return PosteriorDraws(
         draws={name: value[:, keep] for name, value in one.draws.items()},
         diverging=one.diverging[:, keep],
         n_leapfrog=one.n_leapfrog[:, keep],
@@ -188,7 +188,7 @@ Sites = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Program:
+class ModelProgram:
     """What every method needs of a model and its data.
 
     Attributes:
@@ -221,7 +221,7 @@ class Program:
 
         return call
 
-    def given(self, arrays: Arrays) -> Program:
+    def given(self, arrays: Arrays) -> ModelProgram:
         """The same model on other arrays of the same shapes; what is compiled for one serves the other."""
         other = replace(self, arrays={name: jnp.asarray(value) for name, value in arrays.items()})
         vars(other).update(_both=self._both, convert=self.convert)
@@ -243,7 +243,7 @@ class Program:
         return np.asarray(flat), unravel
 
 
-def program(model: Part[Any], data: Any, key: jax.Array) -> Program:
+def program(model: ModelPart[Any], data: Any, key: jax.Array) -> ModelProgram:
     """The program of `model` on `data`. Call it, and what it returns, in float64 (`jax.enable_x64`)."""
     arrays, rebuild = traced(data)
     arrays = {name: jnp.asarray(value) for name, value in arrays.items()}
@@ -259,7 +259,7 @@ def program(model: Part[Any], data: Any, key: jax.Array) -> Program:
             chosen, run, init_strategy=strategy, dynamic_args=True, model_args=(given,), validate_grad=False
         ).param_info.z
 
-    return Program(
+    return ModelProgram(
         run=run,
         arrays=arrays,
         start=dict(jax.jit(begin)(key, arrays)),  # jitted: op by op, every op is compiled by itself
@@ -268,6 +268,6 @@ def program(model: Part[Any], data: Any, key: jax.Array) -> Program:
     )
 
 
-def constrained(made: Program, sites: Sites) -> dict[str, np.ndarray]:
+def constrained(made: ModelProgram, sites: Sites) -> dict[str, np.ndarray]:
     """All sites of unconstrained draws [draw, ...]."""
     return {name: np.asarray(value) for name, value in made.convert(made.arrays, sites).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prism_jax.errors import FitError
+from prism_jax.core.errors import FitError
 
 METHODS = ("nuts", "svi", "map")
 

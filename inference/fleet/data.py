@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -124,31 +124,31 @@ def run_counts(
 # (of pandas without stubs, every expression may be of any type)
 
 
-COLUMNS: Sequence[Column] = (
-    Column(
+COLUMNS: Sequence[ModelColumn] = (
+    ModelColumn(
         "gpu",
         ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"),
         required=True,
         text=True,
         may_be_blank=False,
     ),
-    Column(
+    ModelColumn(
         "duration_s",
         ("duration", "time", "kernel_time", "elapsed", "latency"),
         required=True,
         positive=True,
         may_be_blank=False,
     ),
-    Column("kernel", ("kernel_name", "name", "op", "benchmark"), text=True),
-    Column("node", ("node_key", "hostname", "host", "node_name"), text=True),
-    Column("cluster", ("site", "fleet"), text=True),
-    Column("gpu_model", ("gpu_name", "model"), text=True),
-    Column("input_size", ("size", "n"), text=True),
-    Column("run", ("run_index", "run_id", "repeat"), text=True),
-    Column("time", ("unix_ts", "timestamp"), text=True),
-    Column("clock_mhz", ("freq_mhz", "sm_clock", "clocks.sm", "frequency"), positive=True),
-    Column("temp_c", ("temperature", "temperature.gpu", "gpu_temp")),
-    Column("power_w", ("power", "power.draw"), positive=True),
+    ModelColumn("kernel", ("kernel_name", "name", "op", "benchmark"), text=True),
+    ModelColumn("node", ("node_key", "hostname", "host", "node_name"), text=True),
+    ModelColumn("cluster", ("site", "fleet"), text=True),
+    ModelColumn("gpu_model", ("gpu_name", "model"), text=True),
+    ModelColumn("input_size", ("size", "n"), text=True),
+    ModelColumn("run", ("run_index", "run_id", "repeat"), text=True),
+    ModelColumn("time", ("unix_ts", "timestamp"), text=True),
+    ModelColumn("clock_mhz", ("freq_mhz", "sm_clock", "clocks.sm", "frequency"), positive=True),
+    ModelColumn("temp_c", ("temperature", "temperature.gpu", "gpu_temp")),
+    ModelColumn("power_w", ("power", "power.draw"), positive=True),
 )
 COVARIATES = ("clock_mhz", "temp_c", "power_w")
 FAR = 6.0  # robust standard deviations; a normal run lies beyond once in 500 million

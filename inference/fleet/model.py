@@ -31,7 +31,7 @@ from prism_jax.variability.tree import ClassVariability, Variability
 
 from ..engine import program as priors
 from ..engine.diagnostics import Checks
-from ..engine.model import Draws, Model, Score, interval
+from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import traced
 from .data import COLUMNS, FleetData, fleet_data
 from .predict import (
@@ -236,7 +236,7 @@ REPORTED = (
 )
 
 
-class Fleet(Model[FleetData]):
+class FleetModel(Model[FleetData]):
     """The fleet model; see the module."""
 
     name = "fleet"
@@ -273,7 +273,9 @@ class Fleet(Model[FleetData]):
         """The tree of one posterior draw: persistent GPU and node factors and the residual of every kernel class."""
         return fleet_variability(data, draw)
 
-    def score(self, data: FleetData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
+    def score(
+        self, data: FleetData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
+    ) -> list[GroupScore]:
         """One score of a split: the GPUs left out are points of the predicted distribution."""
         return [score_split(data, draws, left_out, key)]
 

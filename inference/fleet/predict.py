@@ -28,7 +28,7 @@ from scipy.stats import beta, ks_2samp
 
 from ..engine import program as priors
 from ..engine.diagnostics import Checks
-from ..engine.model import Draws, Score
+from ..engine.model import Draws, GroupScore
 from ..engine.program import traced
 from .data import FleetData, labelled
 
@@ -272,7 +272,7 @@ def replicate(data: FleetData, draws: Draws, key: jax.Array) -> Checks:
     return Checks(np.concatenate(measured), np.concatenate(predicted, axis=1), "mean log time of a GPU over the median")
 
 
-def score_split(data: FleetData, draws: Draws, left_out: pd.DataFrame, key: jax.Array) -> Score:
+def score_split(data: FleetData, draws: Draws, left_out: pd.DataFrame, key: jax.Array) -> GroupScore:
     """One score for all GPUs left out: medians over series where there are several."""
     rows = labelled(left_out)
     calm = rows[~rows["disturbed"]]
@@ -286,9 +286,9 @@ def score_split(data: FleetData, draws: Draws, left_out: pd.DataFrame, key: jax.
         nodes = [str(node) for node in node_of[cell.index]]
         found.append(_score_series(data, draws, str(name), cell, nodes, jax.random.fold_in(key, index)))
     if not found:
-        return Score("left out")
+        return GroupScore("left out")
     figures = np.median(np.array(found), axis=0)
-    return Score("left out", *(float(value) for value in figures))
+    return GroupScore("left out", *(float(value) for value in figures))
 
 
 def _score_series(

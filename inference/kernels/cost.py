@@ -17,16 +17,16 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import DataError
 from prism_jax.cost.compute import attention_s, gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency, MeasuredCost, MeasuredTables, efficiency
-from prism_jax.errors import DataError
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Device
 from prism_jax.system.likeness import board_speed
 
 from . import laws as shapes
 from .data import START_LEVEL, KernelsData
-from .residual_field import Field
+from .residual_field import ResidualField
 
 # A product of 4,096 tokens in a layer of hidden size 4,096 has 1.4e11 FLOPs. In shorter ones the start of a kernel and casts to
 # fp8 decide, which the cost model counts apart, and training steps spend little time in them.
@@ -46,7 +46,7 @@ Law = Callable[[Efficiency], Floats]
 
 
 @dataclass(frozen=True)
-class Part:
+class KernelPart:
     """One kind of kernels and the constants that say how long it takes.
 
     Attributes:
@@ -95,7 +95,7 @@ def measured_constants(
             f"in {', '.join(HALF)} or fp8, of {FEWEST} shapes or more beyond {SMALLEST_FLOPS:.0e} FLOPs, and memory."
         )
     found, draws = preset, [preset] * n_draw
-    field = Field(data.reach, data.nugget, data.tail, data.stretch)
+    field = ResidualField(data.reach, data.nugget, data.tail, data.stretch)
     for part in parts:
         value, covariance, centre = _fitted(part, found, field)
         found = _with(found, part.constants, centre, value)
@@ -116,7 +116,7 @@ def measured_constants(
 
 def _parts(
     data: KernelsData, tables: np.ndarray, device: Device, dtype: str, preset: Efficiency
-) -> tuple[list[Part], list[str]]:
+) -> tuple[list[KernelPart], list[str]]:
     """What the tables of the device hold that the cost model has a law for, and what is as the preset has it."""
     product = device.product_dtype(dtype)
     base = HALF if product in (*HALF, "fp8") else (product,)
@@ -152,7 +152,7 @@ def _dtype_of(data: KernelsData, cells: np.ndarray) -> list[str]:
 
 def _gemm(
     data: KernelsData, tables: np.ndarray, device: Device, dtypes: Sequence[str], preset: Efficiency
-) -> Part | None:
+) -> KernelPart | None:
     """Matrix products in these formats."""
     cells = _cells(data, tables, ("gemm",), [one for one in dtypes if one in device.peak_flops_per_s])
     work = shapes.flops("gemm", data.size[cells])
@@ -176,10 +176,10 @@ def _gemm(
     constants = (("gemm_fp8" if is_fp8.any() else "gemm_max", LEVEL_SD), *shape)
     seconds = np.log(work / peak) - START_LEVEL - data.log_efficiency[cells]
     words = f"gemm in {' and '.join(sorted(set(names.tolist())))}"
-    return Part(words, (), constants, law, seconds, np.log2(data.size[cells]))
+    return KernelPart(words, (), constants, law, seconds, np.log2(data.size[cells]))
 
 
-def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str) -> Part | None:
+def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str) -> KernelPart | None:
     """Fused attention of one pass.
 
     Tables count the whole square, and 2.5 times that backward; the cost model half of it under a causal mask, and twice that.
@@ -201,10 +201,10 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
     constants = ((f"attention_{side}", LEVEL_SD), (f"attention_{side}_half_waves", SHAPE_SD), *widths)
     stated = np.array([_stated_peak(device, name) / device.peak(name) for name in _dtype_of(data, cells)])
     seconds = -START_LEVEL - data.log_efficiency[cells] - np.log(stated)
-    return Part(f"attention {side}", (), constants, law, seconds, np.log2(data.size[cells]))
+    return KernelPart(f"attention {side}", (), constants, law, seconds, np.log2(data.size[cells]))
 
 
-def _memory(data: KernelsData, tables: np.ndarray, device: Device) -> Part | None:
+def _memory(data: KernelsData, tables: np.ndarray, device: Device) -> KernelPart | None:
     """Passes over memory."""
     ops = [op for op in (name.split(" | ")[0] for name in data.classes) if shapes.family(op) == "memory"]
     cells = _cells(data, tables, ops, ())
@@ -219,7 +219,7 @@ def _memory(data: KernelsData, tables: np.ndarray, device: Device) -> Part | Non
 
     constants = (("memory", LEVEL_SD), ("memory_half_bytes", SHAPE_SD))
     seconds = np.log(size / peak) - START_LEVEL - data.log_efficiency[cells]
-    return Part("memory", ("memory",), constants, law, seconds, np.log2(data.size[cells]))
+    return KernelPart("memory", ("memory",), constants, law, seconds, np.log2(data.size[cells]))
 
 
 def _ops_of(data: KernelsData, cells: np.ndarray) -> list[str]:
@@ -232,7 +232,7 @@ def _stated_peak(device: Device, dtype: str) -> float:
     return stated if np.isfinite(stated) else device.peak(dtype)
 
 
-def _fitted(part: Part, start: Efficiency, field: Field) -> tuple[Floats, Floats, Floats]:
+def _fitted(part: KernelPart, start: Efficiency, field: ResidualField) -> tuple[Floats, Floats, Floats]:
     """Log constants over the starting ones [constant], their covariance, and the starting ones (log)."""
     centre = np.array([np.log(_value(start, name)) for name, _ in part.constants])
     sd = np.array([sd for _, sd in part.constants])

@@ -15,32 +15,35 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.system import catalog
 
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 from . import laws as laws, laws as shapes, residual_field as residual
 
 COLUMNS = (
-    Column("op", ("kernel", "operation"), text=True),
-    *(Column(name, positive=True) for name in ("m", "n", "k", "groups", "batch")),
-    Column("seq_len", ("sequence_length", "s"), positive=True),
-    Column("n_head", ("heads", "num_heads"), positive=True),
-    Column("n_kv_head", ("kv_heads", "num_kv_heads"), positive=True),
-    Column("head_dim", ("qk_head_dim", "head_size"), positive=True),
-    Column("causal", ("is_causal",), text=True),
-    *(Column(name, positive=True) for name in ("c_in", "c_out", "height", "width", "filter_height", "filter_width")),
-    Column("stride", ("strides",), positive=True),
-    Column("padding", ("pad",)),
-    *(Column(name, positive=True) for name in ("rows", "columns")),
-    Column("bytes", ("n_bytes", "bytes_moved"), positive=True),
-    Column("dtype", ("precision",), required=True, text=True, may_be_blank=False),
-    Column("gpu", ("gpu_name", "device"), required=True, text=True, may_be_blank=False),
-    Column("duration_s", ("time", "latency", "duration"), positive=True),
-    Column("tflops", ("tflops_per_s",), positive=True),
-    Column("efficiency", ("fraction_of_peak",), positive=True),
-    Column("software", ("library", "backend"), text=True),
-    Column("source", ("source_repo",), text=True),
+    ModelColumn("op", ("kernel", "operation"), text=True),
+    *(ModelColumn(name, positive=True) for name in ("m", "n", "k", "groups", "batch")),
+    ModelColumn("seq_len", ("sequence_length", "s"), positive=True),
+    ModelColumn("n_head", ("heads", "num_heads"), positive=True),
+    ModelColumn("n_kv_head", ("kv_heads", "num_kv_heads"), positive=True),
+    ModelColumn("head_dim", ("qk_head_dim", "head_size"), positive=True),
+    ModelColumn("causal", ("is_causal",), text=True),
+    *(
+        ModelColumn(name, positive=True)
+        for name in ("c_in", "c_out", "height", "width", "filter_height", "filter_width")
+    ),
+    ModelColumn("stride", ("strides",), positive=True),
+    ModelColumn("padding", ("pad",)),
+    *(ModelColumn(name, positive=True) for name in ("rows", "columns")),
+    ModelColumn("bytes", ("n_bytes", "bytes_moved"), positive=True),
+    ModelColumn("dtype", ("precision",), required=True, text=True, may_be_blank=False),
+    ModelColumn("gpu", ("gpu_name", "device"), required=True, text=True, may_be_blank=False),
+    ModelColumn("duration_s", ("time", "latency", "duration"), positive=True),
+    ModelColumn("tflops", ("tflops_per_s",), positive=True),
+    ModelColumn("efficiency", ("fraction_of_peak",), positive=True),
+    ModelColumn("software", ("library", "backend"), text=True),
+    ModelColumn("source", ("source_repo",), text=True),
 )
 AXES = [f"a{axis}" for axis in range(9)]
 _NUMBERS = ("m", "n", "k", "groups", "batch", "seq_len", "n_head", "n_kv_head", "head_dim", "bytes", "rows", "columns")

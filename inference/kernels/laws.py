@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import SpecError
 from prism_jax.cost.compute import gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency
 from prism_jax.cost.kernel_laws import (
@@ -36,7 +37,6 @@ from prism_jax.cost.kernel_laws import (
     vector_constants,
     vector_s,
 )
-from prism_jax.errors import SpecError
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Device
 

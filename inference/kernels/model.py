@@ -20,7 +20,7 @@ from jax import Array
 from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 
-from ..engine.model import Draws, Model, Score
+from ..engine.model import Draws, GroupScore, Model
 from . import predict as collapsed, predict as predict
 from .cost import measured_constants
 from .data import COLUMNS, START_LEVEL, KernelsData, from_frame
@@ -119,6 +119,8 @@ class Kernels(Model[KernelsData]):
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
         return measured_constants(data, cluster.device, dtype, n_draw, rng)
 
-    def score(self, data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+    def score(
+        self, data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
+    ) -> list[GroupScore]:
         """Relative error of kernel times by left-out group, beside the nearest measured shape and the median."""
         return predict.scores(data, draws, left_out, column, key)

@@ -23,12 +23,12 @@ import pandas as pd
 from jax import Array
 from numpy.typing import ArrayLike
 
+from prism_jax.core.errors import FitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import FitError
 from prism_jax.system import catalog
 
 from ..engine.laplace import inverse
-from ..engine.model import Draws, Score
+from ..engine.model import Draws, GroupScore
 from . import laws, residual_field as residual
 from .data import AXES, START_LEVEL, KernelsData, class_features, log_ideal_s, tidy
 
@@ -133,7 +133,7 @@ CEILING = 1.05  # times the best efficiency measured in the class, and at least 
 
 
 @dataclass(frozen=True)
-class Efficiency:
+class PredictedEfficiency:
     """Predicted share of peak.
 
     Attributes:
@@ -167,7 +167,7 @@ def efficiency(
     op: str = "gemm",
     software: str | None = None,
     key: Array,
-) -> Efficiency:
+) -> PredictedEfficiency:
     """Share of peak FLOP/s of kernels on `gpu`.
 
     Args:
@@ -235,9 +235,9 @@ class _Predictor:
         self.data, self.draws = data, {name: np.asarray(values)[keep] for name, values in draws.items()}
         self.rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
         self.of_class, self.of_table = coefficients(data, self.draws, self.rng)
-        self.field = residual.Field(data.reach, data.nugget, data.tail, data.stretch)
+        self.field = residual.ResidualField(data.reach, data.nugget, data.tail, data.stretch)
 
-    def at(self, name: str, gpu: str, software: str | None, size: np.ndarray) -> Efficiency:
+    def at(self, name: str, gpu: str, software: str | None, size: np.ndarray) -> PredictedEfficiency:
         data, use = self.data, self._use(name, gpu, software)
         c = data.classes.index(name)
         measured = np.log2(data.size[use.cells])
@@ -263,7 +263,7 @@ class _Predictor:
         noise = noise + PER_DOUBLING * beyond * self.rng.standard_normal((len(use.weights), 1))
         best = max(1.0, CEILING * float(np.exp(START_LEVEL + data.log_efficiency[self._class_cells(c)].max())))
         distance = np.sqrt(near.distance**2 + beyond**2)
-        return Efficiency(
+        return PredictedEfficiency(
             draws=np.minimum(np.exp(START_LEVEL + smooth + carried + noise), best),
             extrapolates=(beyond > 1e-9) | (distance > FAR) | use.stranger,
             distance=distance,
@@ -314,7 +314,7 @@ def _of_gpu(data: KernelsData, c: int, gpu: str) -> np.ndarray:
     return (data.table_class == c) & (np.array(data.table_gpus) == gpu)
 
 
-def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
     """One score per group: relative errors of times, and those of the nearest measured shape and of the median.
 
     Rows of an op and dtype of which nothing was measured have no prediction and no score.
@@ -347,7 +347,7 @@ def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str,
             "extrapolated": mean["extrapolates"],
             "n_rows": float(len(index)),
         }
-        out.append(Score(group=str(group), coverage_90=mean["covered"], extra=extra))
+        out.append(GroupScore(group=str(group), coverage_90=mean["covered"], extra=extra))
     return out
 
 

@@ -20,7 +20,7 @@ MOST_CELLS = 4000  # for the search of reach and nugget, evenly chosen
 FEWEST_CELLS = 30  # in a table, for it to take part
 
 
-class Field(NamedTuple):
+class ResidualField(NamedTuple):
     """Reach in doublings, share of variance that neighbours do not share, degrees of freedom, stretch of stated errors."""
 
     reach: float = 2.0
@@ -41,7 +41,7 @@ class Kriged(NamedTuple):
     near: np.ndarray
 
 
-def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> Field:
+def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> ResidualField:
     """The field of residuals `left` [cell] at `position` [cell, axis], shared by tables up to their variance."""
     scaled, near_position, near_value = [], [], []
     for t in np.unique(of_table):
@@ -56,9 +56,9 @@ def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> Fiel
         near_value.append(value[near])
         near_position.append(position[of][np.concatenate([asked[:, None], near], axis=1)])
     if not scaled:
-        return Field()
+        return ResidualField()
     value, beside, place = np.concatenate(scaled), np.concatenate(near_value), np.concatenate(near_position)
-    best = (-np.inf, Field())
+    best = (-np.inf, ResidualField())
     for reach in REACHES:
         for nugget in NUGGETS:
             mean, variance = _conditional(place[:, 0], place[:, 1:], beside, reach, nugget)
@@ -66,7 +66,7 @@ def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> Fiel
             for tail in TAILS:
                 scale = _scale(error, tail)
                 score = float(np.sum(student.logpdf(error / scale, tail) - np.log(scale) - 0.5 * np.log(variance)))
-                best = max(best, (score, Field(reach, nugget, tail, scale)))
+                best = max(best, (score, ResidualField(reach, nugget, tail, scale)))
     return best[1]
 
 
@@ -75,7 +75,7 @@ def _scale(error: np.ndarray, tail: float) -> float:
     return max(float(np.quantile(np.abs(error), 0.9)) / float(student.ppf(0.95, tail)), 1e-3)
 
 
-def krige(position: np.ndarray, left: np.ndarray, at: np.ndarray, field: Field) -> Kriged:
+def krige(position: np.ndarray, left: np.ndarray, at: np.ndarray, field: ResidualField) -> Kriged:
     """The field at new places `at` [row, axis], from the measured cells of one table."""
     count = min(N_NEAR, len(position))
     distance, near = (np.asarray(x).reshape(len(at), count) for x in KDTree(position).query(at, k=count))
@@ -83,7 +83,7 @@ def krige(position: np.ndarray, left: np.ndarray, at: np.ndarray, field: Field) 
     return Kriged(mean, variance, distance[:, 0], near)
 
 
-def weights(at: np.ndarray, place: np.ndarray, field: Field) -> np.ndarray:
+def weights(at: np.ndarray, place: np.ndarray, field: ResidualField) -> np.ndarray:
     """What the values at places [row, neighbour, axis] count for at `at` [row, axis]; [row, neighbour]."""
     return _solved(at, place, field.reach, field.nugget)[0]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from prism_jax.core.arrays import Floats
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from .runs import LABELS, LEVELS, P95, P99, Run, RunTable, read_runs
 

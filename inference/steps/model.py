@@ -29,9 +29,9 @@ from scipy.special import ndtr, ndtri, stdtrit
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
 from prism_jax.variability.tree import Variability
 
-from ..data.columns import Column
+from ..data.columns import ModelColumn
 from ..engine.diagnostics import Checks
-from ..engine.model import Draws, Model, Score
+from ..engine.model import Draws, GroupScore, Model
 from .data import EFFECTS, LEVEL_SD, N_KNOT, N_SMOOTH, POOL, Places, StepsData, covariance, growth, steps_data
 from .predict import (
     Query,
@@ -103,25 +103,27 @@ LEVEL_SCALE = (
 LEVEL_FLOOR = 1e-10  # added to squares of ln(total): clocks tick
 
 COLUMNS = (
-    Column("run", ("run_id",), required=True, text=True, may_be_blank=False),
-    Column("duration_s", ("value", "dt_ms", "step_time", "duration"), required=True, positive=True, may_be_blank=False),
-    Column("system", text=True),
-    Column("submitter", text=True),
-    Column("benchmark", ("source", "model"), text=True),
-    Column("metric", text=True),
-    Column("gpu", text=True),
-    Column("n_gpus", ("num_gpus", "gpus"), positive=True),
-    Column("n_nodes", ("num_nodes", "nodes"), positive=True),
-    Column("round", text=True),
-    Column("framework", text=True),
-    Column("group", text=True),
-    Column("step", ("i", "pos")),
-    Column("n_steps", positive=True),
-    Column("flag"),
+    ModelColumn("run", ("run_id",), required=True, text=True, may_be_blank=False),
+    ModelColumn(
+        "duration_s", ("value", "dt_ms", "step_time", "duration"), required=True, positive=True, may_be_blank=False
+    ),
+    ModelColumn("system", text=True),
+    ModelColumn("submitter", text=True),
+    ModelColumn("benchmark", ("source", "model"), text=True),
+    ModelColumn("metric", text=True),
+    ModelColumn("gpu", text=True),
+    ModelColumn("n_gpus", ("num_gpus", "gpus"), positive=True),
+    ModelColumn("n_nodes", ("num_nodes", "nodes"), positive=True),
+    ModelColumn("round", text=True),
+    ModelColumn("framework", text=True),
+    ModelColumn("group", text=True),
+    ModelColumn("step", ("i", "pos")),
+    ModelColumn("n_steps", positive=True),
+    ModelColumn("flag"),
 )
 
 
-class Steps(Model[StepsData]):
+class StepsModel(Model[StepsData]):
     """The steps model; see the module."""
 
     name = "steps"
@@ -185,7 +187,9 @@ class Steps(Model[StepsData]):
         """Steps of the one configuration over their run's median; None where there are several."""
         return replicate(data, draws, key)
 
-    def score(self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
+    def score(
+        self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
+    ) -> list[GroupScore]:
         """A score of every group of `column` among the runs left out."""
         return score_groups(data, draws, left_out, column, key)
 

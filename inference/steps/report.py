@@ -21,7 +21,7 @@ from prism_jax.core.arrays import Floats
 from prism_jax.variability.family_registry import Pool
 from prism_jax.variability.tree import Variability
 
-from ..engine.model import Draws, Score, interval
+from ..engine.model import Draws, GroupScore, interval
 from .data import EFFECTS, N_SMOOTH, POOL, Places, StepsData, key_of, kind_of, shared
 from .predict import Query, autocorrelation, configurations, coordinates, level_law, query_of, shapes
 from .runs import LABELS, P95, P99, Run, cdf, ks_distance, quantile, ratios, read_runs
@@ -30,7 +30,9 @@ N_DRAW = 600  # per run: the 5 % quantile is then known to 0.9 % in probability
 LEVELS = (0.05, 0.5, 0.95)
 
 
-def score_groups(data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
+def score_groups(
+    data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
+) -> list[GroupScore]:
     """One score for every group of `column`, benchmark and metric of the left-out runs."""
     runs = read_runs(left_out, data.schedules).runs
     first = left_out.drop_duplicates("run")
@@ -38,7 +40,9 @@ def score_groups(data: StepsData, draws: Draws, left_out: pd.DataFrame, column: 
     return score_runs(data, draws, runs, [names[run.name] for run in runs], key)
 
 
-def score_runs(data: StepsData, draws: Draws, runs: Sequence[Run], names: Sequence[str], key: jax.Array) -> list[Score]:
+def score_runs(
+    data: StepsData, draws: Draws, runs: Sequence[Run], names: Sequence[str], key: jax.Array
+) -> list[GroupScore]:
     """The same for runs that were read before, each with the name of its group."""
     if not runs:
         return []
@@ -62,7 +66,7 @@ def _score(
     middle: Floats,
     drawn: Floats,
     level: tuple[Floats, Floats],
-) -> Score:
+) -> GroupScore:
     measured = np.array([run.ratios for run, _ in rows])
     index = [i for _, i in rows]
     predicted = np.quantile(drawn[:, index], LEVELS, axis=0)
@@ -72,7 +76,7 @@ def _score(
     totals = np.array([_total(data, run, asked, i, level) for run, i in rows])
     ks = [ks_distance(np.sort(run.relative), cdf(middle[i], np.sort(run.relative))) for run, i in rows]
     pooled = [_ks_pooled(data, run, int(asked.kind[i])) for run, i in rows]
-    return Score(
+    return GroupScore(
         group=name,
         ks=float(np.median(ks)),
         ks_empirical=float(np.median(pooled)),

@@ -174,7 +174,7 @@ def likeness(setting: CalibrationKey, calibration: Calibration, seed: int = 0, d
 
 
 @dataclass(frozen=True)
-class Case:
+class CalibrationCase:
     """One of several jobs.
 
     Attributes:
@@ -199,7 +199,7 @@ def case_of(
     calibration: Calibration,
     framework: str | Framework,
     open_fields: Sequence[OpenField] = (),
-) -> Case:
+) -> CalibrationCase:
     """The case of one job.
 
     Raises:
@@ -211,10 +211,12 @@ def case_of(
     tables = None
     if calibration.measured is not None:
         tables = table_factors(model, cluster, [plan], stack([one]), calibration, setting)[:, 0]
-    return Case((model, cluster, plan), one, setting, tuple(open_fields), tables)
+    return CalibrationCase((model, cluster, plan), one, setting, tuple(open_fields), tables)
 
 
-def joint_factors(cases: Sequence[Case], calibration: Calibration, seed: int = 0, n_repeat: int = 1) -> Floats:
+def joint_factors(
+    cases: Sequence[CalibrationCase], calibration: Calibration, seed: int = 0, n_repeat: int = 1
+) -> Floats:
     """[n_repeat * draw, case] factors between the median steps that would be measured and the predicted ones.
 
     Args:
@@ -235,7 +237,7 @@ def joint_factors(cases: Sequence[Case], calibration: Calibration, seed: int = 0
     return np.concatenate(drawn)
 
 
-def _of_corrections(cases: Sequence[Case], calibration: Calibration, seed: int) -> Floats:
+def _of_corrections(cases: Sequence[CalibrationCase], calibration: Calibration, seed: int) -> Floats:
     """[draw, case] seconds under every draw of the corrections over those under the one that predictions use."""
     found = np.zeros((calibration.n_draw, len(cases)))
     for members in _settings(cases):
@@ -245,7 +247,7 @@ def _of_corrections(cases: Sequence[Case], calibration: Calibration, seed: int) 
     return found
 
 
-def _correlation(cases: Sequence[Case], calibration: Calibration) -> Floats:
+def _correlation(cases: Sequence[CalibrationCase], calibration: Calibration) -> Floats:
     """[case, case] of what jobs deviate by on their own."""
     parts = np.concatenate([
         sensitivities(stack([cases[k].outline for k in members]), calibration.correction(cases[members[0]].setting))
@@ -256,7 +258,7 @@ def _correlation(cases: Sequence[Case], calibration: Calibration) -> Floats:
     return np.where(equal, 1.0, SHARED * alike(parts, parts))
 
 
-def _settings(cases: Sequence[Case]) -> list[list[int]]:
+def _settings(cases: Sequence[CalibrationCase]) -> list[list[int]]:
     """Positions of the cases of each setting and device."""
     found: dict[tuple[CalibrationKey, str], list[int]] = {}
     for number, case in enumerate(cases):

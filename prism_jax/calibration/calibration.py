@@ -23,8 +23,8 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.content import ByContent
+from ..core.errors import DataError
 from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency, MeasuredTables, efficiency
-from ..errors import DataError
 from ..framework.base import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster

@@ -7,9 +7,9 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ..core.use_case import Argument, Group, Option, use_case
+from ..core.errors import DataError
+from ..core.use_case import Argument, Option, OptionGroup, use_case
 from ..core.write_file import check_target
-from ..errors import DataError
 from ..workload.captured.check import check_program
 from ..workload.captured.files import is_capture, read_capture, write_capture
 from ..workload.captured.fusion import fused
@@ -55,7 +55,7 @@ Degree = Annotated[int | None, Option(metavar="N", least=1, help="Ranks along th
 
 
 @dataclass(frozen=True)
-class Mesh(Group):
+class Mesh(OptionGroup):
     """The ranks of the job.
 
     Attributes:
@@ -80,7 +80,7 @@ class Mesh(Group):
 
 
 @dataclass(frozen=True)
-class StatedStep(Group):
+class StatedStep(OptionGroup):
     """What the source does not say of a step.
 
     Attributes:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import SpecError
 from ..cost.block_cost import Gathered, copy_kernels, gather_comms, gradient_bytes, weight_bytes
 from ..cost.partition import ChunkBlocks, block_parameters, chunk_blocks, stage_weights
-from ..errors import SpecError
 from ..framework.base import MemoryOptions
 from ..job.job import Job
 from ..job.load_job import load_job

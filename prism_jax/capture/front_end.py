@@ -22,8 +22,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import DataError, PrismError
 from ..core.registry import Registry
-from ..errors import DataError, PrismError
 from ..workload.captured.check import check_program
 from ..workload.captured.program import RankProgram
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.report import Report
-from ..units import format_bytes, format_count
+from ..core.units import format_bytes, format_count
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ import numpy as np
 
 from ..core.arrays import Counts, Floats
 from ..core.content import ByContent
+from ..core.errors import Problem, SpecError
 from ..core.registry import Registry
-from ..errors import Problem, SpecError
 from .paths import Paths
-from .spot import N_LAWS, STEADY, PriceLaw, Walk, draw as draw_spells, together, walked
+from .spot import N_LAWS, STEADY, PriceLaw, SpotWalk, draw as draw_spells, together, walked
 
 
 class Availability(Protocol):
@@ -120,7 +120,7 @@ class FittedSpells(ByContent):
         return Paths(until_s, n_up.astype(np.int32), self.price.path(until_s, rng), n_nodes)
 
 
-class _Zone(Walk):
+class _Zone(SpotWalk):
     """Draws of the next spell, gap and loss of every world."""
 
     def __init__(self, law: FittedSpells, of: Counts, n_nodes: int, rng: np.random.Generator) -> None:

@@ -20,16 +20,26 @@ from math import inf, isfinite, isinf, nan
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.errors import PrismError, Problem, SpecError
 from ..core.processes import Progress, silent
-from ..errors import PrismError, Problem, SpecError
-from ..horizon.checkpoint import Checkpoint, Tier, checkpoint_bytes
+from ..horizon.checkpoint import Checkpoint, CheckpointTier, checkpoint_bytes
 from ..horizon.reliability import HOUR_S, Reliability
 from ..job.job import Job
 from .availability import Availability, SeveralZones, loss_rate_s
-from .clusters import UNKNOWN_DEVICE, BestPlan, Mix, Part, PlanTimes, Shape, UnusableError, mix, shape_of
-from .completion import Ran, Task
+from .clusters import (
+    UNKNOWN_DEVICE,
+    BestPlan,
+    InstancePart,
+    InstanceShape,
+    Mix,
+    PlanTimes,
+    UnusableError,
+    mix,
+    shape_of,
+)
+from .completion import Ran, SpotTask
 from .offers import Identity, Offer
-from .policies import Policy
+from .policies import SpotPolicy
 
 MOST_WORLDS = 200_000
 LEAST_WORLDS = 200
@@ -91,7 +101,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CloudCandidate:
     """One thing that may be rented, before it is simulated.
 
     Attributes:
@@ -108,10 +118,10 @@ class Candidate:
     offers: tuple[Offer, ...]
     count: int
     best: BestPlan
-    task: Task
-    policy: Policy
+    task: SpotTask
+    policy: SpotPolicy
     law: Availability | None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[InstancePart, ...] = ()
     zones: tuple[Offer, ...] = ()
 
     @property
@@ -143,7 +153,7 @@ class Candidate:
         return self.offers[row], float(np.broadcast_to(cost, len(self.offers))[row])
 
 
-def pays_for(policy: Policy, offer: Offer) -> bool:
+def pays_for(policy: SpotPolicy, offer: Offer) -> bool:
     """Whether an offer has the prices that a policy needs."""
     needed = ((policy.needs_on_demand, offer.on_demand_usd_per_h), (policy.needs_spot, offer.spot_usd_per_h))
     return all(price is not None and isfinite(price) for wanted, price in needed if wanted)
@@ -192,7 +202,7 @@ class Zones:
         return SeveralZones(self.laws, factors=tuple(price / first for price in prices))
 
 
-def several_zones(laws: Mapping[Offer, Availability], policy: Policy) -> list[Zones]:
+def several_zones(laws: Mapping[Offer, Availability], policy: SpotPolicy) -> list[Zones]:
     """All that can be the cheapest of those with the same laws; from the laws of offers that have the prices of a policy.
 
     Notes: the offers are of one shape, so that of two with the same laws the one whose prices are all higher costs more in every
@@ -232,7 +242,7 @@ LawOf = Callable[[Offer], Availability]
 
 
 @dataclass(frozen=True)
-class Setting:
+class CloudConstants:
     """What all candidates share.
 
     Attributes:
@@ -243,7 +253,7 @@ class Setting:
         checkpoint: None: from the size of the states, written by every instance at its network's rate, at most 1.2 GB/s.
     """
 
-    policies: tuple[Policy, ...]
+    policies: tuple[SpotPolicy, ...]
     law_of: LawOf
     most_gpus: int
     reliability: Reliability | None = None
@@ -251,24 +261,24 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Field:
+class CandidateSet:
     """Candidates, and reasons of offers that make none, with their number."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CloudCandidate, ...]
     unusable: Mapping[str, int]
     n_offers: int
     n_shapes: int
 
 
 def field_of(
-    offers: Sequence[Offer], times: PlanTimes, setting: Setting, wish: Wish, progress: Progress = silent
-) -> Field:
+    offers: Sequence[Offer], times: PlanTimes, setting: CloudConstants, wish: Wish, progress: Progress = silent
+) -> CandidateSet:
     """Every shape on every number of instances under every policy."""
-    by_shape: dict[Shape, list[Offer]] = defaultdict(list)
+    by_shape: dict[InstanceShape, list[Offer]] = defaultdict(list)
     for offer in offers:
         by_shape[shape_of(offer)].append(offer)
     unusable: Counter[str] = Counter()
-    found: list[Candidate] = []
+    found: list[CloudCandidate] = []
     for number, (shape, own) in enumerate(by_shape.items()):
         progress(number / len(by_shape), f"plans on {shape.gpus} x {shape.device or own[0].gpu}")
         paid = [offer for offer in own if any(pays_for(policy, offer) for policy in setting.policies)]
@@ -280,7 +290,7 @@ def field_of(
             continue
         for count, best in plans.items():
             found += _of_plan(paid, count, best, setting, wish)
-    return Field(tuple(found), dict(+unusable), len(offers), len(by_shape))
+    return CandidateSet(tuple(found), dict(+unusable), len(offers), len(by_shape))
 
 
 def counts_of(gpus: int, most_gpus: int) -> tuple[int, ...]:
@@ -289,7 +299,7 @@ def counts_of(gpus: int, most_gpus: int) -> tuple[int, ...]:
     return tuple(powers[-MOST_SIZES:])
 
 
-def _plans(times: PlanTimes, shape: Shape, most_gpus: int) -> dict[int, BestPlan]:
+def _plans(times: PlanTimes, shape: InstanceShape, most_gpus: int) -> dict[int, BestPlan]:
     if not shape.device:
         raise UnusableError(UNKNOWN_DEVICE)
     counts = counts_of(shape.gpus, most_gpus)
@@ -298,7 +308,9 @@ def _plans(times: PlanTimes, shape: Shape, most_gpus: int) -> dict[int, BestPlan
     return times.of(shape, counts)
 
 
-def _of_plan(offers: list[Offer], count: int, best: BestPlan, setting: Setting, wish: Wish) -> Iterator[Candidate]:
+def _of_plan(
+    offers: list[Offer], count: int, best: BestPlan, setting: CloudConstants, wish: Wish
+) -> Iterator[CloudCandidate]:
     """One candidate for every policy and law, and for every choice of zones that a job may move between."""
     written = setting.checkpoint or _checkpoint(best, offers[0], count)
     for policy in setting.policies:
@@ -306,36 +318,36 @@ def _of_plan(offers: list[Offer], count: int, best: BestPlan, setting: Setting, 
         laws = {offer: setting.law_of(offer) for offer in able} if policy.needs_spot else {}
         for law in dict.fromkeys(laws.get(offer) for offer in able):
             own = tuple(offer for offer in able if laws.get(offer) == law)
-            yield Candidate(own, count, best, task_of(best, count, written, law, setting, wish), policy, law)
+            yield CloudCandidate(own, count, best, task_of(best, count, written, law, setting, wish), policy, law)
         for zones in several_zones(laws, policy):
             task = task_of(best, count, written, zones.laws[0], setting, wish)  # intervals for losses in the first zone
-            yield Candidate((zones.offer,), count, best, task, policy, zones.law, zones=zones.offers)
+            yield CloudCandidate((zones.offer,), count, best, task, policy, zones.law, zones=zones.offers)
 
 
 def task_of(
-    best: BestPlan, count: int, written: Checkpoint, law: Availability | None, setting: Setting, wish: Wish
-) -> Task:
+    best: BestPlan, count: int, written: Checkpoint, law: Availability | None, setting: CloudConstants, wish: Wish
+) -> SpotTask:
     """The work of a plan, cut into intervals that suit what interrupts it."""
     cluster = best.job.cluster
     threats = setting.reliability
     failures_s = threats.rate_h(cluster.n_devices, cluster.node_size) / HOUR_S if threats else 0.0
     losses_s = 0.0 if law is None else loss_rate_s(law, count)
     work_s, restart_s = wish.n_steps * best.step_s, wish.restart_s + written.load_s
-    return Task.cut(work_s, wish.interval_s, written.blocking_s, restart_s, failures_s, losses_s)
+    return SpotTask.cut(work_s, wish.interval_s, written.blocking_s, restart_s, failures_s, losses_s)
 
 
 def _checkpoint(best: BestPlan, offer: Offer, count: int) -> Checkpoint:
     rate = min(STORE_GB_PER_S, (offer.network_bytes_per_s or STORE_GB_PER_S * 1e9) / 1e9)
-    return Checkpoint.of_bytes(checkpoint_bytes(best.job), count, (Tier("store", rate),))
+    return Checkpoint.of_bytes(checkpoint_bytes(best.job), count, (CheckpointTier("store", rate),))
 
 
 MOST_PAIRS = 24  # that are planned; those of the least bound
-Rented = tuple[Offer, int, Candidate]
+Rented = tuple[Offer, int, CloudCandidate]
 
 
 def mixed_candidates(
-    candidates: Sequence[Candidate], job: Job, wish: Wish, best_usd: float, most_gpus: int
-) -> list[Candidate]:
+    candidates: Sequence[CloudCandidate], job: Job, wish: Wish, best_usd: float, most_gpus: int
+) -> list[CloudCandidate]:
     """Mixes whose bounds keep the deadline and beat `best_usd` (infinite: nothing was found), least bound first."""
     pairs = sorted(_pairs(candidates, wish, best_usd, most_gpus), key=lambda pair: pair[0])
     found = []
@@ -351,7 +363,7 @@ def mixed_candidates(
 
 
 def _pairs(
-    candidates: Sequence[Candidate], wish: Wish, best_usd: float, most_gpus: int
+    candidates: Sequence[CloudCandidate], wish: Wish, best_usd: float, most_gpus: int
 ) -> Iterator[tuple[float, Rented, Rented]]:
     """Bound of the cost, and both parts.
 
@@ -371,7 +383,7 @@ def _pairs(
                 yield cost_usd, one, other
 
 
-def _by_region(candidates: Sequence[Candidate]) -> dict[tuple[str, str], list[Rented]]:
+def _by_region(candidates: Sequence[CloudCandidate]) -> dict[tuple[str, str], list[Rented]]:
     """(cloud, region) -> the cheapest offer there of every candidate on demand."""
     found: dict[tuple[str, str], list[Rented]] = defaultdict(list)
     for one in candidates:
@@ -388,7 +400,7 @@ def _by_region(candidates: Sequence[Candidate]) -> dict[tuple[str, str], list[Re
     return found
 
 
-def _candidate(made: Mix, like: Candidate, wish: Wish) -> Candidate:
+def _candidate(made: Mix, like: CloudCandidate, wish: Wish) -> CloudCandidate:
     """A mix as one offer whose price is that of all its instances."""
     usd_per_h = sum(part.count * (part.offer.on_demand_usd_per_h or 0.0) for part in made.parts)
     first = made.parts[0].offer
@@ -398,4 +410,4 @@ def _candidate(made: Mix, like: Candidate, wish: Wish) -> Candidate:
     )
     best = replace(made.best, step_s=made.step_s)
     task = replace(like.task, work_s=wish.n_steps * made.step_s)
-    return Candidate((offer,), 1, best, task, like.policy, None, made.parts)
+    return CloudCandidate((offer,), 1, best, task, like.policy, None, made.parts)

@@ -21,11 +21,11 @@ import jax
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.errors import SpecError
 from ..core.processes import Progress, silent
-from ..errors import SpecError
 from ..horizon.steps import N_BATCH, Estimate
 from .availability import Availability
-from .candidates import Candidate, Wish
+from .candidates import CloudCandidate, Wish
 from .completion import Ran, simulate
 from .offers import Offer
 from .paths import Paths
@@ -51,7 +51,7 @@ class Bound:
     reason: str
 
 
-def bound_of(candidate: Candidate, factors: Floats, wish: Wish) -> Bound:
+def bound_of(candidate: CloudCandidate, factors: Floats, wish: Wish) -> Bound:
     """Bound in the worlds of `factors`."""
     task = candidate.task
     busy_s = task.work_s * factors + task.n_interval * task.blocking_s
@@ -79,7 +79,7 @@ LEAST_S = 3 * 86_400.0  # so that short jobs outlast the gaps between spells
 KEPT = 4  # sets of paths
 
 
-class Worlds:
+class SpotDraws:
     """Draws of one seed.
 
     Args:
@@ -95,13 +95,13 @@ class Worlds:
         self._always = Paths.always(1, wish.n_worlds)
         self._paths: dict[tuple[Availability, int, int], Paths] = {}
 
-    def run(self, candidate: Candidate, factors: Floats | None = None) -> Ran:
+    def run(self, candidate: CloudCandidate, factors: Floats | None = None) -> Ran:
         """The candidate in all worlds."""
         own = self.factors if factors is None else factors
         paths = self._always if candidate.law is None else self._of_law(candidate.law, candidate)
         return simulate(candidate.task, paths, candidate.policy, own, self._wish.deadline_s, key=self._key)
 
-    def _of_law(self, law: Availability, candidate: Candidate) -> Paths:
+    def _of_law(self, law: Availability, candidate: CloudCandidate) -> Paths:
         """Paths up to a power of the root of two, in seconds, so that many candidates share them."""
         work_s = (
             candidate.task.work_s * float(self.factors.max()) + candidate.task.n_interval * candidate.task.blocking_s
@@ -122,7 +122,7 @@ TAIL = 0.95
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CandidateOutcome:
     """A candidate with what became of it; [world].
 
     Attributes:
@@ -130,14 +130,14 @@ class Outcome:
         time_s, cost_usd: infinite where the job is never done.
     """
 
-    candidate: Candidate
+    candidate: CloudCandidate
     offer: Offer
     ran: Ran
     time_s: Floats
     cost_usd: Floats
 
     @classmethod
-    def of(cls, candidate: Candidate, ran: Ran) -> Outcome:
+    def of(cls, candidate: CloudCandidate, ran: Ran) -> CandidateOutcome:
         """At the cheapest offer."""
         offer, _ = candidate.cheapest(ran)
         count = candidate.count
@@ -219,7 +219,7 @@ UNENDING = "some worlds do not end"
 
 
 @dataclass(frozen=True)
-class Choice:
+class CloudChoice:
     """What a search found.
 
     Attributes:
@@ -230,14 +230,16 @@ class Choice:
         n_candidates: all of them.
     """
 
-    best: Outcome | None
-    front: tuple[Outcome, ...]
-    simulated: tuple[Outcome, ...]
+    best: CandidateOutcome | None
+    front: tuple[CandidateOutcome, ...]
+    simulated: tuple[CandidateOutcome, ...]
     infeasible: Mapping[str, int]
     n_candidates: int
 
 
-def search(candidates: Sequence[Candidate], worlds: Worlds, wish: Wish, progress: Progress = silent) -> Choice:
+def search(
+    candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: Wish, progress: Progress = silent
+) -> CloudChoice:
     """The best candidate, and the front of time and money, of which bounds leave most candidates out.
 
     Notes: bounds hold world by world, so that the answer is that of simulating everything (`exhaustive`).
@@ -245,21 +247,21 @@ def search(candidates: Sequence[Candidate], worlds: Worlds, wish: Wish, progress
     return _search(candidates, worlds, wish, progress, everything=False)
 
 
-def exhaustive(candidates: Sequence[Candidate], worlds: Worlds, wish: Wish) -> Choice:
+def exhaustive(candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: Wish) -> CloudChoice:
     """The same without bounds: for tests, and for small catalogues."""
     return _search(candidates, worlds, wish, silent, everything=True)
 
 
 def _search(
-    candidates: Sequence[Candidate], worlds: Worlds, wish: Wish, progress: Progress, *, everything: bool
-) -> Choice:
+    candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: Wish, progress: Progress, *, everything: bool
+) -> CloudChoice:
     if not candidates:
         raise SpecError("cloud: no offer can run the job")
     bounds = [bound_of(one, worlds.factors, wish) for one in candidates]
     order = sorted(range(len(candidates)), key=lambda i: (bounds[i].cost_usd, i))
     infeasible: Counter[str] = Counter()
-    simulated: list[Outcome] = []
-    kept: list[Outcome] = []
+    simulated: list[CandidateOutcome] = []
+    kept: list[CandidateOutcome] = []
     for place, i in enumerate(order):
         if bounds[i].reason:
             infeasible[bounds[i].reason] += 1
@@ -267,7 +269,7 @@ def _search(
         if not everything and not _may_matter(bounds[i], kept, wish):
             continue
         progress(place / len(order), f"simulating worlds of {len(order):,} candidates")
-        outcome = Outcome.of(candidates[i], worlds.run(candidates[i]))
+        outcome = CandidateOutcome.of(candidates[i], worlds.run(candidates[i]))
         simulated.append(outcome)
         reason = _reason(outcome, wish)
         if reason:
@@ -275,10 +277,10 @@ def _search(
         else:
             kept.append(outcome)
     best = min(kept, key=lambda one: one.value(wish), default=None)
-    return Choice(best, front_of(kept), tuple(simulated), dict(infeasible), len(candidates))
+    return CloudChoice(best, front_of(kept), tuple(simulated), dict(infeasible), len(candidates))
 
 
-def _may_matter(bound: Bound, kept: Sequence[Outcome], wish: Wish) -> bool:
+def _may_matter(bound: Bound, kept: Sequence[CandidateOutcome], wish: Wish) -> bool:
     """Whether a candidate can be best, or on the front."""
     best = min((one.value(wish) for one in kept), default=float("inf"))
     if (bound.late_s if wish.wants_time else bound.cost_usd) <= best:
@@ -286,16 +288,16 @@ def _may_matter(bound: Bound, kept: Sequence[Outcome], wish: Wish) -> bool:
     return not any(one.mean_usd <= bound.cost_usd and one.mean_s <= bound.time_s for one in kept)
 
 
-def front_of(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+def front_of(outcomes: Sequence[CandidateOutcome]) -> tuple[CandidateOutcome, ...]:
     """Those that no other beats in mean time and mean cost, cheapest first; of equals the first."""
-    found: list[Outcome] = []
+    found: list[CandidateOutcome] = []
     for one in sorted(outcomes, key=lambda o: (o.mean_usd, o.mean_s)):
         if not found or one.mean_s < found[-1].mean_s:
             found.append(one)
     return tuple(found)
 
 
-def _reason(outcome: Outcome, wish: Wish) -> str:
+def _reason(outcome: CandidateOutcome, wish: Wish) -> str:
     if outcome.prob_by(wish.deadline_s).value < wish.prob:
         return UNLIKELY_TIME
     if outcome.prob_within(wish.budget_usd).value < wish.prob:
@@ -305,12 +307,12 @@ def _reason(outcome: Outcome, wish: Wish) -> str:
 
 N_RESAMPLED = 400
 MOST_TRIED = 6
-Refine = Callable[[Candidate], tuple[float, Floats]]
+Refine = Callable[[CloudCandidate], tuple[float, Floats]]
 """Of a candidate: mean step over the noise-free one, and [draw] what is not known of its step, sorted."""
 
 
 @dataclass(frozen=True)
-class Gain:
+class CloudGain:
     """The best against a reference in the same fresh worlds.
 
     Attributes:
@@ -318,7 +320,7 @@ class Gain:
         share, share_interval: of the mean cost that is saved, and its 90 % interval over samples of the worlds.
     """
 
-    reference: Outcome
+    reference: CandidateOutcome
     saved_usd: Floats
     saved_s: Floats
     share: float
@@ -331,29 +333,29 @@ class Fresh:
     def __init__(self, wish: Wish, refine: Refine) -> None:
         self._wish, self._refine = wish, refine
         self._ranks = np.random.default_rng([wish.seed, 1, 7]).random(wish.n_worlds)
-        self._worlds = Worlds(wish, np.ones(1), fresh=1)
-        self._kept: dict[int, Outcome] = {}
+        self._worlds = SpotDraws(wish, np.ones(1), fresh=1)
+        self._kept: dict[int, CandidateOutcome] = {}
 
-    def outcome(self, candidate: Candidate) -> Outcome:
+    def outcome(self, candidate: CloudCandidate) -> CandidateOutcome:
         """The candidate with its own factors; the same rank of them in every world for all candidates."""
         if id(candidate) not in self._kept:
             ratio, level = self._refine(candidate)
             self._kept[id(candidate)] = self._run(candidate, ratio * np.quantile(level, self._ranks))
         return self._kept[id(candidate)]
 
-    def _run(self, candidate: Candidate, factors: Floats) -> Outcome:
+    def _run(self, candidate: CloudCandidate, factors: Floats) -> CandidateOutcome:
         mean = float(factors.mean())
         longer = replace(candidate, task=replace(candidate.task, work_s=candidate.task.work_s * mean))
-        return Outcome.of(longer, self._worlds.run(longer, factors / mean))
+        return CandidateOutcome.of(longer, self._worlds.run(longer, factors / mean))
 
 
-def promised(candidates: Sequence[Candidate], fresh: Fresh, wish: Wish) -> Outcome | None:
+def promised(candidates: Sequence[CloudCandidate], fresh: Fresh, wish: Wish) -> CandidateOutcome | None:
     """The first of some candidates, best first, that keeps what is asked on fresh draws, too."""
     found = (fresh.outcome(one) for one in candidates[:MOST_TRIED])
     return next((one for one in found if one.keeps(wish)), None)
 
 
-def gain_of(best: Outcome, reference: Outcome, seed: int) -> Gain:
+def gain_of(best: CandidateOutcome, reference: CandidateOutcome, seed: int) -> CloudGain:
     """Both in the same worlds."""
     saved = reference.cost_usd - best.cost_usd
     rng = np.random.default_rng([seed, 2])
@@ -363,4 +365,4 @@ def gain_of(best: Outcome, reference: Outcome, seed: int) -> Gain:
     scale = (rows.shape[1] / n) ** 0.5  # of the spread of fewer worlds
     share = float(saved.mean() / reference.cost_usd.mean())
     low, high = (share + scale * (float(np.quantile(shares, p)) - share) for p in (0.05, 0.95))
-    return Gain(reference, saved, reference.time_s - best.time_s, share, (low, high))
+    return CloudGain(reference, saved, reference.time_s - best.time_s, share, (low, high))

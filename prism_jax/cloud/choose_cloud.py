@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from .._inference_loader import inference
+from ..core.errors import DataError, FailedFitError, Problem, SpecError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.registry import did_you_mean
-from ..core.use_case import NOT_TYPED, Group, Option, noted, use_case
-from ..errors import DataError, FailedFitError, Problem, SpecError
+from ..core.use_case import NOT_TYPED, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import calibrated_job
 from ..horizon.checkpoint import Checkpoint, checkpoint_bytes
-from ..horizon.predict_run import Interval, ReliabilitySource, Work, seconds_of, threats_of
+from ..horizon.predict_run import Interval, ReliabilitySource, WorkOptions, seconds_of, threats_of
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..result.parameters import Fits, Overrides, Seed
@@ -31,7 +31,7 @@ from .report import CloudReport
 from .state_file import CloudState, read_cloud_state
 
 if TYPE_CHECKING:
-    from .chosen import Asked
+    from .chosen import CloudRequest
 
 N_NODES = 8  # machines that are asked for together: a restart waits for the last of them
 JOB_START_S = 120.0  # processes, communicators, compilation; where no --restart says it
@@ -107,7 +107,7 @@ WITH_SHIPPED = "The prices that ship count, too, where --catalog says nothing."
 
 
 @dataclass(frozen=True)
-class Goal(Group):
+class Goal(OptionGroup):
     """What is to be kept.
 
     Attributes:
@@ -122,7 +122,7 @@ class Goal(Group):
 
 
 @dataclass(frozen=True)
-class Market(Group):
+class Market(OptionGroup):
     """What can be rented.
 
     Attributes:
@@ -152,7 +152,7 @@ class Market(Group):
 
 
 @dataclass(frozen=True)
-class Interruptions(Group):
+class Interruptions(OptionGroup):
     """What interrupts the job, and what it does about that.
 
     Attributes:
@@ -176,7 +176,7 @@ def choose_cloud(
     job: JobFile,
     *,
     overrides: Overrides = (),
-    work: Work = Work(),
+    work: WorkOptions = WorkOptions(),
     goal: Goal = Goal(),
     market: Market = Market(),
     interruptions: Interruptions = Interruptions(),
@@ -216,13 +216,10 @@ def choose_cloud(
     own, rest = calibrated_job(loaded(job, overrides), fits)
     threats = threats_of(interruptions.reliability)
     n_steps = steps_of(own, work.n_steps, work.n_tokens)
-    from .chosen import (
-        Asked,
-        chosen,  # needs JAX, which mistakes above do not wait for
-    )
+    from .chosen import CloudRequest, chosen
 
     small, stated_s = small_laws(own, rest, seed=seed), interruptions.restart_s
-    asked = Asked(
+    asked = CloudRequest(
         offers,
         *_left(n_steps, goal.deadline_s, goal.budget_usd, state),
         prob=goal.prob,
@@ -309,7 +306,7 @@ def _left(
     return n_steps - done.steps_done, time_s - done.elapsed_s, money - done.spent_usd
 
 
-def _inputs(asked: Asked) -> dict[str, Any]:
+def _inputs(asked: CloudRequest) -> dict[str, Any]:
     """What a record keeps of what was asked."""
     names = ("prob", "spot", "policies", "catalogue", "n_worlds", "most_gpus", "mix", "restart_s", "interval_s")
     threats = asked.reliability

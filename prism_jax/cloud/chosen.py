@@ -23,9 +23,9 @@ import numpy as np
 from .._inference_loader import inference
 from ..core.archive import kind_of
 from ..core.arrays import Floats
+from ..core.errors import DataError, FitError
 from ..core.processes import Progress, part_of
 from ..core.report import RunRecord, from_plain
-from ..errors import DataError, FitError
 from ..horizon.checkpoint import Checkpoint
 from ..horizon.predict_run import FIT
 from ..horizon.reliability import Reliability
@@ -36,17 +36,17 @@ from ..search.report import PlanFacts
 from ..search.study import plan_dict
 from ..simulate.predict import predict
 from .availability import AVAILABILITY, Availability
-from .candidates import Candidate, Field, Setting, Wish, field_of, mixed_candidates
-from .choice import Choice, Fresh, Gain, Outcome, Worlds, gain_of, promised, search
-from .clusters import Part, PlanTimes
+from .candidates import CandidateSet, CloudCandidate, CloudConstants, Wish, field_of, mixed_candidates
+from .choice import CandidateOutcome, CloudChoice, CloudGain, Fresh, SpotDraws, gain_of, promised, search
+from .clusters import InstancePart, PlanTimes
 from .offers import Offer
-from .policies import POLICIES, Policy
+from .policies import POLICIES, SpotPolicy
 from .report import CloudReport, GainFacts, PartFacts, RentFacts
 from .state_file import CloudState, Running
 
 
 @dataclass(frozen=True)
-class Asked:
+class CloudRequest:
     """What is asked, checked; steps, time and money are what is left; `told`: what fits of small laws say."""
 
     offers: tuple[Offer, ...]
@@ -77,10 +77,10 @@ class Chosen:
     """What was searched and found."""
 
     wish: Wish
-    field: Field
-    choice: Choice
-    best: Outcome | None
-    reference: Outcome | None
+    field: CandidateSet
+    choice: CloudChoice
+    best: CandidateOutcome | None
+    reference: CandidateOutcome | None
 
 
 def law_of_offers(
@@ -135,9 +135,9 @@ MOST_ON_FRONT = 12
 
 def report_of(
     job: Job,
-    asked: Asked,
+    asked: CloudRequest,
     found: Chosen,
-    gain: Gain | None,
+    gain: CloudGain | None,
     notes: Sequence[str],
     record: RunRecord,
     elapsed_s: float,
@@ -170,7 +170,7 @@ def report_of(
     )
 
 
-def rent_facts(outcome: Outcome, wish: Wish, asked: Asked) -> RentFacts:
+def rent_facts(outcome: CandidateOutcome, wish: Wish, asked: CloudRequest) -> RentFacts:
     """Something that may be rented."""
     candidate, offer, ran = outcome.candidate, outcome.offer, outcome.ran
     policy, task = candidate.policy, candidate.task
@@ -204,10 +204,10 @@ def rent_facts(outcome: Outcome, wish: Wish, asked: Asked) -> RentFacts:
     )
 
 
-def _parts(outcome: Outcome) -> tuple[PartFacts, ...]:
+def _parts(outcome: CandidateOutcome) -> tuple[PartFacts, ...]:
     candidate = outcome.candidate
     batch = candidate.best.plan.global_batch
-    parts = candidate.parts or (Part(outcome.offer, candidate.count, batch),)
+    parts = candidate.parts or (InstancePart(outcome.offer, candidate.count, batch),)
     return tuple(
         PartFacts(o.cloud, o.title, o.device, o.where, part.count, part.count * o.gpus, part.samples)
         for part in parts
@@ -215,7 +215,7 @@ def _parts(outcome: Outcome) -> tuple[PartFacts, ...]:
     )
 
 
-def _gain(gain: Gain, wish: Wish, asked: Asked) -> GainFacts:
+def _gain(gain: CloudGain, wish: Wish, asked: CloudRequest) -> GainFacts:
     running = asked.state is not None and asked.state.running is not None
     low, high = np.quantile(gain.saved_usd, (0.05, 0.95))
     saved_usd = float(gain.saved_usd.mean())
@@ -230,7 +230,7 @@ def _gain(gain: Gain, wish: Wish, asked: Asked) -> GainFacts:
     )
 
 
-def chosen(job: Job, asked: Asked, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
+def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
     """The report, and what it is made of."""
     started = time.perf_counter()
     wish = Wish(
@@ -245,14 +245,14 @@ def chosen(job: Job, asked: Asked, record: RunRecord, progress: Progress) -> tup
     )
     law_of, told = law_of_offers(asked.availability, asked.offers)
     policies = allowed(asked.spot, asked.policies)
-    setting = Setting(policies, law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
+    setting = CloudConstants(policies, law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
     times = PlanTimes(job)
     field = field_of(asked.offers, times, setting, wish, part_of(progress, 0.0, 0.6))
     if not field.candidates:
         reasons = "; ".join(f"{n} offers: {reason}" for reason, n in field.unusable.items())
         raise DataError(f"cloud: no offer of the catalogue can run the job: {reasons}")
     candidates, running = _with_running(field.candidates, asked)
-    worlds = Worlds(wish, level_draws(job, asked.seed))
+    worlds = SpotDraws(wish, level_draws(job, asked.seed))
     choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
     if asked.mix:
         usd = inf if choice.best is None else choice.best.mean_usd
@@ -270,7 +270,7 @@ def chosen(job: Job, asked: Asked, record: RunRecord, progress: Progress) -> tup
     return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
 
 
-def allowed(spot: str, names: Sequence[str]) -> tuple[Policy, ...]:
+def allowed(spot: str, names: Sequence[str]) -> tuple[SpotPolicy, ...]:
     """Policies by name and by what is said of spot.
 
     Raises:
@@ -286,19 +286,21 @@ def allowed(spot: str, names: Sequence[str]) -> tuple[Policy, ...]:
     return tuple(wanted)
 
 
-def _ranked(choice: Choice, wish: Wish) -> list[Outcome]:
+def _ranked(choice: CloudChoice, wish: Wish) -> list[CandidateOutcome]:
     """Feasible ones, best first."""
     return sorted((one for one in choice.simulated if one.keeps(wish)), key=lambda one: one.value(wish))
 
 
-def _refined(candidate: Candidate, seed: int) -> tuple[float, Floats]:
+def _refined(candidate: CloudCandidate, seed: int) -> tuple[float, Floats]:
     """Mean step over the noise-free one, and what is not known of the step of that plan."""
     job = candidate.best.job
     step = predict(job, key=jax.random.key(seed))
     return step.mean_s / step.deterministic_s, level_draws(job, seed)
 
 
-def _with_running(candidates: Sequence[Candidate], asked: Asked) -> tuple[tuple[Candidate, ...], Candidate | None]:
+def _with_running(
+    candidates: Sequence[CloudCandidate], asked: CloudRequest
+) -> tuple[tuple[CloudCandidate, ...], CloudCandidate | None]:
     """What runs already starts at once; the others as everywhere."""
     running = None if asked.state is None else asked.state.running
     if running is None:
@@ -315,7 +317,7 @@ def _with_running(candidates: Sequence[Candidate], asked: Asked) -> tuple[tuple[
     return (*candidates, stays), stays
 
 
-def _is_running(candidate: Candidate, running: Running) -> bool:
+def _is_running(candidate: CloudCandidate, running: Running) -> bool:
     here = any(
         offer.title.lower() == running.instance.lower() and offer.where.lower() == running.where.lower()
         for offer in candidate.offers
@@ -324,19 +326,24 @@ def _is_running(candidate: Candidate, running: Running) -> bool:
 
 
 def _reference(
-    candidates: Sequence[Candidate], running: Candidate | None, fresh: Fresh, wish: Wish, job: Job, asked: Asked
-) -> Outcome | None:
+    candidates: Sequence[CloudCandidate],
+    running: CloudCandidate | None,
+    fresh: Fresh,
+    wish: Wish,
+    job: Job,
+    asked: CloudRequest,
+) -> CandidateOutcome | None:
     """What is running, or the cheapest on demand that keeps what is asked; None if neither is there."""
     if running is not None:
         return fresh.outcome(running)
     plain = [one for one in candidates if not one.policy.needs_spot]
     if not plain:
         return None
-    choice = search(plain, Worlds(wish, level_draws(job, asked.seed)), wish)
+    choice = search(plain, SpotDraws(wish, level_draws(job, asked.seed)), wish)
     return None if choice.best is None else fresh.outcome(choice.best.candidate)
 
 
-def _notes(job: Job, asked: Asked, law: str, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+def _notes(job: Job, asked: CloudRequest, law: str, candidates: Sequence[CloudCandidate]) -> tuple[str, ...]:
     notes = list(asked.told)
     if asked.reliability is None:
         notes.append("nothing is said of failures of hardware and software: state --reliability")

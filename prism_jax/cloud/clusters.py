@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import PlanError, PrismError, SpecError
+from ..core.errors import PlanError, PrismError, SpecError
 from ..job.fleet import job_on
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
@@ -41,7 +41,7 @@ UNKNOWN_DESIGN = "no design of a machine with its GPU is known"
 UNKNOWN_NETWORK = "its network is not stated, so that no two of them can be joined"
 
 
-class Shape(NamedTuple):
+class InstanceShape(NamedTuple):
     """What the time of a step depends on: offers of one shape differ in place and price alone."""
 
     device: str
@@ -56,12 +56,12 @@ class UnusableError(Exception):
     reason: str
 
 
-def shape_of(offer: Offer) -> Shape:
+def shape_of(offer: Offer) -> InstanceShape:
     """The shape of an offer."""
-    return Shape(offer.device, offer.gpus, offer.network_bytes_per_s)
+    return InstanceShape(offer.device, offer.gpus, offer.network_bytes_per_s)
 
 
-def cluster_of(shape: Shape, n_instances: int) -> Cluster:
+def cluster_of(shape: InstanceShape, n_instances: int) -> Cluster:
     """`n_instances` of a shape.
 
     Notes: the fabric inside is that of the device's reference design, cut to the GPUs of the instance.
@@ -88,7 +88,7 @@ def cluster_of(shape: Shape, n_instances: int) -> Cluster:
     )
 
 
-def joins_stages(shape: Shape) -> bool:
+def joins_stages(shape: InstanceShape) -> bool:
     """Whether pipeline stages may lie on different instances: the network bypasses the kernel."""
     return (shape.network_bytes_per_s or 0.0) >= FAST_BYTES_PER_S
 
@@ -98,7 +98,7 @@ def _inside(design: Cluster, gpus: int) -> tuple[Tier, ...]:
     return (replace(design.tiers[0], n_devices=gpus),) if gpus > 1 else ()
 
 
-def _between(shape: Shape, n_devices: int) -> tuple[Tier, ...]:
+def _between(shape: InstanceShape, n_devices: int) -> tuple[Tier, ...]:
     if not n_devices or shape.network_bytes_per_s is None:
         return ()
     latency_s = FAST_LATENCY_S if joins_stages(shape) else SLOW_LATENCY_S
@@ -140,10 +140,10 @@ class PlanTimes:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._alone: dict[Shape, dict[int, BestPlan] | UnusableError] = {}
-        self._several: dict[tuple[Shape, tuple[int, ...]], dict[int, BestPlan]] = {}
+        self._alone: dict[InstanceShape, dict[int, BestPlan] | UnusableError] = {}
+        self._several: dict[tuple[InstanceShape, tuple[int, ...]], dict[int, BestPlan]] = {}
 
-    def of(self, shape: Shape, counts: Sequence[int]) -> dict[int, BestPlan]:
+    def of(self, shape: InstanceShape, counts: Sequence[int]) -> dict[int, BestPlan]:
         """Number of instances -> the fastest plan there; as `best_plans`.
 
         Raises:
@@ -165,12 +165,12 @@ class PlanTimes:
             raise UnusableError(UNKNOWN_NETWORK if 1 not in counts and shape.network_bytes_per_s is None else why)
         return found
 
-    def _more(self, shape: Shape, counts: tuple[int, ...]) -> dict[int, BestPlan]:
+    def _more(self, shape: InstanceShape, counts: tuple[int, ...]) -> dict[int, BestPlan]:
         if (shape, counts) not in self._several:
             self._several[shape, counts] = _of_counts(self._job, shape, counts)
         return self._several[shape, counts]
 
-    def _one(self, shape: Shape) -> dict[int, BestPlan]:
+    def _one(self, shape: InstanceShape) -> dict[int, BestPlan]:
         if shape not in self._alone:
             try:
                 self._alone[shape] = best_plans(self._job, shape, (1,))
@@ -187,7 +187,7 @@ def is_tpu(device: str) -> bool:
     return device.startswith("tpu")
 
 
-def best_plans(job: Job, shape: Shape, counts: Sequence[int]) -> dict[int, BestPlan]:
+def best_plans(job: Job, shape: InstanceShape, counts: Sequence[int]) -> dict[int, BestPlan]:
     """Number of instances -> the fastest plan there; numbers on which no plan fits are left out.
 
     Notes: the batch stays. Tensor parallelism stays inside an instance, and pipelines do unless the network is fast.
@@ -201,7 +201,7 @@ def best_plans(job: Job, shape: Shape, counts: Sequence[int]) -> dict[int, BestP
     return found
 
 
-def _of_counts(job: Job, shape: Shape, counts: Sequence[int]) -> dict[int, BestPlan]:
+def _of_counts(job: Job, shape: InstanceShape, counts: Sequence[int]) -> dict[int, BestPlan]:
     moved = _moved(job, shape, max(counts))
     evaluator = Evaluator(moved, _space(moved, shape, counts), moved.software.memory_margin)
     try:
@@ -229,7 +229,7 @@ def _fastest(evaluator: Evaluator, screen: ScreeningResult, rows: Rows) -> int:
     return int(rows[np.nanargmin(screen.step_s[rows])])
 
 
-def _moved(job: Job, shape: Shape, count: int) -> Job:
+def _moved(job: Job, shape: InstanceShape, count: int) -> Job:
     """The job there, with its own batch, in 16 bits of the kind that the device has, else in fp32."""
     cluster = cluster_of(shape, count)
     plan = replace(job.plan, dtype=_dtype(job.plan.dtype, cluster.device))
@@ -247,7 +247,7 @@ def _dtype(wanted: str, device: Device) -> str:
     raise UnusableError(NO_DTYPE.format(dtype=wanted))
 
 
-def _space(job: Job, shape: Shape, counts: Sequence[int]) -> PlanSpace:
+def _space(job: Job, shape: InstanceShape, counts: Sequence[int]) -> PlanSpace:
     """Part of the default space: what decides whether a model fits and how its replicas share it."""
     own, space = job.plan, default_space(job)
     inside = [tp for tp in (1, 2, 4, 8, 16) if shape.gpus % tp == 0]
@@ -272,7 +272,7 @@ MOST_TRIED = 64  # splits near the proportional one
 
 
 @dataclass(frozen=True)
-class Part:
+class InstancePart:
     """Instances of one kind, and samples of the global batch that they take."""
 
     offer: Offer
@@ -284,7 +284,7 @@ class Part:
 class Mix:
     """Parts with the seconds of a step of all, noise-free; `best` is that of the slowest part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[InstancePart, ...]
     best: BestPlan
     step_s: float
     exchange_s: float
@@ -316,7 +316,7 @@ def mix(job: Job, rented: Sequence[tuple[Offer, int, BestPlan]]) -> Mix | None:
         job.model.n_params() * GRADIENT_BYTES, [(o.network_bytes_per_s or 0.0) * n for o, n, _ in rented]
     )
     slowest = max(found, key=lambda plan: plan.step_s)
-    parts = tuple(Part(o, n, own) for (o, n, _), own in zip(rented, samples, strict=True))
+    parts = tuple(InstancePart(o, n, own) for (o, n, _), own in zip(rented, samples, strict=True))
     return Mix(parts, slowest, slowest.step_s + exchange, exchange)
 
 

@@ -24,19 +24,19 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, UInt32
 
 from ..core.arrays import Floats
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 from ..graph.draws import key_words
 from ..horizon.run import best_interval, expected_time
 from ..horizon.worlds import uniform_pair
 from .paths import Paths
-from .policies import ON_DEMAND, SPOT, WAIT, Policy, View
+from .policies import ON_DEMAND, SPOT, WAIT, SpotPolicy, SpotView
 
 MOST_INTERVALS = 10_000_000
 SELDOM_S = 6 * 3600.0  # between checkpoints where nothing is said of failures: nobody leaves them out
 
 
 @dataclass(frozen=True)
-class Task:
+class SpotTask:
     """A job on a number of nodes.
 
     Attributes:
@@ -77,7 +77,7 @@ class Task:
         restart_s: float,
         failures_s: float,
         losses_s: float = 0.0,
-    ) -> Task:
+    ) -> SpotTask:
         """With intervals of about that many seconds; None: the best for `failures_s` and `losses_s` together."""
         if interval_s is None:
             interval_s = min(float(best_interval(blocking_s, failures_s + losses_s)), SELDOM_S)
@@ -117,7 +117,7 @@ class Task:
 SLACKENED_S = 1.0  # that a moment of change is passed by, so that rounding cannot stop the clock
 
 
-class Figures(eqx.Module):
+class CompletionFigures(eqx.Module):
     """Numbers of a task that all worlds share, and [world] those that differ."""
 
     n_interval: Float[Any, ""]
@@ -129,7 +129,7 @@ class Figures(eqx.Module):
     interval_s: Float[Any, " world"]
 
 
-class Pieces(eqx.Module):
+class PathPieces(eqx.Module):
     """Paths as lengths; [piece, world]."""
 
     length_s: Float[Any, "piece world"]
@@ -137,7 +137,7 @@ class Pieces(eqx.Module):
     price: Float[Any, "piece world"]
 
 
-class State(eqx.Module):
+class SpotState(eqx.Module):
     """Every leaf [world].
 
     Attributes:
@@ -174,24 +174,24 @@ class Here(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Turn:
+class SpotTurn:
     """One step of all worlds."""
 
-    policy: Policy
-    figures: Figures
-    pieces: Pieces
+    policy: SpotPolicy
+    figures: CompletionFigures
+    pieces: PathPieces
     key: UInt32[Array, "2"]
     index: UInt32[Array, " world"]
 
-    def start(self) -> State:
+    def start(self) -> SpotState:
         """Before anything is rented."""
         zero = jnp.zeros_like(self.figures.interval_s)
         count = jnp.zeros(zero.shape, jnp.int32)
         life_s = self._life(jnp.zeros((), jnp.uint32))
         first_s = self.pieces.length_s[0]
-        return State(count, first_s, zero, zero, count, zero, life_s, zero, zero, zero, zero, zero == 0.0)
+        return SpotState(count, first_s, zero, zero, count, zero, life_s, zero, zero, zero, zero, zero == 0.0)
 
-    def next_event(self, state: State, turn: UInt32[Array, ""]) -> State:
+    def next_event(self, state: SpotState, turn: UInt32[Array, ""]) -> SpotState:
         """Every active world after its next event."""
         here = self._here(state)
         moved = self._moved(state, here)
@@ -214,7 +214,7 @@ class Turn:
         ends = moved.left_s <= step_s
         piece = jnp.where(ends, jnp.minimum(moved.piece + 1, len(self.pieces.length_s) - 1), moved.piece)
         left_s = jnp.where(ends, self._at(self.pieces.length_s, piece), moved.left_s - step_s)
-        after = State(
+        after = SpotState(
             piece=piece,
             left_s=jnp.where(ends & (piece == moved.piece), jnp.inf, left_s),
             saved=moved.saved + cycles,
@@ -230,7 +230,7 @@ class Turn:
         )
         return _where(state.active, after, state)
 
-    def _moved(self, state: State, here: Here) -> State:
+    def _moved(self, state: SpotState, here: Here) -> SpotState:
         """Where the policy wants the job; a loss destroys the running interval, a move costs a checkpoint more."""
         lost = (state.place == SPOT) & ~here.up
         into_s = jnp.where(lost, 0.0, state.into_s)
@@ -249,11 +249,11 @@ class Turn:
             n_lost=state.n_lost + lost.astype(into_s.dtype),
         )
 
-    def _view(self, state: State, here: Here) -> View:
+    def _view(self, state: SpotState, here: Here) -> SpotView:
         own = self.figures
         cycle_s = own.interval_s + own.blocking_s
         left_s = (own.n_interval - state.saved) * cycle_s - state.into_s
-        return View(
+        return SpotView(
             spot_up=here.up,
             place=state.place,
             time_left_s=own.deadline_s - state.clock_s,
@@ -262,7 +262,7 @@ class Turn:
             at_risk_s=cycle_s,
         )
 
-    def _here(self, state: State) -> Here:
+    def _here(self, state: SpotState) -> Here:
         return Here(self._at(self.pieces.usable, state.piece), self._at(self.pieces.price, state.piece))
 
     def _at(self, values: Array, piece: Array) -> Array:
@@ -279,9 +279,11 @@ class Turn:
         return jnp.where(rate > 0.0, -jnp.log(u) / jnp.where(rate > 0.0, rate, 1.0), jnp.inf)
 
 
-def _where(active: Array, after: State, before: State) -> State:
-    leaves = {name: jnp.where(active, getattr(after, name), getattr(before, name)) for name in State.__annotations__}
-    return State(**leaves)
+def _where(active: Array, after: SpotState, before: SpotState) -> SpotState:
+    leaves = {
+        name: jnp.where(active, getattr(after, name), getattr(before, name)) for name in SpotState.__annotations__
+    }
+    return SpotState(**leaves)
 
 
 MOST_TURNS = 200_000  # events of a world
@@ -313,9 +315,9 @@ class Ran:
 
 
 def simulate(
-    task: Task,
+    task: SpotTask,
     paths: Paths,
-    policy: Policy,
+    policy: SpotPolicy,
     factors: Floats,
     deadline_s: float = np.inf,
     *,
@@ -342,12 +344,12 @@ def simulate(
     numbers = (task.n_interval, task.blocking_s, task.restart_s, first_s, task.failures_s)
     names = ("n_interval", "blocking_s", "restart_s", "first_s", "failures_s", "deadline_s")
     shared = {name: jnp.asarray(value, real) for name, value in zip(names, (*numbers, deadline_s), strict=True)}
-    figures = Figures(**shared, interval_s=jnp.asarray(task.interval_s * factors, real))
+    figures = CompletionFigures(**shared, interval_s=jnp.asarray(task.interval_s * factors, real))
     found = _program(policy)(figures, _pieces(paths), key_words(key))
     return Ran(*(np.asarray(leaf, float) for leaf in found))
 
 
-def _pieces(paths: Paths) -> Pieces:
+def _pieces(paths: Paths) -> PathPieces:
     """Padded to a power of four, by pieces of no length in the last state, so that few shapes are compiled."""
     kept = _PADDED.get(id(paths))
     if kept is not None and kept[0] is paths:
@@ -358,7 +360,7 @@ def _pieces(paths: Paths) -> Pieces:
         n = max(4 * n, FEWEST_PIECES)
     rows = ((0, n - len(length_s)), (0, 0))
     real = jnp.result_type(float)
-    made = Pieces(
+    made = PathPieces(
         jnp.asarray(np.pad(length_s, rows), real),
         jnp.asarray(np.pad(paths.n_up >= paths.n_nodes, rows, mode="edge")),
         jnp.asarray(np.pad(paths.price, rows, mode="edge"), real),
@@ -369,16 +371,16 @@ def _pieces(paths: Paths) -> Pieces:
     return made
 
 
-_PADDED: dict[int, tuple[Paths, Pieces]] = {}  # the last few: all policies see the same paths
+_PADDED: dict[int, tuple[Paths, PathPieces]] = {}  # the last few: all policies see the same paths
 
 
 @lru_cache(maxsize=64)
-def _program(policy: Policy) -> Any:
+def _program(policy: SpotPolicy) -> Any:
     """One compiled loop per policy and shape."""
 
-    def run(figures: Figures, pieces: Pieces, key: Array) -> tuple[Array, ...]:
+    def run(figures: CompletionFigures, pieces: PathPieces, key: Array) -> tuple[Array, ...]:
         index = jnp.arange(figures.interval_s.shape[0], dtype=jnp.uint32)
-        turn = Turn(policy, figures, pieces, key, index)
+        turn = SpotTurn(policy, figures, pieces, key, index)
 
         def goes_on(carry: tuple[Any, Array]) -> Array:
             return carry[0].active.any() & (carry[1] < MOST_TURNS)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.content import ByContent
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 from ..horizon.checkpoint import Checkpoint
 from ..workload.ladder import LadderSpec
 

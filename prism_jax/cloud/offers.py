@@ -30,7 +30,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import DataError
+from ..core.errors import DataError
 from ..system import catalog
 from ..tables.csv_rows import CsvRow, CsvTable, integer_field, number_field, read_packed_text
 from ..tables.document import short

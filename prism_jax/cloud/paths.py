@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.arrays import Counts, Floats, Ints
 from ..core.content import ByContent
-from ..errors import DataError
+from ..core.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 
 from ..core.picture import INDIGO, ROSE, TEAL, new_axes, style
 from .candidates import Wish
-from .choice import Choice, Outcome
+from .choice import CandidateOutcome, CloudChoice
 from .report import CloudReport
 
 DAY_S = 86400.0
 
 
-def plot_choice(choice: Choice, wish: Wish, title: str) -> Figure:
+def plot_choice(choice: CloudChoice, wish: Wish, title: str) -> Figure:
     """Expected cost over expected days, with deadline and budget.
 
     Args:
@@ -28,7 +28,7 @@ def plot_choice(choice: Choice, wish: Wish, title: str) -> Figure:
     return figure
 
 
-def plot_front(choice: Choice, wish: Wish, *, ax: Axes | None = None) -> Axes:
+def plot_front(choice: CloudChoice, wish: Wish, *, ax: Axes | None = None) -> Axes:
     """Draws what was simulated as points, the front as a line, the best as a star; worlds without an end are left out."""
     ax = new_axes() if ax is None else ax
     ended = [one for one in choice.simulated if np.isfinite(one.mean_s)]
@@ -50,12 +50,12 @@ def plot_front(choice: Choice, wish: Wish, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _points(ax: Axes, outcomes: list[Outcome], colour: str, label: str) -> None:
+def _points(ax: Axes, outcomes: list[CandidateOutcome], colour: str, label: str) -> None:
     if outcomes:
         ax.plot(*_both(outcomes), "o", color=colour, ms=4.0, alpha=0.6, label=label)
 
 
-def _both(outcomes: list[Outcome] | tuple[Outcome, ...]) -> tuple[list[float], list[float]]:
+def _both(outcomes: list[CandidateOutcome] | tuple[CandidateOutcome, ...]) -> tuple[list[float], list[float]]:
     return [one.mean_s / DAY_S for one in outcomes], [one.mean_usd for one in outcomes]
 
 

@@ -29,7 +29,7 @@ from ..core.registry import Registry
 WAIT, SPOT, ON_DEMAND = 0, 1, 2  # places
 
 
-class View(NamedTuple):
+class SpotView(NamedTuple):
     """What is known at a moment; arrays of one shape, seconds.
 
     Attributes:
@@ -57,7 +57,7 @@ class Use(NamedTuple):
     on_demand: float
 
 
-class Policy(Protocol):
+class SpotPolicy(Protocol):
     """A rule by which a job moves. Written with `jax.numpy`; instances are hashable, since they are static in compiled code.
 
     Attributes:
@@ -78,11 +78,11 @@ class Policy(Protocol):
     @property
     def uses(self) -> tuple[Use, Use, Use]: ...
 
-    def place(self, view: View) -> Any:
+    def place(self, view: SpotView) -> Any:
         """Where the job is to be now: WAIT, SPOT or ON_DEMAND; SPOT only where `spot_up`."""
         ...
 
-    def changes_in_s(self, view: View) -> Any:
+    def changes_in_s(self, view: SpotView) -> Any:
         """Seconds until `place` would say otherwise though nothing has happened; infinite where it never would."""
         ...
 
@@ -104,7 +104,7 @@ class SpotWithFallback:
     needs_on_demand: bool = True
     uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 1.0, 0.0), Use(1.0, 0.0, 1.0))
 
-    def place(self, view: View) -> Any:
+    def place(self, view: SpotView) -> Any:
         """See `Policy`."""
         slack_s = self._slack_s(view)
         stays = (view.place == ON_DEMAND) & (slack_s < jnp.inf)
@@ -112,11 +112,11 @@ class SpotWithFallback:
         waits = jnp.where(slack_s > 0.0, WAIT, ON_DEMAND)
         return jnp.where(stays, ON_DEMAND, jnp.where(view.spot_up & enough, SPOT, waits))
 
-    def changes_in_s(self, view: View) -> Any:
+    def changes_in_s(self, view: SpotView) -> Any:
         """A job that waits loses slack second by second."""
         return jnp.where(view.place == WAIT, jnp.maximum(self._slack_s(view), 0.0), jnp.inf)
 
-    def _slack_s(self, view: View) -> Any:
+    def _slack_s(self, view: SpotView) -> Any:
         """Seconds that may be waited before the job must go on demand."""
         failure_s = view.at_risk_s + view.restart_s
         return view.time_left_s - view.work_left_s - view.restart_s - self.failures * failure_s - ROUNDING_S
@@ -126,7 +126,7 @@ HALF = (Use(0.0, 0.0, 0.0), Use(1.0, 0.5, 0.5), Use(0.5, 0.0, 0.5))
 
 
 @dataclass(frozen=True)
-class Mixture:
+class OnDemandMixture:
     """Half of the nodes on demand; where spot is lost the job goes on with them, at half the pace and the same batch."""
 
     name: str = "mixture"
@@ -134,11 +134,11 @@ class Mixture:
     needs_on_demand: bool = True
     uses: tuple[Use, Use, Use] = field(default=HALF)
 
-    def place(self, view: View) -> Any:
+    def place(self, view: SpotView) -> Any:
         """See `Policy`."""
         return jnp.where(view.spot_up, SPOT, ON_DEMAND)
 
-    def changes_in_s(self, view: View) -> Any:
+    def changes_in_s(self, view: SpotView) -> Any:
         """Never."""
         return jnp.full_like(view.work_left_s, jnp.inf)
 
@@ -152,11 +152,11 @@ class OnDemand:
     needs_on_demand: bool = True
     uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 0.0, 1.0), Use(1.0, 0.0, 1.0))
 
-    def place(self, view: View) -> Any:
+    def place(self, view: SpotView) -> Any:
         """See `Policy`."""
         return jnp.full_like(view.place, ON_DEMAND)
 
-    def changes_in_s(self, view: View) -> Any:
+    def changes_in_s(self, view: SpotView) -> Any:
         """Never."""
         return jnp.full_like(view.work_left_s, jnp.inf)
 
@@ -170,19 +170,19 @@ class Spot:
     needs_on_demand: bool = False
     uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 1.0, 0.0), Use(0.0, 0.0, 0.0))
 
-    def place(self, view: View) -> Any:
+    def place(self, view: SpotView) -> Any:
         """See `Policy`."""
         return jnp.where(view.spot_up, SPOT, WAIT)
 
-    def changes_in_s(self, view: View) -> Any:
+    def changes_in_s(self, view: SpotView) -> Any:
         """Never."""
         return jnp.full_like(view.work_left_s, jnp.inf)
 
 
-def _shipped() -> Iterable[Policy]:
+def _shipped() -> Iterable[SpotPolicy]:
 
-    return (OnDemand(), Spot(), SpotWithFallback(), Mixture())
+    return (OnDemand(), Spot(), SpotWithFallback(), OnDemandMixture())
 
 
-POLICIES: Registry[Policy] = Registry("policy", _shipped)
+POLICIES: Registry[SpotPolicy] = Registry("policy", _shipped)
 """What a search of the cloud may choose from."""

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ..core.arrays import Counts, Flags, Floats
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 from .paths import Paths
 
 MIXTURES = ((0.5, 1.6), (0.3, 1.8), (0.7, 1.8))
@@ -139,7 +139,7 @@ STEADY = PriceLaw()
 MOST_PIECES = 20_000
 
 
-class Walk(ABC):
+class SpotWalk(ABC):
     """What is drawn in every world: how long until the next loss, how long until nodes come back, what a loss leaves."""
 
     @abstractmethod
@@ -155,7 +155,9 @@ class Walk(ABC):
         """Nodes that a loss leaves of those alive, [world]."""
 
 
-def walked(zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int) -> tuple[Floats, Counts]:
+def walked(
+    zone: SpotWalk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int
+) -> tuple[Floats, Counts]:
     """Ends of pieces in seconds and nodes that are there in them, [piece, world].
 
     Args:
@@ -181,7 +183,7 @@ def walked(zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_
     return np.array(ends), np.array(states)
 
 
-def _next(zone: Walk, alive: Counts, up_s: Floats, down_s: Floats, n_nodes: int) -> tuple[Counts, Floats, Floats]:
+def _next(zone: SpotWalk, alive: Counts, up_s: Floats, down_s: Floats, n_nodes: int) -> tuple[Counts, Floats, Floats]:
     """State and seconds left of it after what came first has happened."""
     is_loss = up_s <= down_s
     left = np.where(is_loss, zone.left(alive), n_nodes)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import DataError, PrismError
 from ..core.read_file import parse_json, read_text
 from ..core.registry import did_you_mean
-from ..errors import DataError, PrismError
+from ..core.units import parse
 from ..tables.csv_rows import integer_field, number_field
 from ..tables.document import short
-from ..units import parse
 from .candidates import WorkDone
 
 MAX_BYTES = 2**16

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from ..errors import DataError
+from .errors import DataError
 from .lazy import np
 from .read_file import open_input
 from .write_file import atomic_path
@@ -39,7 +39,7 @@ MAX_BYTES = 4 << 30  # of a file
 
 
 @dataclass(frozen=True)
-class Header:
+class ArrayHeader:
     """What an array says of itself.
 
     Attributes:
@@ -63,7 +63,7 @@ class Archive:
     """
 
     about: Mapping[str, Any]
-    headers: Mapping[str, Header]
+    headers: Mapping[str, ArrayHeader]
     _zip: zipfile.ZipFile
 
     def load(self, name: str) -> NDArray[Any]:
@@ -189,7 +189,7 @@ def _n_nests(text: bytes) -> int:
     return text.count(b"[") + text.count(b"{")
 
 
-def _checked(archive: zipfile.ZipFile) -> dict[str, Header]:
+def _checked(archive: zipfile.ZipFile) -> dict[str, ArrayHeader]:
     """Headers of all arrays; their bytes agree with their checksums."""
     headers = {}
     for entry in archive.infolist():
@@ -205,7 +205,7 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Header]:
                 rest += len(part)
         if dtype.kind not in SCALARS or rest != n_bytes:
             raise ValueError(f"{entry.filename[:40]!r} is damaged")
-        headers[entry.filename.removesuffix(ENDING)] = Header(shape, dtype.kind, dtype.itemsize, entry.file_size)
+        headers[entry.filename.removesuffix(ENDING)] = ArrayHeader(shape, dtype.kind, dtype.itemsize, entry.file_size)
     return headers
 
 

@@ -7,7 +7,7 @@ descriptions themselves.
 
 from __future__ import annotations
 
-from ..errors import PrismError, Problem
+from .errors import PrismError, Problem
 
 MOST_COUNT = 2**63 - 1  # of whatever is counted
 MOST_LAYERS = 10_000  # of a model, and pipeline stages; ten times what was ever trained

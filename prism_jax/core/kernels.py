@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..errors import Problem, SpecError
 from .arrays import Floats
+from .errors import Problem, SpecError
 from .registry import Registry
 
 PASSES = ("F", "B", "W")  # forward; gradient of the inputs, with recompute; gradient of the weights

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Figure
 
-from ..errors import DataError
+from .errors import DataError
 from .kernels import KERNEL_CLASSES
 
 FORMATS = ("png", "pdf", "svg", "jpg", "webp")

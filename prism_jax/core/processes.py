@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ..errors import DataError
+from .errors import DataError
 
 CACHE_VARIABLE = "PRISM_JAX_CACHE"
 OPTIONS = {  # JAX reads these variables when it is imported, and these options ever after

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import DataError
+from .errors import DataError
 
 GZIP = b"\x1f\x8b"
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")  # those that the system has

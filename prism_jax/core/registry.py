@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from ..errors import PrismError, SpecError
+from .errors import PrismError, SpecError
 
 # Names from Megatron-LM, DeepSpeed, torchtitan and Hugging Face configurations -> ours, or the path of a nested field.
 ELSEWHERE = {

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..errors import DataError
+from .errors import DataError
 from .write_file import atomic_path
 
 Json: TypeAlias = Any  # what JSON can hold and whose content is not ours: inputs of a run, what a model says of itself

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..units import format_bytes
+from .units import format_bytes
 
 SMALLEST_PROB = 1e-4  # a law learnt from some hundred peaks says nothing of less
 EIGHTHS = " ▏▎▍▌▋▊▉"

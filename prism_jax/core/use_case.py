@@ -69,7 +69,7 @@ class Argument(Option):
 NOT_TYPED = Option(key=None, is_typed=False)  # for Python alone
 
 
-class Group:
+class OptionGroup:
     """Base of the frozen dataclasses whose fields are options: `sampling: Sampling = Sampling()`.
 
     A caller of the use case gives the fields by keyword, as if they were parameters, or the group as a whole.
@@ -83,7 +83,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Part:
+class OptionSpec:
     """A parameter of a use case, or a field of one of its groups.
 
     Attributes:
@@ -109,18 +109,18 @@ class Part:
         return {} if key is None else {key: value if self.option.told is None else self.option.told(value)}
 
 
-def groups_of(function: Callable[..., Any]) -> dict[str, Group]:
+def groups_of(function: Callable[..., Any]) -> dict[str, OptionGroup]:
     """Groups among the parameters of `function`, with the values they have by default."""
     parameters = inspect.signature(function).parameters.values()
-    return {item.name: item.default for item in parameters if isinstance(item.default, Group)}
+    return {item.name: item.default for item in parameters if isinstance(item.default, OptionGroup)}
 
 
-def parts_of(function: Callable[..., Any]) -> tuple[Part, ...]:
+def parts_of(function: Callable[..., Any]) -> tuple[OptionSpec, ...]:
     """Parameters of `function` in order, groups as their fields; one that is called `progress` is no part."""
     hints, said = _hints(function), said_of(function)
-    found: list[Part] = []
+    found: list[OptionSpec] = []
     for item in inspect.signature(function).parameters.values():
-        if isinstance(item.default, Group):
+        if isinstance(item.default, OptionGroup):
             found += parts_of_group(item.default)
         elif item.name != "progress":
             hint, option = _split(hints.get(item.name, str))
@@ -128,18 +128,18 @@ def parts_of(function: Callable[..., Any]) -> tuple[Part, ...]:
             option = option or Option()
             text = option.help or said.get(item.name, "")
             many = item.kind is item.VAR_POSITIONAL
-            found.append(Part(item.name, hint, item.default, option, text, by_position, many))
+            found.append(OptionSpec(item.name, hint, item.default, option, text, by_position, many))
     return tuple(found)
 
 
-def parts_of_group(group: Group) -> tuple[Part, ...]:
+def parts_of_group(group: OptionGroup) -> tuple[OptionSpec, ...]:
     """Fields of a group; what they are by default is what they are in `group`."""
     hints, said, found = _hints(type(group)), said_of(type(group)), []
     for item in fields(group):  # pyright: ignore[reportArgumentType]
         hint, option = _split(hints[item.name])
         option = option or Option()
         text = option.help or said.get(item.name, "")
-        found.append(Part(item.name, hint, getattr(group, item.name), option, text))
+        found.append(OptionSpec(item.name, hint, getattr(group, item.name), option, text))
     return tuple(found)
 
 
@@ -210,7 +210,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Told:
+class Message:
     """What a command says on stderr after its report.
 
     Attributes:
@@ -227,7 +227,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Case:
+class UseCase:
     """What `use_case` knows of a function.
 
     Attributes:
@@ -267,7 +267,7 @@ class Case:
             changes["record"] = self._record(values, typed, record)
         return answer.changed(**changes) if changes else answer
 
-    def options(self) -> tuple[Part, ...]:
+    def options(self) -> tuple[OptionSpec, ...]:
         """What is typed for the function, without that of `then` and `text`."""
         return parts_of(self.function)
 
@@ -317,7 +317,7 @@ def use_case(
     """Makes a use case of a function; arguments as the attributes of `Case`."""
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        case = Case(function, tuple(then), text, says, counts, tuple(untold))
+        case = UseCase(function, tuple(then), text, says, counts, tuple(untold))
         flat = _flat_signature(function)
 
         @functools.wraps(function)
@@ -333,16 +333,16 @@ def use_case(
     return decorate
 
 
-def case_of(function: Callable[..., Any]) -> Case:
+def case_of(function: Callable[..., Any]) -> UseCase:
     """The use case of a function; of one that was not made a use case, the plain case."""
-    return getattr(function, "case", None) or Case(function)
+    return getattr(function, "case", None) or UseCase(function)
 
 
 def _flat_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Signature as callers see it: the fields of groups are parameters."""
     signature, found = inspect.signature(function), []
     for item in signature.parameters.values():
-        if isinstance(item.default, Group):
+        if isinstance(item.default, OptionGroup):
             found += [
                 inspect.Parameter(
                     own.name, item.KEYWORD_ONLY, default=getattr(item.default, own.name), annotation=own.type

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..errors import DataError
+from .errors import DataError
 
 try:
     import fcntl

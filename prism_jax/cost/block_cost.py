@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.arrays import Floats, Values, is_numpy, namespace
+from ..core.errors import SpecError
 from ..core.kernels import COMM_AXES, PASSES
-from ..errors import SpecError
 from ..plan.fields import ELEMENT_BYTES
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster

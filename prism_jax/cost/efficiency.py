@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from ..core.content import ByContent
-from ..errors import SpecError
+from ..core.errors import SpecError
 from ..system.catalog import load_toml
 from ..system.hardware import Cluster
 from ..system.network_kinds import MeasuredCollectives

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.errors import SpecError
 from ..core.kernels import COMM_AXES, PASSES
-from ..errors import SpecError
 from ..workload.base.workload import LanedBlock, LanedRow
 
 COMPUTE = 0  # the lane that is slowed
@@ -30,7 +30,7 @@ _DONE = 1e-15  # share of a task's work that rounding may leave
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LaneTask:
     """Something that one lane does.
 
     Attributes:
@@ -64,7 +64,7 @@ class LaneTimes:
     total_s: float
 
 
-def lane_times(tasks: Sequence[Task]) -> LaneTimes:
+def lane_times(tasks: Sequence[LaneTask]) -> LaneTimes:
     """Runs every lane in the order of the numbers of its tasks.
 
     Raises:
@@ -79,7 +79,7 @@ def lane_times(tasks: Sequence[Task]) -> LaneTimes:
 class _Run:
     """State of one simulation."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[LaneTask]) -> None:
         self.tasks = tasks
         n_lane = 1 + max((task.lane for task in tasks), default=0)
         self.queues: list[list[int]] = [[] for _ in range(n_lane)]
@@ -273,9 +273,9 @@ class _Pass:
             exposed[COMM_AXES.index(axis)] += times.idle_s[lane]
         return compute, exposed, total
 
-    def _tasks(self, order: Sequence[int]) -> list[Task]:
+    def _tasks(self, order: Sequence[int]) -> list[LaneTask]:
         """Tasks of rows in the order in which they run."""
-        tasks: list[Task] = []
+        tasks: list[LaneTask] = []
         waited: dict[int, list[int]] = {}  # [task] collectives that it needs
         blocking: list[int] = []  # tasks that whatever is issued next has to wait for, until something is computed
         last_compute: tuple[int, ...] = ()
@@ -284,12 +284,12 @@ class _Pass:
             row = self.rows[place]
             blocking += waited.pop(number, ())
             if row.comm is None:
-                tasks.append(Task(self.seconds[place], COMPUTE, tuple(blocking)))
+                tasks.append(LaneTask(self.seconds[place], COMPUTE, tuple(blocking)))
                 last_compute, blocking = (number,), []
                 continue
             lane = self.lanes[row.comm.axis, row.comm.stride, row.comm.size]
             beside = (0.0, 1.0) if row.wait is None else (self.overlapping.slows, self.overlapping.share)
-            tasks.append(Task(self.seconds[place], lane, (*blocking, *last_compute), *beside))
+            tasks.append(LaneTask(self.seconds[place], lane, (*blocking, *last_compute), *beside))
             if row.wait is None:
                 blocking.append(number)
             else:

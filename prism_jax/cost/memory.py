@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
 from ..plan.fields import ELEMENT_BYTES, OPTIONS, QUANTISED
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..units import format_bytes
 from ..workload.base.workload import Block, Workload, distinct_runs, frozen_groups, kinds_of, total_bytes
 from .partition import chunk_blocks, chunks_of_stage, group_splits, stage_weights, state_ranks, trained_groups
 

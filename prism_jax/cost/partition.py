@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.arrays import Floats
-from ..errors import PlanError
+from ..core.errors import PlanError
 from ..plan.plan import ParallelPlan
 from ..workload.base.workload import Parameters, Workload, distinct_runs, frozen_groups, n_body, updates_in_step
 

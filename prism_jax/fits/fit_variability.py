@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._inference_loader import inference
+from ..core.errors import DataError
 from ..core.processes import Progress, part, silent
 from ..core.read_file import check_input
 from ..core.report import from_plain, to_plain
-from ..core.use_case import Argument, Group, Option, Told, use_case
+from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record
-from ..errors import DataError
 from ..result.parameters import Seed
 from .report import FitReport, KeptFitReport
 
@@ -68,7 +68,7 @@ class KeptFitParts:
 
 
 @dataclass(frozen=True)
-class Columns(Group):
+class Columns(OptionGroup):
     """How to read the files of a fit.
 
     Attributes:
@@ -87,7 +87,7 @@ class Columns(Group):
 
 
 @dataclass(frozen=True)
-class Holdout(Group):
+class HoldoutChoice(OptionGroup):
     """Which groups to leave out.
 
     Attributes:
@@ -100,7 +100,7 @@ class Holdout(Group):
 
 
 @dataclass(frozen=True)
-class Posterior(Group):
+class Posterior(OptionGroup):
     """How the posterior is drawn.
 
     Attributes:
@@ -115,12 +115,12 @@ class Posterior(Group):
     seed: Seed = 0
 
 
-def fit_told(report: FitReport) -> list[Told]:
+def fit_told(report: FitReport) -> list[Message]:
     """How many rows were used, where the fit is, and whether it failed."""
     rows, parts = report.fit.hygiene, report.parts
-    told = [Told(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)]
+    told = [Message(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)]
     if parts.kept is not None:
-        told.append(Told(f"wrote {parts.kept}"))
+        told.append(Message(f"wrote {parts.kept}"))
     if not report.fit.verdict.ok:
         where = (
             ""
@@ -129,7 +129,7 @@ def fit_told(report: FitReport) -> list[Told]:
                 f". It is in {parts.kept}, not in {parts.out}: `predict --fit {parts.kept}` refuses it unless --force is given."
             )
         )
-        told.append(Told(f"error: the fit failed its checks (see `remedy` above){where}", always=True, failed=True))
+        told.append(Message(f"error: the fit failed its checks (see `remedy` above){where}", always=True, failed=True))
     return told
 
 
@@ -140,7 +140,7 @@ def fit_variability(
     *,
     out: Annotated[str | Path | None, Option("--out -o", "FILE", help="Save the fit (.npz).")] = None,
     posterior: Posterior = Posterior(),
-    holdout: Holdout = Holdout(),
+    holdout: HoldoutChoice = HoldoutChoice(),
     columns: Columns = Columns(),
     collective: Annotated[str | None, Option(metavar="NAME")] = None,
     progress: Progress = silent,
@@ -236,7 +236,7 @@ def _left_out(
     measured: Any,
     model: str,
     method: str | None,
-    holdout: Holdout,
+    holdout: HoldoutChoice,
     settings: Any,
     key: Any,
     progress: Progress,

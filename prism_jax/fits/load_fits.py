@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 from .._inference_loader import inference
 from ..calibration.calibration import Calibration
 from ..calibration.key import MeasuredLevel, NoLevel
+from ..core.errors import DataError, FailedFitError
 from ..core.kernels import COLLECTIVES, COMM_AXES
 from ..core.processes import Progress, silent
 from ..core.read_file import check_input
 from ..cost.efficiency import MeasuredTables
 from ..cost.step import step_cost
-from ..errors import DataError, FailedFitError
 from ..job.job import Job
 from ..system.hardware import Device
 from ..variability.families import Constant

@@ -25,7 +25,7 @@ from math import exp, log
 from statistics import NormalDist
 from typing import Protocol
 
-from ..errors import SpecError
+from ..core.errors import SpecError
 
 # Ranks at which the package's patterns start; within each, more general names are asked later. The notes decide where they name
 # the software, then papers and code of Megatron-LM itself, then the table's path, since a repository may hold runs of several

@@ -25,8 +25,8 @@ Training frameworks: plan defaults, kernels, what they hold in memory, and how a
 
 from __future__ import annotations
 
+from ..core.errors import SpecError
 from ..core.registry import Registry, did_you_mean
-from ..errors import SpecError
 from .base import (
     EAGER,
     FUSED,

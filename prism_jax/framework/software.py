@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import Problem
+from ..core.errors import Problem
 
 UNFUSED_ATTENTION = ("eager", "fused_softmax")
 FLASH_ATTENTION = ("flash1", "flash2", "flash3")

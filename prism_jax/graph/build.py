@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Ints, Values, is_numpy, namespace
+from ..core.errors import PlanError
 from ..core.kernels import PASSES
 from ..cost.step import StepCost
-from ..errors import PlanError
 from ..schedule.order import Op, Part, Placement, ScheduleOrder
 from .step_graph import StepGraph
 

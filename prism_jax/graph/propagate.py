@@ -228,7 +228,7 @@ class GraphArrays(eqx.Module):
     n_replica: int = eqx.field(static=True, default=1)
 
 
-class Network(eqx.Module):
+class CommFactors(eqx.Module):
     """Communication factors.
 
     Attributes:
@@ -269,13 +269,13 @@ class Trail(eqx.Module):
 
 
 def propagate(
-    graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None
+    graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None
 ) -> Float[Array, "score column"]:
     """End of the step without the wait for other replicas, seconds."""
     return _scan(graph, members, network, noise, record=False)[0].max(axis=0)
 
 
-def trail(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Trail:
+def trail(graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None) -> Trail:
     """Every op of the same run, for timelines."""
     end_s, recorded = _scan(graph, members, network, noise, record=True)
     assert recorded is not None
@@ -283,7 +283,7 @@ def trail(graph: GraphArrays, members: Members, network: Network, noise: CallNoi
 
 
 def _scan(
-    graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None, *, record: bool
+    graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None, *, record: bool
 ) -> tuple[Float[Array, "lane score column"], tuple[Float[Array, "level lane column"], ...] | None]:
     """End of every lane; start, end and compute part of every op if they are to be recorded."""
     n_level, n_lane, _ = graph.compute_s.shape
@@ -364,7 +364,7 @@ def _comm_score(
 
 
 def _comm_seconds(
-    axes: tuple[int, ...], comm_s: Float[Array, "lane used"], network: Network, score: int
+    axes: tuple[int, ...], comm_s: Float[Array, "lane used"], network: CommFactors, score: int
 ) -> Float[Array, "lane column"] | Float[Array, ""]:
     """Seconds of an op's communication at one network score: one zero if the graph has none."""
     parts = [comm_s[:, i, None] * network.regime[score, a] * network.link[a] for i, a in enumerate(axes)]

@@ -24,7 +24,7 @@ from scipy.optimize import minimize_scalar
 
 from .reliability import HOUR_S, of_mtbf
 from .run import TrainingRun
-from .steps import Change, Response, StepSum
+from .steps import Response, RunChange, StepSum
 
 MOST_INTERVALS = 4096  # between two remote copies
 HOPELESS = 500.0  # logarithm of a time that nobody waits for
@@ -138,11 +138,11 @@ MTBF_H = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAST_SHARE = 1e-3  # of the expected time; less is not worth a line
 
 
-def changes(run: TrainingRun) -> list[Change]:
+def changes(run: TrainingRun) -> list[RunChange]:
     """What would shorten the run, most first; changes are alone, so that savings do not add up."""
     now_s = float(run.expected_s())
-    found = [Change(what, now_s - float(other.expected_s())) for what, other in _others(run)]
-    found += [Change(what, now_s - expected_s) for what, expected_s in _with_a_copy_in_memory(run)]
+    found = [RunChange(what, now_s - float(other.expected_s())) for what, other in _others(run)]
+    found += [RunChange(what, now_s - expected_s) for what, expected_s in _with_a_copy_in_memory(run)]
     return sorted((one for one in found if one.saves_s >= LEAST_SHARE * now_s), key=lambda one: -one.saves_s)
 
 

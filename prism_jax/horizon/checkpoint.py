@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from ..job.job import Job
@@ -21,7 +21,7 @@ BYTES_PER_PARAM = (
 
 
 @dataclass(frozen=True)
-class Tier:
+class CheckpointTier:
     """A place that checkpoints are written to.
 
     Attributes:
@@ -48,10 +48,12 @@ class Tier:
         return n_bytes / (GB * min(n_writer * self.gb_per_s_node, self.gb_per_s_cluster))
 
 
-MEMORY = Tier(
+MEMORY = CheckpointTier(
     "memory", 10.0
 )  # GPU to pinned host memory: 8 GPUs over PCIe, less what dlrover's 0.5 s for 18 GB leave open
-DISK = Tier("disk", 1.2, 2000.0)  # BLOOM: 2.3 TB in 40 s from 48 nodes; Llama 3: 2 TB/s sustained by all (2407.21783)
+DISK = CheckpointTier(
+    "disk", 1.2, 2000.0
+)  # BLOOM: 2.3 TB in 40 s from 48 nodes; Llama 3: 2 TB/s sustained by all (2407.21783)
 BEHIND = (MEMORY, replace(DISK, waits=False))
 
 
@@ -89,7 +91,7 @@ class Checkpoint:
 
     @classmethod
     def of_bytes(
-        cls, n_bytes: float, n_writer: int, tiers: Sequence[Tier] = (DISK,), interval_s: float | None = None
+        cls, n_bytes: float, n_writer: int, tiers: Sequence[CheckpointTier] = (DISK,), interval_s: float | None = None
     ) -> Checkpoint:
         """From its size, the nodes that write it, and the tiers that it passes, nearest first; loaded from the last.
 

@@ -12,7 +12,7 @@ from jax import Array
 from jax.tree_util import register_dataclass
 from jaxtyping import Bool, Float, Int, UInt32
 
-from .worlds import Setting, Shape, Worlds, next_failure, next_onset, of_cause, repair_time, slow_phase
+from .worlds import ProgramKey, RunConstants, RunDraws, next_failure, next_onset, of_cause, repair_time, slow_phase
 
 
 @register_dataclass
@@ -37,7 +37,7 @@ class Losses:
 
 @register_dataclass
 @dataclass(frozen=True)
-class State:
+class RunState:
     """Times are left over, not dates, so that single precision does.
 
     Attributes:
@@ -85,7 +85,7 @@ class State:
         return jnp.where(self.repair_s > 0.0, self.group, 0.0).sum(axis=0)
 
 
-def before_first(worlds: Worlds, done: Int[Array, " world"]) -> Float[Array, " world"]:
+def before_first(worlds: RunDraws, done: Int[Array, " world"]) -> Float[Array, " world"]:
     """Where an interval starts: at zero, but the first as if what it lacks were done."""
     return jnp.where(done == 0, worlds.interval_s - worlds.first_s, 0.0)
 
@@ -99,7 +99,7 @@ class Ahead:
     all_s: Float[Array, " world"]
 
 
-def ahead(worlds: Worlds, state: State) -> Ahead:
+def ahead(worlds: RunDraws, state: RunState) -> Ahead:
     """What is left to be done, without interruptions."""
     stop_s, pace = worlds.checkpoint_s + worlds.planned_s, state.pace
     cycle_s = worlds.interval_s * pace + stop_s
@@ -109,7 +109,7 @@ def ahead(worlds: Worlds, state: State) -> Ahead:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """What a world has done after a stretch of running."""
 
     done: Int[Array, " world"]
@@ -122,8 +122,8 @@ class Progress:
 
 
 def run_on(
-    worlds: Worlds, state: State, run_s: Float[Array, " world"], plan: Ahead, finished: Bool[Array, " world"]
-) -> Progress:
+    worlds: RunDraws, state: RunState, run_s: Float[Array, " world"], plan: Ahead, finished: Bool[Array, " world"]
+) -> RunProgress:
     """Steps and checkpoints of `run_s` seconds at the present pace; all that is left where the job is `finished`."""
     extra = state.pace - 1.0
     completes = finished | (run_s >= plan.rest_s)
@@ -138,7 +138,7 @@ def run_on(
     new_work_s = jnp.minimum(left_s, (worlds.interval_s - work_s) * state.pace) / state.pace
     this_slow_s = state.slow_s + (worlds.interval_s - state.work_s) * extra
     whole_slow_s = worlds.interval_s * extra
-    return Progress(
+    return RunProgress(
         done=state.done + n_new,
         work_s=work_s + new_work_s,
         stop_s=stop_s + left_s - new_work_s * state.pace,
@@ -150,7 +150,7 @@ def run_on(
 
 
 @dataclass(frozen=True)
-class Turn:
+class RunRules:
     """The rules by which worlds go on.
 
     Attributes:
@@ -158,13 +158,13 @@ class Turn:
         index: number of each world, for its random numbers.
     """
 
-    setting: Setting
-    shape: Shape
-    worlds: Worlds
+    setting: RunConstants
+    shape: ProgramKey
+    worlds: RunDraws
     key: UInt32[Array, "2"]
     index: UInt32[Array, " world"]
 
-    def start(self) -> State:
+    def start(self) -> RunState:
         """Before the first step."""
         worlds, shape = self.worlds, self.shape
         zero = jnp.zeros_like(worlds.interval_s)
@@ -173,7 +173,7 @@ class Turn:
         slow = jnp.zeros((shape.n_slow, zero.shape[0]), zero.dtype)
         first = jnp.zeros((), jnp.uint32)
         life_s, cause = self._next_failure(first)
-        return State(
+        return RunState(
             done=count,
             work_s=before_first(worlds, count),
             stop_s=zero,
@@ -195,7 +195,7 @@ class Turn:
             lost=Losses(zero, zero, zero, zero, zero),
         )
 
-    def next_event(self, state: State, turn: UInt32[Array, ""]) -> State:
+    def next_event(self, state: RunState, turn: UInt32[Array, ""]) -> RunState:
         """Every world after its next event, those that have ended included."""
         plan = ahead(self.worlds, state)
         waits = self._waits(state)
@@ -220,7 +220,7 @@ class Turn:
     def _next_onset(self, kind: int, turn: UInt32[Array, ""]) -> Float[Array, " world"]:
         return next_onset(self.setting.slow, kind, self.key, self.index, turn)
 
-    def _waits(self, state: State) -> Bool[Array, " world"]:
+    def _waits(self, state: RunState) -> Bool[Array, " world"]:
         """Whether a world cannot start for want of nodes."""
         if self.shape.n_slot == 0 or self.shape.shrinks:
             return jnp.zeros_like(state.active)
@@ -228,12 +228,12 @@ class Turn:
 
     def _advanced(
         self,
-        state: State,
+        state: RunState,
         plan: Ahead,
         step_s: Float[Array, " world"],
         waits: Bool[Array, " world"],
         finished: Bool[Array, " world"],
-    ) -> State:
+    ) -> RunState:
         """After `step_s` seconds of waiting or of running."""
         restart_s = jnp.where(waits, 0.0, jnp.minimum(state.restart_left_s, step_s))
         run_s = jnp.where(waits, 0.0, step_s - restart_s)
@@ -262,7 +262,7 @@ class Turn:
             ),
         )
 
-    def _after_failure(self, state: State, failed: Bool[Array, " world"], turn: UInt32[Array, ""]) -> State:
+    def _after_failure(self, state: RunState, failed: Bool[Array, " world"], turn: UInt32[Array, ""]) -> RunState:
         """Where `failed`: work since the last checkpoint that can be loaded is lost, nodes go to repair, a restart begins."""
         worlds, threats = self.worlds, self.setting.threats
         undone = failed & (state.kept_s < worlds.background_s)
@@ -298,7 +298,7 @@ class Turn:
         )
         return self._restarting(after, failed)
 
-    def _restarting(self, state: State, failed: Bool[Array, " world"]) -> State:
+    def _restarting(self, state: RunState, failed: Bool[Array, " world"]) -> RunState:
         """The restart ahead: longer where nodes must be waited for; on fewer nodes where the job shrinks."""
         missing = (
             jnp.maximum(state.n_down - self.setting.n_spare, 0.0)
@@ -313,7 +313,7 @@ class Turn:
         return replace(after, shrink=jnp.where(failed, self.setting.n_node / left, state.shrink))
 
     def _taken_out(
-        self, state: State, failed: Bool[Array, " world"], noticed_s: Float[Array, " world"], turn: UInt32[Array, ""]
+        self, state: RunState, failed: Bool[Array, " world"], noticed_s: Float[Array, " world"], turn: UInt32[Array, ""]
     ) -> tuple[Array, Array]:
         """Groups of nodes in repair: the lost one takes the slot whose nodes are back, or are back first."""
         if self.shape.n_slot == 0:
@@ -327,7 +327,7 @@ class Turn:
         repair_s = jnp.where(takes, jnp.maximum(own_s - noticed_s, 0.0)[None], left_s)
         return repair_s, jnp.where(takes, nodes[None], state.group)
 
-    def _with_slow_phases(self, state: State, turn: UInt32[Array, ""]) -> State:
+    def _with_slow_phases(self, state: RunState, turn: UInt32[Array, ""]) -> RunState:
         """Phases that begin; those of a kind that overlap are one, as bad as the worst and as long as the last."""
         onset, phase, slowdown = [], [], []
         for kind in range(self.shape.n_slow):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .._inference_loader import inference
 from ..core.archive import kind_of
+from ..core.errors import DataError, PrismError, Problem, SpecError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import NOT_TYPED, Group, Option, noted, use_case
-from ..errors import DataError, PrismError, Problem, SpecError
+from ..core.units import parse
+from ..core.use_case import NOT_TYPED, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import calibrated_job, with_variability
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..result.parameters import Applied, Overrides, Seed
-from ..units import parse
 from .checkpoint import DISK, Checkpoint, Recovery, checkpoint_bytes
 from .reliability import Reliability, of_mtbf
 from .reliability_file import load_reliability
@@ -94,7 +94,7 @@ Tokens = Annotated[
 
 
 @dataclass(frozen=True)
-class Work(Group):
+class WorkOptions(OptionGroup):
     """What is to be done: one of both; tokens are what the job counts (samples, images)."""
 
     n_steps: Steps = None
@@ -102,7 +102,7 @@ class Work(Group):
 
 
 @dataclass(frozen=True)
-class Threats(Group):
+class FailureOptions(OptionGroup):
     """What interrupts the job: one of both.
 
     Attributes:
@@ -114,7 +114,7 @@ class Threats(Group):
 
 
 @dataclass(frozen=True)
-class Saves(Group):
+class CheckpointOptions(OptionGroup):
     """What checkpoints cost, and how often they are written.
 
     Attributes:
@@ -151,7 +151,7 @@ class Saves(Group):
 
 
 @dataclass(frozen=True)
-class Restarts(Group):
+class Restarts(OptionGroup):
     """How the job comes back.
 
     Attributes:
@@ -200,9 +200,9 @@ def predict_run(
     job: JobFile,
     *,
     overrides: Overrides = (),
-    work: Work = Work(),
-    threats: Threats = Threats(),
-    saves: Saves = Saves(),
+    work: WorkOptions = WorkOptions(),
+    threats: FailureOptions = FailureOptions(),
+    saves: CheckpointOptions = CheckpointOptions(),
     restarts: Restarts = Restarts(),
     deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None,
     applied: Applied = Applied(),
@@ -244,9 +244,9 @@ def predict_run(
     after = recovery or _recovery(assumed)
     fitted = with_variability(own, rest, seed=seed, force=applied.force, progress=progress)
     record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
-    from .simulated_report import Asked, simulated  # needs JAX, which mistakes above do not wait for
+    from .simulated_report import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = Asked(count, wanted, made, after, deadline_s, n_worlds, seed, tuple(assumed))
+    asked = RunRequest(count, wanted, made, after, deadline_s, n_worlds, seed, tuple(assumed))
     report, *parts = simulated(fitted, asked, record, progress)
     return report.made_of(RunParts(*parts))
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import binom
 
 from ..core.arrays import Floats
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 
 HOUR_S = 3600.0
 MOST_PER_HOUR = 3.6e6  # one a millisecond

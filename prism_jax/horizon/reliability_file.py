@@ -19,13 +19,13 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import ConfigError, DataError, FieldPath, PrismError, SpecError
 from ..core.read_file import read_text
 from ..core.registry import did_you_mean
-from ..errors import ConfigError, DataError, FieldPath, PrismError, SpecError
+from ..core.units import parse
 from ..system.catalog import NameTable, load_toml
 from ..tables.document import Document
 from ..tables.yaml_toml import read_toml, read_yaml
-from ..units import parse
 from .reliability import Hazard, Reliability, SlowPhase
 
 TOP = ("name", "source", "observed", "hazards", "slow_phases")

@@ -13,7 +13,7 @@ from ..core.report import Report, RunRecord
 from ..core.text_table import bar, prob
 from ..explain.types import words
 from ..prediction.report import JobFacts
-from .steps import Change, Response
+from .steps import Response, RunChange
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class RunReport(Report):
     recovery: RecoveryFacts
     outcome: OutcomeFacts | None
     deadline: DeadlineFacts | None
-    changes: tuple[Change, ...]
+    changes: tuple[RunChange, ...]
     response: tuple[Response, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.arrays import Floats, namespace
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 from .checkpoint import Checkpoint, Recovery
 from .reliability import HOUR_S, Reliability, fewest_spares
 from .steps import StepSum

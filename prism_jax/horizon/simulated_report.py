@@ -42,7 +42,7 @@ NOTHING = Reliability((), name="none")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """What is asked of a run; `reliability` is None where nothing is said of failures."""
 
     n_steps: int
@@ -56,7 +56,7 @@ class Asked:
 
 
 def simulated(
-    fitted: FittedJob, asked: Asked, record: RunRecord, progress: Progress
+    fitted: FittedJob, asked: RunRequest, record: RunRecord, progress: Progress
 ) -> tuple[RunReport, TrainingRun, RunOutcome | None, RunOutcome | None]:
     """The report of a run, and what it is made of: the run, its outcome, and that over chance alone."""
     key, notes = jax.random.key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)

@@ -22,14 +22,14 @@ from jaxtyping import Bool, Key, UInt32
 from scipy.special import gamma
 
 from ..core.arrays import Floats
-from ..errors import SpecError
+from ..core.errors import SpecError
 from ..graph.draws import key_words
 from ..simulate.columns import compiler_options
-from .events import Losses, State, Turn
+from .events import Losses, RunRules, RunState
 from .reliability import HOUR_S, Hazard, n_down_law
 from .run import TrainingRun
 from .steps import RunOutcome
-from .worlds import Setting, Shape, SlowArrays, Threats, Worlds
+from .worlds import ProgramKey, RunConstants, RunDraws, SlowArrays, Threats
 
 MOST_WORLDS = 8192  # of a chunk: its state stays in the second-level cache
 MOST_TURNS = 1_000_000  # a world with more events than that is not going to end
@@ -50,7 +50,9 @@ class Lost:
     seconds: dict[str, Floats]
 
 
-def simulate(worlds: Worlds, setting: Setting, shape: Shape, key: Key[Array, ""], most_turns: int = MOST_TURNS) -> Lost:
+def simulate(
+    worlds: RunDraws, setting: RunConstants, shape: ProgramKey, key: Key[Array, ""], most_turns: int = MOST_TURNS
+) -> Lost:
     """Runs every world to its end.
 
     Args:
@@ -80,10 +82,10 @@ def _on_device(leaf: np.ndarray) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _compiled(shape: Shape, n_device: int, backend: str) -> Any:
+def _compiled(shape: ProgramKey, n_device: int, backend: str) -> Any:
     """One program per shape: chunks one after the other, spread over the devices."""
 
-    def run(setting: Setting, key: Array, most_turns: Array, worlds: Worlds, index: Array) -> dict[str, Array]:
+    def run(setting: RunConstants, key: Array, most_turns: Array, worlds: RunDraws, index: Array) -> dict[str, Array]:
         return lax.map(lambda one: _one_chunk(setting, shape, key, most_turns, *one), (worlds, index))
 
     mesh = Mesh(np.array(jax.devices()[:n_device]), ("device",))
@@ -94,15 +96,20 @@ def _compiled(shape: Shape, n_device: int, backend: str) -> Any:
 
 
 def _one_chunk(
-    setting: Setting, shape: Shape, key: Array, most_turns: Array, worlds: Worlds, index: UInt32[Array, " world"]
+    setting: RunConstants,
+    shape: ProgramKey,
+    key: Array,
+    most_turns: Array,
+    worlds: RunDraws,
+    index: UInt32[Array, " world"],
 ) -> dict[str, Array]:
     """Every world of a chunk to its end; what is told of it by name."""
-    step = Turn(setting, shape, worlds, key, index)
+    step = RunRules(setting, shape, worlds, key, index)
 
-    def goes_on(carry: tuple[Array, State]) -> Bool[Array, ""]:
+    def goes_on(carry: tuple[Array, RunState]) -> Bool[Array, ""]:
         return carry[1].active.any() & (carry[0] < most_turns)
 
-    def turn(carry: tuple[Array, State]) -> tuple[Array, State]:
+    def turn(carry: tuple[Array, RunState]) -> tuple[Array, RunState]:
         number, state = carry
         after = step.next_event(state, number)
         frozen = jax.tree.map(lambda new, old: jnp.where(state.active, new, old), after, state)
@@ -136,7 +143,7 @@ def simulated_run(run: TrainingRun, *, key: Array, n_world: int = 10_000) -> Run
     expected_s = run.expected_s(rate_s=rate_s.sum(axis=0), step_factor=work_s / (run.n_steps * run.steps.mean_s))
     _check_worlds(expected_s * rate_s.sum(axis=0), hazards)
     worlds = _worlds(run, hazards, rate_s, work_s)
-    shape = Shape(n_constant, len(run.reliability.slow_phases), _slots(run), run.recovery.policy == "shrink")
+    shape = ProgramKey(n_constant, len(run.reliability.slow_phases), _slots(run), run.recovery.policy == "shrink")
     found = simulate(worlds, _setting(run, hazards), shape, key)
     if not np.isfinite(found.clock_s).all():
         raise SpecError(_no_progress(run))
@@ -198,7 +205,7 @@ def _rates(run: TrainingRun, hazards: list[Hazard]) -> Floats:
     return np.array([hazard.rate_h(run.n_gpus, run.node_size) / HOUR_S for hazard in hazards])
 
 
-def _worlds(run: TrainingRun, hazards: list[Hazard], rate_s: Floats, work_s: Floats) -> Worlds:
+def _worlds(run: TrainingRun, hazards: list[Hazard], rate_s: Floats, work_s: Floats) -> RunDraws:
     """Intervals are whole steps, the first of them what is left over."""
     n_interval = -(-run.n_steps // run.interval_steps)
     first = run.n_steps - (n_interval - 1) * run.interval_steps
@@ -208,7 +215,7 @@ def _worlds(run: TrainingRun, hazards: list[Hazard], rate_s: Floats, work_s: Flo
     mean_life = np.array([gamma(1.0 + 1.0 / hazard.shape) for hazard in hazards])[:, None]
     with np.errstate(divide="ignore"):
         scale_s = 1.0 / (rate_s * mean_life)
-    return Worlds(
+    return RunDraws(
         scale_s=scale_s,
         n_interval=np.full(len(work_s), n_interval),
         interval_s=run.interval_steps * step_s,
@@ -221,7 +228,7 @@ def _worlds(run: TrainingRun, hazards: list[Hazard], rate_s: Floats, work_s: Flo
     )
 
 
-def _setting(run: TrainingRun, hazards: list[Hazard]) -> Setting:
+def _setting(run: TrainingRun, hazards: list[Hazard]) -> RunConstants:
     phases = run.reliability.slow_phases
 
     def figures(items: object, name: str) -> Floats:
@@ -235,7 +242,7 @@ def _setting(run: TrainingRun, hazards: list[Hazard]) -> Setting:
         *(figures(phases, name) for name in ("slowdown_log_sd", "duration_s", "duration_log_sd")),
     )
     threats = Threats(*(figures(hazards, name) for name in names))
-    return Setting(threats, slow, np.array(float(run.n_node)), np.array(float(run.n_spare)))
+    return RunConstants(threats, slow, np.array(float(run.n_node)), np.array(float(run.n_spare)))
 
 
 def _slots(run: TrainingRun) -> int:

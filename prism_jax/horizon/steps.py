@@ -44,7 +44,7 @@ BUCKETS = (
 
 
 @dataclass(frozen=True)
-class Change:
+class RunChange:
     """A change, and the seconds of expected time that it saves; the interval is chosen anew unless it was stated."""
 
     what: str

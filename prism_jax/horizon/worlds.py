@@ -20,7 +20,7 @@ from ..graph.draws import threefry2x32
 
 
 @dataclass(frozen=True)
-class Shape:
+class ProgramKey:
     """What decides which program is compiled; the rest is numbers.
 
     Attributes:
@@ -56,7 +56,7 @@ class SlowArrays(eqx.Module):
     duration_log_sd: Float[Any, " slow"]
 
 
-class Setting(eqx.Module):
+class RunConstants(eqx.Module):
     """What all worlds share.
 
     Attributes:
@@ -69,7 +69,7 @@ class Setting(eqx.Module):
     n_spare: Float[Any, ""]
 
 
-class Worlds(eqx.Module):
+class RunDraws(eqx.Module):
     """What differs from world to world.
 
     Attributes:

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import numpy as np
 
+from ..core.errors import DataError
 from ..core.use_case import UNRECORDED, Argument, use_case
-from ..errors import DataError
 from ..recorded.formats.open_trace import files_of
 from .kineto_calls import RankCalls, read_rank_calls
 from .program import ABOUT, Action, HostProgram, Overhead, OverheadTable, host_program, overheads, recorded_calls

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import DataError
+from ..core.errors import DataError
 from ..profiles.events import as_float
-from ..profiles.file import Header, events
+from ..profiles.file import ProfileHeader, events
 from ..profiles.names import STEP, is_nccl
 from .program import COMPUTE, SIDE, Action, Call, Operator, TimedCall
 
@@ -29,7 +29,7 @@ _US = 1e-6
 _NONE = -1
 
 
-class Event(NamedTuple):
+class ProfileEvent(NamedTuple):
     """What is used of one event of a profile; microseconds.
 
     Attributes:
@@ -75,8 +75,8 @@ def read_rank_calls(path: Path) -> RankCalls:
     Raises:
         DataError: as `kineto.file.events`; more than `MAX_EVENTS` events; no calls of the driver.
     """
-    found: list[Event] = []
-    header = Header()
+    found: list[ProfileEvent] = []
+    header = ProfileHeader()
     for _, event, args in events(path, header):
         if len(found) >= MAX_EVENTS:
             raise DataError(f"{path}: more than {MAX_EVENTS:,} events. Record fewer steps.")
@@ -86,16 +86,16 @@ def read_rank_calls(path: Path) -> RankCalls:
     return rank_calls(found, str(path))._replace(clock_ns=zero if type(zero) is int and abs(zero) < MAX_CLOCK_NS else 0)
 
 
-def _event(event: Mapping[str, Any], args: Mapping[str, Any]) -> Event | None:
+def _event(event: Mapping[str, Any], args: Mapping[str, Any]) -> ProfileEvent | None:
     start, duration = as_float(event.get("ts")), as_float(event.get("dur"))
     category = event.get("cat", "")
     if not (math.isfinite(start) and 0.0 <= duration < math.inf) or not isinstance(category, str):
         return None
     link, stream = (one if type(one) is int else _NONE for one in (args.get("correlation"), args.get("stream")))
-    return Event(str(event.get("name", "")), category, start, duration, str(event.get("tid", "")), link, stream)
+    return ProfileEvent(str(event.get("name", "")), category, start, duration, str(event.get("tid", "")), link, stream)
 
 
-def rank_calls(found: Iterable[Event], source: str) -> RankCalls:
+def rank_calls(found: Iterable[ProfileEvent], source: str) -> RankCalls:
     """As `read_rank_calls`, of events that are at hand; `source` is what messages call them.
 
     Raises:
@@ -117,7 +117,7 @@ def rank_calls(found: Iterable[Event], source: str) -> RankCalls:
     return RankCalls(start_us * _US, end_us * _US, done_us * _US, tuple(operators), n_step)
 
 
-def _steps(found: Sequence[Event], launches: Sequence[Event]) -> tuple[float, float, int]:
+def _steps(found: Sequence[ProfileEvent], launches: Sequence[ProfileEvent]) -> tuple[float, float, int]:
     """Start, end and number of the annotated steps that start work; of the host's events where none is annotated."""
     steps = [own for own in found if own.category == "user_annotation" and own.name.startswith(STEP)]
     starts = [call.start_us for call in launches]
@@ -131,7 +131,7 @@ def _steps(found: Sequence[Event], launches: Sequence[Event]) -> tuple[float, fl
 class _Streams:
     """Which of the three streams work is on, and the one that each thread used last."""
 
-    def __init__(self, work: Mapping[int, Event]) -> None:
+    def __init__(self, work: Mapping[int, ProfileEvent]) -> None:
         busy_us: defaultdict[int, float] = defaultdict(float)
         for own in work.values():
             if own.category == "kernel" and not is_nccl(own.name):
@@ -139,16 +139,18 @@ class _Streams:
         self.main = max(busy_us, key=lambda stream: busy_us[stream], default=_NONE)
         self.last: dict[str, int] = {}
 
-    def used(self, thread: str, work: Event) -> int:
+    def used(self, thread: str, work: ProfileEvent) -> int:
         """The stream of work that a thread starts; of a collective that of its input."""
         if not is_nccl(work.name):
             self.last[thread] = COMPUTE if work.stream == self.main else SIDE
         return self.last.get(thread, COMPUTE)
 
 
-def _operators(ops: list[Event], calls: list[Event], work: Mapping[int, Event]) -> Iterator[Operator]:
+def _operators(
+    ops: list[ProfileEvent], calls: list[ProfileEvent], work: Mapping[int, ProfileEvent]
+) -> Iterator[Operator]:
     """Operators that no other of their thread contains, with their calls; and calls outside of all."""
-    outer: dict[str, list[Event]] = {}
+    outer: dict[str, list[ProfileEvent]] = {}
     for own in ops:
         mine = outer.setdefault(own.thread, [])
         if not mine or own.start_us >= mine[-1].end_us:
@@ -183,13 +185,13 @@ def _one_way(calls: Sequence[TimedCall]) -> tuple[TimedCall, ...]:
     )
 
 
-def _timed(call: Event, work: Event | None, streams: _Streams) -> TimedCall:
+def _timed(call: ProfileEvent, work: ProfileEvent | None, streams: _Streams) -> TimedCall:
     start_s, duration_s = call.start_us * _US, call.duration_us * _US
     found = _waiting(call, duration_s, streams) if work is None else _starting(call, duration_s, work, streams)
     return TimedCall(found, start_s, start_s + duration_s)
 
 
-def _waiting(call: Event, duration_s: float, streams: _Streams) -> Call:
+def _waiting(call: ProfileEvent, duration_s: float, streams: _Streams) -> Call:
     """A call that starts nothing."""
     stream = streams.last.get(call.thread)
     if "StreamWaitEvent" in call.name:
@@ -201,7 +203,7 @@ def _waiting(call: Event, duration_s: float, streams: _Streams) -> Call:
     return Call(Action.WAIT, stream, call_s=min(duration_s, WAIT_S))
 
 
-def _starting(call: Event, duration_s: float, work: Event, streams: _Streams) -> Call:
+def _starting(call: ProfileEvent, duration_s: float, work: ProfileEvent, streams: _Streams) -> Call:
     stream, busy_s = streams.used(call.thread, work), work.duration_us * _US
     if is_nccl(work.name):
         return Call(Action.COLLECTIVE, stream, call_s=duration_s, busy_s=busy_s)

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from ..core.arrays import Floats, Ints
 from ..core.content import ByContent
-from ..errors import DataError
+from ..core.errors import DataError
 
 
 class Action(IntEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
-from ..units import format_s
+from ..core.units import format_s
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, DataError, FieldPath, Mistake
+from ..core.errors import ConfigError, DataError, FieldPath, Mistake
 from ..tables.document import Document, short
 from ..workload.captured.check import plan_fields
 from ..workload.captured.files import ENDING, kernel_times, read_captured_program

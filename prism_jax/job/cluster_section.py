@@ -19,8 +19,8 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel
 
+from ..core.errors import FieldPath, Mistake, SpecError
 from ..core.registry import did_you_mean
-from ..errors import FieldPath, Mistake, SpecError
 from ..plan.plan import ParallelPlan
 from ..system import catalog
 from ..system.collectives import CollectiveLibrary

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import DataError, SpecError
+from ..core.errors import DataError, SpecError
 from ..system import catalog
 from ..system.hardware import Cluster
 from ..variability.config import default_for, preset

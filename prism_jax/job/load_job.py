@@ -19,9 +19,9 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
 
+from ..core.errors import ConfigError, DataError, FieldPath, Mark, Mistake, dotted
 from ..core.read_file import read_text
 from ..core.use_case import Argument
-from ..errors import ConfigError, DataError, FieldPath, Mark, Mistake, dotted
 from ..framework.frameworks import FRAMEWORKS
 from ..framework.software import Software
 from ..tables.document import MAX_DEPTH, Document, short

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from .. import units
+from ..core import units
 from ..framework.software import Software
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.errors import PlanError, PrismError, Problem
 from ..core.kernels import RECOMPUTE
-from ..errors import PlanError, PrismError, Problem
+from ..core.units import format_count
 from ..framework.software import software_problems
 from ..plan import fields as recomputation
 from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, STATE_DTYPE_VALUES
@@ -20,7 +21,6 @@ from ..plan.plan import SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES
 from ..system.hardware import Cluster
-from ..units import format_count
 from ..workload.base.workload import Split, Workload, completed_plan, n_body
 from ..workload.captured.fusion import capture_notes
 from ..workload.captured.model import CapturedModel

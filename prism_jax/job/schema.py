@@ -17,10 +17,10 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from .. import units
+from ..core import units
+from ..core.errors import FieldPath, Mistake, PrismError, UnitError
 from ..core.kernels import RECOMPUTE
 from ..core.registry import Registry, did_you_mean
-from ..errors import FieldPath, Mistake, PrismError, UnitError
 from ..framework.software import SOFTWARE_VALUES, Software
 from ..plan.fields import DTYPES as DTYPES, METHODS, MODULES, STATE_DTYPE_VALUES, parse_sharding
 from ..plan.plan import AXES, SHARDING, ParallelPlan

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ..errors import ConfigError, FieldPath, Mistake, PrismError, Problem, SpecError
+from ..core.errors import ConfigError, FieldPath, Mistake, PrismError, Problem, SpecError
 from ..framework.software import Software
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster

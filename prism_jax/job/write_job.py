@@ -19,8 +19,8 @@ from typing import Any, Protocol, runtime_checkable
 import yaml
 from pydantic import BaseModel
 
-from .. import units
-from ..errors import SpecError
+from ..core import units
+from ..core.errors import SpecError
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device
 from ..system.network import Tier

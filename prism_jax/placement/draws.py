@@ -35,7 +35,7 @@ from ..simulate.inputs import regime_factors
 from ..simulate.program import Program
 from ..simulate.replica_maximum import latin_hypercube
 from ..variability.score_map import NormalScoreMap
-from .fleet import Fleet
+from .fleet import MeasuredFleet
 
 RESIDUAL_SCORES = np.linspace(-9.0, 9.0, 1801)
 GRID_SCORES = np.linspace(-6.5, 8.0, 146)  # of the slowest member; F from 4e-11 to 1 - 6e-16
@@ -80,7 +80,7 @@ class Residual:
 
 
 def slowest_tables(
-    fleet: Fleet, parts: Sequence[tuple[int, ...]], share: Floats, sd: Floats, residual: Residual | None
+    fleet: MeasuredFleet, parts: Sequence[tuple[int, ...]], share: Floats, sd: Floats, residual: Residual | None
 ) -> tuple[Floats, Floats]:
     """Mean and standard deviation of the slowest GPU's factor, [row, node, part].
 
@@ -105,7 +105,7 @@ def slowest_tables(
     return loc, scale
 
 
-def peak_table(fleet: Fleet, parts: Sequence[tuple[int, ...]], compute_class: int) -> Floats:
+def peak_table(fleet: MeasuredFleet, parts: Sequence[tuple[int, ...]], compute_class: int) -> Floats:
     """Slowest persistent factor [node, part] in one compute class, for work without residual."""
     return np.stack([fleet.factor[compute_class][:, list(gpus)].max(axis=-1) for gpus in parts], axis=-1)
 

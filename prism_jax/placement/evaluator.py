@@ -23,7 +23,7 @@ from ..core.arrays import Floats
 from ..job.job import Job
 from ..simulate.program import Program
 from .draws import Draws, NoiseModel, ReplicaNoise, SharedNoise, noise_model, replica_noise, shared_noise
-from .fleet import Fleet, Slots, slots_of
+from .fleet import MeasuredFleet, Slots, slots_of
 from .tables import (
     Kinds,
     NodeTables,
@@ -71,7 +71,7 @@ class Stored(eqx.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class PlacementProblem:
     """A job, its slots and a fleet.
 
     Attributes:
@@ -82,7 +82,7 @@ class Problem:
     """
 
     job: Job
-    fleet: Fleet
+    fleet: MeasuredFleet
     slots: Slots
     program: Program
     tables: Tables
@@ -100,21 +100,23 @@ class Problem:
         return self.fleet.n_node - self.slots.n_slot
 
 
-def problem_of(job: Job, fleet: Fleet) -> Problem:
+def problem_of(job: Job, fleet: MeasuredFleet) -> PlacementProblem:
     """Lowers a job onto a fleet; the fleet must have at least as many nodes as the job has slots."""
     slots, program = slots_of(job), step_program(job)
     return assemble(job, fleet, slots, [program], np.zeros(slots.n_replica, dtype=np.int32))
 
 
-def assemble(job: Job, fleet: Fleet, slots: Slots, programs: Sequence[Program], variant: NDArray[np.int32]) -> Problem:
+def assemble(
+    job: Job, fleet: MeasuredFleet, slots: Slots, programs: Sequence[Program], variant: NDArray[np.int32]
+) -> PlacementProblem:
     """A problem whose replicas run different variants of a step, `variant` [replica] of `programs`; the first is nominal."""
     step, nodes, kinds = tables_of(programs, fleet, slots)
     noise = noise_model(programs[0], n_level=step.kind.shape[1])
     tables = Tables(step, nodes, slot_tables(slots), noise, jnp.asarray(variant))
-    return Problem(job, fleet, slots, programs[0], tables, kinds)
+    return PlacementProblem(job, fleet, slots, programs[0], tables, kinds)
 
 
-def stored(problem: Problem, draws: Draws) -> Stored:
+def stored(problem: PlacementProblem, draws: Draws) -> Stored:
     """Draws to keep; of large jobs replicas share noise in turn, so that memory stays bounded."""
     per_replica = problem.tables.noise.n_level * problem.program.n_lane * draws.n_sample
     n_block = max(1, min(problem.slots.n_replica, MAX_STORED // per_replica))
@@ -176,7 +178,7 @@ def padded(assignments: Assignments, multiple: int) -> Int32[Array, "assignment 
     return jnp.asarray(np.concatenate([assignments, np.repeat(assignments[-1:], more, axis=0)]), jnp.int32)
 
 
-def score(problem: Problem, assignments: Assignments, draws: Draws, chunk: int = MAX_CHUNK) -> Floats:
+def score(problem: PlacementProblem, assignments: Assignments, draws: Draws, chunk: int = MAX_CHUNK) -> Floats:
     """Steps of every assignment, seconds [assignment, step]; noise is made as it is used.
 
     Steps come in the order of the draws, the same for every assignment: differences are paired. Every `chunk` of samples is a

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES
 from ..core.registry import did_you_mean
-from ..errors import DataError
 from ..job.job import Job
 from ..plan.plan import device_layout
 
@@ -26,7 +26,7 @@ MOST_NAMED = 5  # of many missing nodes
 
 
 @dataclass(frozen=True, eq=False)
-class Fleet:
+class MeasuredFleet:
     """Persistent slowdown factors of every GPU.
 
     Attributes:
@@ -48,11 +48,11 @@ class Fleet:
 
 
 def fleet_of(
-    slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
+    slowdown: Mapping[str, Mapping[int, float]] | Floats | MeasuredFleet,
     node_size: int,
     classes: Sequence[str] = COMPUTE_CLASSES,
     hosts: Sequence[str] = (),
-) -> Fleet:
+) -> MeasuredFleet:
     """A fleet from what was measured.
 
     Args:
@@ -64,7 +64,7 @@ def fleet_of(
     Raises:
         DataError: unknown class, GPUs that are missing, or a factor that is not a positive number.
     """
-    if isinstance(slowdown, Fleet):
+    if isinstance(slowdown, MeasuredFleet):
         if len(slowdown.factor) != len(classes):
             raise DataError(f"a fleet of {len(slowdown.factor)} kernel classes, but the model has {', '.join(classes)}")
         return slowdown
@@ -80,7 +80,7 @@ def fleet_of(
         raise DataError("slowdowns must be positive numbers (1.05 = 5 % slower)")
     if hosts and len(hosts) != factor.shape[1]:
         raise DataError(f"{len(hosts)} host names for {factor.shape[1]} nodes")
-    return Fleet(factor, tuple(hosts))
+    return MeasuredFleet(factor, tuple(hosts))
 
 
 def _from_mapping(
@@ -108,7 +108,7 @@ def _from_mapping(
     return factor.reshape(len(classes), n_node, node_size)
 
 
-def check_counts(fleet: Fleet, n_slot: int, spares: int) -> None:
+def check_counts(fleet: MeasuredFleet, n_slot: int, spares: int) -> None:
     """Raises a DataError unless the fleet is as many nodes as there are slots and spares."""
     if spares < 0:
         raise DataError(f"spares = {spares}, but it must be at least 0")

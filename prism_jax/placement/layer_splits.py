@@ -23,7 +23,7 @@ from ..core.processes import Progress
 from ..cost.partition import Splits, chunks_of_stage
 from ..result.objective import PlanObjective
 from .draws import Draws
-from .evaluator import Assignments, Problem, Stored, Tables, columns, finished, step_times, stored
+from .evaluator import Assignments, PlacementProblem, Stored, Tables, columns, finished, step_times, stored
 from .optimisers import anneal, descend, few_samples
 from .splits import SplitSpace, exact_problem, layers_fit, rounded, split_micro_batches, split_space, with_layers
 
@@ -179,13 +179,13 @@ class SplitChoice:
         splits: layers per chunk and micro-batches per replica.
     """
 
-    problem: Problem
+    problem: PlacementProblem
     assignment: Assignments
     splits: Splits
 
 
 def with_splits(
-    problem: Problem,
+    problem: PlacementProblem,
     starts: list[Assignments],
     objective: PlanObjective,
     key: Array,

@@ -34,7 +34,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ..core.arrays import Floats
 from ..result.objective import PlanObjective
-from .evaluator import Assignments, Problem, Stored, Tables, column, columns, finished
+from .evaluator import Assignments, PlacementProblem, Stored, Tables, column, columns, finished
 from .tables import NodeTables
 
 
@@ -63,17 +63,17 @@ MOST_NODES = 12  # of which all arrangements could be few enough
 MAX_EXHAUSTIVE = 25_000  # assignments: 8 nodes on 2 replicas
 
 
-def as_given(problem: Problem) -> Assignments:
+def as_given(problem: PlacementProblem) -> Assignments:
     """Node i in slot i; the last ones are left out [seat]."""
     return np.arange(problem.fleet.n_node, dtype=np.int32)
 
 
-def random_assignments(problem: Problem, n: int, rng: np.random.Generator) -> Assignments:
+def random_assignments(problem: PlacementProblem, n: int, rng: np.random.Generator) -> Assignments:
     """[n, seat]."""
     return rng.permuted(np.tile(as_given(problem), (n, 1)), axis=1)
 
 
-def sorted_assignments(problem: Problem, lane_weight: Floats) -> Assignments:
+def sorted_assignments(problem: PlacementProblem, lane_weight: Floats) -> Assignments:
     """Slowest nodes left out, the next ones in the lightest lanes: across replicas, and one replica after the other [2, seat].
 
     Args:
@@ -91,19 +91,19 @@ def sorted_assignments(problem: Problem, lane_weight: Floats) -> Assignments:
     return np.stack(found)
 
 
-def busy_seconds(problem: Problem) -> Floats:
+def busy_seconds(problem: PlacementProblem) -> Floats:
     """[lane] compute of a step's ops, seconds: the weight of a stage."""
     return problem.program.graph.compute_s.sum(axis=(0, 2))
 
 
-def n_distinct(problem: Problem) -> int:
+def n_distinct(problem: PlacementProblem) -> int:
     """Assignments that differ: the order of spares and of replicas does not matter."""
     n, k = problem.fleet.n_node, problem.n_spare
     alike = factorial(problem.slots.n_replica) if _replicas_apart(problem) else 1
     return factorial(n) // factorial(k) // alike
 
 
-def all_assignments(problem: Problem, most: int = MAX_EXHAUSTIVE) -> Assignments | None:
+def all_assignments(problem: PlacementProblem, most: int = MAX_EXHAUSTIVE) -> Assignments | None:
     """Every assignment that differs from the others [assignment, seat]; None if there are more than `most`."""
     if problem.fleet.n_node > MOST_NODES or n_distinct(problem) > most:
         return None
@@ -136,7 +136,7 @@ def _arrangements(n_node: int, n_slot: int, increasing: list[int]) -> Iterator[l
     yield from fill(0, frozenset(range(n_node)))
 
 
-def _replicas_apart(problem: Problem) -> bool:
+def _replicas_apart(problem: PlacementProblem) -> bool:
     """Whether every slot belongs to one replica, so that replicas can change places."""
     return problem.slots.replicas.shape[1] == 1
 
@@ -261,7 +261,13 @@ N_SAMPLE = 32  # simulated steps a gradient is taken on
 
 
 def relaxed(
-    problem: Problem, kept: Stored, start: Assignments, objective: PlanObjective, *, key: Key[Array, ""], n_step: int
+    problem: PlacementProblem,
+    kept: Stored,
+    start: Assignments,
+    objective: PlanObjective,
+    *,
+    key: Key[Array, ""],
+    n_step: int,
 ) -> Assignments:
     """The rounded assignment after `n_step` gradient steps from `start` [seat]."""
     n = problem.fleet.n_node

@@ -21,8 +21,8 @@ from ..job.job import Job
 from ..result.objective import Objective, PlanObjective, plan_objective
 from ..result.spread import mean_and_error
 from .draws import Draws
-from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
-from .fleet import Fleet, check_counts, fleet_of, slots_of
+from .evaluator import Assignments, PlacementProblem, Stored, problem_of, score, step_times, stored
+from .fleet import MeasuredFleet, check_counts, fleet_of, slots_of
 from .layer_splits import SplitChoice, with_splits
 from .optimisers import (
     MAX_EXHAUSTIVE,
@@ -73,7 +73,7 @@ class Effort:
 
 def place(
     job: Job,
-    slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
+    slowdown: Mapping[str, Mapping[int, float]] | Floats | MeasuredFleet,
     *,
     key: Array,
     objective: str | Objective = "p95",
@@ -132,7 +132,7 @@ class Candidates:
 
 
 def candidates(
-    problem: Problem, objective: PlanObjective, key: Array, effort: Effort, progress: Progress
+    problem: PlacementProblem, objective: PlanObjective, key: Array, effort: Effort, progress: Progress
 ) -> Candidates:
     """What every method offers, on kept draws."""
     kept = stored(problem, Draws(named(key, "kept"), effort.n_kept))
@@ -170,7 +170,7 @@ def candidates(
 
 
 def choose(
-    problem: Problem, found: Candidates, objective: PlanObjective, key: Array
+    problem: PlacementProblem, found: Candidates, objective: PlanObjective, key: Array
 ) -> tuple[dict[str, Assignments], str]:
     """Every method's best on validation draws, with the best of all as "optimised", and the method it came from."""
     methods = [method for method, offered in found.by_method.items() for _ in offered]
@@ -185,7 +185,7 @@ def choose(
 
 
 def choose_splits(
-    problem: Problem,
+    problem: PlacementProblem,
     found: Candidates,
     chosen: dict[str, Assignments],
     objective: PlanObjective,
@@ -206,7 +206,7 @@ def choose_splits(
 
 
 def report(
-    problem: Problem,
+    problem: PlacementProblem,
     chosen: dict[str, Assignments],
     method: str,
     objective: PlanObjective,
@@ -242,7 +242,9 @@ def report(
     )
 
 
-def fresh_steps(problem: Problem, assignments: Assignments, key: Array, n_fresh: int, name: str = "fresh") -> Floats:
+def fresh_steps(
+    problem: PlacementProblem, assignments: Assignments, key: Array, n_fresh: int, name: str = "fresh"
+) -> Floats:
     """Steps in independent batches, paired between assignments, seconds [assignment, batch, step]."""
     size = max(2, n_fresh // N_BATCH)
     steps = score(problem, assignments, Draws(named(key, name), N_BATCH * size), chunk=size)
@@ -255,7 +257,7 @@ def named(key: Array, name: str) -> Array:
 
 
 def _random(
-    problem: Problem, objective: PlanObjective, key: Array, n: int, rng: np.random.Generator
+    problem: PlacementProblem, objective: PlanObjective, key: Array, n: int, rng: np.random.Generator
 ) -> tuple[Assignments, Assignments]:
     """The best of `n` random assignments, and those around the median, screened on few draws."""
     tried = random_assignments(problem, n, rng)
@@ -267,7 +269,7 @@ def _random(
     return tried[order[:N_BEST]], tried[around]
 
 
-def _values(problem: Problem, kept: Stored, assignments: Assignments, objective: PlanObjective) -> Floats:
+def _values(problem: PlacementProblem, kept: Stored, assignments: Assignments, objective: PlanObjective) -> Floats:
     return objective.of(step_times(problem.tables, kept, assignments))
 
 

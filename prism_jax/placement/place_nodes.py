@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import UNRECORDED, UNTIMED_S, Group, Option, Told, use_case
+from ..core.use_case import UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_file, write_text
-from ..errors import DataError
 from ..job.load_job import JobFile, loaded
 from ..result.parameters import ObjectiveChoice, Overrides, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
@@ -65,7 +65,7 @@ MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
-class LaunchFiles(Group):
+class LaunchFiles(OptionGroup):
     """Files for launchers; the table of slowdowns must have host names for them.
 
     Attributes:
@@ -98,9 +98,9 @@ class LaunchFiles(Group):
 
 def files_told(
     _: PlacementReport, hostfile: str | Path | None = None, rankfile: str | Path | None = None
-) -> tuple[Told, ...]:
+) -> tuple[Message, ...]:
     """Which files were written."""
-    return tuple(Told(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
+    return tuple(Message(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
 
 
 @use_case(then=(files_told,))

@@ -22,16 +22,16 @@ from jaxtyping import Float, Int32
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.errors import PlanError
 from ..cost.partition import Splits, layers_of_chunks
 from ..cost.step import step_cost
-from ..errors import PlanError
 from ..graph.build import build_graph
 from ..job.job import Job
 from ..job.rules import problems
 from ..result.objective import PlanObjective
 from ..schedule.registry import make_schedule
 from ..workload.base.workload import n_body
-from .evaluator import Assignments, Problem, Stored, Tables, assemble, finished
+from .evaluator import Assignments, PlacementProblem, Stored, Tables, assemble, finished
 from .optimisers import descend
 from .tables import KindSeconds, group_factors, kind_seconds, replica_time, step_program, with_seconds
 
@@ -94,7 +94,7 @@ class SplitSpace:
         movable: whether layers can move at all.
     """
 
-    problem: Problem
+    problem: PlacementProblem
     micro_batches: tuple[int, ...]
     even: Splits
     movable: bool
@@ -119,7 +119,7 @@ class SplitSpace:
         return kind_seconds(self.problem.kinds, [graph] * len(self.micro_batches))
 
 
-def exact_problem(problem: Problem, splits: Splits) -> Problem:
+def exact_problem(problem: PlacementProblem, splits: Splits) -> PlacementProblem:
     """A problem with other splits, lowered anew: replicas as they are, each with the schedule of its own micro-batches."""
     job = problem.job
     if splits.layers != even_splits(job, 1).layers:
@@ -131,7 +131,7 @@ def exact_problem(problem: Problem, splits: Splits) -> Problem:
     return assemble(job, problem.fleet, problem.slots, programs, variant)
 
 
-def split_space(problem: Problem) -> SplitSpace:
+def split_space(problem: PlacementProblem) -> SplitSpace:
     """Everything that may be split in a problem."""
     job, n_replica = problem.job, problem.slots.n_replica
     even = even_splits(job, n_replica)

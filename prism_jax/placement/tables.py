@@ -30,7 +30,7 @@ from ..job.job import Job
 from ..schedule.order import Op
 from ..simulate.program import Program, by_class, lower
 from .draws import ReplicaNoise, Residual, peak_table, rows_of, slower_of, slowest_tables
-from .fleet import Fleet, Slots
+from .fleet import MeasuredFleet, Slots
 
 ROUND_LEVELS = 16
 MEMORY = COMPUTE_CLASSES.index("memory")
@@ -192,7 +192,7 @@ def kind_seconds(kinds: Kinds, graphs: Sequence[StepGraph]) -> KindSeconds:
     )
 
 
-def tables_of(programs: Sequence[Program], fleet: Fleet, slots: Slots) -> tuple[StepTables, NodeTables, Kinds]:
+def tables_of(programs: Sequence[Program], fleet: MeasuredFleet, slots: Slots) -> tuple[StepTables, NodeTables, Kinds]:
     """Arrays of a job lowered by `step_program`, once per number of micro-batches, on a fleet."""
     graphs = [program.graph for program in programs]
     kinds = kinds_of(graphs)
@@ -230,7 +230,7 @@ def with_seconds(step: StepTables, seconds: KindSeconds) -> StepTables:
     )
 
 
-def _mixes(compute_s: Floats, fleet: Fleet) -> Floats:
+def _mixes(compute_s: Floats, fleet: MeasuredFleet) -> Floats:
     """Compute seconds [kind, class]; all in the first class where GPUs are as slow in every class: fewer rows, same numbers."""
     flat = compute_s.reshape(-1, compute_s.shape[-1])
     if (fleet.factor == fleet.factor[:1]).all():

@@ -40,7 +40,7 @@ from math import ceil
 from typing import NamedTuple, Protocol
 
 from ..core.bounds import MOST_DEVICES
-from ..errors import PlanError, Problem
+from ..core.errors import PlanError, Problem
 
 
 class Precision(NamedTuple):

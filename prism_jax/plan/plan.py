@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.bounds import MOST_DEVICES, MOST_ELEMENTS, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS, check_bounds
+from ..core.errors import PlanError, Problem
 from ..core.kernels import RECOMPUTE as RECOMPUTE
-from ..errors import PlanError, Problem
 from ..framework.software import FLASH_ATTENTION, Software as Software
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import resolve_schedule

@@ -10,20 +10,20 @@ from typing import Annotated
 
 from ..calibration.evidence import cell_of, evidence
 from ..core.text_table import Facts
-from ..core.use_case import Option, Told, use_case
+from ..core.units import format_bytes
+from ..core.use_case import Message, Option, use_case
 from ..cost.memory import MemoryBreakdown, memory_notes
 from ..fits.load_fits import load_fits
 from ..job.load_job import JobFile, JobSource, loaded
 from ..job.rules import workload_notes
 from ..result.parameters import Fits, Force, JobChanges
 from ..system.likeness import device_notes
-from ..units import format_bytes
 from .check_report import CheckReport, memory_facts, open_facts
 
 IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
 
 
-def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore: bool) -> Told | None:
+def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore: bool) -> Message | None:
     """The warning about a job that does not fit; the command fails then, unless that is to be ignored.
 
     Args:
@@ -36,7 +36,7 @@ def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore:
         return None
     where = "" if stage is None else f" on stage {stage}"
     remedy = "" if ignore else "; --ignore-memory accepts that"
-    return Told(
+    return Message(
         f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}",
         failed=not ignore,
     )
@@ -49,14 +49,14 @@ def print_facts(report: CheckReport) -> Facts:
     return check_facts(report)
 
 
-def notes_of_check(report: CheckReport) -> tuple[Told, ...]:
+def notes_of_check(report: CheckReport) -> tuple[Message, ...]:
     """Notes, which are no part of the facts."""
-    return tuple(Told(f"note: {note}") for note in report.notes)
+    return tuple(Message(f"note: {note}") for note in report.notes)
 
 
 def memory_of_check(
     report: CheckReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
-) -> Told | None:
+) -> Message | None:
     """Warns of a job that does not fit into memory."""
     return memory_verdict(report.fits, report.memory_bytes_per_gpu.headroom, report.memory_stage, ignore_memory)
 

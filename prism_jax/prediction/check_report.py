@@ -21,9 +21,9 @@ from ..calibration.evidence import Evidence
 from ..calibration.open_fields import OpenField
 from ..core.report import WHERE_KNOWN, Report, from_plain
 from ..core.text_table import Facts, uncertain_memory
+from ..core.units import format_bytes, format_count
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job
-from ..units import format_bytes, format_count
 
 TOLD = 3  # fields that a person is told of; a report holds all
 SMALLEST_GAIN = 0.005  # of the width of an interval

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..calibration.band import model_factors
+from ..core.errors import DataError
 from ..core.report import RunRecord
 from ..cost.memory import MemoryBreakdown
 from ..cost.step import StepCost
-from ..errors import DataError
 from ..host.busy_time import busy_time
 from ..job.job import Job
 from ..result.distribution import Guarantee, StepTimeDistribution

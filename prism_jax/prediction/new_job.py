@@ -8,9 +8,9 @@ from math import gcd
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..core.use_case import Argument, Option, Told, use_case
+from ..core.errors import ConfigError, DataError
+from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import check_target, write_text
-from ..errors import ConfigError, DataError
 from ..framework.frameworks import FRAMEWORKS
 from ..job.job import Job
 from ..job.load_job import job_of
@@ -29,15 +29,15 @@ EXPERT_DEGREES = (1, 8, 64)
 FSDP = "fsdp"
 
 
-def written_told(job: Job, path: str | Path = "job.yaml") -> tuple[Told, ...]:
+def written_told(job: Job, path: str | Path = "job.yaml") -> tuple[Message, ...]:
     """What was written, and what to do with it."""
     plan = job.plan
     degrees = f"tp {plan.tp} x pp {plan.pp} x dp {plan.dp}"
-    found = [Told(f"wrote {path}: {job.model.name} on {plan.n_devices:,} x {job.cluster.device.name}, {degrees}")]
+    found = [Message(f"wrote {path}: {job.model.name} on {plan.n_devices:,} x {job.cluster.device.name}, {degrees}")]
     if not job.memory.fits:
         text = "note: no plan was found that fits into memory; this is the one that divides the model most"
-        found.append(Told(text, always=True))
-    return (*found, Told(f"next: prism-jax check {path}; prism-jax predict {path}; prism-jax search {path}"))
+        found.append(Message(text, always=True))
+    return (*found, Message(f"next: prism-jax check {path}; prism-jax predict {path}; prism-jax search {path}"))
 
 
 @use_case(then=(written_told,), text=lambda _: ())

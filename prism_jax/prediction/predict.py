@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from ..core.errors import DataError, SpecError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import Group, Option, Told, noted, use_case
+from ..core.use_case import Message, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_timeline
 from ..cost.step import StepCost, step_cost
-from ..errors import DataError, SpecError
 from ..fits.load_fits import FitFiles, calibrated_job, load_fits, with_variability
 from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
@@ -46,7 +46,7 @@ class PredictionParts:
 
 
 @dataclass(frozen=True)
-class Measured(Group):
+class Measured(OptionGroup):
     """Measurements that a prediction uses.
 
     Attributes:
@@ -64,7 +64,7 @@ class Measured(Group):
 
 
 @dataclass(frozen=True)
-class Sampling(Group):
+class Sampling(OptionGroup):
     """How the step is simulated.
 
     Attributes:
@@ -160,7 +160,7 @@ def predict_many(
 def write_timeline(
     report: PredictionReport,
     trace: Annotated[str | Path | None, Option("--trace", "FILE", check=check_timeline)] = None,
-) -> Told | None:
+) -> Message | None:
     """Writes a Perfetto timeline of a median and a p99 step.
 
     Args:
@@ -175,12 +175,12 @@ def write_timeline(
     from .predicted_step import write_timeline as write  # needs JAX
 
     write(trace, report.parts.job, report.parts.distribution, report.seed)
-    return Told(f"wrote {trace}")
+    return Message(f"wrote {trace}")
 
 
 def memory_of_prediction(
     report: PredictionReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
-) -> Told | None:
+) -> Message | None:
     """Warns of a job that does not fit into memory."""
     needed = report.memory_bytes_per_gpu
     return memory_verdict(report.fits, needed.headroom, needed.stage, ignore_memory)

@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar
 
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import bar, decimals, prob, uncertain_memory, with_error
+from ..core.units import format_bytes, format_s
 from ..explain.types import words
 from ..result.distribution import Guarantee
-from ..units import format_bytes, format_s
 from .check_report import TOLD, MemoryFacts, OpenFieldFacts
 
 

@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..errors import DataError
+from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, REPLICA_COLLECTIVES, TRANSFERS
 from ..trace.trace import NONE
 from .events import RankProfile, Spans, What, codes_of
 from .ops import Meets, Peers, RankOps, Rows, communication_ops, join, numbered, rank_ops, step_at, steps_of
-from .place import Place
+from .place import WorkerPlace
 
 COMPUTE = "compute"
 NO_LAUNCHES = "launches were not recorded: runs of compute end where communication starts, which may vary between steps"
@@ -181,7 +181,7 @@ def is_annotated(profile: RankProfile) -> bool:
     return {FORWARD, BACKWARD} <= {name for code in codes for name in profile.annotations[code].op_types}
 
 
-def annotated_ops(profile: RankProfile, place: Place) -> RankOps:
+def annotated_ops(profile: RankProfile, place: WorkerPlace) -> RankOps:
     """The annotated ops of a rank at `place`.
 
     Raises:
@@ -299,7 +299,7 @@ def _fields(profile: RankProfile, spans: Spans) -> tuple[Rows, Rows, Rows]:
 
 
 def _groups(
-    names: NDArray[np.str_], number: Rows, micro_batch: Rows, model_chunk: Rows, place: Place
+    names: NDArray[np.str_], number: Rows, micro_batch: Rows, model_chunk: Rows, place: WorkerPlace
 ) -> tuple[list[str], NDArray[np.int32]]:
     """Group of every op, "" for none, and who meets in it."""
     rows = zip(names.tolist(), number.tolist(), micro_batch.tolist(), model_chunk.tolist(), strict=True)
@@ -311,7 +311,7 @@ def _groups(
     return groups, np.array(meets, dtype=np.int32)
 
 
-def _group(name: str, number: int, micro_batch: int, model_chunk: int, place: Place) -> str:
+def _group(name: str, number: int, micro_batch: int, model_chunk: int, place: WorkerPlace) -> str:
     if name in TRANSFERS:
         transfer = TRANSFERS[name]
         way = transfer.step

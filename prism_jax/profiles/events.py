@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..errors import DataError
+from ..core.errors import DataError
 from ..tables.document import short
-from .file import Event, Header, events
+from .file import Event, ProfileHeader, events
 from .names import STEP, Annotation, annotation, communication_kind, is_nccl, step_number
 
 
@@ -102,7 +102,7 @@ class RankProfile:
     """
 
     path: Path
-    header: Header
+    header: ProfileHeader
     spans: dict[What, Spans]
     annotations: tuple[Annotation, ...]
     communications: tuple[Communication, ...]
@@ -129,7 +129,7 @@ def read_profile(path: Path) -> RankProfile:
     Raises:
         DataError: as `kineto_file.events`; a time, stream or name of a used event is impossible: names the event and field.
     """
-    header = Header()
+    header = ProfileHeader()
     draft = _Draft(path)
     for number, event, args in events(path, header):
         keep = _KEEPERS.get(event.get("cat", ""))  # pyright: ignore[reportArgumentType]

@@ -13,7 +13,7 @@ from typing import Any
 
 import ijson
 
-from ..errors import DataError
+from ..core.errors import DataError
 from ..tables.document import short
 from ..tables.streams import chunks
 
@@ -29,7 +29,7 @@ Event = dict[str, Any]
 
 
 @dataclass
-class Header:
+class ProfileHeader:
     """What stands outside "traceEvents"; complete when the last event has been read.
 
     Attributes:
@@ -41,7 +41,7 @@ class Header:
     group_size: dict[str, int] = field(default_factory=dict)
 
 
-def events(path: Path, header: Header) -> Iterator[tuple[int, Event, Event]]:
+def events(path: Path, header: ProfileHeader) -> Iterator[tuple[int, Event, Event]]:
     """Number (from 1), content and args of every finished span (ph "X"); fills `header` on the way.
 
     Raises:
@@ -101,7 +101,7 @@ def _has_long_number(text: bytes) -> bool:
     )
 
 
-def _scan(stream: _Stream, header: Header) -> Iterator[tuple[int, Event, Event]]:  # noqa: C901  (millions of tokens, one pass)
+def _scan(stream: _Stream, header: ProfileHeader) -> Iterator[tuple[int, Event, Event]]:  # noqa: C901  (millions of tokens, one pass)
     """Number, content and args of every event."""
     depth = number = 0
     key = area = inner = ""
@@ -143,7 +143,7 @@ def _scan(stream: _Stream, header: Header) -> Iterator[tuple[int, Event, Event]]
             header.values[f"{area}.{key}"] = value
 
 
-def _add_group(path: Path, header: Header, group: Event) -> None:
+def _add_group(path: Path, header: ProfileHeader, group: Event) -> None:
     name, size = group.get("pg_name"), group.get("pg_size")
     if isinstance(size, int) and isinstance(name, str):
         header.group_size[name] = size

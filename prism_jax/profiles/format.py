@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import DataError
+from ..core.errors import DataError
 from ..trace.step_log import FileStart, TraceFormat
 from ..trace.trace import JobShape, OpTable
 

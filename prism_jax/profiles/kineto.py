@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
-from ..errors import DataError
+from ..core.errors import DataError
 from ..trace.columns import MAX_ROWS
 from ..trace.trace import JobShape, OpTable, check_columns
 from .annotated import annotated_ops, gpu_ops, host_ops, is_annotated
 from .clocks import Clocks, Meetings, compare_clocks
 from .events import RankProfile, What, read_profile
 from .ops import Meets, Peers, RankOps, join
-from .place import Job, Place, annotated_job, rank_of, stated_place, unannotated_job, world_size_of
+from .place import ProfiledJob, WorkerPlace, annotated_job, rank_of, stated_place, unannotated_job, world_size_of
 
 ANNOTATED, GPU, HOST = "annotated ops", "GPU kernels", "gloo's collectives"
 NS, US = 1e-9, 1e-6
@@ -38,7 +38,7 @@ class _Rank(NamedTuple):
     world_size: int
     base_ns: int
     way: str
-    place: Place | None
+    place: WorkerPlace | None
     ops: RankOps
 
 
@@ -102,7 +102,7 @@ def _read_rank(path: Path) -> _Rank:
     rank, place = rank_of(profile), stated_place(profile)
     peers = Peers(rank, world_size_of(profile))
     if is_annotated(profile):
-        way, ops = ANNOTATED, annotated_ops(profile, place or Place())
+        way, ops = ANNOTATED, annotated_ops(profile, place or WorkerPlace())
     elif len(profile.spans[What.KERNEL]) + len(profile.spans[What.GPU_COMMUNICATION]):
         way, ops = GPU, gpu_ops(profile, peers)
     else:
@@ -155,7 +155,7 @@ def _seconds(ranks: list[_Rank], ops: RankOps, at: Ints) -> tuple[Floats, Floats
     return start, start + ops.duration_us * US
 
 
-def _meetings(job: Job, at: Ints, end_s: Floats) -> Meetings:
+def _meetings(job: ProfiledJob, at: Ints, end_s: Floats) -> Meetings:
     """Ops that end together: those of one group and step, of the ranks that `Meets` says."""
     ops = job.ops
     rows = np.flatnonzero((ops.meets > Meets.NOBODY) & (ops.group >= 0))
@@ -169,7 +169,7 @@ def _meetings(job: Job, at: Ints, end_s: Floats) -> Meetings:
     return Meetings(rank, instance, end_s[rows], ops.side[rows])
 
 
-def _table(source: str, job: Job, at: Ints, rank: Ints, start_s: Floats, end_s: Floats) -> OpTable:
+def _table(source: str, job: ProfiledJob, at: Ints, rank: Ints, start_s: Floats, end_s: Floats) -> OpTable:
     ops = job.ops
     table = OpTable(
         source=source,

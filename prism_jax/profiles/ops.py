@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
-from ..errors import DataError
+from ..core.errors import DataError
 from ..trace.trace import NONE
 from .events import Communication, RankProfile, Spans, What
 from .names import END_TOGETHER

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Ints
+from ..core.errors import DataError
 from ..core.registry import did_you_mean
-from ..errors import DataError
 from ..tables.document import short
 from ..trace.pipeline import TRANSFERS
 from ..trace.trace import JobShape
@@ -37,7 +37,7 @@ HOW = (
 _RANK = re.compile(r"rank[_\-.]?(\d{1,7})", re.IGNORECASE)
 
 
-class Place(NamedTuple):
+class WorkerPlace(NamedTuple):
     """Parallel ranks of a worker and the degrees of its job; `dp_size` 0 and `virtual_stages` 0 if they are not stated."""
 
     dp: int = 0
@@ -76,7 +76,7 @@ def world_size_of(profile: RankProfile) -> int:
     return size if type(size) is int and 0 < size <= MAX_SIZE else 0
 
 
-def stated_place(profile: RankProfile) -> Place | None:
+def stated_place(profile: RankProfile) -> WorkerPlace | None:
     """What the program wrote into the profile, None if nothing.
 
     Raises:
@@ -90,7 +90,7 @@ def stated_place(profile: RankProfile) -> Place | None:
         return None
     for name, value in fields.items():
         _check_field(profile.path, name, value)
-    place = Place(**{"dp_size": 1, **fields})
+    place = WorkerPlace(**{"dp_size": 1, **fields})
     for axis in ("dp", "pp", "tp"):
         rank, size = getattr(place, axis), getattr(place, f"{axis}_size")
         if rank >= size:
@@ -128,7 +128,7 @@ def _check_field(path: Path, name: str, value: object) -> None:
 NAME = "PyTorch profile"
 
 
-class Job(NamedTuple):
+class ProfiledJob(NamedTuple):
     """Position of every profiled rank, and the degrees.
 
     Attributes:
@@ -145,7 +145,7 @@ class Job(NamedTuple):
     notes: tuple[str, ...]
 
 
-def annotated_job(source: str, ops: RankOps, rank: Ints, places: Sequence[Place | None]) -> Job:
+def annotated_job(source: str, ops: RankOps, rank: Ints, places: Sequence[WorkerPlace | None]) -> ProfiledJob:
     """The job of annotated ranks.
 
     Args:
@@ -183,7 +183,7 @@ def annotated_job(source: str, ops: RankOps, rank: Ints, places: Sequence[Place 
     return _job(dp, pp, tp, shape, ops, "positions of the annotated ops were taken from the metadata")
 
 
-def unannotated_job(ops: RankOps, rank: Ints, n_rank: int, world_size: int) -> Job:
+def unannotated_job(ops: RankOps, rank: Ints, n_rank: int, world_size: int) -> ProfiledJob:
     """The job of ranks whose ops were found from kernels or collectives.
 
     Args:
@@ -204,8 +204,8 @@ def unannotated_job(ops: RankOps, rank: Ints, n_rank: int, world_size: int) -> J
     return _job(none, np.arange(n_rank), none, JobShape(NAME, pp=n_rank), ops, note)
 
 
-def _job(dp: NDArray, pp: NDArray, tp: NDArray, shape: JobShape, ops: RankOps, note: str) -> Job:
-    return Job(dp.astype(np.int32), pp.astype(np.int32), tp.astype(np.int32), shape, ops, (note,))
+def _job(dp: NDArray, pp: NDArray, tp: NDArray, shape: JobShape, ops: RankOps, note: str) -> ProfiledJob:
+    return ProfiledJob(dp.astype(np.int32), pp.astype(np.int32), tp.astype(np.int32), shape, ops, (note,))
 
 
 def _alike(ops: RankOps, rank: Ints, n_rank: int, rows: NDArray[np.bool_]) -> bool:

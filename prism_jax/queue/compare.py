@@ -12,17 +12,17 @@ from ..core.arrays import Floats
 from ..core.processes import Progress, silent
 from ..core.report import INLINE
 from ..variability.tree import Variability
-from .jobs import Figures, QueuedJobs
-from .policies import POLICIES, Policy
+from .jobs import QueuedJobs, QueueFigures
+from .policies import POLICIES, QueuePolicy
 from .simulator import simulate
-from .world import ESTIMATES, Estimate, draw_world, spread_to
+from .world import ESTIMATES, DurationEstimate, draw_world, spread_to
 
 BASE_POLICY, POINT = "fifo", "mean"
 INTERVAL = (0.05, 0.5, 0.95)
 
 
 @dataclass(frozen=True)
-class Setting:
+class QueueCase:
     """What is simulated.
 
     Attributes:
@@ -50,7 +50,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Row:
+class QueueRow:
     """One policy with one estimate.
 
     Attributes:
@@ -64,26 +64,26 @@ class Row:
     cv: float
     policy: str
     estimate: str
-    figures: Annotated[Figures, INLINE]
+    figures: Annotated[QueueFigures, INLINE]
     over_fifo: Ratio
     over_point: Ratio | None
 
 
 def compare(
     jobs: QueuedJobs,
-    setting: Setting,
+    setting: QueueCase,
     cvs: Sequence[float],
-    policies: Sequence[Policy],
-    estimates: Sequence[Estimate],
+    policies: Sequence[QueuePolicy],
+    estimates: Sequence[DurationEstimate],
     progress: Progress = silent,
-) -> list[Row]:
+) -> list[QueueRow]:
     """All policies with all estimates, in the same worlds, for every spread between GPUs.
 
     FIFO and point estimates are always among them: the others are measured against them.
     """
     policies = _with(policies, POLICIES.named(BASE_POLICY))
     estimates = _with(estimates, ESTIMATES.named(POINT))
-    rows: list[Row] = []
+    rows: list[QueueRow] = []
     for index, cv in enumerate(cvs):
         found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
         for number, seed in enumerate(setting.seeds):
@@ -94,18 +94,18 @@ def compare(
     return rows
 
 
-def _with(chosen: Sequence, needed: Policy | Estimate) -> list:
+def _with(chosen: Sequence, needed: QueuePolicy | DurationEstimate) -> list:
     return list(chosen) if any(one.name == needed.name for one in chosen) else [needed, *chosen]
 
 
 def _in_world(
     jobs: QueuedJobs,
-    setting: Setting,
+    setting: QueueCase,
     cv: float,
     seed: int,
-    policies: Sequence[Policy],
-    estimates: Sequence[Estimate],
-) -> Iterable[tuple[tuple[str, str], Figures]]:
+    policies: Sequence[QueuePolicy],
+    estimates: Sequence[DurationEstimate],
+) -> Iterable[tuple[tuple[str, str], QueueFigures]]:
     world = draw_world(jobs, setting.n_gpus, spread_to(setting.variability, cv), setting.slack, seed)
     seconds = {estimate.name: estimate.seconds(world) for estimate in estimates}
     for policy in policies:
@@ -114,14 +114,16 @@ def _in_world(
             yield (policy.name, name if policy.has_estimates else ""), outcome.figures()
 
 
-def _rows(cv: float, found: dict[tuple[str, str], Floats]) -> list[Row]:
+def _rows(cv: float, found: dict[tuple[str, str], Floats]) -> list[QueueRow]:
     """From [seed, figure] of every policy and estimate."""
     base = found[BASE_POLICY, ""][:, 0]
     rows = []
     for (policy, estimate), values in found.items():
         own = values[:, 0]
         point = _ratio(own / found[policy, POINT][:, 0]) if estimate else None
-        rows.append(Row(cv, policy, estimate, Figures(*values.mean(axis=0).tolist()), _ratio(own / base), point))
+        rows.append(
+            QueueRow(cv, policy, estimate, QueueFigures(*values.mean(axis=0).tolist()), _ratio(own / base), point)
+        )
     return rows
 
 

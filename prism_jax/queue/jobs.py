@@ -11,7 +11,7 @@ from math import ceil
 import numpy as np
 
 from ..core.arrays import Floats, Ints
-from ..errors import DataError
+from ..core.errors import DataError
 
 MOST_GPUS = 1_000_000  # of a cluster
 MOST_LOAD = 0.9  # GPU-seconds submitted over those that there are: beyond, the queue only grows
@@ -81,7 +81,7 @@ def check_capacity(jobs: QueuedJobs, n_gpus: int) -> None:
 
 
 @dataclass(frozen=True)
-class Figures:
+class QueueFigures:
     """Of one schedule.
 
     Attributes:
@@ -107,7 +107,7 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class QueueOutcome:
     """What became of the jobs.
 
     Attributes:
@@ -128,11 +128,11 @@ class Outcome:
         """[job] completion time."""
         return self.end_s - self.jobs.submit_s
 
-    def figures(self) -> Figures:
+    def figures(self) -> QueueFigures:
         """What is reported."""
         jct_s = self.jct_s
         p50, p95, p99 = np.quantile(jct_s, (0.5, 0.95, 0.99)).tolist()
-        return Figures(
+        return QueueFigures(
             float(jct_s.mean()),
             p50,
             p95,

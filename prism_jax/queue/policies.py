@@ -30,12 +30,12 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from ..core.errors import DataError
 from ..core.registry import Registry
-from ..errors import DataError
 
 
 @dataclass
-class View:
+class QueueView:
     """Jobs as the scheduler knows them; plain lists, which are read one number at a time.
 
     Attributes:
@@ -58,7 +58,7 @@ class View:
         return left if left > 0.0 else 0.0
 
 
-class Pool(Protocol):
+class FreeGpus(Protocol):
     """Free GPUs; `len` counts them."""
 
     def __len__(self) -> int: ...
@@ -113,7 +113,7 @@ class FastFirst:
 
 
 @dataclass(frozen=True)
-class Policy(ABC):
+class QueuePolicy(ABC):
     """Base of all policies; a new one is one file with a subclass, and one line in the registry.
 
     Attributes:
@@ -133,14 +133,14 @@ class Policy(ABC):
     drift: ClassVar[float] = 0.0
 
     @abstractmethod
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         """Where a job stands at this moment: small ones run first, equal ones in the order of submission."""
 
-    def review_s(self, _job: int, _view: View, _is_running: bool) -> float:
+    def review_s(self, _job: int, _view: QueueView, _is_running: bool) -> float:
         """Seconds after which the rank changes by itself (beside `drift`); infinite: never."""
         return inf
 
-    def pool(self, factor: list[float], seed: int) -> Pool:
+    def pool(self, factor: list[float], seed: int) -> FreeGpus:
         """The free GPUs, which decide what a job gets.
 
         Args:
@@ -150,14 +150,14 @@ class Policy(ABC):
 
 
 @dataclass(frozen=True)
-class FirstIn(Policy):
+class FirstIn(QueuePolicy):
     """Jobs start in the order of submission; one that does not fit holds back all behind it."""
 
     name: ClassVar[str] = "fifo"
     about: ClassVar[str] = "first in, first out; nobody overtakes"
     backfills: ClassVar[bool] = False
 
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         """Its submission."""
         return view.submit_s[job]
 
@@ -166,7 +166,7 @@ LATE_S = 1e12  # behind everybody who can make it: more than any trace lasts
 
 
 @dataclass(frozen=True)
-class EarliestDeadline(Policy):
+class EarliestDeadline(QueuePolicy):
     """The earliest deadline runs first and displaces later ones; who will be late by its estimate stands behind the others."""
 
     name: ClassVar[str] = "edf"
@@ -174,12 +174,12 @@ class EarliestDeadline(Policy):
     has_estimates: ClassVar[bool] = True
     preempts: ClassVar[bool] = True
 
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         """Its deadline, later by an age if it cannot be met."""
         deadline = view.deadline_s[job]
         return deadline if view.now_s + view.remaining_s(job) <= deadline else deadline + LATE_S
 
-    def review_s(self, job: int, view: View, is_running: bool) -> float:
+    def review_s(self, job: int, view: QueueView, is_running: bool) -> float:
         """Until a waiting job cannot make it any more."""
         spare = view.deadline_s[job] - view.now_s - view.remaining_s(job)
         return inf if is_running or spare < 0.0 else spare + 1e-6 * (1.0 + abs(spare))
@@ -189,7 +189,7 @@ QUEUE_S = 1e12  # between the ranks of two queues: more than any trace lasts
 
 
 @dataclass(frozen=True)
-class LeastAttained(Policy):
+class LeastAttained(QueuePolicy):
     """Jobs begin in the first queue and move down as they use GPUs; inside a queue, first in, first out. Needs no durations.
 
     Attributes:
@@ -202,18 +202,18 @@ class LeastAttained(Policy):
 
     thresholds_gpu_s: tuple[float, ...] = (3_600.0, 36_000.0)
 
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         """Its queue, then its submission."""
         return self._queue(job, view) * QUEUE_S + view.submit_s[job]
 
-    def review_s(self, job: int, view: View, is_running: bool) -> float:
+    def review_s(self, job: int, view: QueueView, is_running: bool) -> float:
         """Until a running job has used what its queue allows."""
         queue = self._queue(job, view)
         if not is_running or queue == len(self.thresholds_gpu_s):
             return inf
         return self.thresholds_gpu_s[queue] / view.gpus[job] - view.ran_s[job]
 
-    def _queue(self, job: int, view: View) -> int:
+    def _queue(self, job: int, view: QueueView) -> int:
         used = view.ran_s[job] * view.gpus[job] * (1.0 + 1e-6)  # a threshold that is reached counts, rounding apart
         return bisect_right(self.thresholds_gpu_s, used)
 
@@ -225,26 +225,26 @@ class FastGpusFirst(FirstIn):
     name: ClassVar[str] = "pal"
     about: ClassVar[str] = "FIFO with variability-aware placement: fast GPUs first"
 
-    def pool(self, factor: list[float], _seed: int) -> Pool:
+    def pool(self, factor: list[float], _seed: int) -> FreeGpus:
         """Free GPUs by speed."""
         return FastFirst(len(factor))
 
 
 @dataclass(frozen=True)
-class ShortestFirst(Policy):
+class ShortestFirst(QueuePolicy):
     """The job with the smallest estimated duration that fits starts first; nobody is interrupted."""
 
     name: ClassVar[str] = "sjf"
     about: ClassVar[str] = "shortest estimated duration first, without interruptions"
     has_estimates: ClassVar[bool] = True
 
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         """Its estimated duration."""
         return view.estimate_s[job]
 
 
 @dataclass(frozen=True)
-class ShortestRemaining(Policy):
+class ShortestRemaining(QueuePolicy):
     """The job with the least estimated time left runs; it displaces others with more."""
 
     name: ClassVar[str] = "srtf"
@@ -253,10 +253,10 @@ class ShortestRemaining(Policy):
     preempts: ClassVar[bool] = True
     drift: ClassVar[float] = -1.0
 
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         """Its estimated time left."""
         return view.remaining_s(job)
 
 
 SHIPPED = (FirstIn(), ShortestFirst(), ShortestRemaining(), LeastAttained(), EarliestDeadline(), FastGpusFirst())
-POLICIES: Registry[Policy] = Registry("policy", lambda: SHIPPED, error=DataError)
+POLICIES: Registry[QueuePolicy] = Registry("policy", lambda: SHIPPED, error=DataError)

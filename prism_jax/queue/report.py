@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table
-from .compare import Ratio, Row
+from .compare import QueueRow, Ratio
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class QueueReport(Report):
     slack: float | None
     restart_s: float
     n_seeds: int
-    rows: tuple[Row, ...]
+    rows: tuple[QueueRow, ...]
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
@@ -99,7 +99,7 @@ def _table(report: QueueReport, cv: float) -> list[str]:
     return Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows).lines()
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: QueueRow) -> tuple[str, ...]:
     times = (row.figures.jct_mean_s, row.figures.jct_p50_s, row.figures.jct_p95_s, row.figures.jct_p99_s)
     rest = (row.figures.waiting_mean_s, row.figures.makespan_s)
     return (
@@ -135,7 +135,7 @@ def _answer(report: QueueReport) -> list[str]:
     return found
 
 
-def _gain(row: Row) -> str:
+def _gain(row: QueueRow) -> str:
     facts = row.over_point
     assert facts is not None
     verdict = ", which is no difference" if facts.p5 <= 1.0 <= facts.p95 or abs(facts.median - 1.0) < ENOUGH else ""

@@ -9,13 +9,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..core.use_case import UNRECORDED, UNTIMED_S, Argument, Group, Option, use_case
-from ..errors import DataError
+from ..core.use_case import UNRECORDED, UNTIMED_S, Argument, Option, OptionGroup, use_case
 from ..result.parameters import Seed
 from ..tables.csv_rows import number_of
 from ..variability.config import preset
-from .compare import Setting, compare
+from .compare import QueueCase, compare
 from .jobs import QueuedJobs, capacity_of, check_capacity
 from .policies import POLICIES
 from .report import QueueReport
@@ -29,7 +29,7 @@ _PERCENT = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,3})?)")
 
 
 @dataclass(frozen=True)
-class Compared(Group):
+class Compared(OptionGroup):
     """What is compared.
 
     Attributes:
@@ -44,7 +44,7 @@ class Compared(Group):
 
 
 @dataclass(frozen=True)
-class Worlds(Group):
+class WorldOptions(OptionGroup):
     """The worlds in which the jobs of the trace run.
 
     Attributes:
@@ -70,7 +70,7 @@ def schedule_trace(
     gpus: Annotated[int | str, Option("--gpus", "N|pNN")] = BUSY_PERCENT,
     group: Annotated[str | None, Option("--group", "NAME")] = None,
     compared: Compared = Compared(),
-    worlds: Worlds = Worlds(),
+    worlds: WorldOptions = WorldOptions(),
     progress: Progress = silent,
 ) -> QueueReport:
     """Simulate the queue of a cluster under several scheduling policies and duration estimates.
@@ -96,7 +96,9 @@ def schedule_trace(
     n_gpus, told = _capacity(gpus, jobs)
     _check_size(len(jobs) * worlds.n_seeds * len(compared.cvs) * len(chosen[0]) * len(chosen[1]))
     seeds = range(worlds.seed, worlds.seed + worlds.n_seeds)
-    rows = compare(jobs, Setting(n_gpus, shape, worlds.slack, worlds.restart_s, seeds), compared.cvs, *chosen, progress)
+    rows = compare(
+        jobs, QueueCase(n_gpus, shape, worlds.slack, worlds.restart_s, seeds), compared.cvs, *chosen, progress
+    )
     span_s = float(jobs.submit_s[-1])
     return QueueReport(
         source=str(trace),
@@ -140,7 +142,7 @@ def _capacity(gpus: int | str, jobs: QueuedJobs) -> tuple[int, str]:
     return int(number), "stated"
 
 
-def _check_options(cvs: Sequence[float], worlds: Worlds) -> None:
+def _check_options(cvs: Sequence[float], worlds: WorldOptions) -> None:
     if not cvs:
         raise DataError("cv: none is given. Give one, such as 0.03.")
     for cv in cvs:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.arrays import Floats
-from .jobs import Outcome
-from .policies import Policy, View
+from .jobs import QueueOutcome
+from .policies import QueuePolicy, QueueView
 from .world import World
 
 
-class Segment(NamedTuple):
+class QueueSegment(NamedTuple):
     """A job on some GPUs for some time."""
 
     job: int
@@ -31,12 +31,12 @@ class Segment(NamedTuple):
 
 def simulate(
     world: World,
-    policy: Policy,
+    policy: QueuePolicy,
     estimate_s: Floats | None = None,
     *,
     restart_s: float = 0.0,
-    segments: list[Segment] | None = None,
-) -> Outcome:
+    segments: list[QueueSegment] | None = None,
+) -> QueueOutcome:
     """What becomes of the jobs of a world under a policy.
 
     Args:
@@ -57,7 +57,12 @@ class _Run:
     """
 
     def __init__(
-        self, world: World, policy: Policy, estimate_s: Floats, restart_s: float, segments: list[Segment] | None
+        self,
+        world: World,
+        policy: QueuePolicy,
+        estimate_s: Floats,
+        restart_s: float,
+        segments: list[QueueSegment] | None,
     ) -> None:
         jobs, n = world.jobs, len(world.jobs)
         self.jobs, self.policy, self.restart_s, self.segments = jobs, policy, restart_s, segments
@@ -65,7 +70,7 @@ class _Run:
         self.deadline_s = world.deadline_s
         self.factor = world.factor.tolist()
         self.left_s = world.work_s.tolist()
-        self.view = View(self.submit_s, self.gpus, world.deadline_s.tolist(), np.asarray(estimate_s).tolist())
+        self.view = QueueView(self.submit_s, self.gpus, world.deadline_s.tolist(), np.asarray(estimate_s).tolist())
         self.view.ran_s = [0.0] * n
         self.pool = policy.pool(self.factor, world.seed)
         self.stamp = [0] * n
@@ -77,7 +82,7 @@ class _Run:
         self.sizes: list[int] = []
         self.running: list[tuple[float, int, int]] = []  # heap of minus the rank at time zero, minus job, stamp
 
-    def result(self) -> Outcome:
+    def result(self) -> QueueOutcome:
         """Everything until the last job is done."""
         submit_s, events, n, arrived = self.submit_s, self.events, len(self.submit_s), 0
         view = self.view
@@ -220,13 +225,15 @@ class _Run:
         self.stamp[job] += 1
         self.used_s[job] += now - self.start_s[job]
         if self.segments is not None:
-            self.segments.append(Segment(job, self.start_s[job], now, tuple(held)))
+            self.segments.append(QueueSegment(job, self.start_s[job], now, tuple(held)))
 
     def finish(self, job: int) -> None:
         """A job is done."""
         self.leave(job)
         self.end_s[job] = self.view.now_s
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> QueueOutcome:
         """What became of the jobs."""
-        return Outcome(self.jobs, self.deadline_s, np.array(self.end_s), np.array(self.used_s), np.array(self.n_stops))
+        return QueueOutcome(
+            self.jobs, self.deadline_s, np.array(self.end_s), np.array(self.used_s), np.array(self.n_stops)
+        )

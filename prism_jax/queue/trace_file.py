@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.read_file import open_input
-from ..errors import DataError
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
-from ..trace.columns import Column
+from ..trace.columns import FileColumn
 from .jobs import MOST_GPUS, QueuedJobs
 
 MAX_ROWS = 1_000_000
@@ -130,7 +130,7 @@ def _of_parquet(path: Path) -> _Columns:
     from ..trace.parquet_columns import checked_batches, column_names  # pyarrow takes 0.2 s to import
 
     of_field = _chosen(column_names(path), path)
-    wanted = [Column(name, field, "text" if field == "group" else "float") for field, name in of_field.items()]
+    wanted = [FileColumn(name, field, "text" if field == "group" else "float") for field, name in of_field.items()]
     blocks: dict[str, list[NDArray]] = {field: [] for field in of_field}
     groups: list[str] = []
     n_rows = 0

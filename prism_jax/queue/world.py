@@ -20,8 +20,8 @@ from math import sqrt
 import numpy as np
 
 from ..core.arrays import Floats, Ints
+from ..core.errors import DataError
 from ..core.registry import Registry
-from ..errors import DataError
 from ..variability.tree import Variability
 from .jobs import QueuedJobs
 
@@ -118,7 +118,7 @@ HIGH, MIDDLE = 0.95, 0.5
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DurationEstimate:
     """One way to put a distribution of durations into a number.
 
     Attributes:
@@ -159,13 +159,13 @@ def matched_level(world: World) -> Floats:
 
 
 SHIPPED = (
-    Estimate("mean", "mean of the distribution: a point estimate", None),
-    Estimate("p50", "median", _constant(MIDDLE)),
-    Estimate("p95", "duration that is exceeded in 5 % of cases", _constant(HIGH)),
-    Estimate(
+    DurationEstimate("mean", "mean of the distribution: a point estimate", None),
+    DurationEstimate("p50", "median", _constant(MIDDLE)),
+    DurationEstimate("p95", "duration that is exceeded in 5 % of cases", _constant(HIGH)),
+    DurationEstimate(
         "matched",
         "quantile by slack: p95 where there is none, the median where there is as much as the job lasts",
         matched_level,
     ),
 )
-ESTIMATES: Registry[Estimate] = Registry("estimate", lambda: SHIPPED, error=DataError)
+ESTIMATES: Registry[DurationEstimate] = Registry("estimate", lambda: SHIPPED, error=DataError)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..errors import DataError
+from ..core.errors import DataError
 from ..trace.dependencies import durations
 from ..trace.pipeline import dependencies
 from ..trace.step_log import StepLog
@@ -40,7 +40,7 @@ MAX_DRAWN = 20_000_000  # durations of independent pools at a time: 80 MB
 
 
 @dataclass(frozen=True)
-class Split:
+class StepSplit:
     """Indices of recorded steps for fitting and for scoring, and of the replicas that are fitted on."""
 
     train: NDArray[np.int64]
@@ -85,7 +85,7 @@ def fit_and_predict(
 
 def splits(
     recorded: Trace | StepLog, *, n_split: int, train_fraction: float, fit_replicas: int | None, seed: int
-) -> Iterator[Split]:
+) -> Iterator[StepSplit]:
     """Random splits of the recorded steps; the same for the same seed.
 
     Raises:
@@ -110,11 +110,11 @@ def splits(
         order = rng.permutation(n_step)
         train = np.sort(order[:n_train])
         replicas = np.sort(rng.permutation(n_replica)[:fit_replicas]) if fit_replicas else None
-        yield Split(train, train if whole else np.sort(order[n_train:]), replicas)
+        yield StepSplit(train, train if whole else np.sort(order[n_train:]), replicas)
 
 
 def score_split(
-    recorded: Trace | StepLog, split: Split, *, seed: int, n_draw: int
+    recorded: Trace | StepLog, split: StepSplit, *, seed: int, n_draw: int
 ) -> tuple[SplitScore, TracePrediction]:
     """Fit on one part of `recorded`, predict, and compare with the other part."""
     step_s = recorded.step_s
@@ -171,14 +171,14 @@ def slowest_recorded(trace: Trace) -> Floats:
     return replay(replay_program(trace, job.waits.needs, trace.n_replica), job.run_s, job.gap_s)
 
 
-def _reused(known: Trace | StepLog, split: Split) -> tuple[str, Floats]:
+def _reused(known: Trace | StepLog, split: StepSplit) -> tuple[str, Floats]:
     """The recorded step times that were fitted on, and what to call them."""
     if isinstance(known, Trace) and split.replicas is not None:
         return f"slowest of {len(split.replicas)} replicas", slowest_recorded(known)
     return "recorded steps", known.step_s
 
 
-def _chosen(recorded: Trace | StepLog, split: Split) -> Trace | StepLog:
+def _chosen(recorded: Trace | StepLog, split: StepSplit) -> Trace | StepLog:
     if isinstance(recorded, Trace):
         return recorded.choose(steps=split.train, replicas=split.replicas)
     return recorded.choose(split.train)

@@ -17,9 +17,9 @@ import numpy as np
 from ..capture.execution.report import ExecutionTraceReport
 from ..capture.execution.trace import holds_execution_traces
 from ..core.arrays import Floats
-from ..core.use_case import UNRECORDED, Option, Told, use_case
+from ..core.errors import DataError
+from ..core.use_case import UNRECORDED, Message, Option, use_case
 from ..core.write_file import check_target
-from ..errors import DataError
 from ..explain.perfetto import MAX_EVENTS, Event, name_event, slice_event, sort_event, write_events
 from ..trace.dependencies import Dependencies
 from ..trace.pipeline import dependencies
@@ -174,9 +174,9 @@ def replay_trace(source: TraceFile, *, meta: Meta = None) -> TraceReplayReport:
     )
 
 
-def steps_told(steps: tuple[int, ...], perfetto: str | Path) -> Told:
+def steps_told(steps: tuple[int, ...], perfetto: str | Path) -> Message:
     """Which steps were written."""
-    return Told(f"wrote {perfetto}: step {', '.join(map(str, steps))}")
+    return Message(f"wrote {perfetto}: step {', '.join(map(str, steps))}")
 
 
 @use_case(then=(steps_told,), text=lambda _: ())

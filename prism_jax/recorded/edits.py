@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import DataError
+from ..core.errors import DataError
 from ..plan.plan import DEFAULT_SCHEDULE
 from ..schedule.base import PipelineSchedule
 from ..schedule.order import Op

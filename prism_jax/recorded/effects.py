@@ -26,7 +26,7 @@ from scipy.special import fdtrc, ndtri
 from ..core.arrays import Floats, Ints
 from ..trace.pipeline import COMMUNICATION
 from ..trace.trace import NONE, Trace
-from .factor_shape import Choice, choose_shape, reshaped
+from .factor_shape import ShapeChoice, choose_shape, reshaped
 
 SIGNIFICANCE = 0.01  # of the F tests that let an effect in
 SHORTEST_S, TINY = 1e-9, 1e-300
@@ -60,7 +60,7 @@ class Strata(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class VarianceShares:
     """Shares of the variance of log compute seconds, weighted by seconds; they sum to one.
 
     Attributes:
@@ -80,7 +80,7 @@ class Evidence:
     micro_batch: float
     own: float
     strata: Strata
-    shape: Choice
+    shape: ShapeChoice
     step_p: float
     rank_p: float
 
@@ -109,7 +109,7 @@ class Effects:
     pool: Floats
     pool_step: Ints
     strata: Strata
-    evidence: Evidence
+    evidence: VarianceShares
 
 
 def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:
@@ -339,8 +339,8 @@ def normal_scores(values: NDArray) -> Floats:
 
 
 def _evidence(
-    base: Floats, step: _Effect, rank: _Effect, residual: Floats, weight: Floats, strata: Strata, shape: Choice
-) -> Evidence:
+    base: Floats, step: _Effect, rank: _Effect, residual: Floats, weight: Floats, strata: Strata, shape: ShapeChoice
+) -> VarianceShares:
     common = np.einsum("s,msrk->mrk", weight, residual)
     parts = {
         "position": (base - base.mean(axis=0)).var(axis=0) @ weight,
@@ -351,7 +351,7 @@ def _evidence(
     }
     total = sum(parts.values()) or 1.0
     shares = {name: float(value / total) for name, value in parts.items()}
-    return Evidence(**shares, strata=strata, shape=shape, step_p=step.p, rank_p=rank.p)
+    return VarianceShares(**shares, strata=strata, shape=shape, step_p=step.p, rank_p=rank.p)
 
 
 def _by_stage(stage: Ints, weight: Floats) -> Floats:

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.registry import Registry
-from ..errors import DataError
 
 POOL = "pool"
 N_FOLD = 5
@@ -27,41 +27,41 @@ ROUNDS = 40
 LEAST_SD = 1e-9
 
 
-class Shape(NamedTuple):
+class FactorShape(NamedTuple):
     """A fitted distribution of log factors."""
 
     log_density: Callable[[Floats], Floats]
     quantile: Callable[[Floats], Floats]
 
 
-class Candidate(NamedTuple):
+class ShapeCandidate(NamedTuple):
     """One family of shapes: its name, and the shape that fits given log factors best."""
 
     name: str
-    fit: Callable[[Floats], Shape]
+    fit: Callable[[Floats], FactorShape]
 
 
-class Choice(NamedTuple):
+class ShapeChoice(NamedTuple):
     """What was chosen: `name` of the family or `POOL`, and the held-out log density per value of every candidate, in nats."""
 
     name: str
     scores: Mapping[str, float]
 
 
-def choose_shape(log_factor: Floats) -> Choice:
+def choose_shape(log_factor: Floats) -> ShapeChoice:
     """The best shape for [mb, replica, step] log factors; the pool if there are too few steps to tell."""
     n_step = log_factor.shape[-1]
     if n_step < 2 or log_factor.std() < LEAST_SD:
-        return Choice(POOL, {})
+        return ShapeChoice(POOL, {})
     n_fold = min(N_FOLD, n_step)
     fold = np.arange(n_step) % n_fold
     parts = [(_thin(log_factor[..., fold != k]), _thin(log_factor[..., fold == k])) for k in range(n_fold)]
     scores = {
         known.name: float(np.mean([known.fit(train).log_density(test).mean() for train, test in parts]))
-        for known in (Candidate(POOL, _kernel), *FACTOR_SHAPES)
+        for known in (ShapeCandidate(POOL, _kernel), *FACTOR_SHAPES)
     }
     best = max(FACTOR_SHAPES.names, key=lambda name: scores[name])
-    return Choice(best if scores[best] > scores[POOL] + MARGIN else POOL, scores)
+    return ShapeChoice(best if scores[best] > scores[POOL] + MARGIN else POOL, scores)
 
 
 def reshaped(sorted_log_factor: Floats, name: str) -> Floats:
@@ -78,30 +78,30 @@ def _thin(values: Floats) -> Floats:
     return flat[np.linspace(0, flat.size - 1, min(MOST, flat.size)).astype(int)]
 
 
-def _normal(values: Floats) -> Shape:
+def _normal(values: Floats) -> FactorShape:
     mean, sd = float(values.mean()), max(float(values.std()), LEAST_SD)
-    return Shape(lambda x: _log_normal(x, mean, sd), lambda u: mean + sd * ndtri(u))
+    return FactorShape(lambda x: _log_normal(x, mean, sd), lambda u: mean + sd * ndtri(u))
 
 
-def _student_t(values: Floats) -> Shape:
+def _student_t(values: Floats) -> FactorShape:
     fits = [_scaled_t(values, freedom) for freedom in FREEDOMS]
     return max(fits, key=lambda fit: float(fit.log_density(values).mean()))
 
 
-def _scaled_t(values: Floats, freedom: float) -> Shape:
+def _scaled_t(values: Floats, freedom: float) -> FactorShape:
     centre, scale = float(np.median(values)), max(float(values.std()), LEAST_SD)
     for _ in range(ROUNDS):
         weight = (freedom + 1.0) / (freedom + ((values - centre) / scale) ** 2)
         centre = float((weight * values).sum() / weight.sum())
         scale = max(float(np.sqrt((weight * (values - centre) ** 2).mean())), LEAST_SD)
     constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi) - np.log(scale)
-    return Shape(
+    return FactorShape(
         lambda x: constant - (freedom + 1) / 2 * np.log1p(((x - centre) / scale) ** 2 / freedom),
         lambda u: centre + scale * stdtrit(freedom, u),
     )
 
 
-def _mixture(values: Floats) -> Shape:
+def _mixture(values: Floats) -> FactorShape:
     """Two normals; neither narrower than a hundredth of the whole, so that no single value becomes one."""
     least = max(0.01 * float(values.std()), LEAST_SD)
     mean = np.quantile(values, [0.25, 0.9])
@@ -115,18 +115,18 @@ def _mixture(values: Floats) -> Shape:
         sd, share = np.maximum(np.sqrt(spread), least), np.clip(total / len(values), 1e-6, 1.0)
     grid = np.linspace((mean - 8 * sd).min(), (mean + 8 * sd).max(), 4001)
     below = (share[:, None] * ndtr((grid - mean[:, None]) / sd[:, None])).sum(axis=0)
-    return Shape(
+    return FactorShape(
         lambda x: np.logaddexp.reduce(np.log(share)[:, None] + _log_normal(x, mean[:, None], sd[:, None]), axis=0),
         lambda u: np.interp(u, below / below[-1], grid),
     )
 
 
-def _kernel(values: Floats) -> Shape:
+def _kernel(values: Floats) -> FactorShape:
     """Gaussian kernels as wide as Silverman's rule says."""
     low, high = np.quantile(values, [0.25, 0.75])
     spread = min(float(values.std()), float(high - low) / 1.34) or float(values.std())
     width = max(0.9 * spread * len(values) ** -0.2, LEAST_SD)
-    return Shape(
+    return FactorShape(
         lambda x: np.logaddexp.reduce(_log_normal(x[:, None], values, width), axis=1) - np.log(len(values)),
         lambda u: np.quantile(values, u),
     )
@@ -136,5 +136,9 @@ def _log_normal(x: Floats, mean: Floats | float, sd: Floats | float) -> Floats:
     return -0.5 * ((x - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
 
 
-SHIPPED = (Candidate("normal", _normal), Candidate("student_t", _student_t), Candidate("mixture", _mixture))
-FACTOR_SHAPES: Registry[Candidate] = Registry("factor shape", lambda: SHIPPED, error=DataError)
+SHIPPED = (
+    ShapeCandidate("normal", _normal),
+    ShapeCandidate("student_t", _student_t),
+    ShapeCandidate("mixture", _mixture),
+)
+FACTOR_SHAPES: Registry[ShapeCandidate] = Registry("factor shape", lambda: SHIPPED, error=DataError)

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import Group, Option, noted, use_case
-from ..errors import DataError
+from ..core.use_case import Option, OptionGroup, noted, use_case
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
 from .prediction import TracePrediction, doubts
-from .prediction_report import Asked, TracePredictionReport
+from .prediction_report import PredictedJobChange, TracePredictionReport
 from .trace_facts import (
     Meta,
     StepDraws,
@@ -30,7 +30,7 @@ FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 
 
 @dataclass(frozen=True)
-class Check(Group):
+class Check(OptionGroup):
     """How to check a prediction on recorded steps that are held out.
 
     Attributes:
@@ -90,7 +90,7 @@ def predict_trace(
     """
     n_draw, seed = draws.n_draw, draws.seed
     found, n_left_out = without_warm_up(recorded(source, meta, unit), draws.skip)
-    asked = Asked(n_replica, n_micro_batch)
+    asked = PredictedJobChange(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
     from .cross_validation import fit_and_predict, splits  # need JAX, which mistakes above do not wait for
@@ -112,7 +112,7 @@ def predict_trace(
         n_test=scores[0].n_test if scores else 0,
         steps_s=prediction_facts(prediction),
         record=noted(train_fraction=fraction),
-        doubts=doubts(prediction, found.step_s, as_recorded=asked == Asked()),
+        doubts=doubts(prediction, found.step_s, as_recorded=asked == PredictedJobChange()),
         evidence=None if job is None else evidence_facts(job),
         replay=replay,
         check=check_facts(scores) if scores else None,
@@ -135,7 +135,7 @@ def _scores(
     return scores, shown
 
 
-def _check_asked(found: Trace | StepLog, asked: Asked, check: Check) -> None:
+def _check_asked(found: Trace | StepLog, asked: PredictedJobChange, check: Check) -> None:
     if not isinstance(found, Trace) and (check.fit_replicas or asked.n_replica or asked.n_micro_batch):
         raise DataError(
             f"{found.source}: a log of step times without ops has no replicas and no micro-batches. "

@@ -18,7 +18,7 @@ from .report import BAR_WIDTH, FAR, SMALLEST_SHARE, TraceFacts, counted, headlin
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictedJobChange:
     """The job that is predicted, where it is not the recorded one."""
 
     n_replica: int | None = None
@@ -107,7 +107,7 @@ class TracePredictionReport(Report):
     picture: ClassVar[str] = "prism_jax.recorded.picture:draw_trace_prediction"
 
     info: Annotated[TraceFacts, INLINE]
-    asked: Asked
+    asked: PredictedJobChange
     fit_replicas: int | None
     n_train: int
     n_test: int
@@ -195,10 +195,12 @@ def _unreplayed(report: TracePredictionReport) -> list[str]:
 
 def _of_whole_steps(report: TracePredictionReport) -> bool:
     """Whether drawn steps are recorded ones and not made of their parts."""
-    return report.asked == Asked() and report.evidence is not None and not report.evidence.has_micro_batches
+    return (
+        report.asked == PredictedJobChange() and report.evidence is not None and not report.evidence.has_micro_batches
+    )
 
 
-def _asked(asked: Asked) -> str:
+def _asked(asked: PredictedJobChange) -> str:
     words = {"n_replica": "data-parallel replicas", "n_micro_batch": "micro-batches per replica"}
     wanted = {word: getattr(asked, name) for name, word in words.items()}
     parts = [f"{n:,} {word}" for word, n in wanted.items() if n]

@@ -28,7 +28,7 @@ from jaxtyping import Float, Int32
 
 from ..core.arrays import Floats, Ints
 from ..core.kernels import NETWORK_AXES
-from ..graph.propagate import GivenDurations, GraphArrays, Network, propagate
+from ..graph.propagate import CommFactors, GivenDurations, GraphArrays, propagate
 from ..graph.step_graph import StepGraph, ring_rows
 from ..trace.dependencies import Dependencies, durations, observed_waits
 from ..trace.pipeline import dependencies
@@ -214,10 +214,10 @@ def with_durations(
     )
 
 
-def _no_network(graph: GraphArrays) -> Network:
+def _no_network(graph: GraphArrays) -> CommFactors:
     n_lane, n_column = graph.end_compute_s.shape
     n_axis, dtype = len(NETWORK_AXES), graph.compute_s.dtype
-    return Network(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
+    return CommFactors(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
 
 
 @eqx.filter_jit

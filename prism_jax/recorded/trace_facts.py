@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 
+from ..core.errors import DataError
 from ..core.report import RunRecord
-from ..core.use_case import Argument, Group, Option
-from ..errors import DataError
+from ..core.use_case import Argument, Option, OptionGroup
 from ..result.parameters import Seed
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
@@ -97,7 +97,7 @@ Meta = Annotated[
 
 
 @dataclass(frozen=True)
-class StepDraws(Group):
+class StepDraws(OptionGroup):
     """Steps that are drawn, and recorded ones that are left out.
 
     Attributes:

@@ -34,7 +34,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float, Int32, PRNGKeyArray
 
 from ..core.arrays import Floats
-from ..errors import DataError
+from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, FORWARD
 from .effects import LEAST_STRATUM, Effects
 from .prediction import MomentMatch, TracePrediction

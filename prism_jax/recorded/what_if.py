@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import UNRECORDED, Group, Option, use_case
-from ..errors import DataError
+from ..core.use_case import UNRECORDED, Option, OptionGroup, use_case
 from ..trace.step_log import without_warm_up
 from ..trace.trace import Trace
 from .prediction_report import WhatIfReport
@@ -59,7 +59,7 @@ def places_of(option: str, texts: Sequence[str]) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class Changes(Group):
+class Changes(OptionGroup):
     """Changes of a recorded job to try, each by itself.
 
     Attributes:

@@ -48,9 +48,9 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, stdtrit
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.report import shown
-from ..errors import DataError
-from ..units import format_s
+from ..core.units import format_s
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field, replace
 from math import exp
 from typing import Any
 
+from ..core.errors import DataError
 from ..core.registry import Registry
-from ..errors import DataError
 from ..plan.plan import ParallelPlan
 
 # Arrays are those of NumPy or of JAX, whichever the samples are: an objective runs on the host and inside jitted code.

@@ -8,7 +8,7 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from ..core.use_case import Group, Option
+from ..core.use_case import Option, OptionGroup
 from ..core.write_file import check_file
 from .objective import Objective
 from .prices import Prices, prices_of
@@ -59,7 +59,7 @@ Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, ch
 
 
 @dataclass(frozen=True)
-class Applied(Group):
+class Applied(OptionGroup):
     """Fits and calibrations that a use case applies."""
 
     fits: Fits = ()
@@ -67,7 +67,7 @@ class Applied(Group):
 
 
 @dataclass(frozen=True)
-class StudyRun(Group):
+class StudyRun(OptionGroup):
     """How the jobs of a study are predicted.
 
     Attributes:
@@ -84,7 +84,7 @@ class StudyRun(Group):
 
 
 @dataclass(frozen=True)
-class JobChanges(Group):
+class JobChanges(OptionGroup):
     """What is replaced in a job file.
 
     Attributes:

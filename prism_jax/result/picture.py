@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from ..core.errors import DataError
 from ..core.picture import INDIGO, WINE, new_axes
-from ..errors import DataError
 from .distribution import StepTimeDistribution
 
 MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TypeAlias
 
-from ..errors import DataError
+from ..core.errors import DataError
 from ..system import catalog
 
 Prices: TypeAlias = float | Mapping[str, float] | None  # of all devices, by name of the device, or not known

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import ClassVar
 
 from ..core.arrays import Counts, Flags, Floats
+from ..core.errors import PlanError, Problem
 from ..core.lazy import np
-from ..errors import PlanError, Problem
 from .order import Orders, PipelineWork, Placement, ScheduleOrder, peak_activations, peak_logits
 
 MOST_TRIED = 4096  # numbers of micro-batches that are tried for a remedy

@@ -25,8 +25,8 @@ from operator import mul
 from typing import ClassVar
 
 from ..core.arrays import Counts, Flags, Floats
+from ..core.errors import PlanError
 from ..core.lazy import np
-from ..errors import PlanError
 from .base import PipelineSchedule, one_if_last
 from .order import Op, Orders, PipelineWork, backward, forward
 

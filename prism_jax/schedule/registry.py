@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..core.errors import PlanError
 from ..core.registry import Registry
-from ..errors import PlanError
 from .base import PipelineSchedule
 from .dual_pipe import DualPipe
 from .one_f_one_b import GPipe, Interleaved, OneFOneB

@@ -21,19 +21,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.errors import DataError, PlanError
+from ..core.units import format_bytes
 from ..cost.memory import memory
-from ..errors import DataError, PlanError
 from ..job.job import Job
 from ..job.rules import check_plan
 from ..plan.plan import Overlap, ParallelPlan
 from ..result.objective import Objective, plan_objective
-from ..units import format_bytes
 from .evaluate import Evaluator, ScreeningResult, TailScorer
 from .racing import ROUNDS
 from .space import PlanSpace, default_space
 
 
-class Told(NamedTuple):
+class EvaluatedPlan(NamedTuple):
     """A plan and its value, in the unit of the objective."""
 
     plan: ParallelPlan
@@ -137,7 +137,7 @@ class AskTell:
         return value_s
 
     @property
-    def best(self) -> Told:
+    def best(self) -> EvaluatedPlan:
         """The best plan told so far.
 
         Raises:
@@ -145,8 +145,8 @@ class AskTell:
         """
         return self.top(1)[0]
 
-    def top(self, k: int) -> list[Told]:
+    def top(self, k: int) -> list[EvaluatedPlan]:
         """The best `k` told so far, best first; `best` and `top` raise a DataError while nothing was told."""
         if not self._told:
             raise DataError("no plan was told yet. Call tell(plan) first.")
-        return [Told(plan, value) for plan, value in sorted(self._told.items(), key=lambda item: item[1])[:k]]
+        return [EvaluatedPlan(plan, value) for plan, value in sorted(self._told.items(), key=lambda item: item[1])[:k]]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ..calibration.key import CalibrationKey
 from ..core.arrays import Floats
+from ..core.errors import PlanError
 from ..core.processes import Progress, silent
 from ..cost.efficiency import Efficiency
-from ..errors import PlanError
 from ..graph.build import signature_seconds
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
@@ -52,7 +52,7 @@ from .plan_costs import (
     lower_bound,
     table_cost,
 )
-from .plan_table import Layout, PlanTable, Rows, distinct
+from .plan_table import PipelineLayout, PlanTable, Rows, distinct
 
 N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat
 
@@ -100,11 +100,11 @@ class ScreeningResult:
 class Plans(Protocol):
     """Where an evaluator takes plans from: a `PlanSpace`, or a list."""
 
-    def layouts(self, model: Workload, /) -> Iterator[Layout]:
+    def layouts(self, model: Workload, /) -> Iterator[PipelineLayout]:
         """Pipelines of the plans."""
         ...
 
-    def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
+    def block(self, base: ParallelPlan, layout: PipelineLayout) -> PlanTable:
         """All plans of one pipeline."""
         ...
 
@@ -215,7 +215,7 @@ class Evaluator:
             ends[rows] = self._end_times(cost, first[rows], table.layout, int(m))
         return (ends[which] + cost.end.compute_s + cost.end.exposed_s).max(axis=1)
 
-    def _end_times(self, cost: TableCost, rows: Rows, layout: Layout, n_micro_batch: int) -> Floats:
+    def _end_times(self, cost: TableCost, rows: Rows, layout: PipelineLayout, n_micro_batch: int) -> Floats:
         seconds = chunk_seconds(cost, rows, self.costs.eff.overlap_slowdown)
         blocking = (1.0 - cost.table.overlap_pp[rows]).astype(np.float64)
         return end_times(pipeline(layout, n_micro_batch), *seconds, cost.edge_s[cost.of_edge[rows]], blocking)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..errors import DataError
 from ..job.job import Job
 from ..job.rules import problems
 from ..plan.plan import ParallelPlan

@@ -28,7 +28,7 @@ from ..schedule.order import PipelineWork
 from ..schedule.registry import resolve_schedule
 from ..workload.base.workload import Workload
 from .plan_costs import FEASIBLE, MEMORY, PlanCosts, TableCost, chunk_seconds, feasibility, lower_bound, table_cost
-from .plan_table import COLUMNS, Layout, PlanTable, Rows
+from .plan_table import COLUMNS, PipelineLayout, PlanTable, Rows
 from .space import PlanSpace
 
 _ROWS = 1 << 14
@@ -96,7 +96,7 @@ class Knobs:
     model: Workload
 
     @cached_property
-    def layouts(self) -> tuple[Layout, ...]:
+    def layouts(self) -> tuple[PipelineLayout, ...]:
         """Pipelines of the space."""
         return tuple(self.space.layouts(self.model))
 
@@ -164,7 +164,7 @@ class Knobs:
                 if pp == 1 or resolve_schedule(name).fixed_virtual_stages is not None:  # number of chunks is not free
                     found[s, p, :] = several[0] if several else NOWHERE
                 else:
-                    found[s, p] = [number.get(Layout(pp, name, v), NOWHERE) for v in stages.tolist()]
+                    found[s, p] = [number.get(PipelineLayout(pp, name, v), NOWHERE) for v in stages.tolist()]
         return found
 
     def tables(self, codes: Codes) -> Iterator[tuple[PlanTable, Rows]]:
@@ -194,11 +194,11 @@ class PlanList:
 
     listed: tuple[PlanTable, ...]
 
-    def layouts(self, _model: Workload) -> Iterator[Layout]:
+    def layouts(self, _model: Workload) -> Iterator[PipelineLayout]:
         """Layouts of the plans."""
         return (table.layout for table in self.listed)
 
-    def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
+    def block(self, base: ParallelPlan, layout: PipelineLayout) -> PlanTable:
         """The plans of one layout."""
         return next(replace(table, base=base) for table in self.listed if table.layout == layout)
 

@@ -29,8 +29,8 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from ..core.arrays import Floats
+from ..core.errors import PlanError
 from ..core.processes import Progress, silent
-from ..errors import PlanError
 from ..job.job import Job
 from ..result.objective import Objective, plan_objective
 from ..variability.tree import Variability
@@ -104,7 +104,7 @@ class Relaxed(NamedTuple):
     log_odds: Array
 
 
-class Axes(NamedTuple):
+class SpaceAxes(NamedTuple):
     """Shape of the space.
 
     Attributes:
@@ -134,12 +134,12 @@ def descend(knobs: Knobs, known: VisitedPlans, seed: int, progress: Progress = s
     return np.asarray(_log_prob(relaxed, axes, width, heat)).argmax(axis=-1)
 
 
-def _axes(knobs: Knobs) -> Axes:
+def _axes(knobs: Knobs) -> SpaceAxes:
     sizes = knobs.sizes[len(DEGREES) :]
-    return Axes(jnp.asarray(knobs.logs), jnp.asarray(np.arange(sizes.max()) < sizes[:, None]))
+    return SpaceAxes(jnp.asarray(knobs.logs), jnp.asarray(np.arange(sizes.max()) < sizes[:, None]))
 
 
-def _starts(knobs: Knobs, axes: Axes, rng: np.random.Generator) -> Relaxed:
+def _starts(knobs: Knobs, axes: SpaceAxes, rng: np.random.Generator) -> Relaxed:
     """Log-degrees anywhere in the space, choices undecided."""
     logs = np.asarray(axes.logs)
     top = np.where(np.isfinite(logs), logs, -np.inf).max(axis=1)
@@ -149,7 +149,7 @@ def _starts(knobs: Knobs, axes: Axes, rng: np.random.Generator) -> Relaxed:
 
 @jax.jit
 def _log_prob(
-    relaxed: Relaxed, axes: Axes, width: Float[Array, ""], heat: Float[Array, ""]
+    relaxed: Relaxed, axes: SpaceAxes, width: Float[Array, ""], heat: Float[Array, ""]
 ) -> Float[Array, "start knob position"]:
     """Logarithm of the probability of every position of every knob; -inf where a knob has no such position."""
     there = jnp.isfinite(axes.logs)
@@ -201,7 +201,7 @@ def log_times(time_s: Floats, fullness: Floats) -> Floats:
 def _update(
     relaxed: Relaxed,
     state: optax.OptState,
-    axes: Axes,
+    axes: SpaceAxes,
     positions: Int[Array, "start sample knob"],
     advantage: Float[Array, "start sample"],
     width: Float[Array, ""],

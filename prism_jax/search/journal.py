@@ -18,8 +18,8 @@ import numpy as np
 
 from ..core.archive import opened, write_archive
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.processes import Progress
-from ..errors import DataError
 from .plan_table import Rows
 
 CHUNK = 256  # plans scored between two looks at the clock

@@ -39,7 +39,7 @@ from ..simulate.predict import persistent_spread
 from ..simulate.replica_maximum import Shared
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
-from .plan_table import Layout, Rows
+from .plan_table import PipelineLayout, Rows
 
 Reals = NDArray[np.floating]
 WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache
@@ -66,13 +66,13 @@ class Pipeline(NamedTuple):
     ops: Signatures
 
 
-def pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
+def pipeline(layout: PipelineLayout, n_micro_batch: int) -> Pipeline:
     """Tables of one layout with a number of micro-batches."""
     return _pipeline(layout._replace(schedule=layout.pipeline_schedule), n_micro_batch)
 
 
 @lru_cache(maxsize=MAX_TABLES)
-def _pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
+def _pipeline(layout: PipelineLayout, n_micro_batch: int) -> Pipeline:
     """The same; kept under the schedule itself, since a name may stand for another one later."""
     order = layout.pipeline_schedule.lay_out(layout.pp, n_micro_batch, layout.virtual_stages)
     table = level_table(order)

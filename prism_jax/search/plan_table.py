@@ -30,7 +30,7 @@ from ..schedule.registry import resolve_schedule
 Column = NDArray[np.int64]
 
 
-class Layout(NamedTuple):
+class PipelineLayout(NamedTuple):
     """What decides the shape of a pipeline: plans that share it are evaluated together."""
 
     pp: int
@@ -67,7 +67,7 @@ class PlanTable:
     DERIVED: ClassVar[frozenset[str]] = frozenset({"n_devices", "n_micro_batch", "shard_group"})
 
     base: ParallelPlan
-    layout: Layout
+    layout: PipelineLayout
     tp: Column
     cp: Column
     dp: Column
@@ -89,7 +89,7 @@ class PlanTable:
         switches = {f"overlap_{axis}": int(getattr(plan.overlap, axis)) for axis in ("dp", "tp", "pp")}
         value = {name: getattr(plan, name) for name in COLUMNS if name not in switches} | codes | switches
         columns = {name: np.array([int(value[name])]) for name in COLUMNS}
-        return cls(plan, Layout(plan.pp, plan.schedule, plan.virtual_stages), **columns)
+        return cls(plan, PipelineLayout(plan.pp, plan.schedule, plan.virtual_stages), **columns)
 
     def __len__(self) -> int:
         return len(self.tp)

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import decimals, prob, uncertain_memory, with_error
-from ..units import format_bytes, format_s
+from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
 
 PlanFacts = SearchedPlan  # the name by which the report of clouds takes it

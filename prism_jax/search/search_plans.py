@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from .._version import __version__
+from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import UNRECORDED, Group, Option, Told, use_case
+from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, write_text
-from ..errors import DataError
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
 from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
@@ -43,7 +43,7 @@ class SearchParts:
     overrides: tuple[str, ...] = ()
 
 
-def write_best_job(report: StudyReport, output: Output = None) -> Told | None:
+def write_best_job(report: StudyReport, output: Output = None) -> Message | None:
     """Writes the job with the best plan, as YAML that every command takes.
 
     Args:
@@ -67,11 +67,11 @@ def write_best_job(report: StudyReport, output: Output = None) -> Told | None:
     )
     chosen, dropped = written_plan(best.plan), without_meaning(best.plan)
     write_text(output, job_with_plan(parts.source, parts.overrides, chosen, dropped, comment))
-    return Told(f"wrote {output}")
+    return Message(f"wrote {output}")
 
 
 @dataclass(frozen=True)
-class Searched(Group):
+class Searched(OptionGroup):
     """Which plans are compared, and by what.
 
     Attributes:
@@ -87,7 +87,7 @@ class Searched(Group):
 
 
 @dataclass(frozen=True)
-class Method(Group):
+class Method(OptionGroup):
     """How plans are searched.
 
     Attributes:

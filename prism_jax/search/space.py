@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..core.errors import PlanError
 from ..core.kernels import COMMON_RECOMPUTE, RECOMPUTE
-from ..errors import PlanError
 from ..job.job import Job
 from ..plan.plan import DEFAULT_SCHEDULE, SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES, resolve_schedule
 from ..workload.base.workload import FixesFields, Workload, n_body
-from .plan_table import COLUMNS, Layout, PlanTable
+from .plan_table import COLUMNS, PipelineLayout, PlanTable
 
 _T = TypeVar("_T")
 SWITCH = (0, 1)
@@ -68,11 +68,11 @@ class PlanSpace:
             if len(set(values)) < len(values):
                 raise PlanError(f"space: {knob.name} = {list(values)} names a value twice")
 
-    def layouts(self, model: Workload) -> Iterator[Layout]:
+    def layouts(self, model: Workload) -> Iterator[PipelineLayout]:
         """Every pipeline that can hold the model's layers."""
         for pp in self.pp:
             if pp == 1:
-                yield Layout(1, DEFAULT_SCHEDULE, 1)  # one stage runs every schedule alike
+                yield PipelineLayout(1, DEFAULT_SCHEDULE, 1)  # one stage runs every schedule alike
                 continue
             for schedule in self.schedule:
                 found = resolve_schedule(schedule)
@@ -81,9 +81,9 @@ class PlanSpace:
                     if found.layout_problem(pp, v) or pp * v > n_body(model) + 2:
                         continue
                     if not self.n_chunk or pp * v in self.n_chunk:
-                        yield Layout(pp, schedule, v)
+                        yield PipelineLayout(pp, schedule, v)
 
-    def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
+    def block(self, base: ParallelPlan, layout: PipelineLayout) -> PlanTable:
         """All plans of one layout, in an order that depends on the space alone."""
         columns = dict(zip(COLUMNS, _product(self._degrees(layout.pp), *self._knobs()).T, strict=True))
         table = PlanTable(base, layout, **columns)

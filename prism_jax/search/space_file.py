@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, create_model
 
+from ..core.errors import ConfigError, Mistake
 from ..core.kernels import RECOMPUTE
 from ..core.registry import Registry
-from ..errors import ConfigError, Mistake
 from ..job.load_job import read_job_file
 from ..job.schema import STRICT, Count, Flag, one_of, validated
 from ..plan.plan import SHARDING

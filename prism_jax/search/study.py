@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.units import format_bytes
 from ..job.job import Job
 from ..plan.fields import OPTIONS
 from ..plan.plan import ParallelPlan
 from ..result.distribution import html_table
 from ..result.objective import PlanObjective
-from ..units import format_bytes
 from .evaluate import ScreeningResult
 from .figures import CandidateFacts, CandidateFigures, GainEstimate, plan_facts
 from .plan_table import Kind, kind_of

@@ -121,7 +121,7 @@ N_LONG = 4  # tables that the second program is asked for, the longest ones
 STEEPER = np.linspace(1.01, 6.0, 40)  # multiples of the even exchange at which its slope is looked at
 
 
-class Options(NamedTuple):
+class TableOptions(NamedTuple):
     """Ways to cut and hold a table, [option, ..., table]; infinite where not allowed.
 
     Attributes:
@@ -211,7 +211,7 @@ def _even_exchange(task: ShardingTask) -> tuple[float, float]:
     return 2.0 * (least - slope * even), 2.0 * slope
 
 
-def _options(tasks: Sequence[ShardingTask], shared_rates: tuple[float, float]) -> Options:
+def _options(tasks: Sequence[ShardingTask], shared_rates: tuple[float, float]) -> TableOptions:
     """All ways of all cuts; rates are seconds per byte of the collectives of rows and copies."""
     found, rates = [], (0.0, *shared_rates)
     for task in tasks:
@@ -228,10 +228,10 @@ def _options(tasks: Sequence[ShardingTask], shared_rates: tuple[float, float]) -
                 by_table(task, task.allowed[way].astype(float)[None, None, :, None], np.maximum)[0, 0, :, 0],
             ]
             found.append(cells)
-    return Options(*(np.stack(column) for column in zip(*found, strict=True)))
+    return TableOptions(*(np.stack(column) for column in zip(*found, strict=True)))
 
 
-def _spread_evenly(options: Options, base: float, slope: float) -> float:
+def _spread_evenly(options: TableOptions, base: float, slope: float) -> float:
     """The first program; variables are shares [option, table], z [part] and s."""
     n_option, n_part, n_resource, n_table = options.work_s.shape
     n_share = n_option * n_table

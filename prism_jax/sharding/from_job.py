@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.arrays import Flags, Floats
+from ..core.errors import DataError
 from ..cost.block_cost import BlockCostModel, collective_s, crosses_nodes
 from ..cost.efficiency import Efficiency
 from ..cost.memory import memory
 from ..cost.step import step_cost
-from ..errors import DataError
 from ..job.job import Job
 from ..plan.fields import HYBRID, TableShard, TableSharding
 from ..plan.plan import ParallelPlan

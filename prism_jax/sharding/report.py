@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import bar, with_error
-from ..units import format_bytes
+from ..core.units import format_bytes
 from .search import RankLoad
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..errors import DataError
 from ..result.objective import OBJECTIVES, PlanObjective
 from ..result.spread import Gain, mean_and_error, paired_gain
 from .assignment import NO_ROOM, Assignment, loads, steps, values

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from .._version import __version__
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..core.use_case import UNRECORDED, Option, Told, use_case
+from ..core.use_case import UNRECORDED, Message, Option, use_case
 from ..core.write_file import write_text
-from ..errors import DataError
 from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
 from ..job.write_job import job_with_plan
@@ -33,7 +33,7 @@ class ShardingParts:
     overrides: tuple[str, ...] = ()
 
 
-def write_sharded_job(report: ShardingReport, output: Output = None) -> Told | None:
+def write_sharded_job(report: ShardingReport, output: Output = None) -> Message | None:
     """Writes the job with the chosen assignment, as YAML that every command takes.
 
     Args:
@@ -54,7 +54,7 @@ def write_sharded_job(report: ShardingReport, output: Output = None) -> Told | N
     )
     chosen = {"tables": dict(report.best.assignment)}
     write_text(output, job_with_plan(parts.source, parts.overrides, chosen, (), comment))
-    return Told(f"wrote {output}")
+    return Message(f"wrote {output}")
 
 
 @use_case(then=(write_sharded_job,))

@@ -26,8 +26,8 @@ import numpy as np
 from jaxtyping import Int
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.registry import Registry
-from ..errors import DataError
 from .task import ROWS, WHOLE, ShardingTask
 
 Costs = Callable[[ShardingTask], Floats]

@@ -29,8 +29,8 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri
 
 from ..core.arrays import Flags, Floats
+from ..core.errors import DataError
 from ..cost.chunk_cost import HOST_SHARPNESS
-from ..errors import DataError
 from ..workload.dlrm.sizes import SizeRule, exchange_bytes
 
 Law = Callable[[Floats], Floats]  # bytes [...] as `Network.collective` counts them -> seconds [...]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from .._version import __version__
-from ..errors import ConfigError, FailedFitError, PrismError
+from ..core.errors import ConfigError, FailedFitError, PrismError
 from .catalogue import COMMANDS, GROUPS, called
 from .command import runner_of
 from .output import help_console, print_lines

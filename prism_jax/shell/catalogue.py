@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from ..core.errors import SpecError
 from ..core.registry import Registry
-from ..errors import SpecError
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..core.report import Report
-from ..core.use_case import Case, Option, Part, case_of, command_line_type, parts_of
+from ..core.use_case import Option, OptionSpec, UseCase, case_of, command_line_type, parts_of
 from .output import check_picture, counting, emit, working
 from .streams import VERBOSITY
 
-JSON = Part("json", bool, False, Option("--json"), "Print one JSON value instead of text.")
-PLOT = Part(
+JSON = OptionSpec("json", bool, False, Option("--json"), "Print one JSON value instead of text.")
+PLOT = OptionSpec(
     "plot",
     str,
     None,
@@ -24,9 +24,9 @@ PLOT = Part(
     "Write a picture (.png, .pdf, .svg).",
 )
 TALK = (
-    Part("quiet", bool, False, Option("--quiet -q"), "Print the result and errors only."),
-    Part("verbose", bool, False, Option("--verbose -v"), "Print more details."),
-    Part("debug", bool, False, Option("--debug"), "Show tracebacks."),
+    OptionSpec("quiet", bool, False, Option("--quiet -q"), "Print the result and errors only."),
+    OptionSpec("verbose", bool, False, Option("--verbose -v"), "Print more details."),
+    OptionSpec("debug", bool, False, Option("--debug"), "Show tracebacks."),
 )
 
 
@@ -77,7 +77,7 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
     return run
 
 
-def _by_position(parts: Iterable[Part], given: Sequence[Any]) -> dict[str, Any]:
+def _by_position(parts: Iterable[OptionSpec], given: Sequence[Any]) -> dict[str, Any]:
     """Arguments by name; one that takes many, which is the last, has the rest."""
     found: dict[str, Any] = {}
     for at, part in enumerate(part for part in parts if part.is_by_position):
@@ -88,11 +88,11 @@ def _by_position(parts: Iterable[Part], given: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def _takes_many(part: Part) -> bool:
+def _takes_many(part: OptionSpec) -> bool:
     return part.is_by_position and (part.takes_many or get_origin(command_line_type(part.hint, part.option)) is list)
 
 
-def _values(parts: Iterable[Part], typed: Mapping[str, Any]) -> dict[str, Any]:
+def _values(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed as the function takes it.
 
     Raises:
@@ -112,13 +112,13 @@ def _values(parts: Iterable[Part], typed: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _typed_texts(parts: Iterable[Part], typed: Mapping[str, Any]) -> dict[str, Any]:
+def _typed_texts(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, Any]:
     """What the record of the run tells as it was typed."""
     own = (part for part in parts if part.option.is_told_as_typed and part.name in typed)
     return {name: typed[part.name] for part in own for name in part.told(None)}
 
 
-def _watched(case: Case) -> Any:
+def _watched(case: UseCase) -> Any:
     return counting(case.says) if case.counts else working(case.says)
 
 
@@ -128,7 +128,7 @@ def _reports_of(function: Callable[..., Any]) -> tuple[type[Report], ...]:
     return tuple(kind for kind in get_args(hint) or (hint,) if inspect.isclass(kind) and issubclass(kind, Report))
 
 
-def _is_inverted(part: Part) -> bool:
+def _is_inverted(part: OptionSpec) -> bool:
     """Whether a flag, when given, makes False of what is True: `--fast` for `explained`."""
     return part.hint is bool and part.default is True and "/" not in part.option.names
 
@@ -146,7 +146,7 @@ _WHOLE = {  # in digits: the parser itself would round 1.5
 }
 
 
-def _parameter(part: Part) -> inspect.Parameter:
+def _parameter(part: OptionSpec) -> inspect.Parameter:
     """A parameter as the parser wants it."""
     option, kind = part.option, command_line_type(part.hint, part.option)
     many = _takes_many(part)

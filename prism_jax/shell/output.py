@@ -25,12 +25,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..core.errors import DataError, printable, printable_lines
 from ..core.processes import Progress, silent, start_jax
 from ..core.report import Report
 from ..core.text_table import Facts, Table as TextTable, Table as text_table_Table
-from ..core.use_case import Told
+from ..core.use_case import Message
 from ..core.write_file import atomic_path, check_target
-from ..errors import DataError, printable, printable_lines
 from .streams import FAILED, OK, VERBOSITY, json_for_stdout, say
 
 HELP_WIDTH = 100
@@ -161,7 +161,7 @@ def emit(
         say(f"wrote {plot}")
     for act in then:
         told = act()
-        for one in [told] if isinstance(told, Told) else told or ():
+        for one in [told] if isinstance(told, Message) else told or ():
             say(one.text, always=one.always, detail=one.detail)
             code = FAILED if one.failed else code
     if reader_left:

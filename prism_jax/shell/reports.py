@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import SpecError
 from ..core.registry import Registry
 from ..core.report import Report, json_schema
-from ..errors import SpecError
 
 PACKAGE = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "schemas"

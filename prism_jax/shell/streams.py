@@ -17,7 +17,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from ..errors import printable, shortened
+from ..core.errors import printable, shortened
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 

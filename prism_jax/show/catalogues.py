@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import units
+from ..core import units
+from ..core.errors import SpecError
 from ..core.registry import did_you_mean
 from ..core.report import to_plain
-from ..errors import SpecError
 from ..shell.reports import REPORTS, published_schema
 from .report import CatalogueReport, EntryReport
 

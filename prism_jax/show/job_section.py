@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.errors import SpecError
 from ..core.registry import did_you_mean
-from ..errors import SpecError
 from .catalogues import CATALOGUES, show_entry
 
 

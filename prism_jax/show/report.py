@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import units
+from ..core import units
 from ..core.report import Json, Report
 from ..core.text_table import Facts, Table
 

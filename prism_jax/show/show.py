@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
+from ..core.errors import DataError
 from ..core.text_table import Facts, Table
-from ..core.use_case import Argument, Option, Told, use_case
-from ..errors import DataError
+from ..core.use_case import Argument, Message, Option, use_case
 from .catalogues import CATALOGUES, show_catalogue, show_entry
 from .job_section import SECTIONS, job_section
 from .report import catalogue_table, entry_facts
 
 
-def section_told(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Told | None:
+def section_told(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Message | None:
     """How to get an entry as a part of a job file."""
     if name is None or yaml or kind not in SECTIONS:
         return None
-    return Told(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
+    return Message(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
 
 
 @use_case(then=(section_told,))

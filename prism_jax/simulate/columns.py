@@ -33,11 +33,11 @@ from jaxtyping import Float, Int, Key, UInt32
 from ..graph.draws import ScoreChain, key_words, normals, uniforms
 from ..graph.propagate import (
     CallNoise,
+    CommFactors,
     ExplicitMembers,
     GraphArrays,
     Members,
     MemberTable,
-    Network,
     Trail,
     piecewise,
     propagate,
@@ -220,12 +220,12 @@ def trail_of_chunk(inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_co
 
 def _drawn(
     inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
-) -> tuple[GraphArrays, Members, Network, CallNoise | None]:
+) -> tuple[GraphArrays, Members, CommFactors, CallNoise | None]:
     """One chunk's persistent factors, links and residuals: the arguments of the engine."""
     own = jax.random.fold_in(key, chunk.index)
     of_fleet = own if chunk.fleet is None else jax.random.fold_in(key, chunk.fleet)
     chip = persistent_factors(inputs, of_fleet, chunk, n_column)
-    network = Network(link_factors(inputs, of_fleet, chunk, n_column), inputs.regime)
+    network = CommFactors(link_factors(inputs, of_fleet, chunk, n_column), inputs.regime)
     return inputs.graph, members_of(inputs, chip), network, call_noise(inputs, own)
 
 

@@ -24,10 +24,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
 from ..core.registry import did_you_mean
-from ..errors import DataError
-from ..graph.propagate import ExplicitMembers, GraphArrays, Network, propagate
+from ..graph.propagate import CommFactors, ExplicitMembers, GraphArrays, propagate
 from ..job.job import Job
 from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
@@ -96,10 +96,10 @@ def _step_time(
     return times[0].reshape(n_replica, -1).max(axis=0)
 
 
-def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> Network:
+def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> CommFactors:
     """Communication at its mean."""
     n_axis = len(NETWORK_AXES)
-    return Network(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
+    return CommFactors(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
 
 
 @eqx.filter_jit

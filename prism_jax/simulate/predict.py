@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..core.arrays import Floats, Values
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..errors import DataError
 from ..graph.draws import MAX_COLUMNS, key_words
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution

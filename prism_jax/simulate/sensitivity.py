@@ -36,9 +36,9 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from ..core.arrays import Floats, Values
+from ..core.errors import DataError
 from ..cost.efficiency import CostCorrection, Efficiency
 from ..cost.step import StepCost, step_cost
-from ..errors import DataError
 from ..graph.build import GraphSeconds, LevelTable, Signatures, graph_seconds, level_table, signatures
 from ..graph.propagate import GraphArrays
 from ..job.job import Job

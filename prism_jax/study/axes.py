@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from ..errors import DataError
+from ..core.errors import DataError
 
 MOST_POINTS = 100_000
 _OPEN, _CLOSE = "[{(", "]})"

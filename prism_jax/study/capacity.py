@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.content import ByContent
-from .figures import Figures
+from .figures import JobFigures
 from .table import paired_values, prob_least, prob_less
 
 DAY_S, DAY_H = 86_400.0, 24.0
@@ -72,7 +72,7 @@ class Capacities:
 
 
 def capacities(
-    figures: Sequence[Figures],
+    figures: Sequence[JobFigures],
     goodput: Sequence[float],
     prices: Sequence[float],
     factors: Floats,
@@ -105,7 +105,7 @@ def capacities(
 
 
 def _capacity(
-    own: Figures, goodput: float, price: float, per_token_s: float, measured_s: Floats, span: Span
+    own: JobFigures, goodput: float, price: float, per_token_s: float, measured_s: Floats, span: Span
 ) -> Capacity:
     middle_s, slow_s = (float(x) for x in np.quantile(measured_s, (0.5, SURE)))
     if span.tokens is None:

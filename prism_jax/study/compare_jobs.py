@@ -7,10 +7,10 @@ from dataclasses import replace
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Argument, Option, noted, use_case
-from ..errors import DataError
 from ..fits.load_fits import load_fits
 from ..job.job import Job
 from ..job.load_job import JobSource, loaded, source_of
@@ -77,10 +77,10 @@ def compare_jobs(
     _check_prices(objective, prices, own)
     for job in own:
         job.check()
-    from .run_grid import DEFAULT_SAMPLES, Asked, figures_of
+    from .run_grid import DEFAULT_SAMPLES, StudyRequest, figures_of
     from .table import compared  # needs JAX, which mistakes above do not wait for
 
-    asked = Asked(objective, None, None, n_samples or DEFAULT_SAMPLES, seed)
+    asked = StudyRequest(objective, None, None, n_samples or DEFAULT_SAMPLES, seed)
     figures = []
     for done, job in enumerate(own, 1):
         figures.append(figures_of(job, replace(asked, price_per_gpu_hour=price_of(prices, job.cluster.device.name))))

@@ -13,12 +13,12 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.content import ByContent
-from ..errors import DataError, UnitError
-from ..units import parse
+from ..core.errors import DataError, UnitError
+from ..core.units import parse
 
 
 @dataclass(frozen=True, eq=False)
-class Figures(ByContent):
+class JobFigures(ByContent):
     """One job; seconds are per step and of an average GPU.
 
     Attributes:

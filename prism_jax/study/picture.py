@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, style
 from ..explain.types import percent
-from .figures import Figures
+from .figures import JobFigures
 from .report import ComparisonReport, SweepReport
 from .scaling import SizeRow
 from .scaling_report import ScalingReport
@@ -236,7 +236,7 @@ def plot_tail(rows: Sequence[SizeRow], *, ax: Axes | None = None) -> Axes:
 
 
 def _column(rows: Sequence[SizeRow], name: str) -> np.ndarray:
-    return np.array([getattr(row.figures, name) for row in rows if isinstance(row.figures, Figures)])
+    return np.array([getattr(row.figures, name) for row in rows if isinstance(row.figures, JobFigures)])
 
 
 def _sizes(ax: Axes, n: np.ndarray) -> Axes:

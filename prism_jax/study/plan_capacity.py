@@ -9,9 +9,9 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
+from ..core.errors import DataError, PlanError, SpecError
 from ..core.processes import Progress, silent
-from ..core.use_case import UNTIMED_S, Group, Option, noted, use_case
-from ..errors import DataError, PlanError, SpecError
+from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import load_fits
 from ..horizon.predict_run import ReliabilitySource, count_of, predict_run, threats_of
 from ..job.fleet import Fleet, cluster_of, fleets_of, job_on
@@ -28,7 +28,7 @@ from .scaling_report import CapacityReport, FleetFacts
 if TYPE_CHECKING:
     from ..horizon.reliability import Reliability
     from .capacity import Capacities, Span
-    from .figures import Figures
+    from .figures import JobFigures
 
 DAYS = 30.0
 MOST_DAYS = 36_525.0
@@ -36,7 +36,7 @@ WORLDS = 1000  # of the run whose exact form gives the goodput
 
 
 @dataclass(frozen=True)
-class Amount(Group):
+class Amount(OptionGroup):
     """How much is to be done: one of both; 30 days if neither is given.
 
     Attributes:
@@ -55,7 +55,7 @@ class _Found:
     fleet: Fleet
     job: Job
     plan: SearchedPlan | None = None
-    figures: Figures | None = None
+    figures: JobFigures | None = None
     goodput: float = 1.0
     problem: str = ""
     assumed: tuple[str, ...] = ()
@@ -201,13 +201,13 @@ def _best(
     seed: int,
 ) -> _Found:
     """The best plan of a fleet with its figures."""
-    from .run_grid import DEFAULT_SAMPLES, Asked, figures_of
+    from .run_grid import DEFAULT_SAMPLES, StudyRequest, figures_of
 
     price = price_of(prices, job.cluster.device.name)
     try:
         report = search_plans(job, space=space, objective=objective, price_per_gpu_hour=price, top=1, seed=seed)
         best = replace(job, plan=report.parts.study.best.plan)
-        asked = Asked("mean", price, None, n_samples or DEFAULT_SAMPLES, seed)
+        asked = StudyRequest("mean", price, None, n_samples or DEFAULT_SAMPLES, seed)
         return _Found(fleet, best, report.best.plan, figures_of(best, asked))
     except (PlanError, SpecError) as error:
         return _Found(fleet, job, problem=" ".join(str(error).split()))

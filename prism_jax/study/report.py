@@ -18,37 +18,39 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, with_error
+from ..core.units import format_bytes, format_s
 from ..explain.types import percent
-from ..units import format_bytes, format_s
-from .figures import Figures
+from .figures import JobFigures
 from .table import StudyRow
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A figure of the table; `is_known` tells whether a job has it."""
 
     name: str
-    text: Callable[[Figures], str]
-    is_known: Callable[[Figures], bool] = lambda _: True
+    text: Callable[[JobFigures], str]
+    is_known: Callable[[JobFigures], bool] = lambda _: True
 
 
 COLUMNS = (
-    Column("GPUs", lambda own: f"{own.n_devices:,.0f}"),
-    Column("p50", lambda own: format_s(own.p50_s)),
-    Column("p95", lambda own: "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s))),
-    Column("p99", lambda own: format_s(own.p99_s)),
-    Column("90 % model interval", lambda own: f"{own.p50_s * own.model_low:.3g}-{own.p50_s * own.model_high:.3g} s"),
-    Column("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
-    Column("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
-    Column("memory", lambda own: format_bytes(own.memory_bytes, 3)),
-    Column("W/GPU", lambda own: f"{own.gpu_watts:.0f}", lambda own: isfinite(own.gpu_watts)),
-    Column("J/token", lambda own: f"{own.joules_per_token:.3g}", lambda own: isfinite(own.joules_per_token)),
-    Column("money/Mtoken", lambda own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
+    TableColumn("GPUs", lambda own: f"{own.n_devices:,.0f}"),
+    TableColumn("p50", lambda own: format_s(own.p50_s)),
+    TableColumn("p95", lambda own: "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s))),
+    TableColumn("p99", lambda own: format_s(own.p99_s)),
+    TableColumn(
+        "90 % model interval", lambda own: f"{own.p50_s * own.model_low:.3g}-{own.p50_s * own.model_high:.3g} s"
+    ),
+    TableColumn("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
+    TableColumn("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
+    TableColumn("memory", lambda own: format_bytes(own.memory_bytes, 3)),
+    TableColumn("W/GPU", lambda own: f"{own.gpu_watts:.0f}", lambda own: isfinite(own.gpu_watts)),
+    TableColumn("J/token", lambda own: f"{own.joules_per_token:.3g}", lambda own: isfinite(own.joules_per_token)),
+    TableColumn("money/Mtoken", lambda own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
 )
 
 
-def shown_columns(known: Sequence[Figures]) -> list[Column]:
+def shown_columns(known: Sequence[JobFigures]) -> list[TableColumn]:
     """Columns that one job at least has."""
     return [column for column in COLUMNS if any(map(column.is_known, known))]
 
@@ -112,7 +114,7 @@ def _table(report: SweepReport) -> Table:
     return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
 
 
-def _cells(row: StudyRow, shown: Sequence[Column], axes: Sequence[str]) -> tuple[str, ...]:
+def _cells(row: StudyRow, shown: Sequence[TableColumn], axes: Sequence[str]) -> tuple[str, ...]:
     own, labels = row.figures, tuple(row.settings.get(axis, "") for axis in axes)
     if own is None:
         return ("", *labels, *("" for _ in shown), "impossible")
@@ -157,7 +159,7 @@ class ComparedJob:
     name: str
     model: str
     device: str
-    figures: Figures
+    figures: JobFigures
     relative: float
     relative_error: float
     ratio_low: float

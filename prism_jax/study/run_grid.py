@@ -26,10 +26,10 @@ from ..calibration.band import model_factors
 from ..core.archive import opened, write_archive
 from ..core.arrays import Floats
 from ..core.content import content_hash
+from ..core.errors import DataError, PrismError
 from ..core.kernels import COMM_AXES
 from ..core.processes import Progress, check_workers, processes, silent
 from ..cost.step import StepCost
-from ..errors import DataError, PrismError
 from ..explain.explain import breakdown, power_phases
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
@@ -38,7 +38,7 @@ from ..simulate.predict import predict
 from ..simulate.program import lower
 from ..system.hardware import hfu, mfu
 from ..system.power import step_power
-from .figures import Figures, Target
+from .figures import JobFigures, Target
 
 S_PER_HOUR, MILLION = 3600.0, 1e6
 BAND = (0.05, 0.95)  # of the model
@@ -46,7 +46,7 @@ DEFAULT_SAMPLES = 2048
 
 
 @dataclass(frozen=True)
-class Asked:
+class StudyRequest:
     """What is measured of every job of a study, and how.
 
     Attributes:
@@ -63,7 +63,7 @@ class Asked:
     seed: int = 0
 
 
-def figures_of(job: Job, asked: Asked) -> Figures:
+def figures_of(job: Job, asked: StudyRequest) -> JobFigures:
     """Figures of one job.
 
     Raises:
@@ -86,7 +86,7 @@ def figures_of(job: Job, asked: Asked) -> Figures:
     price = np.nan if asked.price_per_gpu_hour is None else asked.price_per_gpu_hour
     low, high = np.quantile(factors, BAND)
     memory, target, where_s = job.memory, asked.target, breakdown(program, distribution)
-    return Figures(
+    return JobFigures(
         n_devices=float(n),
         value=value,
         value_error=error,
@@ -107,7 +107,7 @@ def figures_of(job: Job, asked: Asked) -> Figures:
     )
 
 
-def _objective(job: Job, distribution: StepTimeDistribution, asked: Asked) -> tuple[float, float]:
+def _objective(job: Job, distribution: StepTimeDistribution, asked: StudyRequest) -> tuple[float, float]:
     """The objective, and its Monte Carlo standard error from independent randomisations."""
     objective = plan_objective(asked.objective, job.plan, asked.price_per_gpu_hour)
     value = float(objective.of(distribution.samples_s))
@@ -198,11 +198,11 @@ class StudyJournal:
 
 
 Task = TypeVar("Task")
-COLUMNS = tuple(item.name for item in fields(Figures))
+COLUMNS = tuple(item.name for item in fields(JobFigures))
 
 
 @dataclass(frozen=True)
-class Measured(Generic[Task]):
+class MeasuredTask(Generic[Task]):
     """What has become of a task.
 
     Attributes:
@@ -211,20 +211,20 @@ class Measured(Generic[Task]):
     """
 
     task: Task
-    figures: Figures | None
+    figures: JobFigures | None
     problem: str = ""
 
 
 def run_study(
     tasks: Sequence[Task],
     load: Callable[[Task], Job],
-    asked: Asked,
+    asked: StudyRequest,
     *,
     identity: object = (),
     resume: Path | None = None,
     n_workers: int = 1,
     progress: Progress = silent,
-) -> list[Measured[Task]]:
+) -> list[MeasuredTask[Task]]:
     """Measures every task.
 
     Args:
@@ -265,15 +265,15 @@ def _results(
             yield (waiting[future], *future.result())
 
 
-def _measured(task: Task, *, load: Callable[[Task], Job], asked: Asked) -> tuple[np.ndarray | None, str]:
+def _measured(task: Task, *, load: Callable[[Task], Job], asked: StudyRequest) -> tuple[np.ndarray | None, str]:
     try:
         return np.array(astuple(figures_of(load(task), asked)), dtype=np.float64), ""
     except PrismError as error:
         return None, " ".join(str(error).split())
 
 
-def _row(task: Task, journal: StudyJournal, number: int) -> Measured[Task]:
+def _row(task: Task, journal: StudyJournal, number: int) -> MeasuredTask[Task]:
     problem = str(journal.problems[number])
     if problem:
-        return Measured(task, None, problem)
-    return Measured(task, Figures(*map(float, journal.rows[number])))
+        return MeasuredTask(task, None, problem)
+    return MeasuredTask(task, JobFigures(*map(float, journal.rows[number])))

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.report import RunRecord
-from ..core.use_case import UNTIMED_S, Group, Option, noted, use_case
+from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_target
-from ..errors import DataError
 from ..job.job import Job
 from ..job.load_job import JobFile
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Overrides, Price, StudyRun
 from .axes import Point, grid, sizes_of
-from .figures import Figures, target_of
+from .figures import JobFigures, target_of
 from .scaling import MODES, THRESHOLD, Mode, SizeRow, job_of_size, size_rows, smallest_meeting, stop_size
 from .scaling_report import ScalingReport, TargetFacts
 from .sweep_jobs import FILL, JobTask, check_price, content_of, load_task, source_text
 
 if TYPE_CHECKING:
-    from .run_grid import Measured
+    from .run_grid import MeasuredTask
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SizeTask:
 
 
 @dataclass(frozen=True)
-class Growth(Group):
+class Growth(OptionGroup):
     """What changes with the number of GPUs.
 
     Attributes:
@@ -104,14 +104,14 @@ def scale_job(
     limit = () if power_limit_watts is None else (f"cluster.device.power={power_limit_watts:g} W",)
     shared = (*limit, *overrides, *((FILL,) if growth.vary else ()))
     base = load_task(JobTask(source, (*shared, *points[0].overrides), names, applied.force))
-    from .run_grid import DEFAULT_SAMPLES, Asked, run_study  # need JAX, which mistakes above do not wait for
+    from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
     pairs = [(n, point) for n in sizes for point in points]
     chosen: Mode = "weak" if mode == "weak" else "strong"
     tasks = [
         SizeTask(JobTask(source, (*shared, *point.overrides), names, applied.force), n, chosen) for n, point in pairs
     ]
-    asked = Asked(objective, price_per_gpu_hour, wanted, study.n_samples or DEFAULT_SAMPLES, seed)
+    asked = StudyRequest(objective, price_per_gpu_hour, wanted, study.n_samples or DEFAULT_SAMPLES, seed)
     path = None if resume is None else Path(resume)
     found = run_study(
         tasks, load_size, asked, identity=identity, resume=path, n_workers=study.n_workers, progress=progress
@@ -130,8 +130,8 @@ def load_size(task: SizeTask) -> Job:
 
 
 def _best(
-    n: int, pairs: Sequence[tuple[int, Point]], found: Sequence[Measured[SizeTask]]
-) -> tuple[Mapping[str, str], Figures | None, str]:
+    n: int, pairs: Sequence[tuple[int, Point]], found: Sequence[MeasuredTask[SizeTask]]
+) -> tuple[Mapping[str, str], JobFigures | None, str]:
     """Settings and figures of the best plan of a size: of those that fit into memory, or of all if none does."""
     own = [(point.labels, one) for (size, point), one in zip(pairs, found, strict=True) if size == n]
     known = [(labels, one.figures) for labels, one in own if one.figures]

@@ -31,12 +31,12 @@ from typing import Annotated, Literal
 import numpy as np
 
 from ..core.content import ByContent
+from ..core.errors import PlanError, PrismError
 from ..core.kernels import PASSES
 from ..core.report import OR_NULL
 from ..cost.block_cost import SLOTS, BlockCostModel
-from ..errors import PlanError, PrismError
 from ..job.job import Job
-from .figures import Figures
+from .figures import JobFigures
 
 Mode = Literal["weak", "strong"]
 MODES: tuple[Mode, ...] = ("weak", "strong")
@@ -79,7 +79,7 @@ class SizeRow(ByContent):
 
     n_devices: int
     settings: Mapping[str, str]
-    figures: Figures | None
+    figures: JobFigures | None
     problem: str
     per_gpu_change: float = nan
     marginal_return: float = nan
@@ -87,7 +87,7 @@ class SizeRow(ByContent):
 
 
 def size_rows(
-    sizes: Sequence[int], best: Sequence[tuple[Mapping[str, str], Figures | None, str]]
+    sizes: Sequence[int], best: Sequence[tuple[Mapping[str, str], JobFigures | None, str]]
 ) -> tuple[SizeRow, ...]:
     """Rows of sizes in ascending order, each with its settings, figures and problem."""
     rows: list[SizeRow] = []
@@ -122,7 +122,7 @@ def smallest_meeting(rows: Sequence[SizeRow]) -> SizeRow | None:
     return next((row for row in rows if row.figures and row.figures.target_prob >= 0.5 and row.figures.fits), None)
 
 
-def _slope(before: Figures, own: Figures) -> float:
+def _slope(before: JobFigures, own: JobFigures) -> float:
     return log(own.tokens_per_s / before.tokens_per_s) / log(own.n_devices / before.n_devices)
 
 
@@ -183,7 +183,7 @@ def exposed_share(job: Job) -> float:
     return (float(comm_s[-1]) + end_s) / busy_s
 
 
-def knee(sizes: Sequence[int], figures: Sequence[Figures | None], share: float = KNEE) -> int | None:
+def knee(sizes: Sequence[int], figures: Sequence[JobFigures | None], share: float = KNEE) -> int | None:
     """First of `sizes`, in their order, at which exposed data-parallel communication is more than a share of the mean step."""
     for n, own in zip(sizes, figures, strict=True):
         if own is not None and own.exposed_dp_s > share * own.mean_s:

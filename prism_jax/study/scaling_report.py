@@ -17,12 +17,12 @@ from typing import Annotated, ClassVar
 from ..core.content import ByContent
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, with_error
+from ..core.units import format_bytes, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan
 from ..search.report import plan_words
-from ..units import format_bytes, format_s
 from .capacity import Capacity
-from .figures import Figures
+from .figures import JobFigures
 from .report import short
 from .scaling import PassOnset, SizeRow
 
@@ -80,8 +80,8 @@ MOST_REASONS = 4
 @dataclass(frozen=True)
 class _Column:
     name: str
-    text: Callable[[SizeRow, Figures], str]
-    is_known: Callable[[Figures], bool] = lambda _: True
+    text: Callable[[SizeRow, JobFigures], str]
+    is_known: Callable[[JobFigures], bool] = lambda _: True
 
 
 COLUMNS = (
@@ -161,11 +161,11 @@ def _onset(own: PassOnset) -> str:
     return f"  {own.name}: {format_s(own.comm_s, 3)} beside {format_s(own.window_s, 3)} of a layer; stops hiding at {sizes}"
 
 
-def _exposed_s(own: Figures) -> float:
+def _exposed_s(own: JobFigures) -> float:
     return own.exposed_tp_s + own.exposed_cp_s + own.exposed_ep_s + own.exposed_dp_s + own.exposed_pp_s
 
 
-def _hidden_s(own: Figures) -> float:
+def _hidden_s(own: JobFigures) -> float:
     return own.hidden_tp_s + own.hidden_cp_s + own.hidden_ep_s + own.hidden_dp_s
 
 
@@ -186,7 +186,7 @@ class FleetFacts(ByContent):
     device: str
     n_devices: int
     plan: SearchedPlan | None
-    figures: Figures | None
+    figures: JobFigures | None
     capacity: Capacity | None
     problem: str
     prob_fastest: float

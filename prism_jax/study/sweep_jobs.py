@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.read_file import check_input, open_input
 from ..core.report import RunRecord
-from ..core.use_case import UNTIMED_S, Option, Told, noted, use_case
+from ..core.use_case import UNTIMED_S, Message, Option, noted, use_case
 from ..core.write_file import check_file, check_target, write_text
-from ..errors import DataError
 from ..fits.load_fits import load_fits
 from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
@@ -104,7 +104,7 @@ def write_csv(
     csv: Annotated[
         str | Path | None, Option(metavar="FILE", check=check_file, help="Write the table with all figures to FILE.")
     ] = None,
-) -> Told | None:
+) -> Message | None:
     """Writes the table with all figures.
 
     Raises:
@@ -113,7 +113,7 @@ def write_csv(
     if csv is None:
         return None
     write_text(csv, report.parts.to_csv())
-    return Told(f"wrote {csv}")
+    return Message(f"wrote {csv}")
 
 
 @use_case(text=markdown_or_lines, then=(write_csv,), says="predicting")
@@ -158,12 +158,12 @@ def sweep_jobs(
     identity = content_of(source, [str(file) for file in fits])
     if resume is not None:
         check_target(resume)
-    from .run_grid import DEFAULT_SAMPLES, Asked, run_study  # need JAX, which mistakes above do not wait for
+    from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
     filled = () if gpus is None else (FILL,)
     names = tuple(str(file) for file in fits)
     tasks = [JobTask(source, (*filled, *point.overrides), names, applied.force) for point in points]
-    asked = Asked(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
+    asked = StudyRequest(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
     path = None if resume is None else Path(resume)
     common: dict[str, Any] = {"resume": path, "n_workers": study.n_workers, "progress": progress}
     found = run_study(tasks, load_task, asked, identity=identity, **common)

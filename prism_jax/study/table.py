@@ -24,9 +24,9 @@ import numpy as np
 from ..calibration.band import case_of, joint_factors
 from ..core.arrays import Floats
 from ..core.content import ByContent
-from ..errors import DataError
+from ..core.errors import DataError
 from ..job.job import Job
-from .figures import Figures
+from .figures import JobFigures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class StudyRow(ByContent):
     """
 
     settings: Mapping[str, str]
-    figures: Figures | None
+    figures: JobFigures | None
     problem: str
     relative: float = nan
     relative_error: float = nan
@@ -76,7 +76,7 @@ class StudyTable:
 
     def records(self) -> list[dict[str, Any]]:
         """One flat mapping per row: the axes, every figure, the comparison, the reason of an impossible job."""
-        empty = dict.fromkeys(Figures.__dataclass_fields__, np.nan)
+        empty = dict.fromkeys(JobFigures.__dataclass_fields__, np.nan)
         return [
             {
                 **row.settings,
@@ -110,7 +110,7 @@ class StudyTable:
 def study_table(
     axes: Sequence[str],
     settings: Sequence[Mapping[str, str]],
-    figures: Sequence[Figures | None],
+    figures: Sequence[JobFigures | None],
     problems: Sequence[str],
     objective: str,
     unit: str,
@@ -222,7 +222,7 @@ JOB = "job"
 
 
 def compared(
-    names: Sequence[str], jobs: Sequence[Job], figures: Sequence[Figures], objective: str, unit: str, seed: int = 0
+    names: Sequence[str], jobs: Sequence[Job], figures: Sequence[JobFigures], objective: str, unit: str, seed: int = 0
 ) -> Comparison:
     """Jobs compared by an objective.
 

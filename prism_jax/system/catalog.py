@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..errors import SpecError
+from ..core.errors import SpecError
 from .hardware import Cluster, Device
 from .network import Tier
 

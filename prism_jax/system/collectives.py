@@ -167,7 +167,7 @@ NCCL = CollectiveLibrary(
 
 
 @dataclass(frozen=True)
-class Group:
+class TierGroup:
     """Members of a group by tier.
 
     Attributes:
@@ -185,7 +185,7 @@ class Group:
     @classmethod
     def of(
         cls, tiers: tuple[Tier, ...], stride: int, size: int, library: CollectiveLibrary = NCCL, generation: str = ""
-    ) -> Group:
+    ) -> TierGroup:
         """The group of `size` devices that are `stride` apart, on devices of a generation."""
         members, inside = [], 1
         for i, tier in enumerate(tiers):
@@ -223,7 +223,7 @@ class Group:
         return used[-1] if used else self.tiers[0]
 
 
-def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Floats]:
+def candidates(kind: str, n_bytes: ArrayLike, group: TierGroup) -> dict[str, Floats]:
     """Seconds of every algorithm that `kind` has on this group, each with its best protocol; arrays over `n_bytes`."""
     size = namespace(n_bytes).asarray(n_bytes, dtype=float)
     if kind == "p2p":
@@ -249,7 +249,7 @@ def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Floats]
 
 
 def _best(
-    kind: str, group: Group, hops: int, net_hops: int, scale_up: Floats, network: Floats, tree: bool = False
+    kind: str, group: TierGroup, hops: int, net_hops: int, scale_up: Floats, network: Floats, tree: bool = False
 ) -> Floats:
     """Latency plus the longer of the two concurrent wires, for the fastest protocol; wires are bytes over link rate."""
     inner, outer, library = group.tiers[0], group.outermost, group.library
@@ -271,7 +271,7 @@ def _best(
     return (latency + wire).min(axis=-1)
 
 
-def _rails(size: Floats, group: Group) -> tuple[Floats, Floats]:
+def _rails(size: Floats, group: TierGroup) -> tuple[Floats, Floats]:
     """Wire seconds of one ring per member of the node, each with its own port; domains further out share their uplinks."""
     n, k = group.size, group.in_node
     scale_up = size * (k - 1) / k / group.tiers[0].effective_bytes_per_s
@@ -283,24 +283,24 @@ def _rails(size: Floats, group: Group) -> tuple[Floats, Floats]:
     return scale_up, network
 
 
-def _flat(size: Floats, group: Group) -> tuple[Floats, Floats]:
+def _flat(size: Floats, group: TierGroup) -> tuple[Floats, Floats]:
     """Wire seconds of one ring through all members: every link carries (n - 1)/n S."""
     carried = size * (group.size - 1) / group.size
     return carried / group.tiers[0].effective_bytes_per_s, carried / group.outermost.effective_bytes_per_s
 
 
-def _direct(size: Floats, group: Group) -> tuple[Floats, Floats]:
+def _direct(size: Floats, group: TierGroup) -> tuple[Floats, Floats]:
     seconds = size / group.outermost.effective_bytes_per_s
     return (seconds, 0.0 * size) if group.n_node == 1 else (0.0 * size, seconds)
 
 
-def _chain(size: Floats, group: Group) -> tuple[Floats, Floats]:
+def _chain(size: Floats, group: TierGroup) -> tuple[Floats, Floats]:
     scale_up = size / group.tiers[0].effective_bytes_per_s if group.in_node > 1 else 0.0 * size
     network = size / group.outermost.effective_bytes_per_s if group.n_node > 1 else 0.0 * size
     return scale_up, network
 
 
-def _pairwise(size: Floats, group: Group) -> Floats:
+def _pairwise(size: Floats, group: TierGroup) -> Floats:
     """All-to-all: to each tier goes the share of peers that are first met there; peers are served a few at a time."""
     scale_up, network, inside = 0.0 * size, 0.0 * size, 1
     for i, (tier, count) in enumerate(zip(group.tiers, group.members, strict=True)):
@@ -315,7 +315,7 @@ def _pairwise(size: Floats, group: Group) -> Floats:
     return _best("all_to_all", group, hops, min(hops, net_hops), scale_up, network)
 
 
-def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
+def _tree_options(size: Floats, group: TierGroup) -> dict[str, Floats]:
     if group.n_node == 1:
         return {}
     net_hops = 2 * ceil(log2(group.n_node))
@@ -323,7 +323,7 @@ def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
     scale_up, network = _rails(2.0 * size, group)
     options = {"tree": _best("all_reduce", group, hops, net_hops, scale_up, network, tree=True)}
     if group.in_node > 1:
-        inside = Group(group.tiers[:1], group.members[:1], library=group.library)
+        inside = TierGroup(group.tiers[:1], group.members[:1], library=group.library)
         between = replace(group, members=(1, *group.members[1:]))
         share = size / group.in_node
         outside = _tree_options(share, between)["tree"]
@@ -334,7 +334,7 @@ def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
     return options
 
 
-def _pat_options(kind: str, size: Floats, group: Group) -> dict[str, Floats]:
+def _pat_options(kind: str, size: Floats, group: TierGroup) -> dict[str, Floats]:
     """Parallel aggregated trees, where every member has a node of its own: NCCL runs them on no other group."""
     n = group.size
     if group.in_node > 1 or n == 1 or not group.library.pat_bytes:
@@ -350,7 +350,7 @@ def _pat_options(kind: str, size: Floats, group: Group) -> dict[str, Floats]:
     }
 
 
-def _in_switch_options(size: Floats, group: Group) -> dict[str, Floats]:
+def _in_switch_options(size: Floats, group: TierGroup) -> dict[str, Floats]:
     inner, library = group.tiers[0], group.library
     link = (size * (1.0 + 1.0 / group.in_node) + library.protocols[-1].fill_bytes) / (
         inner.effective_bytes_per_s * library.in_switch_share

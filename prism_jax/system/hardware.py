@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from ..core.arrays import is_traced
 from ..core.bounds import MOST_DEVICES, MOST_LIKENESS, MOST_WIDTH, check_bounds
 from ..core.content import ByContent
-from ..errors import SpecError
+from ..core.errors import SpecError
 from .network import Network, Tier as Tier, check_positive
 from .network_kinds import MeasuredCollectives, MeasuredNetwork, TieredNetwork
 

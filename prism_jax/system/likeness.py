@@ -28,7 +28,7 @@ from math import exp, hypot, log
 from typing import Any
 
 from ..core.arrays import Values, namespace
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 from . import catalog
 from .catalog import load_toml
 from .hardware import Device

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..core.arrays import Positions, Values, is_traced
 from ..core.bounds import MOST_DEVICES, check_bounds
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 
 
 def check_positive(owner: str, **values: float) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from ..core.arrays import Positions, Values, is_numpy, namespace
 from ..core.lazy import np
 from ..core.registry import Registry
-from .collectives import NCCL, CollectiveLibrary, Group, candidates
+from .collectives import NCCL, CollectiveLibrary, TierGroup, candidates
 from .network import CollectiveTime, Network, Tier
 
 TRACED = "cheapest"  # which algorithm that is depends on traced numbers
@@ -57,9 +57,9 @@ class TieredNetwork:
         *inner, outer = self.tiers
         return replace(self, tiers=(*inner, replace(outer, n_devices=max(outer.n_devices, n_devices))))
 
-    def group(self, stride: int, size: int) -> Group:
+    def group(self, stride: int, size: int) -> TierGroup:
         """The group of `size` devices that are `stride` apart."""
-        return Group.of(self.tiers, stride, size, self.library, self.generation)
+        return TierGroup.of(self.tiers, stride, size, self.library, self.generation)
 
     def collective(self, kind: str, n_bytes: float, stride: int, size: int) -> CollectiveTime:
         """The cheapest algorithm, with its best protocol; see `algorithms`."""

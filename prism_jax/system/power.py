@@ -31,8 +31,8 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 from ..core.arrays import Values, is_numpy, is_traced, namespace
+from ..core.errors import Problem, SpecError
 from ..core.registry import did_you_mean
-from ..errors import Problem, SpecError
 
 LOWEST_CLOCK = 0.15  # of the top clock: 210 of 1,410 MHz on A100, 345 of 1,980 MHz on H100
 MOST_EXPONENT = 10.0

@@ -22,8 +22,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..core.errors import DataError
 from ..core.read_file import read_text
-from ..errors import DataError
 from .document import short
 
 MAX_CHARACTERS = 100

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.bounds import MOST_COUNT
-from ..errors import FieldPath as Path, Mark, Mistake, dotted as dotted
+from ..core.errors import FieldPath as Path, Mark, Mistake, dotted as dotted
 
 MAX_FIELDS = 20_000  # a job has tens; more means aliases that multiply
 MAX_DEPTH = 50

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from ..errors import DataError
+from ..core.errors import DataError
 from .document import short
 
 MAX_BYTES = 2**32  # of a file, unpacked

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ..core.errors import DataError
 from ..core.read_file import GZIP, explained, open_input
-from ..errors import DataError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")

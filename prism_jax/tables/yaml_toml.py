@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import ConfigError, FieldPath, Mark, Mistake
+from ..core.errors import ConfigError, FieldPath, Mark, Mistake
 from .document import MAX_DEPTH, MAX_FIELDS, Document, is_too_long, short
 
 _AT = re.compile(r" \(at line (\d+), column (\d+)\)\Z")

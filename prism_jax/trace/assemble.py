@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Ints
-from ..errors import DataError
+from ..core.errors import DataError
 from .trace import NONE, JobShape, OpTable, Trace, TraceOp
 
 Keys = NDArray[np.int64]

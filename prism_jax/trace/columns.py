@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Ints
+from ..core.errors import DataError
 from ..core.registry import did_you_mean
-from ..errors import DataError
 from ..tables.csv_rows import is_plain
 from ..tables.document import short
 from ..tables.streams import lines
@@ -37,7 +37,7 @@ _DEFAULTS = {"dp": 0, "pp": 0, "tp": 0, "micro_batch": NONE, "chunk": NONE, "ran
 _TEXTS = ("op_type", "stream", "group")
 
 
-class Column(NamedTuple):
+class FileColumn(NamedTuple):
     """A column of a file.
 
     Attributes:
@@ -53,7 +53,7 @@ class Column(NamedTuple):
     default: int | str | None = None
 
 
-def check_header(found: Sequence[str], columns: Sequence[Column], place: str, *, extra: bool) -> None:
+def check_header(found: Sequence[str], columns: Sequence[FileColumn], place: str, *, extra: bool) -> None:
     """Whether a file has the columns that are needed, each once, and (unless `extra`) no others.
 
     Raises:
@@ -72,7 +72,7 @@ def check_header(found: Sequence[str], columns: Sequence[Column], place: str, *,
         raise DataError(f"{place}: the column {missing[0]} is missing; needed are {', '.join(_needed(columns))}")
 
 
-def _needed(columns: Sequence[Column]) -> list[str]:
+def _needed(columns: Sequence[FileColumn]) -> list[str]:
     return [column.name for column in columns if column.default is None]
 
 
@@ -84,7 +84,7 @@ class OpColumns:
         columns: of the file; messages use their names.
     """
 
-    def __init__(self, source: str, columns: Sequence[Column]) -> None:
+    def __init__(self, source: str, columns: Sequence[FileColumn]) -> None:
         self.source = source
         self._names = {column.field: column.name for column in columns}
         self._blocks: dict[str, list[NDArray]] = {}
@@ -177,7 +177,7 @@ class OpColumns:
 BLOCK_ROWS = 20_000
 
 
-def read_columns(path: Path, columns: Sequence[Column]) -> OpColumns:
+def read_columns(path: Path, columns: Sequence[FileColumn]) -> OpColumns:
     """The rows of `path`, whose first line names the columns. Empty lines do not count.
 
     Raises:
@@ -249,7 +249,7 @@ def _numbered(rows: CsvRows, n_columns: int) -> Iterator[tuple[int, list[str]]]:
         yield rows.number, row
 
 
-def _convert(column: Column, texts: Sequence[str], found: OpColumns, at: Place) -> NDArray:
+def _convert(column: FileColumn, texts: Sequence[str], found: OpColumns, at: Place) -> NDArray:
     if column.kind == "text":
         return found.encode(column.field, [text.strip() for text in texts], at)
     if column.kind == "int":
@@ -258,7 +258,7 @@ def _convert(column: Column, texts: Sequence[str], found: OpColumns, at: Place) 
 
 
 def _numbers(
-    column: Column, texts: Sequence[str], read: Callable[[str], float], dtype: type, kind: str, at: Place
+    column: FileColumn, texts: Sequence[str], read: Callable[[str], float], dtype: type, kind: str, at: Place
 ) -> NDArray:
     try:
         if is_plain("".join(texts)):
@@ -269,7 +269,7 @@ def _numbers(
     return np.array(values, dtype=dtype)
 
 
-def _number(column: Column, text: str, read: Callable[[str], float], kind: str, at: Place, row: int) -> float:
+def _number(column: FileColumn, text: str, read: Callable[[str], float], kind: str, at: Place, row: int) -> float:
     """One value the slow way: with empty fields and the place of a mistake."""
     if not text.strip() and column.default is not None:
         return read(str(column.default))

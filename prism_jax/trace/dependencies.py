@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
-from ..errors import DataError
+from ..core.errors import DataError
 from .trace import Trace
 
 

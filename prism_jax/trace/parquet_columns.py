@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..errors import DataError
+from ..core.errors import DataError
 from . import columns as op_columns
-from .columns import Column, OpColumns, Place, check_header
+from .columns import FileColumn, OpColumns, Place, check_header
 
 BATCH_ROWS = 65_536
 MAX_BYTES_PER_ROW = 200  # uncompressed, of one column on average
@@ -30,7 +30,7 @@ def column_names(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def read_columns(path: Path, columns: Sequence[Column], *, extra: bool) -> OpColumns:
+def read_columns(path: Path, columns: Sequence[FileColumn], *, extra: bool) -> OpColumns:
     """The rows of `path`; other columns are an error unless `extra`, and are never read.
 
     Raises:
@@ -44,7 +44,7 @@ def read_columns(path: Path, columns: Sequence[Column], *, extra: bool) -> OpCol
 
 
 def checked_batches(
-    path: Path, columns: Sequence[Column], max_rows: int, remedy: str, *, extra: bool
+    path: Path, columns: Sequence[FileColumn], max_rows: int, remedy: str, *, extra: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `path` in batches with those of `columns` that it has, as many as its metadata promises.
 
@@ -91,7 +91,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: not a whole parquet file: {reason}. Export or copy it again.") from None
 
 
-def _check_type(column: Column, kind: pa.DataType, path: Path) -> None:
+def _check_type(column: FileColumn, kind: pa.DataType, path: Path) -> None:
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     good = {
         "int": pa.types.is_integer(kind),
@@ -117,13 +117,13 @@ def _check_size(metadata: pq.FileMetaData, path: Path) -> None:
         )
 
 
-def _batches(path: Path, wanted: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path, wanted: Sequence[FileColumn]) -> Iterator[pa.RecordBatch]:
     texts = [column.name for column in wanted if column.kind == "text"]  # kept as codes, however often a text repeats
     with _reading(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=2**20) as file:
         yield from file.iter_batches(BATCH_ROWS, columns=[column.name for column in wanted])
 
 
-def _add(batch: pa.RecordBatch, wanted: Sequence[Column], found: OpColumns, path: Path, first: int) -> None:
+def _add(batch: pa.RecordBatch, wanted: Sequence[FileColumn], found: OpColumns, path: Path, first: int) -> None:
     def at(row: int) -> str:
         return f"{path}: row {first + row + 1}"
 
@@ -140,7 +140,7 @@ def _add(batch: pa.RecordBatch, wanted: Sequence[Column], found: OpColumns, path
     found.add(block, at)
 
 
-def _codes(values: pa.Array, column: Column, found: OpColumns, path: Path, at: Place) -> NDArray:
+def _codes(values: pa.Array, column: FileColumn, found: OpColumns, path: Path, at: Place) -> NDArray:
     with _reading(path):  # a damaged file may hold codes without a text
         coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
         indices = coded.indices.to_numpy(zero_copy_only=False)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from ..errors import DataError
+from ..core.errors import DataError
 from .dependencies import Dependencies, Lane, Links
 from .trace import Trace
 

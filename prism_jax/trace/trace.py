@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
-from ..errors import DataError
+from ..core.errors import DataError
 
 NONE = -1  # micro-batch, chunk or group of an op that has none
 

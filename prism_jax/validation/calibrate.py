@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._inference_loader import inference
+from ..core.errors import DataError
 from ..core.processes import Progress, part, silent
 from ..core.report import RunRecord
-from ..core.use_case import Argument, Group, Option, Told, use_case
+from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record
-from ..errors import DataError
 from ..recorded.trace_facts import Skip, Unit
 from ..result.parameters import Seed
 from ..tables.csv_rows import read_packed_text
@@ -52,7 +52,7 @@ def job_logs_of(option: str, texts: Sequence[str]) -> list[JobLog]:
 
 
 @dataclass(frozen=True)
-class Logs(Group):
+class Logs(OptionGroup):
     """Training logs of jobs.
 
     Attributes:
@@ -79,11 +79,11 @@ Out = Annotated[
 ]
 
 
-def calibration_told(report: SiteReport | SuggestionReport) -> Told | None:
+def calibration_told(report: SiteReport | SuggestionReport) -> Message | None:
     """Where the calibration was written."""
     if isinstance(report, SuggestionReport) or report.parts.kept is None:
         return None
-    return Told(f"wrote {report.parts.kept}")
+    return Message(f"wrote {report.parts.kept}")
 
 
 @use_case(then=(calibration_told,))

@@ -53,7 +53,7 @@ from ..search.pipeline import (
     sent_s,
     shared_by_replicas,
 )
-from ..search.plan_table import Layout
+from ..search.plan_table import PipelineLayout
 from ..simulate.replica_maximum import step_samples
 from ..variability.config import default_for, preset
 from ..variability.tree import Variability
@@ -187,21 +187,21 @@ N_STEP_SAMPLES = 1024
 JOBS_PER_RUN = 16  # jobs times columns built at a time
 
 
-class Steps(NamedTuple):
+class TypicalSteps(NamedTuple):
     """[job] seconds of the step without variability, and of the median step."""
 
     noise_free_s: Floats
     typical_s: Floats
 
 
-def step_times(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Steps:
+def step_times(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> TypicalSteps:
     """Steps of all jobs.
 
     Args:
         seed: same seed, same answer, whatever the other jobs are.
         progress: called with the share that is done.
     """
-    found = Steps(np.zeros(len(jobs)), np.zeros(len(jobs)))
+    found = TypicalSteps(np.zeros(len(jobs)), np.zeros(len(jobs)))
     groups: dict[_Sizes, list[int]] = defaultdict(list)
     for number, one in enumerate(jobs):
         groups[_sizes(one.job)].append(number)
@@ -222,7 +222,7 @@ def step_times(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = si
 class _Sizes(NamedTuple):
     """What jobs share that see the same draws in the same pipeline."""
 
-    layout: Layout
+    layout: PipelineLayout
     n_micro_batch: int
     replicas: ReplicaSizes
     tree: str  # its content
@@ -231,7 +231,7 @@ class _Sizes(NamedTuple):
 def _sizes(job: Job) -> _Sizes:
     plan = job.plan
     return _Sizes(
-        Layout(plan.pp, plan.schedule, plan.virtual_stages),
+        PipelineLayout(plan.pp, plan.schedule, plan.virtual_stages),
         plan.n_micro_batch,
         ReplicaSizes(
             job.model.kernel_classes,
@@ -245,7 +245,7 @@ def _sizes(job: Job) -> _Sizes:
     )
 
 
-def _steps(sizes: _Sizes, jobs: Sequence[CostedJob], seed: int) -> Steps:
+def _steps(sizes: _Sizes, jobs: Sequence[CostedJob], seed: int) -> TypicalSteps:
     """Steps of jobs of the same sizes."""
     pipe, tree = pipeline(sizes.layout, sizes.n_micro_batch), jobs[0].job.variability
     plans = _plan_seconds(pipe, [one.cost for one in jobs])
@@ -260,7 +260,7 @@ def _steps(sizes: _Sizes, jobs: Sequence[CostedJob], seed: int) -> Steps:
             typical.append(
                 np.median(step_samples(own, draws.weight, sizes.replicas.n_replica, alike, N_STEP_SAMPLES, rng))
             )
-    return Steps(_noise_free(pipe, plans), np.array(typical))
+    return TypicalSteps(_noise_free(pipe, plans), np.array(typical))
 
 
 def _plan_seconds(pipe: Pipeline, costs: Sequence[StepCost]) -> PlanSeconds:

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.errors import ConfigError, DataError, Mark, PrismError
 from ..core.registry import did_you_mean
-from ..errors import ConfigError, DataError, Mark, PrismError
 from ..job.job import Job
 from ..job.load_job import SECTIONS, FieldChange, apply_overrides, job_of, load_job, read_job_file, with_fields
 from ..recorded.formats.open_trace import open_trace

@@ -19,7 +19,7 @@ from statistics import median
 import numpy as np
 
 from ..calibration.open_fields import Odds
-from ..errors import DataError
+from ..core.errors import DataError
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload

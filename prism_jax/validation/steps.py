@@ -16,8 +16,8 @@ import numpy as np
 
 from ..calibration.calibration import Calibration
 from ..calibration.key import workload_of
+from ..core.errors import PrismError
 from ..core.processes import Progress, part_of, processes, silent
-from ..errors import PrismError
 from ..framework.software import SOFTWARE_VALUES
 from ..job.job import Job
 from ..system.hardware import mfu

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .._inference_loader import inference
 from ..calibration.calibration import Calibration, shipped
+from ..core.errors import DataError
 from ..core.processes import Progress, check_workers, part, silent
 from ..core.registry import did_you_mean
 from ..core.report import RunRecord
 from ..core.text_table import Table
-from ..core.use_case import Argument, Option, Told, use_case
+from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import run_record
 from ..cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
-from ..errors import DataError
 from ..fits.load_fits import kept_calibration, refuse_other_device
 from ..result.parameters import Seed
 from .job_table import MeasuredRun, read_job_table, read_memory_runs
@@ -37,13 +37,13 @@ def tables_of(report: StepsValidationReport) -> list[Table]:
     return steps_validation_tables(report)
 
 
-def rows_told(report: StepsValidationReport, json: bool = False) -> list[Told]:
+def rows_told(report: StepsValidationReport, json: bool = False) -> list[Message]:
     """Which rows the calibration knows, and how many are not listed."""
     from .report import n_unlisted
 
     n_more, note = n_unlisted(report), shipped_rows_note(report)
-    more = [Told(f"{n_more} more rows; --json has them all")] if n_more and not json else []
-    return [*([Told(note)] if note else []), *more]
+    more = [Message(f"{n_more} more rows; --json has them all")] if n_more and not json else []
+    return [*([Message(note)] if note else []), *more]
 
 
 @use_case(text=tables_of, then=(rows_told,), counts=True)

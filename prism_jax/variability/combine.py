@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..core.arrays import Floats
-from ..errors import SpecError
+from ..core.errors import SpecError
 from .families import Family, Normal, ndtr, ndtri
 from .score_map import N_KNOTS, Z_MAX, NormalScoreMap, map_through
 

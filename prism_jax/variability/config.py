@@ -24,9 +24,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import FieldPath, SpecError
 from ..core.kernels import varying_classes
 from ..core.registry import did_you_mean
-from ..errors import FieldPath, SpecError
 from .families import Constant, Family
 from .family_registry import family_from_dict, family_to_dict
 from .tree import PARTS, ClassVariability, Stall, Variability

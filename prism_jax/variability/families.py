@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from ..core.arrays import Floats
 from ..core.bounds import MOST_CV
-from ..errors import Problem, SpecError
+from ..core.errors import Problem, SpecError
 
 
 def ndtr(z: ArrayLike) -> Any:

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from ..core.arrays import Floats
 from ..core.bounds import MOST_CV, MOST_SLOWDOWN
+from ..core.errors import FieldPath, SpecError
 from ..core.registry import Registry, did_you_mean
-from ..errors import FieldPath, SpecError
 from .families import (
     CONSTANT,
     Constant,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.arrays import Floats
-from ..errors import SpecError
+from ..core.errors import SpecError
 from .families import Family, ndtr
 
 _SIZES = (3, 5, 9, 13, 17, 25, 33, 45, 65, 97, 129, 193)

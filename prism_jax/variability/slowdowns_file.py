@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..core.errors import DataError
 from ..core.kernels import KERNEL_CLASSES
 from ..core.registry import did_you_mean
-from ..errors import DataError
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..core.bounds import MOST_EXPONENT, MOST_STALL, MOST_STALLS
+from ..core.errors import Problem, SpecError
 from ..core.kernels import COLLECTIVES, KERNEL_CLASSES, varying_classes
 from ..core.registry import did_you_mean
-from ..errors import Problem, SpecError
 from .families import CONSTANT, Constant, Family, check_in_range
 
 PARTS = ("gpu", "node", "regime", "call")

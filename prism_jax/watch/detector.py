@@ -102,7 +102,7 @@ class Stalls(NamedTuple):
         return Stalls(self.n_step + 1.0, self.n_run + first, self.n_stall + first + more, self.n_again + more)
 
 
-class Change(NamedTuple):
+class ChangePoint(NamedTuple):
     """A new level of the step time.
 
     Attributes:
@@ -157,7 +157,7 @@ class SlowPhaseDetector:
     _count: Floats = field(default_factory=lambda: np.zeros(0))
     _onset: Floats = field(default_factory=lambda: np.zeros(0, int))
 
-    def update(self, seconds: float, *, restarted: bool = False) -> Change | None:
+    def update(self, seconds: float, *, restarted: bool = False) -> ChangePoint | None:
         """The change that `seconds`, the time of the next step, makes certain; None if there is none.
 
         Args:
@@ -228,7 +228,7 @@ class SlowPhaseDetector:
         goes_on = is_far and bool(self._far) and (x > 0) == (self._far[-1] > 0)
         self._far = (*(self._far[1 - self.confirm :] if goes_on else ()), x) if is_far else ()
 
-    def _told(self, index: int, noise: StepNoise) -> Change | None:
+    def _told(self, index: int, noise: StepNoise) -> ChangePoint | None:
         """The change that is certain, or whose steps are all far beyond what stalls do."""
         age = index + 1 - self._onset
         ready = (age > 1) & (np.abs(self._mean) >= self.smallest)
@@ -244,9 +244,9 @@ class SlowPhaseDetector:
             return self._move(index + 1 - self.confirm, index, float(np.median(self._far)), prob)
         return None
 
-    def _move(self, onset: int, index: int, size: float, prob: float) -> Change:
+    def _move(self, onset: int, index: int, size: float, prob: float) -> ChangePoint:
         """Sets the new level."""
-        change = Change(onset, index, size, self.log_level, prob)
+        change = ChangePoint(onset, index, size, self.log_level, prob)
         self.log_level += size
         self._forget()
         return change

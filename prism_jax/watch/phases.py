@@ -24,7 +24,7 @@ from ..trace.dependencies import durations
 from ..trace.pipeline import COMMUNICATION, dependencies
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
-from .detector import Change, SlowPhaseDetector, StepNoise
+from .detector import ChangePoint, SlowPhaseDetector, StepNoise
 
 
 def act_at(lost_s: Floats, cost_s: float) -> int | None:
@@ -76,7 +76,7 @@ def slow_rank(trace: Trace, onset: int, end: int) -> SlowRank:
 
 
 @dataclass(frozen=True)
-class SlowPhase:
+class DetectedPhase:
     """Steps that lasted longer than those before.
 
     Attributes:
@@ -119,7 +119,7 @@ class Watched:
         noise: how steps scatter at the end of the log; None if it is too short to learn.
     """
 
-    phases: tuple[SlowPhase, ...]
+    phases: tuple[DetectedPhase, ...]
     faster_steps: tuple[int, ...]
     settled_steps: tuple[int, ...]
     normal_s: float
@@ -136,8 +136,8 @@ def watch(recording: Trace | StepLog, cost_s: float, detector: SlowPhaseDetector
     """
     steps = np.asarray(recording.steps)
     restarted = np.diff(steps, prepend=steps[0]) < 0
-    opened: Change | None = None
-    phases: list[SlowPhase] = []
+    opened: ChangePoint | None = None
+    phases: list[DetectedPhase] = []
     faster: list[int] = []
     for seconds, new in zip(np.asarray(recording.step_s, float).tolist(), restarted.tolist(), strict=True):
         change = detector.update(seconds, restarted=new)
@@ -157,7 +157,7 @@ def watch(recording: Trace | StepLog, cost_s: float, detector: SlowPhaseDetector
     return Watched(tuple(phases), tuple(steps[faster].tolist()), off, normal_s, detector.noise)
 
 
-def _phase(recording: Trace | StepLog, opened: Change, end: int | None, cost_s: float) -> SlowPhase:
+def _phase(recording: Trace | StepLog, opened: ChangePoint, end: int | None, cost_s: float) -> DetectedPhase:
     """The phase from the entry at which it opened to the entry `end`, which is as before; None: it lasts."""
     steps, step_s = np.asarray(recording.steps), np.asarray(recording.step_s, float)
     slow = slice(opened.onset, end)
@@ -168,7 +168,7 @@ def _phase(recording: Trace | StepLog, opened: Change, end: int | None, cost_s: 
     waits = end is None and act is None
     per_step_s = max(slow_s - normal_s, 1e-12)
     is_trace = isinstance(recording, Trace)
-    return SlowPhase(
+    return DetectedPhase(
         onset_step=int(steps[opened.onset]),
         told_step=int(steps[opened.told]),
         end_step=None if end is None else int(steps[end]),

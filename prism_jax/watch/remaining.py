@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..core.arrays import Floats, Ints
-from ..errors import DataError
+from ..core.errors import DataError
 from ..system.catalog import load_toml
 from .detector import StepNoise
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.units import format_s
 from ..horizon.report import duration
 from ..recorded.report import TraceFacts, counted, headline, notes, step_lines
-from ..units import format_s
-from .phases import SlowPhase
+from .phases import DetectedPhase
 from .remaining import TimeLeft
 
 
@@ -42,7 +42,7 @@ class WatchReport(Report):
     normal_s: float
     spread: float
     ar1: float
-    phases: tuple[SlowPhase, ...]
+    phases: tuple[DetectedPhase, ...]
     faster_steps: tuple[int, ...]
     settled_steps: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
@@ -100,7 +100,7 @@ def _time_left(left: TimeLeft) -> Iterator[str]:
     yield f"  the interval is made of {named}; independent steps would say only +-{half / left.p50_s:.2%}"
 
 
-def _phase(phase: SlowPhase, cost_s: float) -> Iterator[str]:
+def _phase(phase: DetectedPhase, cost_s: float) -> Iterator[str]:
     until = "lasts" if phase.end_step is None else f"ended at step {phase.end_step:,}"
     yield (
         f"slow from step {phase.onset_step:,} on: +{phase.size:.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)} "
@@ -115,7 +115,7 @@ def _phase(phase: SlowPhase, cost_s: float) -> Iterator[str]:
     yield f"  lost {format_s(phase.lost_s)}; {_verdict(phase, cost_s)}"
 
 
-def _verdict(phase: SlowPhase, cost_s: float) -> str:
+def _verdict(phase: DetectedPhase, cost_s: float) -> str:
     cost = f"a restart ({format_s(cost_s)})"
     if phase.verdict == "act":
         return f"ACT: since step {phase.act_step:,} the loss is more than {cost}"

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import numpy as np
 
+from ..core.errors import DataError, UnitError
+from ..core.units import parse
 from ..core.use_case import UNRECORDED, Option, use_case
-from ..errors import DataError, UnitError
 from ..recorded.trace_facts import Meta, Skip, TraceFile, Unit, recorded, trace_facts
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from ..units import parse
 from .detector import SlowPhaseDetector
 from .phases import Watched, watch
 from .remaining import MOST_STEPS, time_left

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from ..core.arrays import Values
 from ..core.bounds import check_bounds
+from ..core.errors import Problem, SpecError
 from ..core.kernels import COMPUTE_CLASSES
-from ..errors import Problem, SpecError
 from ..plan.plan import ParallelPlan
 from ..system import catalog
 from ..system.hardware import Device

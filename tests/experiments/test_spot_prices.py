@@ -8,7 +8,7 @@ import pytest
 from experiments.cloud.spot.price_fit import fit_price
 from experiments.cloud.spot.recorded_spells import RecordedSpells
 from prism_jax.cloud.spot import PriceLaw
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 
 def test_a_price_comes_back_as_it_was_made() -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import pytest
 
+from prism_jax.core.errors import SpecError
 from prism_jax.core.use_case import Option
-from prism_jax.errors import SpecError
 from prism_jax.prediction.check import check_job
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, Command

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from prism_jax.core.arrays import Floats
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.job.load_job import load_job
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.shell.app import main

@@ -18,7 +18,7 @@ import jax
 import pytest
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.errors import ConfigError, SpecError
+from prism_jax.core.errors import ConfigError, SpecError
 from prism_jax.framework.base import Framework, LayerShape, MemoryOptions, PlanDefaults, SourcePattern
 from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.job.job import Job

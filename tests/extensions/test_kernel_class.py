@@ -13,12 +13,12 @@ import pytest
 
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import Problem, SpecError
 from prism_jax.core.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, KernelClass, KernelSizes, Roof
 from prism_jax.core.picture import colour
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import Problem, SpecError
 from prism_jax.explain.types import words
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax import open_trace
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.log_entries import NUMBER, LineFormat, timed_line
 from prism_jax.recorded.formats.text_logs import LINE_FORMATS
 from prism_jax.shell.app import main

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from prism_jax.core.errors import ConfigError, Problem, SpecError
 from prism_jax.cost.memory import memory
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import ConfigError, Problem, SpecError
 from prism_jax.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search

@@ -8,19 +8,19 @@ from typing import ClassVar
 import numpy as np
 
 from prism_jax.queue.jobs import QueuedJobs
-from prism_jax.queue.policies import POLICIES, Policy, View
+from prism_jax.queue.policies import POLICIES, QueuePolicy, QueueView
 from prism_jax.queue.simulator import simulate
 from prism_jax.queue.world import World
 
 
 @dataclass(frozen=True)
-class SmallestFirst(Policy):
+class SmallestFirst(QueuePolicy):
     """Jobs of few GPUs first."""
 
     name: ClassVar[str] = "smallest"
     about: ClassVar[str] = "fewest GPUs first"
 
-    def rank(self, job: int, view: View) -> float:
+    def rank(self, job: int, view: QueueView) -> float:
         return view.gpus[job]
 
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
-from prism_jax.errors import DataError
 from prism_jax.shell.app import main
 from prism_jax.shell.reports import REPORTS, published_schema
 

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.core.errors import PlanError
 from prism_jax.cost.memory import memory
-from prism_jax.errors import PlanError
 from prism_jax.job.load_job import load_job
 from prism_jax.job.rules import check_plan
 from prism_jax.schedule.base import PipelineSchedule

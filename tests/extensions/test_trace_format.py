@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prism_jax import open_trace
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.open_trace import TRACE_FORMATS
 from prism_jax.shell.app import main
 from prism_jax.trace.step_log import FileStart, StepLog, TraceFormat

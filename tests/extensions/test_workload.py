@@ -11,24 +11,15 @@ import jax
 import pytest
 
 import prism_jax
+from prism_jax.core.errors import ConfigError, PlanError, Problem
 from prism_jax.core.kernels import COMPUTE_CLASSES
 from prism_jax.cost.memory import memory
-from prism_jax.errors import ConfigError, PlanError, Problem
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.exhaustive import search
 from prism_jax.search.space import default_space
 from prism_jax.shell.app import main
 from prism_jax.workload.base.kernels import Kernel, KernelTable
-from prism_jax.workload.base.workload import (
-    Block,
-    BlockRun,
-    Comm,
-    Parameters,
-    PlainBlock,
-    SavedTensor,
-    Split,
-    Workload,
-)
+from prism_jax.workload.base.workload import Block, BlockRun, Comm, Parameters, PlainBlock, SavedTensor, Split, Workload
 from prism_jax.workload.catalog import KINDS, WorkloadKind
 
 

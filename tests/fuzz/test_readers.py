@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prism_jax.errors import MOST_LINE, PrismError
+from prism_jax.core.errors import MOST_LINE, PrismError
 from tests.fuzz.changes import changed
 from tests.fuzz.readers import READERS, Reader
 

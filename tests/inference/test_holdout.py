@@ -12,10 +12,10 @@ import pytest
 
 import inference
 from inference import Settings
-from inference.engine.model import Score
+from inference.engine.model import GroupScore
 from inference.engine.program import independent
-from inference.holdout import Holdout, _splits, holdout
-from prism_jax.errors import DataError, FitError
+from inference.fitting.holdout import Holdout, _splits, holdout
+from prism_jax.core.errors import DataError, FitError
 from tests.inference.engine.toy import N_GROUP, Halves, Toy, exact, readings
 
 KEY = jax.random.key(0)
@@ -39,7 +39,7 @@ def quick(monkeypatch):
         draws = {name: np.full(4, float(law.mean())) for name, law in exact(frame).items()}
         return independent({**draws, "spread": draws["precision"] ** -0.5}, 0.0, np.zeros((4, 2)))
 
-    monkeypatch.setattr(sys.modules["inference.holdout"], "posterior", posterior)
+    monkeypatch.setattr(sys.modules["inference.fitting.holdout"], "posterior", posterior)
 
 
 def test_real_fits_predict_the_groups_that_they_have_not_seen():
@@ -129,7 +129,7 @@ def test_no_splits_are_refused():
 
 
 def test_medians_leave_out_what_is_not_known():
-    scores = (Score("a", ks=0.1, extra={"own": 1.0}), Score("b", ks=0.3), Score("c", coverage_90=0.5))
+    scores = (GroupScore("a", ks=0.1, extra={"own": 1.0}), GroupScore("b", ks=0.3), GroupScore("c", coverage_90=0.5))
     found = Holdout("group", 3, scores).as_dict()
     assert found["ks"] == pytest.approx(0.2)
     assert found["own"] == 1.0

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
-from inference.fit import in_one_order, measured
-from inference.models import model_named
+from inference.fitting.fit import in_one_order, measured
+from inference.fitting.models import model_named
 from tests.experiments.extra_fits.test_power_fit import limits, sweep
 from tests.inference.models.failures.test_failures import simulated as failures
 from tests.inference.models.repairs.test_repairs import log_of

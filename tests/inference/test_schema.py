@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from inference.engine.program import values
-from inference.models import model_named
-from inference.store import built, check_axes
-from prism_jax.errors import DataError
+from inference.fitting.models import model_named
+from inference.fitting.store import built, check_axes
+from prism_jax.core.errors import DataError
 from tests.inference.models import test_kernels, test_overlap, test_steps
 from tests.inference.models.collectives import test_collectives
 from tests.inference.models.fleets import fleet_table

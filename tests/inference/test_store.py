@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from inference.engine.program import Sampled
-from inference.result import Fit
-from inference.store import save
+from inference.engine.program import PosteriorDraws
+from inference.fitting.result import Fit
+from inference.fitting.store import save
 from prism_jax.core import archive
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.fits.report import CleaningReport, Verdict
 from tests.inference.engine.toy import Toy
 from tests.support.files.archives import changed, npy
@@ -85,12 +85,12 @@ class Kinds(Toy):
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    from inference.models import model_named
+    from inference.fitting.models import model_named
 
     def named(name: str):
         return Kinds() if name == "kinds" else model_named(name)
 
-    monkeypatch.setattr(sys.modules["inference.store"], "model_named", named)
+    monkeypatch.setattr(sys.modules["inference.fitting.store"], "model_named", named)
 
 
 def some_fit() -> Fit:
@@ -100,7 +100,7 @@ def some_fit() -> Fit:
         "vector": rng.standard_normal((2, 5, 3)),
         "table": rng.random((2, 5, 2, 2)),
     }
-    sampled = Sampled(draws, rng.random((2, 5)) < 0.3, rng.integers(1, 64, (2, 5)))
+    sampled = PosteriorDraws(draws, rng.random((2, 5)) < 0.3, rng.integers(1, 64, (2, 5)))
     found = Verdict(False, "failed: r-hat of mean is 1.300", 1.3, 12.5, "mean", 3, np.nan)
     hygiene = CleaningReport(12, 10, {"not positive": 2}, ("unit assumed",))
     record = {"inputs": {"files": ["a.csv"]}, "seed": 7, "versions": {"jax": "0"}, "git_revision": None}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prism_jax.core.bounds import MOST_CV, MOST_DEVICES, MOST_LAYERS, MOST_WIDTH, check_bounds
-from prism_jax.errors import PlanError, PrismError, SpecError
+from prism_jax.core.errors import PlanError, PrismError, SpecError
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog

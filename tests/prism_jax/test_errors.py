@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from prism_jax.errors import ConfigError, Mark, Mistake, PlanError, Problem, SpecError
+from prism_jax.core.errors import ConfigError, Mark, Mistake, PlanError, Problem, SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.network import Tier
 

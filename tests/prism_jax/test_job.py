@@ -12,8 +12,8 @@ import pytest
 
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.core.errors import PlanError, SpecError
 from prism_jax.cost.memory import memory
-from prism_jax.errors import PlanError, SpecError
 from prism_jax.explain.explain import explain
 from prism_jax.fits.load_fits import calibrated_job
 from prism_jax.framework.base import MEGATRON, Framework, PlanDefaults

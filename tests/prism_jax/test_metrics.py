@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system.catalog import cluster
 from prism_jax.system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 

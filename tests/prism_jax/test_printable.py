@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import prism_jax
-from prism_jax.errors import (
+from prism_jax.core.errors import (
     FIRST,
     MOST_LINE,
     ConfigError,

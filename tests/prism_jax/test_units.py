@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax import units
-from prism_jax.errors import UnitError
+from prism_jax.core import units
+from prism_jax.core.errors import UnitError
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from experiments.step_tables.cluster import defect_of_record, network_bytes_per_
 from experiments.step_tables.model import preset_named
 from experiments.step_tables.records import StepRecord
 from inference.data.columns import understand
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
+from prism_jax.core.units import parse
 from prism_jax.system.catalog import normalised
 from prism_jax.system.likeness import device_of_text
-from prism_jax.units import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 

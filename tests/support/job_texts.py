@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.load_job import load_job
 
 JOB = """\

@@ -32,7 +32,7 @@ from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest  # noqa: E402
 from prism_jax.capture.hlo.collectives import base_opcode  # noqa: E402
 from prism_jax.capture.hlo.parse import read_hlo  # noqa: E402
 from prism_jax.capture.hlo.rows import products_in  # noqa: E402
-from prism_jax.capture.hlo.walk import Walk  # noqa: E402
+from prism_jax.capture.hlo.walk import ModuleWalk  # noqa: E402
 
 Seen = Counter[tuple[str, tuple[tuple[int, ...], ...]]]
 
@@ -44,7 +44,7 @@ def captured(folder: Path) -> tuple[Seen, Seen]:
     FRONT_ENDS.named("jax").capture(request)
     module = read_hlo(text)
     collectives, products = Seen(), Seen()
-    for visit in Walk(module).visits():
+    for visit in ModuleWalk(module).visits():
         one = visit.instruction
         dims = tuple(shape.dims for shape in one.shapes)
         if base_opcode(one):

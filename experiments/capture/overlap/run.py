@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from prism_jax.cost.lanes import Task, lane_times
+from prism_jax.cost.lanes import LaneTask, lane_times
 
 TOLERANCE, MOST_ROUNDS = 1e-4, 10
 
@@ -30,13 +30,13 @@ def worst_pair(n: int, rng: np.random.Generator) -> float:
     """Largest relative difference from the closed form."""
     worst = 0.0
     for work_s, comm_s, slows in zip(*(10.0 ** rng.uniform(-6, 1, (2, n))), rng.uniform(0, 2, n), strict=True):
-        found = lane_times([Task(work_s, 0), Task(comm_s, 1, slows=slows)]).total_s
+        found = lane_times([LaneTask(work_s, 0), LaneTask(comm_s, 1, slows=slows)]).total_s
         known = pair_s(work_s, comm_s, slows)
         worst = max(worst, abs(found / known - 1.0))
     return worst
 
 
-def random_tasks(rng: np.random.Generator) -> list[Task]:
+def random_tasks(rng: np.random.Generator) -> list[LaneTask]:
     """Tasks on 2 to 5 lanes: each waits for some of the last ones; collectives slow compute by up to half."""
     n_lane, n = int(rng.integers(2, 6)), int(rng.integers(5, 80))
     tasks = []
@@ -45,11 +45,11 @@ def random_tasks(rng: np.random.Generator) -> list[Task]:
         n_after = int(rng.integers(0, min(number, 3) + 1))
         after = sorted({int(number - 1 - rng.integers(min(number, 8))) for _ in range(n_after)})
         slows = float(rng.uniform(0.05, 0.5)) if lane else 0.0
-        tasks.append(Task(float(rng.lognormal(0.0, 1.0)), lane, tuple(after), slows))
+        tasks.append(LaneTask(float(rng.lognormal(0.0, 1.0)), lane, tuple(after), slows))
     return tasks
 
 
-def iterated(tasks: Sequence[Task]) -> tuple[float, int]:
+def iterated(tasks: Sequence[LaneTask]) -> tuple[float, int]:
     """Seconds by rounds, and how many were needed; the first round takes every task by itself."""
     ends, starts = _scheduled(tasks, [task.work_s for task in tasks])
     for n_round in range(1, MOST_ROUNDS + 5):
@@ -60,7 +60,7 @@ def iterated(tasks: Sequence[Task]) -> tuple[float, int]:
     return max(ends), n_round
 
 
-def _scheduled(tasks: Sequence[Task], seconds: Sequence[float]) -> tuple[list[float], list[float]]:
+def _scheduled(tasks: Sequence[LaneTask], seconds: Sequence[float]) -> tuple[list[float], list[float]]:
     free: dict[int, float] = {}
     starts, ends = [], []
     for task, took in zip(tasks, seconds, strict=True):
@@ -71,7 +71,9 @@ def _scheduled(tasks: Sequence[Task], seconds: Sequence[float]) -> tuple[list[fl
     return ends, starts
 
 
-def _round(tasks: Sequence[Task], starts: Sequence[float], ends: Sequence[float]) -> tuple[list[float], list[float]]:
+def _round(
+    tasks: Sequence[LaneTask], starts: Sequence[float], ends: Sequence[float]
+) -> tuple[list[float], list[float]]:
     """Every task once: those in front as this round has them, collectives behind as the last one had them."""
     free: dict[int, float] = {}
     starts, ends = list(starts), list(ends)
@@ -123,7 +125,7 @@ def main() -> None:
     print(f"  work that is lost or made: {lost:.1e} of a kernel's at most")
 
 
-def _lost(tasks: Sequence[Task], starts: Sequence[float], ends: Sequence[float]) -> float:
+def _lost(tasks: Sequence[LaneTask], starts: Sequence[float], ends: Sequence[float]) -> float:
     """Largest difference between the work of a kernel and its progress, as a share."""
     own = [(a, b, task.slows) for a, b, task in zip(starts, ends, tasks, strict=True) if task.lane]
     pairs = [(_end(a, task.work_s, own), a, b) for a, b, task in zip(starts, ends, tasks, strict=True) if not task.lane]

@@ -14,11 +14,11 @@ import numpy as np
 
 from prism_jax import load_job
 from prism_jax.cloud.availability import AVAILABILITY, WeibullSpells
-from prism_jax.cloud.candidates import Candidate, Setting, Wish, field_of
-from prism_jax.cloud.choice import Worlds, exhaustive, search
+from prism_jax.cloud.candidates import CloudCandidate, CloudConstants, Wish, field_of
+from prism_jax.cloud.choice import SpotDraws, exhaustive, search
 from prism_jax.cloud.choose_cloud import choose_cloud
 from prism_jax.cloud.clusters import PlanTimes
-from prism_jax.cloud.completion import Task, simulate
+from prism_jax.cloud.completion import SpotTask, simulate
 from prism_jax.cloud.offers import Offer, read_catalogue
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
@@ -59,13 +59,13 @@ def renewal() -> None:
         rate_s, down_s = 10.0 ** rng.uniform(-6, -4), rng.uniform(0, 7200)
         if number % 2:
             task, policy, paths = (
-                Task.cut(work_s, None, blocking_s, restart_s, rate_s),
+                SpotTask.cut(work_s, None, blocking_s, restart_s, rate_s),
                 "on_demand",
                 Paths.always(1, N_WORLDS),
             )
             expected_s = task.expected_s()
         else:
-            task, policy = Task.cut(work_s, None, blocking_s, restart_s, 0.0, rate_s), "spot"
+            task, policy = SpotTask.cut(work_s, None, blocking_s, restart_s, 0.0, rate_s), "spot"
             drawn = WeibullSpells(1.0 / rate_s, 1.0, down_s).draw(1, N_WORLDS, 6.0 * work_s, rng)
             gap_s = np.where(drawn.until_s[0] == 0.0, drawn.until_s[1], 0.0)  # the form begins with nodes at hand
             paths = Paths(np.maximum(drawn.until_s - gap_s, 0.0), drawn.n_up, drawn.price, 1)
@@ -97,14 +97,14 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
             n_worlds=500,
             seed=number,
         )
-        field = field_of(own, times[name], Setting(tuple(POLICIES), lambda _: law, 32), wish)
+        field = field_of(own, times[name], CloudConstants(tuple(POLICIES), lambda _: law, 32), wish)
         if not field.candidates:
             same += 1
             print(f"{number:2d} {name}: nothing fits")
             continue
         level = level_draws(job, 0)
-        quick = search(field.candidates, Worlds(wish, level), wish)
-        slow = exhaustive(field.candidates, Worlds(wish, level), wish)
+        quick = search(field.candidates, SpotDraws(wish, level), wish)
+        slow = exhaustive(field.candidates, SpotDraws(wish, level), wish)
         equal = _answer(quick) == _answer(slow)
         same += equal
         simulated, all_of_them = simulated + len(quick.simulated), all_of_them + len(slow.simulated)
@@ -117,7 +117,7 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
     print(f"{same} of {N_CATALOGUES} (bar: 20 of 20); {simulated} of {all_of_them} simulated")
 
 
-def _in_zones(candidates: Sequence[Candidate]) -> int:
+def _in_zones(candidates: Sequence[CloudCandidate]) -> int:
     return sum(1 for one in candidates if one.zones)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from prism_jax.cloud.spot import PriceLaw
 from prism_jax.core.arrays import Flags, Floats
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 JUMP = 6.0  # changes beyond so many typical ones are jumps: four standard deviations of a normal law
 LEAST_POINTS = 8

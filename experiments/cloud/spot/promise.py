@@ -14,7 +14,7 @@ import inference
 from inference.durations import revocation as predict
 from inference.durations.revocation import Revocation
 from inference.durations.revocation_data import from_frame
-from prism_jax.cloud.completion import Ran, Task, simulate
+from prism_jax.cloud.completion import Ran, SpotTask, simulate
 from prism_jax.cloud.policies import POLICIES
 
 from .tables import DAY_S, before, recorded
@@ -40,9 +40,9 @@ class Outcomes:
         return pd.DataFrame(self.rows)
 
 
-def task(work_h: float) -> Task:
+def task(work_h: float) -> SpotTask:
     """A job on one node."""
-    return Task.cut(work_h * 3600.0, SAVED_EVERY_S, BLOCKING_S, RESTART_S, 0.0)
+    return SpotTask.cut(work_h * 3600.0, SAVED_EVERY_S, BLOCKING_S, RESTART_S, 0.0)
 
 
 def of_zone(table: pd.DataFrame, zone: str, n_start: int, seed: int) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 from prism_jax.cloud.paths import Paths
 from prism_jax.core.arrays import Floats, Ints
 from prism_jax.core.content import ByContent
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)

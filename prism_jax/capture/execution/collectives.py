@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...profiles.names import communication_kind
 from ...tables.document import short
-from .node import Node, Tensor, Value
+from .node import Node, TraceTensor, Value
 from .ops import dtype_of, item_bytes
 from .trace import ExecutionTrace
 
@@ -146,7 +146,7 @@ def _sequence(node: Node) -> int:
     return next((value for value in node.inputs if type(value) is int), -1)
 
 
-def _bytes(kind: str, node: Node, given: list[Tensor], made: list[Tensor], ranks: int) -> float:
+def _bytes(kind: str, node: Node, given: list[TraceTensor], made: list[TraceTensor], ranks: int) -> float:
     """Bytes as `Network.collective` counts them."""
     sent, received = _amount(node, "in_msg_nelems", given), _amount(node, "out_msg_nelems", made)
     if kind == "barrier":
@@ -158,7 +158,7 @@ def _bytes(kind: str, node: Node, given: list[Tensor], made: list[Tensor], ranks
     return sent or received
 
 
-def _amount(node: Node, name: str, found: list[Tensor]) -> float:
+def _amount(node: Node, name: str, found: list[TraceTensor]) -> float:
     """Bytes of the tensors; by the number of elements that the attributes state where there are none."""
     said = node.attrs.get(name)
     if found or type(said) is not int or not 0 <= said < 2**60:

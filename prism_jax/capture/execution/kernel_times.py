@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...workload.captured.kernel_times import PRODUCTS, KernelTimes, TimedOp
-from .node import CONVOLUTIONS_BACK, HOST, Node, Tensor, Value, kind_of, own_name
-from .ops import Work, item_bytes, work_of
+from .node import CONVOLUTIONS_BACK, HOST, Node, TraceTensor, Value, kind_of, own_name
+from .ops import OperatorWork, item_bytes, work_of
 from .profiled_ops import NONE, Profile, ProfiledOp, read_profile_ops
 from .trace import documents
 
@@ -73,7 +73,7 @@ def _timed(op: ProfiledOp, seconds: float, is_starting: bool) -> list[TimedOp]:
     return [TimedOp(op.name, one.kind, one.dtype, _sizes(one), shapes, read, seconds / len(works)) for one in works]
 
 
-def _sizes(work: Work) -> tuple[int, ...]:
+def _sizes(work: OperatorWork) -> tuple[int, ...]:
     return work.shape if work.kind in (*PRODUCTS, "attention") else ()
 
 
@@ -83,7 +83,7 @@ def _node(op: ProfiledOp) -> Node:
     types = (*op.types, *("" for _ in op.dims[len(op.types) :]))
     for dims, kind in zip(op.dims, types, strict=False):
         values += _tensors(dims, kind)
-    given = [one for one in values if isinstance(one, Tensor)]
+    given = [one for one in values if isinstance(one, TraceTensor)]
     own = own_name(op.name)
     if own in ("convolution", "_convolution"):
         made = _convolved(op.concrete, given)
@@ -92,7 +92,7 @@ def _node(op: ProfiledOp) -> Node:
     return Node(0, 0, op.name, 0, 0, (*given, tuple(one != 0 for one in mask)) if len(mask) == 3 else (*given,), ())
 
 
-def _convolved(concrete: Sequence[str], given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _convolved(concrete: Sequence[str], given: Sequence[TraceTensor]) -> tuple[TraceTensor, ...]:
     """The output of aten::convolution, from its stride, padding and dilation; nothing where the profile does not have them."""
     if len(concrete) < 8 or len(given) < 2 or len(given[0].shape) != len(given[1].shape) or len(given[0].shape) < 3:
         return ()
@@ -129,4 +129,4 @@ def _tensors(dims: Any, kind: str) -> list[Value]:
         return [one for own in dims for one in _tensors(own, "float" if kind == "TensorList" else kind)]
     if not all(type(one) is int and 0 <= one <= _MOST_SIZE for one in dims):
         return []
-    return [Tensor(0, 0, 0, item_bytes(kind, 4), "", dims, kind)]
+    return [TraceTensor(0, 0, 0, item_bytes(kind, 4), "", dims, kind)]

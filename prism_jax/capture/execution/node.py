@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.document import short
 
 HOST = "host"  # no operator, or one that never has a kernel of its own
@@ -133,7 +133,7 @@ _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TraceTensor:
     """A tensor of a node.
 
     Attributes:
@@ -162,7 +162,7 @@ class Tensor:
         return n * self.item_bytes
 
 
-Value: TypeAlias = "Tensor | int | float | bool | str | tuple[Value, ...] | None"
+Value: TypeAlias = "TraceTensor | int | float | bool | str | tuple[Value, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +189,20 @@ class Node:
     attrs: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRS)
 
     @property
-    def tensors_in(self) -> Iterator[Tensor]:
+    def tensors_in(self) -> Iterator[TraceTensor]:
         """Tensors among its inputs, those in lists included."""
         return tensors(self.inputs)
 
     @property
-    def tensors_out(self) -> Iterator[Tensor]:
+    def tensors_out(self) -> Iterator[TraceTensor]:
         """Tensors among its outputs."""
         return tensors(self.outputs)
 
 
-def tensors(values: tuple[Value, ...]) -> Iterator[Tensor]:
+def tensors(values: tuple[Value, ...]) -> Iterator[TraceTensor]:
     """The tensors among values, those in lists included, in order."""
     for value in values:
-        if isinstance(value, Tensor):
+        if isinstance(value, TraceTensor):
             yield value
         elif isinstance(value, tuple):
             yield from tensors(value)
@@ -303,7 +303,7 @@ def _value(value: Any, shape: Any, kind: Any, place: str) -> Value:
     return value[: 2**20] if isinstance(value, str) else None
 
 
-def _tensor(value: Any, shape: Any, dtype: str, place: str) -> Tensor:
+def _tensor(value: Any, shape: Any, dtype: str, place: str) -> TraceTensor:
     if not isinstance(value, list) or not value or len(value) > 8:
         raise DataError(f"{place}: {short(value)} is not a tensor, which has a number, a storage, an offset and sizes")
     numbers = [*value[:5], *(0 for _ in range(5 - len(value)))]
@@ -316,4 +316,4 @@ def _tensor(value: Any, shape: Any, dtype: str, place: str) -> Tensor:
         if type(size) is not int or not 0 <= size <= MOST_SIZE:
             raise DataError(f"{place}: size {short(size)} of a tensor is not a whole number from 0 to {MOST_SIZE:,}")
     device = value[5] if len(value) > 5 and isinstance(value[5], str) else ""
-    return Tensor(numbers[0], numbers[1], numbers[3], numbers[4], device[:40], tuple(shape), dtype[:40])
+    return TraceTensor(numbers[0], numbers[1], numbers[3], numbers[4], device[:40], tuple(shape), dtype[:40])

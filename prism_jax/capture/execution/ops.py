@@ -22,7 +22,7 @@ from .node import (
     HOST,
     WRITES,
     Node,
-    Tensor,
+    TraceTensor,
     is_fusible,
     kind_of,
     own_name,
@@ -46,7 +46,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OperatorWork:
     """What an operator does on the device; fields as those of `CapturedOp`."""
 
     kind: str
@@ -59,7 +59,7 @@ class Work:
     causal: bool = False
 
 
-def dtype_of(tensor: Tensor) -> str:
+def dtype_of(tensor: TraceTensor) -> str:
     """Our word for the type of its elements; by their size where the name is not known."""
     return _word(tensor.dtype) or _BY_BYTES.get(tensor.item_bytes, "fp32")
 
@@ -75,12 +75,12 @@ def _word(name: str) -> str:
     return "fp8" if plain.startswith("float8") else _DTYPES.get(plain, "")
 
 
-def work_of(node: Node) -> tuple[Work, ...]:
+def work_of(node: Node) -> tuple[OperatorWork, ...]:
     """What the operator does; two products for the backward pass of a convolution."""
     kind = kind_of(node.name, node.backend)
     given, made = list(node.tensors_in), list(node.tensors_out)
     own = own_name(node.name)
-    found: tuple[Work, ...] = ()
+    found: tuple[OperatorWork, ...] = ()
     if kind == "gemm":
         found = _product(own, given, made)
     elif kind == "conv":
@@ -90,7 +90,7 @@ def work_of(node: Node) -> tuple[Work, ...]:
     return found or (_traffic(node, kind, given, made),)
 
 
-def _product(own: str, given: list[Tensor], made: list[Tensor]) -> tuple[Work, ...]:
+def _product(own: str, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
     given = given[1:] if own in ("addmm", "baddbmm", "_addmm_activation", "addmv") else given
     if len(given) < 2 or not given[0].shape or not given[1].shape:
         return ()
@@ -109,7 +109,7 @@ def _product(own: str, given: list[Tensor], made: list[Tensor]) -> tuple[Work, .
     (m, k), n = left, right[1]
     moved = sum(one.n_bytes for one in (*given[:2], *made[:1]))
     written = sum(one.n_bytes for one in made[:1])
-    return (Work("gemm", dtype_of(given[0]), (batch, m, n, k), 2.0 * batch * m * n * k, moved, written),)
+    return (OperatorWork("gemm", dtype_of(given[0]), (batch, m, n, k), 2.0 * batch * m * n * k, moved, written),)
 
 
 def _sizes(image: Sizes, filters: Sizes, out: Sizes, *, transposed: bool) -> tuple[int, int, int, int] | None:
@@ -129,7 +129,7 @@ def _is_transposed(node: Node) -> bool:
     )
 
 
-def _convolution(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Work, ...]:
+def _convolution(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
     if len(given) < 2 or not made:
         return ()
     sizes = _sizes(given[0].shape, given[1].shape, made[0].shape, transposed=_is_transposed(node))
@@ -137,10 +137,10 @@ def _convolution(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[W
         return ()
     groups, m, n, k = sizes
     moved = given[0].n_bytes + given[1].n_bytes + made[0].n_bytes
-    return (Work("conv", dtype_of(given[0]), sizes, 2.0 * groups * m * n * k, moved, made[0].n_bytes),)
+    return (OperatorWork("conv", dtype_of(given[0]), sizes, 2.0 * groups * m * n * k, moved, made[0].n_bytes),)
 
 
-def _convolution_back(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Work, ...]:
+def _convolution_back(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
     """Gradients of the input and of the filters, those of them that are asked for."""
     if len(given) < 3:
         return ()
@@ -157,14 +157,14 @@ def _convolution_back(node: Node, given: list[Tensor], made: list[Tensor]) -> tu
     own = own_name(node.name)
     if mask[0] and not own.endswith("_weight"):
         moved = out.n_bytes + filters.n_bytes + image.n_bytes
-        found.append(Work("conv", dtype, (groups, m, k, n), flops, moved, image.n_bytes))
+        found.append(OperatorWork("conv", dtype, (groups, m, k, n), flops, moved, image.n_bytes))
     if mask[1:2] != (False,) and not own.endswith("_input"):
         moved = out.n_bytes + filters.n_bytes + image.n_bytes
-        found.append(Work("conv", dtype, (groups, n, k, m), flops, moved, filters.n_bytes))
+        found.append(OperatorWork("conv", dtype, (groups, n, k, m), flops, moved, filters.n_bytes))
     return tuple(found)
 
 
-def _attention(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Work, ...]:
+def _attention(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
     own = own_name(node.name)
     is_back = own in ATTENTION_BACK
     queries, keys, values = (given[1:4] if is_back else given[:3]) if len(given) >= 3 + is_back else (None,) * 3
@@ -186,7 +186,7 @@ def _attention(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Wor
     flops *= (BACK_PRODUCTS if is_back else 1.0) * (0.5 if causal else 1.0)
     written = sum(one.n_bytes for one in (made if is_back else made[:1]))
     read = sum(one.n_bytes for one in (queries, keys, values)) + (given[0].n_bytes if is_back else 0.0)
-    return (Work("attention", dtype_of(queries), shape, flops, read + written, written, causal=causal),)
+    return (OperatorWork("attention", dtype_of(queries), shape, flops, read + written, written, causal=causal),)
 
 
 def _flag(node: Node, name: str) -> bool:
@@ -199,7 +199,7 @@ def _flag(node: Node, name: str) -> bool:
     return at is not None and at < len(node.inputs) and node.inputs[at] is True
 
 
-def _traffic(node: Node, kind: str, given: list[Tensor], made: list[Tensor]) -> Work:
+def _traffic(node: Node, kind: str, given: list[TraceTensor], made: list[TraceTensor]) -> OperatorWork:
     """Memory traffic: inputs and outputs, each once."""
     own = own_name(node.name)
     written = sum(one.n_bytes for one in made)
@@ -213,10 +213,12 @@ def _traffic(node: Node, kind: str, given: list[Tensor], made: list[Tensor]) -> 
     kind = kind if kind == "embedding" else "memory"
     shape = first.shape[:16] if first is not None else ()
     fusible = kind == "memory" and is_fusible(node.name, node.backend)
-    return Work(kind, dtype_of(first) if first is not None else "fp32", shape, 0.0, read + written, written, fusible)
+    return OperatorWork(
+        kind, dtype_of(first) if first is not None else "fp32", shape, 0.0, read + written, written, fusible
+    )
 
 
-def _typed(found: list[Tensor]) -> Iterator[Tensor]:
+def _typed(found: list[TraceTensor]) -> Iterator[TraceTensor]:
     """Those with numbers of floating point first."""
     yield from sorted(found, key=lambda one: dtype_of(one) not in _FLOATS)
 

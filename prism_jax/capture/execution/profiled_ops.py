@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...profiles.names import is_nccl
 from ...tables.json_items import JsonItems
 
@@ -25,7 +25,7 @@ NONE = -1
 _US = 1e-6
 
 
-class Kernel(NamedTuple):
+class ProfiledKernel(NamedTuple):
     """Work of the device.
 
     Attributes:
@@ -76,7 +76,7 @@ class Profile:
     device: str
     ops: tuple[ProfiledOp, ...]
     parents: tuple[int, ...]
-    kernels: tuple[Kernel, ...] = field(repr=False)
+    kernels: tuple[ProfiledKernel, ...] = field(repr=False)
 
     @property
     def seconds(self) -> float:
@@ -226,9 +226,9 @@ def _kernel(
     found: _Finder,
     external: Mapping[int, int],
     place: Mapping[int, int],
-) -> Kernel:
+) -> ProfiledKernel:
     launch = launches.get(one.link)
     op = NONE if launch is None else found.at(*launch)
     if op == NONE and one.external not in (one.link, NONE) and one.external in external:
         op = place[external[one.external]]
-    return Kernel(one.name, one.seconds, op, is_nccl(one.name))
+    return ProfiledKernel(one.name, one.seconds, op, is_nccl(one.name))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...errors import DataError, SpecError
+from ...core.errors import DataError, SpecError
 from ...workload.captured.check import check_program
 from ...workload.captured.files import CapturedFile
 from ...workload.captured.program import USUAL_ROLES, CapturedOp, CapturedRow, RankClass, RankProgram

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...errors import DataError, SpecError
+from ...core.errors import DataError, SpecError
 from ...workload.captured.program import CapturedComm, CapturedOp, CapturedRow
 from .collectives import WAIT, Collective, ProcessGroup, collective, groups_of
 from .measured import MeasuredNodes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ... import units
+from ...core import units
 from ...core.report import Report
 from ...core.text_table import Table
 

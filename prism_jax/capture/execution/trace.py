@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.document import short
 from ...tables.json_items import JsonItems
 from ...tables.streams import CHUNK_BYTES, chunks, head

@@ -31,7 +31,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class HloCollective:
     """One collective.
 
     Attributes:
@@ -65,7 +65,7 @@ def exchanging(module: Module, computation: Computation, instruction: Instructio
         yield from ((called, one) for one in called.instructions.values() if base_opcode(one))
 
 
-def exchanges_of(module: Module, computation: Computation, instruction: Instruction) -> list[Exchange]:
+def exchanges_of(module: Module, computation: Computation, instruction: Instruction) -> list[HloCollective]:
     """The collectives that an instruction stands for: none without peers, two where one part of a sum is sliced and one is not.
 
     Raises:
@@ -84,7 +84,7 @@ def exchanges_of(module: Module, computation: Computation, instruction: Instruct
     return [_exchange(module, computation, list(names), KINDS[opcode], groups, factor)]
 
 
-def _sums(module: Module, computation: Computation, instruction: Instruction, groups: Groups) -> list[Exchange]:
+def _sums(module: Module, computation: Computation, instruction: Instruction, groups: Groups) -> list[HloCollective]:
     """An all-reduce of one array or several."""
     sliced, whole = [], []
     for index, operand in enumerate(instruction.operands):
@@ -96,7 +96,7 @@ def _sums(module: Module, computation: Computation, instruction: Instruction, gr
         found.append(_exchange(module, computation, whole, "all_reduce", groups))
     if sliced:
         made = _exchange(module, computation, sliced, "reduce_scatter", groups)
-        found.append(Exchange(made.kind, groups, made.n_bytes, made.dtype, True, made.widened_bytes))
+        found.append(HloCollective(made.kind, groups, made.n_bytes, made.dtype, True, made.widened_bytes))
     return found
 
 
@@ -113,14 +113,14 @@ def _results(computation: Computation, instruction: Instruction, index: int) -> 
 
 def _exchange(
     module: Module, computation: Computation, names: list[str], kind: str, groups: Groups, factor: int = 1
-) -> Exchange:
+) -> HloCollective:
     own = [own_shape(module, computation, name) for name in names]
     n_bytes = factor * sum(shape.n_bytes for shape in own)
     widened = factor * sum(computation.instructions[name].n_bytes for name in names)
-    return Exchange(kind, groups, n_bytes, own[0].dtype, widened_bytes=widened)
+    return HloCollective(kind, groups, n_bytes, own[0].dtype, widened_bytes=widened)
 
 
-def _messages(module: Module, computation: Computation, instruction: Instruction, opcode: str) -> list[Exchange]:
+def _messages(module: Module, computation: Computation, instruction: Instruction, opcode: str) -> list[HloCollective]:
     if opcode == "send" and "source_target_pairs" not in instruction.attributes:
         return []  # to the host
     pairs = permuted_pairs(module, instruction)

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...workload.captured.chains import COPY, KERNEL, MINOR, OTHER, POINTWISE, REDUCTION, SCATTER, Link, Step, links
+from ...workload.captured.chains import (
+    COPY,
+    KERNEL,
+    MINOR,
+    OTHER,
+    POINTWISE,
+    REDUCTION,
+    SCATTER,
+    ChainStep,
+    Link,
+    links,
+)
 from .flat_values import (
     NO_VALUES,
     SLICES,
@@ -338,7 +349,7 @@ class Flattened:
                         alive[value.maker] = True
         return alive
 
-    def _steps(self, alive: Sequence[bool]) -> Iterator[Step]:
+    def _steps(self, alive: Sequence[bool]) -> Iterator[ChainStep]:
         readers: list[dict[int, None]] = [{} for _ in self.operations]
         for number, one in enumerate(self.operations):
             for value in one.reads if alive[number] else ():
@@ -346,10 +357,10 @@ class Flattened:
                     readers[value.maker][number] = None
         for number, one in enumerate(self.operations):
             if not alive[number]:
-                yield Step(OTHER, one.phase, loop=one.stretch)
+                yield ChainStep(OTHER, one.phase, loop=one.stretch)
                 continue
             reads = tuple({value.access: None for value in one.reads})
-            yield Step(one.role, one.phase, reads, one.written, tuple(readers[number]), one.stretch)
+            yield ChainStep(one.role, one.phase, reads, one.written, tuple(readers[number]), one.stretch)
 
 
 class _Frame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...workload.captured.program import RankProgram
 from ..front_end import CaptureRequest, FrontEnd, overridden
 from .parse import is_hlo, read_hlo

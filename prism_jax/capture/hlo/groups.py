@@ -187,7 +187,7 @@ _MADE_UP = re.compile(r"axis_\d+$")  # names that XLA gives to dimensions of its
 
 
 @dataclass(frozen=True)
-class Axes:
+class MeshAxes:
     """The mesh of a program.
 
     Attributes:
@@ -221,12 +221,12 @@ class Axes:
         return next(iter(self.groups))
 
 
-def known_axes(sizes: Mapping[str, int], found: Iterable[Groups]) -> Axes:
+def known_axes(sizes: Mapping[str, int], found: Iterable[Groups]) -> MeshAxes:
     """A mesh that is stated; its dimensions in the order that fits most groups, in the given order if that does."""
     first = {tuple(groups.members[0].tolist()) for groups in found}
     orders = permutations(sizes) if len(sizes) <= _MOST_ORDERED else (tuple(sizes),)
     best = max(orders, key=lambda order: sum(_is_along([sizes[name] for name in order], one) for one in first))
-    return Axes({name: sizes[name] for name in best}, {})
+    return MeshAxes({name: sizes[name] for name in best}, {})
 
 
 def _is_along(sizes: list[int], members: tuple[int, ...]) -> bool:
@@ -238,7 +238,7 @@ def _is_along(sizes: list[int], members: tuple[int, ...]) -> bool:
     return prod(varies) == len(members)
 
 
-def guessed_axes(found: Iterable[tuple[Groups, bool]]) -> Axes:
+def guessed_axes(found: Iterable[tuple[Groups, bool]]) -> MeshAxes:
     """A mesh of which only groups are known: one dimension for every size and stride of groups.
 
     Args:
@@ -264,4 +264,4 @@ def guessed_axes(found: Iterable[tuple[Groups, bool]]) -> Axes:
     called = {key: names.get(key, f"group{key[0]}x{key[1]}") for key in order}
     roles = {called[key]: USUAL_ROLES.get(called[key].lower(), "tp" if key in sums else "dp") for key in order}
     outer = sorted(order, key=lambda key: -key[1])
-    return Axes({called[key]: key[0] for key in outer}, roles, {called[key]: known[key] for key in order})
+    return MeshAxes({called[key]: key[0] for key in outer}, roles, {called[key]: known[key] for key in order})

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .types import Computation, Instruction, Module, Shape
+from .types import ArrayShape, Computation, Instruction, Module
 
 _MOVES = frozenset({"copy", "bitcast", "reshape", "transpose", "convert"})
 _ALSO_BACK = _MOVES | {
@@ -38,7 +38,7 @@ _MOST_STEPS = 256
 Place = tuple[Computation, Instruction]
 
 
-def own_shape(module: Module, computation: Computation, name: str, outer: tuple[Place, ...] = ()) -> Shape:
+def own_shape(module: Module, computation: Computation, name: str, outer: tuple[Place, ...] = ()) -> ArrayShape:
     """Shape of a value, in the dtype that it had before XLA widened it.
 
     Args:
@@ -46,7 +46,7 @@ def own_shape(module: Module, computation: Computation, name: str, outer: tuple[
         outer: fusions that the computation is inside of, outermost first, each with the computation that it is in.
     """
     made = computation.instructions[name]
-    shape = made.shapes[0] if made.shapes else Shape("token", ())
+    shape = made.shapes[0] if made.shapes else ArrayShape("token", ())
     narrow = shape
     for inner, at in back(module, computation, made, outer):
         if at.opcode != "convert":
@@ -56,7 +56,7 @@ def own_shape(module: Module, computation: Computation, name: str, outer: tuple[
         if at.op_name or not before.is_float:
             break
         narrow = before if _width(before) < _width(narrow) else narrow
-    return Shape(narrow.dtype, shape.dims)
+    return ArrayShape(narrow.dtype, shape.dims)
 
 
 def is_widening(module: Module, computation: Computation, instruction: Instruction) -> bool:
@@ -71,8 +71,8 @@ def is_widening(module: Module, computation: Computation, instruction: Instructi
     return all(one.opcode in _MOVES or one.opcode in ("parameter", "constant") for one in inside)
 
 
-def _width(shape: Shape) -> float:
-    return Shape(shape.dtype, ()).n_bytes
+def _width(shape: ArrayShape) -> float:
+    return ArrayShape(shape.dtype, ()).n_bytes
 
 
 def back(module: Module, computation: Computation, made: Instruction, outer: tuple[Place, ...] = ()) -> Iterator[Place]:
@@ -148,14 +148,14 @@ _SLICES = ("dynamic-slice", "slice", "gather")
 _ALONE = ("bitcast", "copy", "convert", "reshape")
 
 
-class Traffic(NamedTuple):
+class HloTraffic(NamedTuple):
     """Bytes read and bytes written."""
 
     read: float
     written: float
 
 
-def traffic_of(module: Module, computation: Computation, instruction: Instruction) -> Traffic:
+def traffic_of(module: Module, computation: Computation, instruction: Instruction) -> HloTraffic:
     """Bytes of one run of an instruction."""
     opcode = instruction.opcode
     if opcode in _FUSIONS:
@@ -165,16 +165,16 @@ def traffic_of(module: Module, computation: Computation, instruction: Instructio
     operands = [computation.instructions[name] for name in instruction.operands]
     if opcode in _SLICES:
         indices = operands[1].n_bytes if opcode == "gather" and len(operands) > 1 else 0.0
-        return Traffic(instruction.n_bytes + indices, instruction.n_bytes)
+        return HloTraffic(instruction.n_bytes + indices, instruction.n_bytes)
     if opcode == "dynamic-update-slice" and len(operands) > 1:
-        return Traffic(operands[1].n_bytes, operands[1].n_bytes)
+        return HloTraffic(operands[1].n_bytes, operands[1].n_bytes)
     if opcode == "scatter" and len(operands) > 2:
         updates = operands[2].n_bytes
-        return Traffic(2.0 * updates + operands[1].n_bytes, updates)
+        return HloTraffic(2.0 * updates + operands[1].n_bytes, updates)
     if opcode == "copy-start":
         n_bytes = operands[0].n_bytes if operands else 0.0
-        return Traffic(n_bytes, n_bytes)
-    return Traffic(sum(one.n_bytes for one in operands), instruction.n_bytes - _scratch_bytes(instruction))
+        return HloTraffic(n_bytes, n_bytes)
+    return HloTraffic(sum(one.n_bytes for one in operands), instruction.n_bytes - _scratch_bytes(instruction))
 
 
 def _scratch_bytes(instruction: Instruction) -> float:
@@ -184,7 +184,7 @@ def _scratch_bytes(instruction: Instruction) -> float:
     return last[0].n_bytes if is_library and last[0].dtype in ("s8", "u8") else 0.0
 
 
-def _fused(module: Module, computation: Computation, fusion: Instruction, called: Computation) -> Traffic:
+def _fused(module: Module, computation: Computation, fusion: Instruction, called: Computation) -> HloTraffic:
     read = 0.0
     for parameter in called.instructions.values():
         if parameter.opcode != "parameter":
@@ -193,7 +193,7 @@ def _fused(module: Module, computation: Computation, fusion: Instruction, called
         whole = given.n_bytes
         own = own_shape(module, computation, given.name).n_bytes if len(given.shapes) == 1 else whole
         read += min(whole, _read_of(called, parameter, whole)) * (own / whole if whole else 1.0)
-    return Traffic(read, _written(called, fusion))
+    return HloTraffic(read, _written(called, fusion))
 
 
 def _read_of(called: Computation, parameter: Instruction, whole: float) -> float:

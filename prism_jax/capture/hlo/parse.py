@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
+from ...core.errors import DataError
 from ...core.read_file import GZIP, explained, open_input, read_text
-from ...errors import DataError
-from .types import DTYPES, Computation, Instruction, Module, Shape, check_calls, refusal
+from .types import DTYPES, ArrayShape, Computation, Instruction, Module, check_calls, refusal
 
 MOST_NESTED = 64  # brackets inside brackets; XLA writes about ten
 _MARK = re.compile(r'["(){}\[\],]|/\*')
@@ -284,14 +284,14 @@ def _operand(part: str) -> str:
     return part.rsplit("*/", 1)[-1].split(" ")[-1].lstrip("%")
 
 
-def _shapes(text: str) -> tuple[Shape, ...]:
+def _shapes(text: str) -> tuple[ArrayShape, ...]:
     found = tuple(_shape(match[1], match[2]) for match in _ARRAY.finditer(text))
     if not found and text not in ("()", "token[]"):
         raise ScanError(f"{text[:60]!r} is no shape")
     return found
 
 
-def _shape(dtype: str, sizes: str) -> Shape:
+def _shape(dtype: str, sizes: str) -> ArrayShape:
     if dtype not in DTYPES:
         raise ScanError(f"{dtype[:60]!r} is no type of elements")
     parts = [part.strip().removeprefix("<=") for part in sizes.split(",")] if sizes.strip() else []
@@ -300,7 +300,7 @@ def _shape(dtype: str, sizes: str) -> Shape:
     dims = tuple(_whole("size of a dimension", part) for part in parts)
     if prod(dims) > MOST_ELEMENTS:
         raise ScanError(f"an array of more than {MOST_ELEMENTS:,} elements: {dtype}[{sizes[:60]}]")
-    return Shape(dtype, dims)
+    return ArrayShape(dtype, dims)
 
 
 def _whole(what: str, text: str) -> int:

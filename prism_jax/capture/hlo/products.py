@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd, prod
 
-from .types import Computation, Instruction, Module, Shape
+from .types import ArrayShape, Computation, Instruction, Module
 
 AGAIN = ("rematted_computation", ".remat")  # of JAX, of XLA
 _TIMELESS = ("constant", "parameter", "iota", "partition-id", "replica-id")
@@ -109,7 +109,7 @@ class Product:
     flops: float
 
 
-def product_of(module: Module, instruction: Instruction, operands: tuple[Shape, ...]) -> Product | None:
+def product_of(module: Module, instruction: Instruction, operands: tuple[ArrayShape, ...]) -> Product | None:
     """The product that an instruction is; None where it is none.
 
     Args:
@@ -134,7 +134,7 @@ def product_of(module: Module, instruction: Instruction, operands: tuple[Shape, 
         raise module.refused(instruction.line, text) from None
 
 
-def _dot(numbers: Numbers, operands: tuple[Shape, ...]) -> Product:
+def _dot(numbers: Numbers, operands: tuple[ArrayShape, ...]) -> Product:
     """A product; `numbers` gives its lists of dimensions by name."""
     left, right = operands[0].dims, operands[1].dims
     over = numbers("lhs_contracting_dims"), numbers("rhs_contracting_dims")
@@ -151,7 +151,7 @@ def _dot(numbers: Numbers, operands: tuple[Shape, ...]) -> Product:
     return Product("gemm", (batch, m, n, k), 2.0 * batch * m * n * k)
 
 
-def _ragged(instruction: Instruction, operands: tuple[Shape, ...]) -> Product:
+def _ragged(instruction: Instruction, operands: tuple[ArrayShape, ...]) -> Product:
     """Rows in groups, each times a matrix of its own: every row is multiplied once."""
     rows, k = operands[0].dims[-2:]
     n = instruction.shapes[0].dims[-1]
@@ -178,7 +178,7 @@ def _library_dims(instruction: Instruction) -> Numbers:
     return listed.__getitem__
 
 
-def _convolution(instruction: Instruction, operands: tuple[Shape, ...]) -> Product:
+def _convolution(instruction: Instruction, operands: tuple[ArrayShape, ...]) -> Product:
     found = _LABELS.match(instruction.attributes.get("dim_labels", ""))
     if found is None:
         raise ValueError("no dim_labels")

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from ...workload.captured.check import check_program, gathers_parameters
 from ...workload.captured.fusion import fused
 from ...workload.captured.program import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
-from .collectives import PREFIX, Exchange, Routing, base_opcode, exchanges_of, exchanging
+from .collectives import PREFIX, HloCollective, Routing, base_opcode, exchanges_of, exchanging
 from .flat_rows import joins, row_of
 from .flattened import Flattened
-from .groups import Axes, Groups, guessed_axes, known_axes
+from .groups import Groups, MeshAxes, guessed_axes, known_axes
 from .moves import Place, Weights, is_widening, layer_key
 from .products import MOST_MODULE, is_again, layer_of, named
 from .rows import is_work, notes_of, ops_of, products_in
 from .types import DTYPES, Computation, Instruction, Module
-from .walk import Visit, Walk
+from .walk import ModuleWalk, Visit
 
 _NUMBER_BYTES = 8.0
 _Product = tuple[Computation, Instruction, tuple[Place, ...]]
@@ -49,7 +49,7 @@ class Stated:
 
 
 @dataclass
-class Tally:
+class ProgramTally:
     """What was met on the way, for `assumptions`."""
 
     again_flops: float = 0.0
@@ -84,7 +84,7 @@ class _Rows:
     rows: list[CapturedRow] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     loops: list[int] = field(default_factory=list)
-    exchanges: dict[int, Exchange] = field(default_factory=dict)
+    exchanges: dict[int, HloCollective] = field(default_factory=dict)
     started: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     waits: dict[int, int] = field(default_factory=dict)
     layers: set[str] = field(default_factory=set)
@@ -111,7 +111,7 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
     """
     stated = stated or Stated()
     flat = Flattened(module, through_loops=stated.kernels == "chains") if stated.kernels else None
-    walk, made, tally, weights = Walk(module), _Rows(flat=flat), Tally(), Weights(module)
+    walk, made, tally, weights = ModuleWalk(module), _Rows(flat=flat), ProgramTally(), Weights(module)
     for visit in walk.visits():
         _visit(module, visit, made, tally, weights)
     found = (one.groups for one in made.exchanges.values())
@@ -145,7 +145,7 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
     return check_program(program)
 
 
-def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
+def _visit(module: Module, visit: Visit, made: _Rows, tally: ProgramTally, weights: Weights) -> None:
     instruction = visit.instruction
     made.routing.note(visit.loop, instruction.op_name, visit.phase)
     _note_arguments(module, visit, made)
@@ -193,7 +193,7 @@ def _is_flat(visit: Visit, flat: Flattened, is_exchange: bool) -> bool:
     return is_exchange or visit.phase == "opt" or not is_work(visit.instruction)
 
 
-def _operated(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
+def _operated(module: Module, visit: Visit, made: _Rows, tally: ProgramTally, weights: Weights) -> None:
     """Rows of the operations that an instruction is taken apart into."""
     assert made.flat is not None
     layer = layer_of(named(module, visit.instruction))
@@ -208,7 +208,7 @@ def _operated(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: 
         _count(module, operation.place[1], row, visit, tally)
 
 
-def _count(module: Module, instruction: Instruction, op: CapturedOp, visit: Visit, tally: Tally) -> None:
+def _count(module: Module, instruction: Instruction, op: CapturedOp, visit: Visit, tally: ProgramTally) -> None:
     flops = op.flops * visit.times
     tally.flops += flops
     tally.again_flops += flops if is_again(module, instruction) else 0.0
@@ -258,7 +258,7 @@ def _note_product(module: Module, visit: Visit, made: _Rows, weights: Weights, r
         made.weightless[row] = key
 
 
-def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: Tally) -> None:
+def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: ProgramTally) -> None:
     computation, instruction = place
     is_started = instruction.opcode.endswith("-start") or visit.started is not None
     layer = layer_of(named(module, instruction))
@@ -282,14 +282,14 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: T
             made.started.setdefault(visit.started or (computation.name, instruction.name), []).append(index)
 
 
-def _purpose(visit: Visit, exchange: Exchange, made: _Rows) -> str:
+def _purpose(visit: Visit, exchange: HloCollective, made: _Rows) -> str:
     """What is surely no parameter: whole numbers, and what the pass computes."""
     is_computed = made.flat is not None and not made.flat.is_early(visit)
     is_sure = exchange_dtype(exchange).startswith("int") or is_computed
     return "activations" if exchange.kind == "all_gather" and is_sure else ""
 
 
-def _combined(visit: Visit, row: CapturedComm, exchange: Exchange, made: _Rows) -> int | None:
+def _combined(visit: Visit, row: CapturedComm, exchange: HloCollective, made: _Rows) -> int | None:
     """Index of the gathering that this one becomes part of; None: its own."""
     if made.flat is None or exchange.kind != "all_gather" or row.asynchronous or row.purpose:
         return None
@@ -300,7 +300,7 @@ def _combined(visit: Visit, row: CapturedComm, exchange: Exchange, made: _Rows) 
     return index
 
 
-def exchange_dtype(exchange: Exchange) -> str:
+def exchange_dtype(exchange: HloCollective) -> str:
     """The dtype of a collective, as captured programs call it."""
     return DTYPES[exchange.dtype][1]
 
@@ -312,7 +312,7 @@ def _found(made: _Rows) -> Iterator[tuple[Groups, bool]]:
         yield exchange.groups, is_sum and exchange.n_bytes > _NUMBER_BYTES
 
 
-def _repeats(made: _Rows, walk: Walk) -> tuple[tuple[Repeat, ...], list[int]]:
+def _repeats(made: _Rows, walk: ModuleWalk) -> tuple[tuple[Repeat, ...], list[int]]:
     """Innermost loops as repeats of their rows; what runs several times elsewhere has a count."""
     counts, repeats, start = list(made.times), [], 0
     for index in range(1, len(made.rows) + 1):
@@ -326,7 +326,7 @@ def _repeats(made: _Rows, walk: Walk) -> tuple[tuple[Repeat, ...], list[int]]:
     return tuple(repeats), counts
 
 
-def _settled(made: _Rows, index: int, axes: Axes, count: int, experts: Set[int]) -> CapturedRow:
+def _settled(made: _Rows, index: int, axes: MeshAxes, count: int, experts: Set[int]) -> CapturedRow:
     """A row with its axis, its count and what waits for it."""
     row = made.rows[index]
     if made.loops[index] in experts:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...workload.captured.program import CapturedOp
-from .groups import Axes
-from .moves import Place, Traffic, own_shape, traffic_of
+from .groups import MeshAxes
+from .moves import HloTraffic, Place, own_shape, traffic_of
 from .products import Product, is_again, layer_of, named, product_of
 from .types import Computation, Instruction, Module
-from .walk import Visit, Walk
+from .walk import ModuleWalk, Visit
 
 # No work on the device: names, tuples, views, and what XLA keeps for itself.
 # fmt: off
@@ -38,7 +38,7 @@ LEAST_BYTES = 16.0  # counters of loops
 _MOST_INNER = 10_000  # instructions of a fusion that are looked through for products
 
 
-class Tally(Protocol):
+class UnknownCalls(Protocol):
     """Where calls that nobody knows are noted."""
 
     unknown_calls: set[str]
@@ -49,7 +49,7 @@ def is_work(instruction: Instruction) -> bool:
     return instruction.opcode not in _NOTHING
 
 
-def ops_of(module: Module, visit: Visit, tally: Tally) -> Iterator[CapturedOp]:
+def ops_of(module: Module, visit: Visit, tally: UnknownCalls) -> Iterator[CapturedOp]:
     """The rows of one run of an instruction."""
     instruction, computation = visit.instruction, visit.computation
     target = instruction.attributes.get("custom_call_target", "").strip('"')
@@ -67,7 +67,7 @@ def ops_of(module: Module, visit: Visit, tally: Tally) -> Iterator[CapturedOp]:
             tally.unknown_calls.add(target)
         yield _memory(instruction, visit.phase, traffic, layer, f"custom-call {target[:60]}" if target else "")
     for number, one in enumerate(found):
-        read, written = traffic if number == 0 else Traffic(0.0, 0.0)
+        read, written = traffic if number == 0 else HloTraffic(0.0, 0.0)
         product = one.product
         yield CapturedOp(
             name=("dot" if product.kind == "gemm" else "convolution") + again,
@@ -111,7 +111,7 @@ def products_in(module: Module, computation: Computation, instruction: Instructi
             yield FoundProduct(product, inner, at, outer)
 
 
-def _memory(instruction: Instruction, phase: str, traffic: Traffic, layer: str, name: str) -> CapturedOp:
+def _memory(instruction: Instruction, phase: str, traffic: HloTraffic, layer: str, name: str) -> CapturedOp:
     n_bytes = traffic.read + traffic.written
     dtype = instruction.shapes[0].plain_dtype if instruction.shapes else "fp32"
     kind = "none" if n_bytes <= LEAST_BYTES else "memory"
@@ -119,7 +119,7 @@ def _memory(instruction: Instruction, phase: str, traffic: Traffic, layer: str, 
     return CapturedOp(called, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=False, output_bytes=traffic.written)
 
 
-def _attention(module: Module, visit: Visit, target: str, traffic: Traffic, layer: str) -> CapturedOp:
+def _attention(module: Module, visit: Visit, target: str, traffic: HloTraffic, layer: str) -> CapturedOp:
     """Fused attention of cuDNN: queries [batch, q, heads, d] and keys [batch, kv, heads, d], or as the call says."""
     instruction = visit.instruction
     config = instruction.attributes.get("backend_config", "{}")
@@ -178,7 +178,7 @@ class Met(Protocol):
     combined: int
 
 
-def notes_of(module: Module, walk: Walk, met: Met, axes: Axes) -> Iterator[str]:
+def notes_of(module: Module, walk: ModuleWalk, met: Met, axes: MeshAxes) -> Iterator[str]:
     """Sentences for people who read a prediction."""
     if met.again_flops:
         share = met.again_flops / met.flops

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...errors import DataError
+from ...core.errors import DataError
 
 # Name in HLO -> bytes of an element, name in captured programs.
 DTYPES: Mapping[str, tuple[float, str]] = {
@@ -40,7 +40,7 @@ DTYPES: Mapping[str, tuple[float, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ArrayShape:
     """Of an array: its dtype as HLO calls it, and its dimensions."""
 
     dtype: str
@@ -82,7 +82,7 @@ class Instruction:
 
     name: str
     opcode: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ArrayShape, ...]
     operands: tuple[str, ...]
     attributes: Mapping[str, str]
     literal: str

@@ -151,7 +151,7 @@ class Visit:
 
 
 @dataclass
-class Walk:
+class ModuleWalk:
     """A walk through a module; what it notes is complete when `visits` has ended.
 
     Attributes:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...errors import DataError, PrismError
+from ...core.errors import DataError, PrismError
 from ...workload.captured.program import USUAL_ROLES
 from ..front_end import load_function, user_errors
 
@@ -33,7 +33,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True)
-class Step:
+class LoweredStep:
     """A step that can be lowered.
 
     Attributes:
@@ -46,7 +46,7 @@ class Step:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def step_of(path: Path, name: str, found: Callable[..., Any], module: ModuleType | None) -> Step:
+def step_of(path: Path, name: str, found: Callable[..., Any], module: ModuleType | None) -> LoweredStep:
     """The step that `found`, called `name` in the file, stands for.
 
     Raises:
@@ -59,7 +59,7 @@ def step_of(path: Path, name: str, found: Callable[..., Any], module: ModuleType
     with user_errors(path, f"calling {name}"):
         given = found()
     if hasattr(given, "compile") or hasattr(given, "memory_analysis"):
-        return Step(lambda: given)
+        return LoweredStep(lambda: given)
     parts: tuple[Any, ...] = given if isinstance(given, tuple) else ()
     if not 2 <= len(parts) <= 3 or not hasattr(parts[0], "lower"):
         raise DataError(
@@ -75,7 +75,7 @@ def _needs_arguments(found: Callable[..., Any]) -> bool:
     )
 
 
-def _beside(path: Path, name: str, found: Callable[..., Any], module: ModuleType | None) -> Step:
+def _beside(path: Path, name: str, found: Callable[..., Any], module: ModuleType | None) -> LoweredStep:
     given = getattr(module, "example_args", None)
     if given is None:
         raise DataError(f"{path}: {name} is jitted, but the file has no example_args. {REMEDY}")
@@ -86,16 +86,16 @@ def _beside(path: Path, name: str, found: Callable[..., Any], module: ModuleType
     return _jitted(path, name, found, given, kwargs)
 
 
-def _jitted(path: Path, name: str, jitted: Any, args: Any, kwargs: Any) -> Step:
+def _jitted(path: Path, name: str, jitted: Any, args: Any, kwargs: Any) -> LoweredStep:
     if not isinstance(args, (tuple, list)) or not isinstance(kwargs, Mapping):
         raise DataError(f"{path}: the arguments of {name} are {type(args).__name__}, but must be a tuple. {REMEDY}")
-    return Step(lambda: jitted.lower(*args, **kwargs), tuple(args), dict(kwargs))
+    return LoweredStep(lambda: jitted.lower(*args, **kwargs), tuple(args), dict(kwargs))
 
 
 _STATE_OF_OPTIMIZERS = ("mu", "nu", "opt", "opt_state", "optimizer", "momentum", "ema", "grads", "trace")
 
 
-def described(step: Step, module: ModuleType | None) -> dict[str, Any]:
+def described(step: LoweredStep, module: ModuleType | None) -> dict[str, Any]:
     """Plain values for JSON: axes, samples_per_step, tokens_per_sample, guessed, n_parameters, versions.
 
     Args:
@@ -153,7 +153,7 @@ def _samples(leaves: list[tuple[str, Any]]) -> tuple[int, int, str]:
     return 1, 0, "nothing"
 
 
-def _parameters(step: Step) -> float:
+def _parameters(step: LoweredStep) -> float:
     """Of the first argument, without the state of the optimizer: elements that a rank computes with, tensor-parallel shares."""
     import jax.numpy as jnp
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
+from ...core.errors import DataError
 from ...core.read_file import parse_json, read_text
 from ...core.write_file import atomic_path
-from ...errors import DataError
 from ...workload.captured.program import RankProgram
 from ..front_end import CaptureRequest, FrontEnd, overridden
 from ..hlo.front_end import KERNELS, check_devices, kernels_of

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...workload.captured.check import check_program
 from ...workload.captured.program import RankClass, RankProgram
 from ..front_end import CaptureRequest, load_function, place_in, user_errors
 from . import adapter
 from .classes import ASSUMPTION, OPTIMIZER, rank_class
-from .contract import Built, Layout, checked, data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
+from .contract import Built, RankLayout, checked, data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
 from .recorder import Recorder
 from .run_step import run_step
 
@@ -107,14 +107,14 @@ class _Capture:
             adapter.fake_world(rank, dict(self.axes), self.world) as mesh,
             adapter.fake_tensors(recorder.paused, recorder.reduces),
         ):
-            layout = Layout(mesh, torch.device("cpu"), rank, self.world, self.axes, n_stages, stage)
+            layout = RankLayout(mesh, torch.device("cpu"), rank, self.world, self.axes, n_stages, stage)
             built = self._built(layout)
             key = _likeness(built, is_first=stage == 0)
             if key not in seen:
                 seen[key] = self._run(built, recorder, stage, n_stages)
             return seen[key]
 
-    def _built(self, layout: Layout) -> Built:
+    def _built(self, layout: RankLayout) -> Built:
         takes_layout = bool(inspect.signature(self.build).parameters)
         where = f"{self.path}: {getattr(self.build, '__name__', 'build')}"
         with self._errors("building the model"):

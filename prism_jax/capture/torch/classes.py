@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ...workload.captured.chains import MINOR, Link, Step, links
+from ...workload.captured.chains import MINOR, ChainStep, Link, links
 from ...workload.captured.program import USUAL_ROLES, CapturedComm, CapturedOp, CapturedRow, RankClass
-from .recorder import Event, Recorder
+from .recorder import RecordedEvent, Recorder
 from .repeats import folded
 from .run_step import StepFacts
 
@@ -34,13 +34,13 @@ class Waiting(NamedTuple):
     """When the result of a collective is awaited: beside what it runs, and which event waits (None: the end of its phase)."""
 
     asynchronous: bool
-    event: Event | None
+    event: RecordedEvent | None
 
 
-def gathered_ahead(events: Sequence[Event]) -> list[Event]:
+def gathered_ahead(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
     """The events with every forward all-gather of parameters where the one before it is awaited."""
-    ordered: list[Event] = []
-    before: Event | None = None
+    ordered: list[RecordedEvent] = []
+    before: RecordedEvent | None = None
     for event in events:
         if not _is_gather(event):
             ordered.append(event)
@@ -53,7 +53,7 @@ def gathered_ahead(events: Sequence[Event]) -> list[Event]:
     return ordered
 
 
-def waiting(event: Event, following: Event | None) -> Waiting:
+def waiting(event: RecordedEvent, following: RecordedEvent | None) -> Waiting:
     """How a collective is awaited; `following` is the next event of its class."""
     if event.purpose == "gradients":
         return Waiting(True, None)
@@ -62,18 +62,18 @@ def waiting(event: Event, following: Event | None) -> Waiting:
     return Waiting(True, event.wait)
 
 
-def _is_gather(event: Event) -> bool:
+def _is_gather(event: RecordedEvent) -> bool:
     return event.purpose == "parameters" and event.phase == "F" and isinstance(event.row, CapturedComm)
 
 
-def _index(ordered: Sequence[Event], event: Event) -> int | None:
+def _index(ordered: Sequence[RecordedEvent], event: RecordedEvent) -> int | None:
     """Place behind an event."""
     return next((at + 1 for at in range(len(ordered) - 1, -1, -1) if ordered[at] is event), None)
 
 
-def _copies_in(ordered: list[Event], start: int | None) -> list[Event]:
+def _copies_in(ordered: list[RecordedEvent], start: int | None) -> list[RecordedEvent]:
     """The copies right at the end that prepare an all-gather, taken out of the list."""
-    taken: list[Event] = []
+    taken: list[RecordedEvent] = []
     floor = 0 if start is None else start
     while len(ordered) > floor and getattr(ordered[-1].row, "name", "").startswith("fsdp::all_gather_copy_in"):
         taken.insert(0, ordered.pop())
@@ -105,7 +105,7 @@ _PASSING = frozenset(
 )
 
 
-def phases(events: Sequence[Event], needed: frozenset[int]) -> list[str]:
+def phases(events: Sequence[RecordedEvent], needed: frozenset[int]) -> list[str]:
     """[event] F, B, W or opt.
 
     Args:
@@ -115,7 +115,7 @@ def phases(events: Sequence[Event], needed: frozenset[int]) -> list[str]:
     return [_phase(event, own) for event, own in zip(events, is_needed, strict=True)]
 
 
-def _phase(event: Event, is_needed: bool) -> str:
+def _phase(event: RecordedEvent, is_needed: bool) -> str:
     row = event.row
     if event.phase != "B":
         return event.phase
@@ -126,7 +126,7 @@ def _phase(event: Event, is_needed: bool) -> str:
     return "B" if row.kind == "none" or row.name.startswith("fsdp::") else "W"
 
 
-def _needed(events: Sequence[Event], needed: frozenset[int]) -> list[bool]:
+def _needed(events: Sequence[RecordedEvent], needed: frozenset[int]) -> list[bool]:
     """[event] whether the gradient of an activation depends on it; consumers come later, so one pass backwards tells."""
     found = [index in needed for index in range(len(events))]
     for index in range(len(events) - 1, -1, -1):
@@ -140,7 +140,7 @@ def _needed(events: Sequence[Event], needed: frozenset[int]) -> list[bool]:
     return found
 
 
-def _is_passing(event: Event) -> bool:
+def _is_passing(event: RecordedEvent) -> bool:
     return isinstance(event.row, CapturedComm) or event.row.name in _PASSING
 
 
@@ -167,7 +167,7 @@ def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_r
     )
 
 
-def rows_of(events: Sequence[Event], facts: StepFacts) -> list[CapturedRow]:
+def rows_of(events: Sequence[RecordedEvent], facts: StepFacts) -> list[CapturedRow]:
     """Rows in the order in which they are issued."""
     names = phases(events, facts.needed)
     phase_of = dict(zip(map(id, events), names, strict=True))
@@ -188,7 +188,7 @@ def rows_of(events: Sequence[Event], facts: StepFacts) -> list[CapturedRow]:
     return rows
 
 
-def _steps(events: Sequence[Event], names: Sequence[str]) -> list[Step]:
+def _steps(events: Sequence[RecordedEvent], names: Sequence[str]) -> list[ChainStep]:
     """The events as `chains` knows them."""
     written = [getattr(event.row, "output_bytes", 0.0) for event in events]
     readers: list[list[int]] = [[] for _ in events]
@@ -198,7 +198,7 @@ def _steps(events: Sequence[Event], names: Sequence[str]) -> list[Step]:
             if not event.reads or read > MINOR * written[maker]:
                 readers[maker].append(number)
     return [
-        Step(event.role, phase, event.reads, size, tuple(own))
+        ChainStep(event.role, phase, event.reads, size, tuple(own))
         for event, phase, size, own in zip(events, names, written, readers, strict=True)
     ]
 
@@ -208,7 +208,7 @@ def _linked(row: CapturedOp, link: Link, place: Callable[[int], int], at: int) -
     return replace(row, chain=place(link.end) - at, chain_bytes=link.n_bytes)
 
 
-def _purpose(event: Event) -> str:
+def _purpose(event: RecordedEvent) -> str:
     return event.purpose or ("activations" if event.phase != "opt" else "")
 
 

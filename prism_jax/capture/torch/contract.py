@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...workload.captured.program import SHARDED, USUAL_ROLES
 
 RETURNS = "(model, inputs, loss) or (model, inputs, loss, optimizer), or a dict with these keys"
@@ -30,7 +30,7 @@ KEYS = ("model", "inputs", "loss", "optimizer")
 
 
 @dataclass
-class Layout:
+class RankLayout:
     """Where in the job the captured rank is.
 
     Attributes:
@@ -133,7 +133,7 @@ def _kind(value: object) -> str:
 _ROLES = ("pp", "dp", "ep", "cp", "tp")
 
 
-class Group(NamedTuple):
+class CollectiveGroup(NamedTuple):
     """Ranks of one collective.
 
     Attributes:
@@ -190,13 +190,13 @@ def stride_of(axes: Mapping[str, int], axis: str) -> int:
     return prod(axes[name] for name in names[names.index(axis) + 1 :])
 
 
-def group_of(axes: Mapping[str, int], members: Sequence[int]) -> Group:
+def group_of(axes: Mapping[str, int], members: Sequence[int]) -> CollectiveGroup:
     """Which dimension a group of ranks runs along, by which coordinates differ between its members."""
     first = members[0]
     along = [axis for axis in axes if any(_at(axes, axis, rank) != _at(axes, axis, first) for rank in members)]
     axis = max(along, key=lambda name: axes[name], default=next(iter(axes)))
     stride = members[1] - first if len(members) > 1 else 1
-    return Group(axis, len(members), max(stride, 1))
+    return CollectiveGroup(axis, len(members), max(stride, 1))
 
 
 def _at(axes: Mapping[str, int], axis: str, rank: int) -> int:

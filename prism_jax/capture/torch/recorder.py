@@ -200,7 +200,7 @@ NO_PRODUCERS: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False)
-class Event:
+class RecordedEvent:
     """One row that is being recorded.
 
     Attributes:
@@ -221,7 +221,7 @@ class Event:
     node: int | None
     inputs: frozenset[int]
     recomputed: bool = False
-    wait: Event | None = None
+    wait: RecordedEvent | None = None
     purpose: str = ""
     consumers: list[int] = field(default_factory=list)
     role: str = OTHER
@@ -235,7 +235,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.axes = axes
         self.routing = EvenRouting()
-        self.events: list[Event] = []
+        self.events: list[RecordedEvent] = []
         self._phase = "F"
         self._is_paused = False
         self._modules: list[str] = []
@@ -342,11 +342,13 @@ class Recorder(TorchDispatchMode):
         written: Any,
         role: str = OTHER,
         reads: tuple[Access, ...] = (),
-    ) -> Event:
+    ) -> RecordedEvent:
         node = adapter.backward_node() if self._phase == "B" else None
         number = None if node is None else adapter.sequence_of(node)
         recomputed = node is not None and torch.is_grad_enabled()
-        event = Event(row, self._phase, self._module(number), number, inputs, recomputed, role=role, reads=reads)
+        event = RecordedEvent(
+            row, self._phase, self._module(number), number, inputs, recomputed, role=role, reads=reads
+        )
         index = len(self.events)
         self.events.append(event)
         for producer in inputs:

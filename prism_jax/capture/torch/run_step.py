@@ -15,7 +15,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...workload.captured.chains import KERNEL, REDUCTION
 from ...workload.captured.program import CapturedOp
 from .contract import Built

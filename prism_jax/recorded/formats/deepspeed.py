@@ -21,7 +21,7 @@ from .log_entries import (
     Entry,
     Facts,
     LineFormat,
-    Work,
+    WorkPerStep,
     first_number,
     seconds_of,
     step_number,
@@ -120,7 +120,7 @@ THROUGHPUT = LineFormat(
     _throughput,
     kind=CLOCK,
     pauses=PAUSES,
-    work=Work(
+    work=WorkPerStep(
         {"batch": (b"train_batch_size", first_number(BATCH))},
         _samples,
         "train_batch_size, which DeepSpeed prints with its configuration",

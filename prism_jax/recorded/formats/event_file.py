@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ...core.errors import DataError
 from ...core.read_file import open_input
-from ...errors import DataError
 from ...tables.streams import PACKED
 from ...trace.step_log import FileStart, StepLog, TraceFormat
-from .scalars import MEANS, NOT_TRAINING, TIMES, Chosen, Row, is_time, meaning, read_scalars, stated_unit
+from .scalars import MEANS, NOT_TRAINING, TIMES, ScalarNames, ScalarRow, is_time, meaning, read_scalars, stated_unit
 
 MAX_RECORD_BYTES = 2**20
 MOST_TAGS = 100_000
@@ -57,13 +57,13 @@ def read_event_file(path: Path, unit_s: float | None = None) -> StepLog:
         raise DataError(f"{path}: an event file of TensorBoard without scalars. Name the one that holds them.")
     tag, is_clock = _tag(path, counts)
     rows = (
-        Row(f"{path}: record {number}", {"step": one.step, "value": one.value, "wall": one.wall_time_s})
+        ScalarRow(f"{path}: record {number}", {"step": one.step, "value": one.value, "wall": one.wall_time_s})
         for number, one in scalars(path)
         if one.tag == tag
     )
     own_unit_s = None if is_clock else stated_unit(tag, unit_s, str(path))
     is_mean = not is_clock and meaning(tag).base in MEANS
-    chosen = Chosen("step", None if is_clock else "value", own_unit_s, "wall", 1.0, is_mean)
+    chosen = ScalarNames("step", None if is_clock else "value", own_unit_s, "wall", 1.0, is_mean)
     return read_scalars(path, chosen, rows, f"TensorBoard events, {'times of' if is_clock else 'values of'} {tag}")
 
 
@@ -164,7 +164,7 @@ def _tensor(content: memoryview) -> float | None:
     return struct.unpack(written, found[-1])[0] if found else None
 
 
-class Field(NamedTuple):
+class ProtoField(NamedTuple):
     """A field of a protobuf message: number, wire type, and its bytes, or its value if it is a varint."""
 
     number: int
@@ -173,7 +173,7 @@ class Field(NamedTuple):
     value: int = 0
 
 
-def _fields(content: memoryview) -> Iterator[Field]:
+def _fields(content: memoryview) -> Iterator[ProtoField]:
     place = 0
     while place < len(content):
         key, place = _varint(content, place)
@@ -186,7 +186,7 @@ def _fields(content: memoryview) -> Iterator[Field]:
             length, place = _varint(content, place)
         if length is None or place + length > len(content):
             raise ValueError("a wire type that no event has, or a field beyond the end")
-        yield Field(number, kind, content[place : place + length], value)
+        yield ProtoField(number, kind, content[place : place + length], value)
         place += length
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.arrays import Floats
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.document import short
 from ...trace.step_log import StepLog
 
@@ -269,7 +269,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkPerStep:
     """What a rate is turned into seconds by: the work of one step.
 
     Attributes:
@@ -309,7 +309,7 @@ class LineFormat:
     kind: int = REPORTED
     is_mean: bool = False
     pauses: tuple[bytes, ...] = ()
-    work: Work | None = None
+    work: WorkPerStep | None = None
     note: str = ""
     patterns: tuple[re.Pattern[str], ...] = field(default=(), repr=False)
 

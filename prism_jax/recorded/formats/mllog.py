@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.document import short
 from ...tables.streams import chunks, lines
 from ...trace.step_log import FileStart, StepLog, TraceFormat
@@ -32,7 +32,7 @@ REPORTED = ("train_step_time", "step_time")  # s
 MAX_STEPS = 2**31 - 1
 
 
-class Event(NamedTuple):
+class LogEntry(NamedTuple):
     """One entry.
 
     Attributes:
@@ -48,7 +48,7 @@ class Event(NamedTuple):
     counts: dict[str, float]
 
 
-class Steps(NamedTuple):
+class LoggedSteps(NamedTuple):
     """Last step, seconds per step and number of steps of every entry; and where they come from."""
 
     step: list[int]
@@ -57,14 +57,14 @@ class Steps(NamedTuple):
     note: str
 
 
-def is_pause(event: Event) -> bool:
+def is_pause(event: LogEntry) -> bool:
     """Whether no training goes on around the entry: evaluation, start or end of the run."""
     return event.key.startswith(("eval", "run_st", "init_st"))
 
 
-def reported_steps(events: Sequence[Event], batch: float | None) -> Steps | None:
+def reported_steps(events: Sequence[LogEntry], batch: float | None) -> LoggedSteps | None:
     """Step times that the framework reports. Entries with a loss time one step; others are means since the one before."""
-    kinds: dict[frozenset[str], list[Event]] = defaultdict(list)
+    kinds: dict[frozenset[str], list[LogEntry]] = defaultdict(list)
     for event in events:
         if any(name in event.value for name in REPORTED):
             kinds[frozenset(event.value)].append(event)
@@ -84,12 +84,12 @@ def reported_steps(events: Sequence[Event], batch: float | None) -> Steps | None
         n_steps = _lengths(found, batch)
     numbers = [round(value) for value in step] if step is not None else _sums(n_steps)
     note = f"{field} as reported, " + ("of the step of the entry" if single else "mean since the entry before")
-    return Steps(numbers, seconds, n_steps, note)
+    return LoggedSteps(numbers, seconds, n_steps, note)
 
 
-def clocked_steps(events: Sequence[Event], batch: float | None) -> Steps | None:
+def clocked_steps(events: Sequence[LogEntry], batch: float | None) -> LoggedSteps | None:
     """Time between successive entries of one key over the steps between them, where no evaluation came in between."""
-    keys: dict[str, list[tuple[int, Event]]] = defaultdict(list)  # with the number of pauses before the event
+    keys: dict[str, list[tuple[int, LogEntry]]] = defaultdict(list)  # with the number of pauses before the event
     n_pauses = 0
     for event in events:
         if is_pause(event):
@@ -99,7 +99,7 @@ def clocked_steps(events: Sequence[Event], batch: float | None) -> Steps | None:
             last = keys[key][-1][1] if keys[key] else None
             if last is None or (last.key, last.counts) != (event.key, event.counts):  # else another rank says it again
                 keys[key].append((n_pauses, event))
-    best: Steps | None = None
+    best: LoggedSteps | None = None
     for key, found in keys.items():
         steps = _clocked(key, found, events, batch)
         if steps.step and (best is None or len(steps.step) > len(best.step)):
@@ -107,8 +107,10 @@ def clocked_steps(events: Sequence[Event], batch: float | None) -> Steps | None:
     return best
 
 
-def _clocked(key: str, found: list[tuple[int, Event]], events: Sequence[Event], batch: float | None) -> Steps:
-    steps = Steps([], [], [], f"wall clock between successive {key} entries, evaluations left out")
+def _clocked(
+    key: str, found: list[tuple[int, LogEntry]], events: Sequence[LogEntry], batch: float | None
+) -> LoggedSteps:
+    steps = LoggedSteps([], [], [], f"wall clock between successive {key} entries, evaluations left out")
     progress = _progress([event for _, event in found], events, batch)
     if progress is None:
         return steps
@@ -128,14 +130,14 @@ def _clocked(key: str, found: list[tuple[int, Event]], events: Sequence[Event], 
     return steps
 
 
-def _seconds(event: Event, field: str) -> float:
+def _seconds(event: LogEntry, field: str) -> float:
     value = event.value[field]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e7:
         raise DataError(f"{event.place} {field}: {str(value)[:40]} is not a step time in s")
     return float(value)
 
 
-def _progress(found: Sequence[Event], events: Sequence[Event], batch: float | None) -> list[float] | None:
+def _progress(found: Sequence[LogEntry], events: Sequence[LogEntry], batch: float | None) -> list[float] | None:
     """Steps since the start of the run at every entry; None if no count rises."""
     for name in COUNTS:
         if not all(name in event.counts for event in found):
@@ -151,7 +153,7 @@ def _progress(found: Sequence[Event], events: Sequence[Event], batch: float | No
     return None
 
 
-def _counts_samples(values: list[float], events: Sequence[Event], batch: float | None) -> bool:
+def _counts_samples(values: list[float], events: Sequence[LogEntry], batch: float | None) -> bool:
     """Whether `step` is a number of samples: whole batches, and the same numbers as samples_count where the log has it."""
     steps = {value for value in values if value > 0}
     if not batch or batch <= 1 or any(value % batch for value in steps):
@@ -160,7 +162,7 @@ def _counts_samples(values: list[float], events: Sequence[Event], batch: float |
     return 2 * len(steps & samples) >= min(len(steps), len(samples)) if samples else len(steps) > 2
 
 
-def _lengths(found: Sequence[Event], batch: float | None) -> list[int]:
+def _lengths(found: Sequence[LogEntry], batch: float | None) -> list[int]:
     """Steps of every entry whose count is that of its own block; 1 where it says nothing."""
     samples = [event.counts.get("samples_count", 0.0) for event in found]
     return [min(max(round(count / batch), 1), MAX_STEPS) if batch else 1 for count in samples]
@@ -194,7 +196,7 @@ def read_mllog(path: Path) -> StepLog:
     Raises:
         DataError: cannot be read, an entry is not JSON or lacks its key or time, or no step time follows; names file:line.
     """
-    events: list[Event] = []
+    events: list[LogEntry] = []
     batch: float | None = None
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
     for place, record in _records(path):
@@ -232,7 +234,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield place, record
 
 
-def _event(record: dict[str, Any], place: str) -> Event:
+def _event(record: dict[str, Any], place: str) -> LogEntry:
     key, time_ms = record.get("key"), record.get("time_ms")
     if not isinstance(key, str):
         raise DataError(f"{place} key: {short(key)} is not text")
@@ -244,7 +246,7 @@ def _event(record: dict[str, Any], place: str) -> Event:
         if not _number(count) or not 0 <= count <= 2**53:
             raise DataError(f"{place} {name}: {short(count)} is not a number of steps or samples")
     values = value if key == "tracked_stats" and isinstance(value, dict) else {}
-    return Event(place, key, float(time_ms), values, {name: float(count) for name, count in counts.items()})
+    return LogEntry(place, key, float(time_ms), values, {name: float(count) for name, count in counts.items()})
 
 
 def _number(value: Any) -> TypeGuard[int | float]:
@@ -253,7 +255,7 @@ def _number(value: Any) -> TypeGuard[int | float]:
     return abs(value) <= 2**63 if isinstance(value, int) else math.isfinite(value)
 
 
-def _step_log(path: Path, name: str, steps: Steps | None, events: list[Event], batch: float | None) -> StepLog:
+def _step_log(path: Path, name: str, steps: LoggedSteps | None, events: list[LogEntry], batch: float | None) -> StepLog:
     if steps is None:
         lacks = not batch and any("samples_count" in event.counts for event in events)
         hint = " There is no global_batch_size either, without which samples_count says nothing." if lacks else ""

@@ -21,9 +21,9 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from ...core.errors import ConfigError, DataError, Mark, Mistake
 from ...core.read_file import check_input, read_text
 from ...core.registry import Registry, did_you_mean
-from ...errors import ConfigError, DataError, Mark, Mistake
 from ...profiles.format import KINETO
 from ...tables.document import Document, short
 from ...tables.streams import PARQUET, SAMPLE_BYTES, ZSTD, example_traces, head, refuse_binary, refuse_packed

@@ -37,10 +37,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.streams import PARQUET
 from ...trace import columns as csv_columns
-from ...trace.columns import Column
+from ...trace.columns import FileColumn
 from ...trace.step_log import FileStart, TraceFormat
 from ...trace.trace import NONE, OpTable
 
@@ -92,18 +92,18 @@ def _copied(columns: dict[str, NDArray], order: NDArray[np.intp]) -> NDArray[np.
 
 
 COLUMNS = (
-    Column("step", "step", "int"),
-    Column("rank", "rank", "int", NONE),
-    Column("dp", "dp", "int", 0),
-    Column("pp", "pp", "int", 0),
-    Column("tp", "tp", "int", 0),
-    Column("op_type", "op_type", "text"),
-    Column("micro_batch", "micro_batch", "int", NONE),
-    Column("chunk", "chunk", "int", NONE),
-    Column("start_s", "start_s", "float"),
-    Column("duration_s", "duration_s", "float"),
-    Column("stream", "stream", "text", ""),
-    Column("group", "group", "text", ""),
+    FileColumn("step", "step", "int"),
+    FileColumn("rank", "rank", "int", NONE),
+    FileColumn("dp", "dp", "int", 0),
+    FileColumn("pp", "pp", "int", 0),
+    FileColumn("tp", "tp", "int", 0),
+    FileColumn("op_type", "op_type", "text"),
+    FileColumn("micro_batch", "micro_batch", "int", NONE),
+    FileColumn("chunk", "chunk", "int", NONE),
+    FileColumn("start_s", "start_s", "float"),
+    FileColumn("duration_s", "duration_s", "float"),
+    FileColumn("stream", "stream", "text", ""),
+    FileColumn("group", "group", "text", ""),
 )
 
 

@@ -23,12 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.streams import chunks, lines
 from ...trace.columns import CsvRows
 from ...trace.step_log import FileStart, StepLog, TraceFormat
 from .log_entries import Entries, Entry
-from .scalars import Chosen, Row, Value, choose, is_time, is_told, read_scalars, stated_unit
+from .scalars import ScalarNames, ScalarRow, Value, choose, is_time, is_told, read_scalars, stated_unit
 
 MOST_NAMES = 10_000
 
@@ -51,11 +51,11 @@ def read_json_lines(path: Path, unit_s: float | None = None) -> StepLog:
     return read_scalars(path, chosen, _rows(path), "JSON lines")
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path) -> Iterator[ScalarRow]:
     for number, line in lines(path, cut=False):
         text = line.decode("utf-8", "replace").strip("\ufeff \t\r\n")
         if text:
-            yield Row(f"{path}:{number}", scalars(_object(text, f"{path}:{number}")))
+            yield ScalarRow(f"{path}:{number}", scalars(_object(text, f"{path}:{number}")))
 
 
 def scalars(record: dict[str, Any]) -> dict[str, Value]:
@@ -158,14 +158,14 @@ def read_step_table(path: Path, unit_s: float | None = None) -> StepLog:
     return read_scalars(path, chosen, _table_rows(path, rows, names), "table of step times")
 
 
-def _table_rows(path: Path, rows: CsvRows, names: list[str]) -> Iterator[Row]:
+def _table_rows(path: Path, rows: CsvRows, names: list[str]) -> Iterator[ScalarRow]:
     for row in rows:
         if len(row) != len(names):
             raise DataError(f"{path}:{rows.number}: {len(row)} fields, but the first line names {len(names)} columns")
-        yield Row(f"{path}:{rows.number}", dict(zip(names, row, strict=True)))
+        yield ScalarRow(f"{path}:{rows.number}", dict(zip(names, row, strict=True)))
 
 
-def _tensorboard(path: Path, names: list[str], unit_s: float | None) -> Chosen | None:
+def _tensorboard(path: Path, names: list[str], unit_s: float | None) -> ScalarNames | None:
     """Of a file of one tag: its values if the tag is a step time; else the clock alone."""
     if tuple(name.lower() for name in names) != TENSORBOARD:
         return None
@@ -173,8 +173,8 @@ def _tensorboard(path: Path, names: list[str], unit_s: float | None) -> Chosen |
     tag = path.name.removesuffix(".gz").removesuffix(".csv").rpartition(TAG)[2]
     for start in range(len(tag)):  # a slash of the tag is "_" in the file's name
         if (start == 0 or tag[start - 1] in "_-") and is_time(tag[start:], beside_steps=False):
-            return Chosen(step, value, stated_unit(tag[start:], unit_s, str(path)), clock, 1.0, False)
-    return Chosen(step, None, None, clock, 1.0, False)
+            return ScalarNames(step, value, stated_unit(tag[start:], unit_s, str(path)), clock, 1.0, False)
+    return ScalarNames(step, None, None, clock, 1.0, False)
 
 
 def _table_recognises(begins: FileStart) -> bool:
@@ -233,7 +233,7 @@ def read_trainer_state(path: Path) -> StepLog:
     return entries.step_log(entries.timed(is_mean=False), framework="HF Trainer", notes=("HF Trainer state", WHOLE_RUN))
 
 
-def _trainer_state_rows(path: Path) -> Iterator[Row]:
+def _trainer_state_rows(path: Path) -> Iterator[ScalarRow]:
     text = _text(path)
     place = text.find('"log_history"')
     place = text.find("[", place) if place >= 0 else -1
@@ -244,7 +244,7 @@ def _trainer_state_rows(path: Path) -> Iterator[Row]:
         index += 1
         where = f"{path}: record {index} of log_history"
         record, length = _record(text, place, where)
-        yield Row(where, scalars(record))
+        yield ScalarRow(where, scalars(record))
         place = _BETWEEN.match(text, place + length).end()  # pyright: ignore[reportOptionalMemberAccess]
     if not text[place : place + 1] == "]":
         raise DataError(f"{path}: not JSON after record {index} of log_history. Was the file cut off? Copy it again.")

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.csv_rows import is_plain
 from ...tables.document import short
 from ...trace.step_log import StepLog
@@ -149,7 +149,7 @@ LOOKED_FOR = (
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ScalarNames:
     """Names in the file.
 
     Attributes:
@@ -175,7 +175,7 @@ def is_told(names: Sequence[str]) -> bool:
     return any(is_time(name, beside_steps=steps) or (steps and is_clock(name)) for name in names)
 
 
-def choose(names: Sequence[str], place: str, unit_s: float | None = None) -> Chosen:
+def choose(names: Sequence[str], place: str, unit_s: float | None = None) -> ScalarNames:
     """What is read of a file with these names.
 
     Args:
@@ -198,7 +198,7 @@ def choose(names: Sequence[str], place: str, unit_s: float | None = None) -> Cho
     unit_s = None if time is None else stated_unit(time, unit_s, place)
     if time is not None and unit_s is None and (clock is None or not steps):
         raise DataError(f"{place} {time!r}: nothing says the unit. {SAY_UNIT}.")
-    return Chosen(
+    return ScalarNames(
         step=steps[0] if steps else None,
         time=time,
         unit_s=unit_s,
@@ -241,14 +241,14 @@ FEWEST_GROWING = 10  # entries of which one tells a clock from step times
 UNIT_NAMES = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}
 
 
-class Row(NamedTuple):
+class ScalarRow(NamedTuple):
     """Scalars that were logged together, by name, and where they stand."""
 
     place: str
     values: Mapping[str, Value]
 
 
-def read_scalars(path: Path, chosen: Chosen, rows: Iterable[Row], what: str, framework: str = "") -> StepLog:
+def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], what: str, framework: str = "") -> StepLog:
     """The step times in `rows`.
 
     Args:
@@ -278,7 +278,7 @@ def read_scalars(path: Path, chosen: Chosen, rows: Iterable[Row], what: str, fra
     return entries.step_log(found, framework=framework, notes=tuple(notes))
 
 
-def _entry(row: Row, chosen: Chosen) -> Entry | None:
+def _entry(row: ScalarRow, chosen: ScalarNames) -> Entry | None:
     """None for a row without the value."""
     value = NAN if chosen.time is None else _number(row, chosen.time)
     clock_s = NAN if chosen.clock is None else _clock(row, chosen.clock, chosen.clock_unit_s)
@@ -297,7 +297,7 @@ def _entry(row: Row, chosen: Chosen) -> Entry | None:
     return Entry(step, seconds=value, clock_s=clock_s)
 
 
-def _number(row: Row, name: str) -> float:
+def _number(row: ScalarRow, name: str) -> float:
     value = row.values.get(name)
     if value is None or isinstance(value, bool):
         return NAN
@@ -317,7 +317,7 @@ def _number(row: Row, name: str) -> float:
         raise DataError(f"{row.place} {name}: {short(value)} is too large") from None
 
 
-def _clock(row: Row, name: str, unit_s: float | None) -> float:
+def _clock(row: ScalarRow, name: str, unit_s: float | None) -> float:
     """Seconds; a number without a unit counts in s, or in ms or us where it is too large for that since 1970."""
     value = row.values.get(name)
     if isinstance(value, str) and (found := timestamp(value)) is not None:
@@ -328,7 +328,7 @@ def _clock(row: Row, name: str, unit_s: float | None) -> float:
     return number * (1.0 if abs(number) < 1e11 else 1e-3 if abs(number) < 1e14 else 1e-6)
 
 
-def _in_seconds(entries: Entries, chosen: Chosen, path: Path) -> tuple[Clocked, list[str]]:
+def _in_seconds(entries: Entries, chosen: ScalarNames, path: Path) -> tuple[Clocked, list[str]]:
     found = entries.timed(is_mean=chosen.is_mean)
     gaps = interval(found.step)
     notes = []

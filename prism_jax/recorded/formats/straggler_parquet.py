@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ...tables.streams import PARQUET
-from ...trace.columns import Column
+from ...trace.columns import FileColumn
 from ...trace.step_log import FileStart, TraceFormat
 from ...trace.trace import OpTable
 from . import plain_table
 
 COLUMNS = (
-    Column("dp_rank", "dp", "int"),
-    Column("stage", "pp", "int"),
-    Column("rank", "rank", "int"),
-    Column("step", "step", "int"),
-    Column("optype", "op_type", "text"),
-    Column("start_ts", "start_s", "float"),
-    Column("duration", "duration_s", "float"),
-    Column("mc", "chunk", "int"),
-    Column("mb_id", "micro_batch", "int"),
+    FileColumn("dp_rank", "dp", "int"),
+    FileColumn("stage", "pp", "int"),
+    FileColumn("rank", "rank", "int"),
+    FileColumn("step", "step", "int"),
+    FileColumn("optype", "op_type", "text"),
+    FileColumn("start_ts", "start_s", "float"),
+    FileColumn("duration", "duration_s", "float"),
+    FileColumn("mc", "chunk", "int"),
+    FileColumn("mb_id", "micro_batch", "int"),
 )
 DISTINCTIVE = {
     "dp_rank",

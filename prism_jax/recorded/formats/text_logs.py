@@ -25,8 +25,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ...core.errors import DataError
 from ...core.registry import Registry
-from ...errors import DataError
 from ...tables.streams import lines
 from ...trace.step_log import StepLog, TraceFormat
 from .deepspeed import PIPELINE, STEP_LINES, THROUGHPUT, WALL_CLOCK_BREAKDOWN

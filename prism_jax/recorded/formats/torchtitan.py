@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 
-from .log_entries import CLOCK, NAN, Entry, Facts, LineFormat, Work, first_number, timestamp
+from .log_entries import CLOCK, NAN, Entry, Facts, LineFormat, WorkPerStep, first_number, timestamp
 
 COLOUR = re.compile(
     r"(?:\x1b|\^\[|#033)?\[[0-9;]{1,12}m"
@@ -66,7 +66,7 @@ TORCHTITAN = LineFormat(
     _parse,
     kind=CLOCK,
     pauses=(b"Saving the checkpoint", b"Saving a full checkpoint", b"validate step:"),
-    work=Work(
+    work=WorkPerStep(
         {
             "batch": (b"global batch size", first_number(BATCH)),
             "length": (b"sequence length", first_number(LENGTH)),

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from ...core.arrays import Counts, Flags, Floats, Values
+from ...core.errors import SpecError
 from ...core.kernels import PASSES
 from ...core.lazy import np
-from ...errors import SpecError
 from ...system.hardware import Device
 
 

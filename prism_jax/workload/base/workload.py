@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ...errors import Problem
+from ...core.errors import Problem
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from .kernels import Kernel, KernelTable

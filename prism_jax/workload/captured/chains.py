@@ -60,7 +60,7 @@ class Access(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One operation.
 
     Attributes:
@@ -93,7 +93,7 @@ class Link(NamedTuple):
     n_bytes: float | None
 
 
-def links(steps: Sequence[Step]) -> list[Link]:
+def links(steps: Sequence[ChainStep]) -> list[Link]:
     """[step] the kernel that every operation is part of."""
     return _Chains(steps).links()
 
@@ -101,7 +101,7 @@ def links(steps: Sequence[Step]) -> list[Link]:
 class _Chains:
     """Chains of a program, found from its end."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[ChainStep]) -> None:
         self.steps = steps
         self.n_reads = Counter(_value(access) for step in steps for access in step.reads)
         self.is_of_one: list[bool] = []  # [step] it reads no more than it writes
@@ -251,7 +251,7 @@ class _Chains:
         )
 
 
-def _is_norm(step: Step) -> bool:
+def _is_norm(step: ChainStep) -> bool:
     """A reduction that writes as much as it reads."""
     return step.role == REDUCTION and step.written_bytes > MINOR * sum(one.n_bytes for one in step.reads)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS
-from ...errors import Problem, SpecError
+from ...core.errors import Problem, SpecError
 from .program import (
     AMOUNTS,
     COUNTED,

@@ -26,10 +26,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ...core.errors import DataError, PrismError, SpecError
 from ...core.read_file import open_input, parse_json, read_text
 from ...core.registry import Registry, did_you_mean
 from ...core.write_file import write_bytes
-from ...errors import DataError, PrismError, SpecError
 from .check import MOST_CLASSES, MOST_ROWS, check_program
 from .kernel_times import KernelTimes
 from .program import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat

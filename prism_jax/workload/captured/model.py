@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...core.content import ByContent
-from ...errors import Problem, SpecError
+from ...core.errors import Problem, SpecError
 from ...plan.plan import ParallelPlan
 from ..base.workload import BlockRun, Split
 from .block import DENSE, EXPERT, SHARDED, CapturedBlock

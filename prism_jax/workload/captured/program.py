@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from ...core.content import ByContent
-from ...errors import Problem, SpecError
+from ...core.errors import Problem, SpecError
 
 OWN_KERNELS = ("gemm", "conv", "attention", "embedding")  # kinds with a kernel of their own
 OP_KINDS = (*OWN_KERNELS, "memory", "none")

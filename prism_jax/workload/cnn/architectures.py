@@ -30,8 +30,8 @@ from math import ceil, sqrt
 from typing import NamedTuple
 
 from ...core.registry import Registry
-from .classic_networks import DENSENETS, INCEPTIONS, RESNETS, VGGS, Architecture as Architecture
-from .tape import Network, Tape, Tensor
+from .classic_networks import DENSENETS, INCEPTIONS, RESNETS, VGGS, CnnArchitecture as Architecture
+from .tape import CnnNetwork, ImageTensor, Tape
 
 
 class Stage(NamedTuple):
@@ -50,13 +50,13 @@ def divisible(width: float, by: int = 8, at_least_share: float = 0.9) -> int:
     return near + by if near < at_least_share * width else near
 
 
-def _squeezed(tape: Tape, x: Tensor, width: int, act: str) -> Tensor:
+def _squeezed(tape: Tape, x: ImageTensor, width: int, act: str) -> ImageTensor:
     """Squeeze and excitation: a gate per channel, from the means of all."""
     gate = tape.act(tape.conv(tape.pool_to(x), width, 1, bias=True), act)
     return tape.scale(x, tape.act(tape.conv(gate, x.shape.channels, 1, bias=True), "sigmoid"))
 
 
-def _inverted(tape: Tape, x: Tensor, stage: Stage, stride: int, act: str, squeezes: bool) -> Tensor:
+def _inverted(tape: Tape, x: ImageTensor, stage: Stage, stride: int, act: str, squeezes: bool) -> ImageTensor:
     given = x.shape.channels
     inner = given * stage.wider
     y = tape.conv_norm_act(x, inner, 1, act=act) if stage.wider > 1 else x
@@ -67,14 +67,14 @@ def _inverted(tape: Tape, x: Tensor, stage: Stage, stride: int, act: str, squeez
     return tape.add(y, x) if stride == 1 and given == stage.width else y
 
 
-def _classified(tape: Tape, x: Tensor, width: int, act: str, n_classes: int) -> Network:
+def _classified(tape: Tape, x: ImageTensor, width: int, act: str, n_classes: int) -> CnnNetwork:
     with tape.block("classifier", "last"):
         x = tape.pool_to(tape.conv_norm_act(x, width, 1, act=act))
         tape.loss(tape.linear(tape.dropout(tape.flat(x)), n_classes))
     return tape.network
 
 
-def _body(tape: Tape, x: Tensor, stages: tuple[Stage, ...], act: str, squeezes: bool) -> Tensor:
+def _body(tape: Tape, x: ImageTensor, stages: tuple[Stage, ...], act: str, squeezes: bool) -> ImageTensor:
     for number, stage in enumerate(stages):
         for layer in range(stage.depth):
             with tape.block(f"stage{number + 1}.{layer}"):
@@ -96,14 +96,14 @@ _EFFICIENTNET = (
 )  # fmt: skip
 
 
-def _mobilenet(image_size: int, n_classes: int) -> Network:
+def _mobilenet(image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 32, 3, 2, act="relu6")
     return _classified(tape, _body(tape, x, _MOBILENET, "relu6", False), 1280, "relu6", n_classes)
 
 
-def _mnasnet(wider: float, image_size: int, n_classes: int) -> Network:
+def _mnasnet(wider: float, image_size: int, n_classes: int) -> CnnNetwork:
     def width_of(width: int) -> int:
         return divisible(width * wider)
 
@@ -116,7 +116,7 @@ def _mnasnet(wider: float, image_size: int, n_classes: int) -> Network:
     return _classified(tape, _body(tape, x, stages, "relu", False), 1280, "relu", n_classes)
 
 
-def _efficientnet(wider: float, deeper: float, image_size: int, n_classes: int) -> Network:
+def _efficientnet(wider: float, deeper: float, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, divisible(32 * wider), 3, 2, act="silu")
@@ -152,7 +152,7 @@ INVERTED = (
 )
 
 
-def _fire(tape: Tape, x: Tensor, narrow: int, wide: int) -> Tensor:
+def _fire(tape: Tape, x: ImageTensor, narrow: int, wide: int) -> ImageTensor:
     x = tape.act(tape.conv(x, narrow, 1, bias=True))
     return tape.concat(*(tape.act(tape.conv(x, wide, kernel, bias=True)) for kernel in (1, 3)))
 
@@ -161,7 +161,7 @@ def _fire(tape: Tape, x: Tensor, narrow: int, wide: int) -> Tensor:
 _FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 
 
-def _squeezenet(stem: tuple[int, int], pools: tuple[int, ...], image_size: int, n_classes: int) -> Network:
+def _squeezenet(stem: tuple[int, int], pools: tuple[int, ...], image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.act(tape.conv(tape.image, *stem, 2, 0, bias=True))
@@ -176,7 +176,7 @@ def _squeezenet(stem: tuple[int, int], pools: tuple[int, ...], image_size: int, 
     return tape.network
 
 
-def _shuffled(tape: Tape, x: Tensor, width: int, stride: int) -> Tensor:
+def _shuffled(tape: Tape, x: ImageTensor, width: int, stride: int) -> ImageTensor:
     half = width // 2
     if stride == 1:
         beside, y = tape.part(x, half), tape.part(x, half)
@@ -189,7 +189,7 @@ def _shuffled(tape: Tape, x: Tensor, width: int, stride: int) -> Tensor:
     return tape.move(tape.concat(beside, y))
 
 
-def _shufflenet(widths: tuple[int, int, int], last: int, image_size: int, n_classes: int) -> Network:
+def _shufflenet(widths: tuple[int, int, int], last: int, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.pool(tape.conv_norm_act(tape.image, 24, 3, 2), 3, 2, 1)
@@ -214,14 +214,14 @@ SMALL = (
 )
 
 
-def _block(tape: Tape, x: Tensor) -> Tensor:
+def _block(tape: Tape, x: ImageTensor) -> ImageTensor:
     width = x.shape.channels
     y = tape.norm(tape.conv(x, width, 7, groups=width, bias=True))
     y = tape.linear(tape.act(tape.linear(y, 4 * width), "gelu"), width)
     return tape.add(tape.layer_scale(y), x)
 
 
-def _convnext(depths: tuple[int, ...], widths: tuple[int, ...], image_size: int, n_classes: int) -> Network:
+def _convnext(depths: tuple[int, ...], widths: tuple[int, ...], image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.norm(tape.conv(tape.image, widths[0], 4, 4, 0, bias=True))
@@ -249,7 +249,7 @@ CONVNEXTS = (
 _PASSES = 3.0  # forward, and two products backward
 
 
-def _of_totals(train_flops: float, n_params: int, n_tensors: int, image_size: int, n_classes: int) -> Network:
+def _of_totals(train_flops: float, n_params: int, n_tensors: int, image_size: int, n_classes: int) -> CnnNetwork:
     n = max(2, n_tensors // 3)
     width = max(1, round(sqrt(n_params / (9.0 * n))))
     pixels = train_flops / _PASSES / (2.0 * 9.0 * width * width * n)

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from .tape import Network, Tape, Tensor
+from .tape import CnnNetwork, ImageTensor, Tape
 
-Writes = Callable[[int, int], Network]
+Writes = Callable[[int, int], CnnNetwork]
 
 
 @dataclass(frozen=True)
-class Architecture:
+class CnnArchitecture:
     """One convolutional network.
 
     Attributes:
@@ -72,19 +72,19 @@ class Kind(NamedTuple):
 _DEEP = Kind()
 
 
-def _shortcut(tape: Tape, x: Tensor, width: int, stride: int) -> Tensor:
+def _shortcut(tape: Tape, x: ImageTensor, width: int, stride: int) -> ImageTensor:
     if stride == 1 and x.shape.channels == width:
         return x
     return tape.conv_norm_act(x, width, 1, stride, act="")
 
 
-def _basic(tape: Tape, x: Tensor, width: int, stride: int) -> Tensor:
+def _basic(tape: Tape, x: ImageTensor, width: int, stride: int) -> ImageTensor:
     y = tape.conv_norm_act(x, width, 3, stride)
     beside = _shortcut(tape, x, width, stride)
     return tape.act(tape.add(tape.conv_norm_act(y, width, 3, act=""), beside))
 
 
-def _bottleneck(tape: Tape, x: Tensor, width: int, stride: int, kind: Kind) -> Tensor:
+def _bottleneck(tape: Tape, x: ImageTensor, width: int, stride: int, kind: Kind) -> ImageTensor:
     inner = width * kind.base // 64 * kind.groups
     y = tape.conv_norm_act(x, inner, 1)
     y = tape.conv_norm_act(y, inner, 3, stride, groups=kind.groups)
@@ -96,7 +96,7 @@ def _bottleneck(tape: Tape, x: Tensor, width: int, stride: int, kind: Kind) -> T
     return tape.act(tape.add(y, beside))
 
 
-def _write(depths: tuple[int, ...], kind: Kind, image_size: int, n_classes: int) -> Network:
+def _write(depths: tuple[int, ...], kind: Kind, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 64, 7, 2)
@@ -111,7 +111,7 @@ def _write(depths: tuple[int, ...], kind: Kind, image_size: int, n_classes: int)
     return tape.network
 
 
-def _cifar(image_size: int, n_classes: int) -> Network:
+def _cifar(image_size: int, n_classes: int) -> CnnNetwork:
     """ResNet-18 for small images: a 3x3 convolution in front, and no pool (kuangliu/pytorch-cifar)."""
     tape = Tape(image_size)
     with tape.block("stem", "first"):
@@ -132,18 +132,18 @@ def _resnet(depths: tuple[int, ...], kind: Kind = _DEEP) -> Writes:
 _SHORT, _50, _101, _152 = (2, 2, 2, 2), (3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3)
 _NEXT, _SE = "arXiv 1611.05431; torchvision", "arXiv 1709.01507, 1611.05431; NVIDIA DeepLearningExamples"
 RESNETS = (
-    Architecture("resnet-18", _resnet(_SHORT, Kind(is_deep=False)), source=_SOURCE),
-    Architecture("resnet-34", _resnet(_50, Kind(is_deep=False)), source=_SOURCE),
-    Architecture("resnet-50", _resnet(_50), source=_SOURCE),
-    Architecture("resnet-101", _resnet(_101), source=_SOURCE),
-    Architecture("resnet-152", _resnet(_152), source=_SOURCE),
-    Architecture("resnext-50-32x4d", _resnet(_50, Kind(groups=32, base=4)), source=_NEXT),
-    Architecture("resnext-101-32x4d", _resnet(_101, Kind(groups=32, base=4)), source=_SE),
-    Architecture("resnext-101-32x8d", _resnet(_101, Kind(groups=32, base=8)), source=_NEXT),
-    Architecture("se-resnext-101-32x4d", _resnet(_101, Kind(groups=32, base=4, squeezes=True)), source=_SE),
-    Architecture("wide-resnet-50-2", _resnet(_50, Kind(base=128)), source="arXiv 1605.07146; torchvision"),
-    Architecture("wide-resnet-101-2", _resnet(_101, Kind(base=128)), source="arXiv 1605.07146; torchvision"),
-    Architecture("resnet-18-cifar", _cifar, 32, 10, "arXiv 1512.03385; kuangliu/pytorch-cifar"),
+    CnnArchitecture("resnet-18", _resnet(_SHORT, Kind(is_deep=False)), source=_SOURCE),
+    CnnArchitecture("resnet-34", _resnet(_50, Kind(is_deep=False)), source=_SOURCE),
+    CnnArchitecture("resnet-50", _resnet(_50), source=_SOURCE),
+    CnnArchitecture("resnet-101", _resnet(_101), source=_SOURCE),
+    CnnArchitecture("resnet-152", _resnet(_152), source=_SOURCE),
+    CnnArchitecture("resnext-50-32x4d", _resnet(_50, Kind(groups=32, base=4)), source=_NEXT),
+    CnnArchitecture("resnext-101-32x4d", _resnet(_101, Kind(groups=32, base=4)), source=_SE),
+    CnnArchitecture("resnext-101-32x8d", _resnet(_101, Kind(groups=32, base=8)), source=_NEXT),
+    CnnArchitecture("se-resnext-101-32x4d", _resnet(_101, Kind(groups=32, base=4, squeezes=True)), source=_SE),
+    CnnArchitecture("wide-resnet-50-2", _resnet(_50, Kind(base=128)), source="arXiv 1605.07146; torchvision"),
+    CnnArchitecture("wide-resnet-101-2", _resnet(_101, Kind(base=128)), source="arXiv 1605.07146; torchvision"),
+    CnnArchitecture("resnet-18-cifar", _cifar, 32, 10, "arXiv 1512.03385; kuangliu/pytorch-cifar"),
 )
 
 
@@ -152,19 +152,19 @@ _WIDTHS = (64, 128, 256, 512, 512)
 
 def _plain(
     tape: Tape,
-    x: Tensor,
+    x: ImageTensor,
     width: int,
     kernel: int = 3,
     stride: int = 1,
     padding: int | None = None,
     *,
     has_norm: bool = False,
-) -> Tensor:
+) -> ImageTensor:
     y = tape.conv(x, width, kernel, stride, padding, bias=True)
     return tape.act(tape.norm(y) if has_norm else y)
 
 
-def _classifier(tape: Tape, x: Tensor, size: int, n_classes: int, drops_first: bool) -> None:
+def _classifier(tape: Tape, x: ImageTensor, size: int, n_classes: int, drops_first: bool) -> None:
     with tape.block("classifier", "last"):
         x = tape.flat(tape.pool_to(x, size))
         for _ in range(2):
@@ -176,7 +176,7 @@ def _classifier(tape: Tape, x: Tensor, size: int, n_classes: int, drops_first: b
         tape.loss(tape.linear(x, n_classes))
 
 
-def _vgg(depths: tuple[int, ...], has_norm: bool, image_size: int, n_classes: int) -> Network:
+def _vgg(depths: tuple[int, ...], has_norm: bool, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     x = tape.image
     for stage, (width, depth) in enumerate(zip(_WIDTHS, depths, strict=True)):
@@ -189,7 +189,7 @@ def _vgg(depths: tuple[int, ...], has_norm: bool, image_size: int, n_classes: in
     return tape.network
 
 
-def _alexnet(image_size: int, n_classes: int) -> Network:
+def _alexnet(image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.pool(_plain(tape, tape.image, 64, 11, 4, 2), 3, 2)
@@ -207,24 +207,27 @@ def _alexnet(image_size: int, n_classes: int) -> Network:
 _VGG_SOURCE = "arXiv 1409.1556; torchvision"
 _DEPTHS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 VGGS = (
-    *(Architecture(f"vgg-{depth}", partial(_vgg, each, False), source=_VGG_SOURCE) for depth, each in _DEPTHS.items()),
     *(
-        Architecture(f"vgg-{depth}-bn", partial(_vgg, each, True), source=_VGG_SOURCE)
+        CnnArchitecture(f"vgg-{depth}", partial(_vgg, each, False), source=_VGG_SOURCE)
         for depth, each in _DEPTHS.items()
     ),
-    Architecture("alexnet", _alexnet, source="arXiv 1404.5997; torchvision"),
+    *(
+        CnnArchitecture(f"vgg-{depth}-bn", partial(_vgg, each, True), source=_VGG_SOURCE)
+        for depth, each in _DEPTHS.items()
+    ),
+    CnnArchitecture("alexnet", _alexnet, source="arXiv 1404.5997; torchvision"),
 )
 
 
 _BOTTLENECK = 4
 
 
-def _before(tape: Tape, x: Tensor, width: int, kernel: int = 1) -> Tensor:
+def _before(tape: Tape, x: ImageTensor, width: int, kernel: int = 1) -> ImageTensor:
     """Norm, activation, convolution."""
     return tape.conv(tape.act(tape.norm(x)), width, kernel)
 
 
-def _densenet(growth: int, depths: tuple[int, ...], stem: int, image_size: int, n_classes: int) -> Network:
+def _densenet(growth: int, depths: tuple[int, ...], stem: int, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.pool(tape.conv_norm_act(tape.image, stem, 7, 2), 3, 2, 1)
@@ -247,31 +250,31 @@ def _densenet(growth: int, depths: tuple[int, ...], stem: int, image_size: int, 
 
 _DENSENET_SOURCE = "arXiv 1608.06993; torchvision"
 DENSENETS = (
-    Architecture("densenet-121", partial(_densenet, 32, (6, 12, 24, 16), 64), source=_DENSENET_SOURCE),
-    Architecture("densenet-161", partial(_densenet, 48, (6, 12, 36, 24), 96), source=_DENSENET_SOURCE),
-    Architecture("densenet-169", partial(_densenet, 32, (6, 12, 32, 32), 64), source=_DENSENET_SOURCE),
-    Architecture("densenet-201", partial(_densenet, 32, (6, 12, 48, 32), 64), source=_DENSENET_SOURCE),
+    CnnArchitecture("densenet-121", partial(_densenet, 32, (6, 12, 24, 16), 64), source=_DENSENET_SOURCE),
+    CnnArchitecture("densenet-161", partial(_densenet, 48, (6, 12, 36, 24), 96), source=_DENSENET_SOURCE),
+    CnnArchitecture("densenet-169", partial(_densenet, 32, (6, 12, 32, 32), 64), source=_DENSENET_SOURCE),
+    CnnArchitecture("densenet-201", partial(_densenet, 32, (6, 12, 48, 32), 64), source=_DENSENET_SOURCE),
 )
 
 
-def _pooled(tape: Tape, x: Tensor, width: int) -> Tensor:
+def _pooled(tape: Tape, x: ImageTensor, width: int) -> ImageTensor:
     return tape.conv_norm_act(tape.pool(x, 3, 1, 1, kind="mean"), width, 1)
 
 
-def _a(tape: Tape, x: Tensor, pooled: int) -> Tensor:
+def _a(tape: Tape, x: ImageTensor, pooled: int) -> ImageTensor:
     one = tape.conv_norm_act(x, 64, 1)
     five = tape.conv_norm_act(tape.conv_norm_act(x, 48, 1), 64, 5)
     three = tape.conv_norm_act(tape.conv_norm_act(tape.conv_norm_act(x, 64, 1), 96), 96)
     return tape.concat(one, five, three, _pooled(tape, x, pooled))
 
 
-def _b(tape: Tape, x: Tensor) -> Tensor:
+def _b(tape: Tape, x: ImageTensor) -> ImageTensor:
     three = tape.conv_norm_act(x, 384, 3, 2, 0)
     double = tape.conv_norm_act(tape.conv_norm_act(tape.conv_norm_act(x, 64, 1), 96), 96, 3, 2, 0)
     return tape.concat(three, double, tape.pool(x, 3, 2))
 
 
-def _c(tape: Tape, x: Tensor, width: int) -> Tensor:
+def _c(tape: Tape, x: ImageTensor, width: int) -> ImageTensor:
     one = tape.conv_norm_act(x, 192, 1)
     seven = tape.conv_norm_act(tape.conv_norm_act(tape.conv_norm_act(x, width, 1), width, (1, 7)), 192, (7, 1))
     double = tape.conv_norm_act(tape.conv_norm_act(tape.conv_norm_act(x, width, 1), width, (7, 1)), width, (1, 7))
@@ -279,13 +282,13 @@ def _c(tape: Tape, x: Tensor, width: int) -> Tensor:
     return tape.concat(one, seven, double, _pooled(tape, x, 192))
 
 
-def _d(tape: Tape, x: Tensor) -> Tensor:
+def _d(tape: Tape, x: ImageTensor) -> ImageTensor:
     three = tape.conv_norm_act(tape.conv_norm_act(x, 192, 1), 320, 3, 2, 0)
     seven = tape.conv_norm_act(tape.conv_norm_act(tape.conv_norm_act(x, 192, 1), 192, (1, 7)), 192, (7, 1))
     return tape.concat(three, tape.conv_norm_act(seven, 192, 3, 2, 0), tape.pool(x, 3, 2))
 
 
-def _e(tape: Tape, x: Tensor) -> Tensor:
+def _e(tape: Tape, x: ImageTensor) -> ImageTensor:
     one = tape.conv_norm_act(x, 320, 1)
     three = tape.conv_norm_act(x, 384, 1)
     double = tape.conv_norm_act(tape.conv_norm_act(x, 448, 1), 384)
@@ -293,7 +296,7 @@ def _e(tape: Tape, x: Tensor) -> Tensor:
     return tape.concat(one, *split, _pooled(tape, x, 192))
 
 
-def _stem(tape: Tape) -> Tensor:
+def _stem(tape: Tape) -> ImageTensor:
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 32, 3, 2, 0)
         x = tape.conv_norm_act(tape.conv_norm_act(x, 32, 3, 1, 0), 64)
@@ -302,7 +305,7 @@ def _stem(tape: Tape) -> Tensor:
         return tape.pool(x, 3, 2)
 
 
-def _inception(image_size: int, n_classes: int) -> Network:
+def _inception(image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     x = _stem(tape)
     for number, width in enumerate((32, 64, 64)):
@@ -328,5 +331,5 @@ def _inception(image_size: int, n_classes: int) -> Network:
 
 
 INCEPTIONS = (
-    Architecture("inception-v3", _inception, 299, source="arXiv 1512.00567; torchvision, with auxiliary head"),
+    CnnArchitecture("inception-v3", _inception, 299, source="arXiv 1512.00567; torchvision, with auxiliary head"),
 )

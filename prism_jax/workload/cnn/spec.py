@@ -13,22 +13,22 @@ from functools import cache
 from typing import ClassVar
 
 from ...core.bounds import check_bounds
+from ...core.errors import Problem, SpecError
 from ...core.kernels import COMPUTE_CLASSES
-from ...errors import Problem, SpecError
 from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
 from ..base.workload import BlockRun, Split
 from .architectures import ARCHITECTURES, SHIPPED
 from .blocks import DENSE, CnnBlock
-from .classic_networks import Architecture, Writes
-from .tape import Network, Segment
+from .classic_networks import CnnArchitecture, Writes
+from .tape import CnnNetwork, Segment
 
 MOST_PIXELS, MOST_CLASSES = 8192, 100_000_000  # rows of an image; classes
 _RECOMPUTES = ("none", "full")
 
 
 @cache
-def _written(writes: Writes, image_size: int, n_classes: int) -> Network:
+def _written(writes: Writes, image_size: int, n_classes: int) -> CnnNetwork:
     return writes(image_size, n_classes)
 
 
@@ -72,11 +72,11 @@ class CnnSpec:
             raise SpecError.of(Problem("image_size", str(error)), f"model {self.name}") from None
 
     @property
-    def _base(self) -> Architecture:
+    def _base(self) -> CnnArchitecture:
         return ARCHITECTURES.named(self.architecture)
 
     @property
-    def network(self) -> Network:
+    def network(self) -> CnnNetwork:
         """Its layers."""
         base = self._base
         return _written(base.writes, self.image_size or base.image_size, self.n_classes or base.n_classes)
@@ -134,7 +134,7 @@ class CnnSpec:
         again = 0.0
         if recomputed and plan.recompute == "full":
             body = tuple(one for one in self.network.segments if one.place == "body")
-            again = Network(body).forward_flops
+            again = CnnNetwork(body).forward_flops
         return plan.global_batch * (self.network.train_flops + again)
 
     def deeper(self, n: int) -> CnnSpec:

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ...errors import SpecError
+from ...core.errors import SpecError
 
 PRODUCTS = ("conv", "linear")
 
 
-class Shape(NamedTuple):
+class ImageShape(NamedTuple):
     """Of one sample's tensor."""
 
     channels: int
@@ -61,8 +61,8 @@ class Layer(NamedTuple):
     """
 
     op: str
-    inputs: Shape
-    outputs: Shape
+    inputs: ImageShape
+    outputs: ImageShape
     kernel: tuple[int, int] = (1, 1)
     stride: int = 1
     groups: int = 1
@@ -107,12 +107,12 @@ class Segment(NamedTuple):
     count: int = 1
 
     @property
-    def outputs(self) -> Shape:
+    def outputs(self) -> ImageShape:
         """What one hands to the next."""
         return self.layers[-1].outputs
 
 
-class Network(NamedTuple):
+class CnnNetwork(NamedTuple):
     """A whole network at one size of image."""
 
     segments: tuple[Segment, ...]
@@ -151,11 +151,11 @@ INDEX_BYTES = 8  # a maximum's place, int64
 IN_PLACE = ("relu", "relu6", "hard_tanh")  # overwrite their input, and need their output alone
 
 
-class Tensor(NamedTuple):
+class ImageTensor(NamedTuple):
     """One tensor of the network: `number` tells tensors of one shape apart; 0 is the image."""
 
     number: int
-    shape: Shape
+    shape: ImageShape
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
@@ -171,7 +171,7 @@ class Tape:
     """
 
     def __init__(self, image_size: int, channels: int = 3) -> None:
-        self.image = Tensor(0, Shape(channels, image_size, image_size))
+        self.image = ImageTensor(0, ImageShape(channels, image_size, image_size))
         self._n_tensor = 1
         self._kept: set[int] = set()
         self._read: set[int] = set()
@@ -191,24 +191,24 @@ class Tape:
             self._segments.append(new)
 
     @property
-    def network(self) -> Network:
+    def network(self) -> CnnNetwork:
         """All that was written."""
-        return Network(tuple(self._segments))
+        return CnnNetwork(tuple(self._segments))
 
     def conv(
         self,
-        x: Tensor,
+        x: ImageTensor,
         width: int,
         kernel: int | tuple[int, int] = 3,
         stride: int = 1,
         padding: int | tuple[int, int] | None = None,
         groups: int = 1,
         bias: bool = False,
-    ) -> Tensor:
+    ) -> ImageTensor:
         """A convolution to `width` channels; padding keeps the size at stride 1 if it is not given."""
         rows, columns = _pair(kernel)
         pad = ((rows - 1) // 2, (columns - 1) // 2) if padding is None else _pair(padding)
-        shape = Shape(width, *self._swept(x, (rows, columns), stride, pad))
+        shape = ImageShape(width, *self._swept(x, (rows, columns), stride, pad))
         weights = width * (x.shape.channels // groups) * rows * columns
         return self._write(
             Layer(
@@ -218,55 +218,55 @@ class Tape:
             keeps=x,
         )
 
-    def norm(self, x: Tensor) -> Tensor:
+    def norm(self, x: ImageTensor) -> ImageTensor:
         """Batch norm, or layer norm over channels: a scale and a shift per channel."""
         return self._write(Layer("norm", x.shape, x.shape, n_params=2 * x.shape.channels, n_tensors=2), (x,), keeps=x)
 
-    def act(self, x: Tensor, name: str = "relu") -> Tensor:
+    def act(self, x: ImageTensor, name: str = "relu") -> ImageTensor:
         """An activation."""
         done = self._write(Layer("act", x.shape, x.shape), (x,), keeps=None if name in IN_PLACE else x)
         return self._keep(done) if name in IN_PLACE else done
 
     def conv_norm_act(
         self,
-        x: Tensor,
+        x: ImageTensor,
         width: int,
         kernel: int | tuple[int, int] = 3,
         stride: int = 1,
         padding: int | tuple[int, int] | None = None,
         groups: int = 1,
         act: str = "relu",
-    ) -> Tensor:
+    ) -> ImageTensor:
         """A convolution, its batch norm and, unless its name is empty, an activation."""
         done = self.norm(self.conv(x, width, kernel, stride, padding, groups))
         return self.act(done, act) if act else done
 
     def pool(
-        self, x: Tensor, kernel: int, stride: int, padding: int = 0, *, kind: str = "max", ceil: bool = False
-    ) -> Tensor:
+        self, x: ImageTensor, kernel: int, stride: int, padding: int = 0, *, kind: str = "max", ceil: bool = False
+    ) -> ImageTensor:
         """Maximum or mean over windows."""
         size = self._swept(x, (kernel, kernel), stride, (padding, padding), ceil)
-        shape = Shape(x.shape.channels, *size)
+        shape = ImageShape(x.shape.channels, *size)
         indices = INDEX_BYTES * shape.elements if kind == "max" else 0
         layer = Layer("pool", x.shape, shape, (kernel, kernel), stride, saved_bytes=indices)
         return self._write(layer, (x,), keeps=x if kind == "max" else None)
 
-    def pool_to(self, x: Tensor, size: int = 1) -> Tensor:
+    def pool_to(self, x: ImageTensor, size: int = 1) -> ImageTensor:
         """Mean over as many windows as give `size` rows and columns."""
-        return self._write(Layer("pool", x.shape, Shape(x.shape.channels, size, size)), (x,))
+        return self._write(Layer("pool", x.shape, ImageShape(x.shape.channels, size, size)), (x,))
 
-    def flat(self, x: Tensor) -> Tensor:
+    def flat(self, x: ImageTensor) -> ImageTensor:
         """As a vector; nothing is moved."""
-        return Tensor(x.number, Shape(x.shape.elements))
+        return ImageTensor(x.number, ImageShape(x.shape.elements))
 
-    def linear(self, x: Tensor, width: int, bias: bool = True) -> Tensor:
+    def linear(self, x: ImageTensor, width: int, bias: bool = True) -> ImageTensor:
         """A product of every pixel with a matrix."""
-        shape = Shape(width, x.shape.height, x.shape.width)
+        shape = ImageShape(width, x.shape.height, x.shape.width)
         n_params = x.shape.channels * width + width * bias
         layer = Layer("linear", x.shape, shape, n_params=n_params, n_tensors=1 + bias, has_input_grad=x.number > 0)
         return self._write(layer, (x,), keeps=x)
 
-    def add(self, x: Tensor, y: Tensor) -> Tensor:
+    def add(self, x: ImageTensor, y: ImageTensor) -> ImageTensor:
         """Sum of two tensors of one shape.
 
         Raises:
@@ -276,39 +276,39 @@ class Tape:
             raise SpecError(f"tensors of {tuple(x.shape)} and {tuple(y.shape)} cannot be added up")
         return self._write(Layer("add", x.shape, x.shape), (x, y))
 
-    def concat(self, *parts: Tensor) -> Tensor:
+    def concat(self, *parts: ImageTensor) -> ImageTensor:
         """Channels of all parts in one tensor."""
         first = parts[0].shape
         shape = first._replace(channels=sum(part.shape.channels for part in parts))
         return self._write(Layer("concat", shape, shape), parts)
 
-    def part(self, x: Tensor, channels: int) -> Tensor:
+    def part(self, x: ImageTensor, channels: int) -> ImageTensor:
         """Some of its channels; nothing is moved."""
-        return Tensor(x.number, x.shape._replace(channels=channels))
+        return ImageTensor(x.number, x.shape._replace(channels=channels))
 
-    def scale(self, x: Tensor, gate: Tensor) -> Tensor:
+    def scale(self, x: ImageTensor, gate: ImageTensor) -> ImageTensor:
         """`x` times a gate per channel; both are kept."""
         self._kept.add(gate.number)
         return self._write(Layer("scale", x.shape, x.shape), (x, gate), keeps=x)
 
-    def layer_scale(self, x: Tensor) -> Tensor:
+    def layer_scale(self, x: ImageTensor) -> ImageTensor:
         """`x` times a trained factor per channel."""
         return self._write(Layer("scale", x.shape, x.shape, n_params=x.shape.channels, n_tensors=1), (x,), keeps=x)
 
-    def move(self, x: Tensor) -> Tensor:
+    def move(self, x: ImageTensor) -> ImageTensor:
         """A copy in another order: a shuffle of channels, a change of layout."""
         return self._write(Layer("move", x.shape, x.shape), (x,))
 
-    def dropout(self, x: Tensor) -> Tensor:
+    def dropout(self, x: ImageTensor) -> ImageTensor:
         """Some elements become zero; a mask of bytes is kept."""
         return self._write(Layer("dropout", x.shape, x.shape, saved_bytes=x.shape.elements), (x,))
 
-    def loss(self, x: Tensor) -> Tensor:
+    def loss(self, x: ImageTensor) -> ImageTensor:
         """Cross entropy over its channels."""
-        return self._write(Layer("loss", x.shape, Shape(1)), (x,), keeps=x)
+        return self._write(Layer("loss", x.shape, ImageShape(1)), (x,), keeps=x)
 
     def _swept(
-        self, x: Tensor, kernel: tuple[int, int], stride: int, padding: tuple[int, int], ceil: bool = False
+        self, x: ImageTensor, kernel: tuple[int, int], stride: int, padding: tuple[int, int], ceil: bool = False
     ) -> tuple[int, int]:
         """Rows and columns of places where a window fits.
 
@@ -326,7 +326,7 @@ class Tape:
         height, width = ((-(-space // stride) if ceil else space // stride) + 1 for space in room)
         return height, width
 
-    def _write(self, layer: Layer, reads: tuple[Tensor, ...], keeps: Tensor | None = None) -> Tensor:
+    def _write(self, layer: Layer, reads: tuple[ImageTensor, ...], keeps: ImageTensor | None = None) -> ImageTensor:
         """Appends a layer after the sums of gradients that its inputs now need."""
         for x in reads:
             if x.number in self._read and x.number > 0:
@@ -337,9 +337,9 @@ class Tape:
             layer = layer._replace(saved=keeps.shape.elements)
         self._layers.append(layer)
         self._n_tensor += 1
-        return Tensor(self._n_tensor - 1, layer.outputs)
+        return ImageTensor(self._n_tensor - 1, layer.outputs)
 
-    def _keep(self, x: Tensor) -> Tensor:
+    def _keep(self, x: ImageTensor) -> ImageTensor:
         """The last layer keeps its output."""
         self._kept.add(x.number)
         self._layers[-1] = self._layers[-1]._replace(saved=x.shape.elements)

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...core.arrays import Floats, Values, namespace
+from ...core.errors import SpecError
 from ...core.lazy import np
 from ...core.registry import did_you_mean
-from ...errors import SpecError
 from ...system.hardware import Device
 from .tables import Reuse
 
@@ -169,7 +169,7 @@ class Lookups(NamedTuple):
     reuse: tuple[Reuse, ...]
 
 
-class Traffic(NamedTuple):
+class TableTraffic(NamedTuple):
     """Bytes of one batch, [table].
 
     Attributes:
@@ -191,7 +191,7 @@ class Traffic(NamedTuple):
     held_bytes: Floats
 
 
-def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: float = 4.0) -> Traffic:
+def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: float = 4.0) -> TableTraffic:
     """Bytes of one batch.
 
     Args:
@@ -225,7 +225,7 @@ def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: f
     gradients = n_lookups * pooled
     apart = np.clip(room * of.element_bytes / output_bytes / np.maximum(of.batch, 1.0), 0.0, 1.0)
     again = gradients * np.maximum(1.0 - 1.0 / np.maximum(of.pooling, 1.0), 0.0) * apart  # cached since another lookup
-    return Traffic(
+    return TableTraffic(
         slow * (once + n_lookups * row * (1.0 - hits)),
         slow * n_lookups * row * hits,
         slow * (2.0 * unique * (row + state) + gradients - again) + SORT_BYTES * n_lookups,
@@ -263,7 +263,7 @@ class TableSeconds:
     backward_dram_s: Floats
     backward_cache_s: Floats
     start_s: float
-    traffic: Traffic
+    traffic: TableTraffic
 
     @property
     def forward_s(self) -> Floats:
@@ -276,7 +276,7 @@ class TableSeconds:
         return np.maximum(self.backward_dram_s, self.backward_cache_s)
 
 
-def seconds_of_traffic(bytes_of: Traffic, law: LookupLaw) -> TableSeconds:
+def seconds_of_traffic(bytes_of: TableTraffic, law: LookupLaw) -> TableSeconds:
     """The same of traffic that is at hand."""
     dram, cache = law.dram_bytes_per_s, law.cache_bytes_per_s
     return TableSeconds(

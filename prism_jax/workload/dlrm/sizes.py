@@ -22,8 +22,8 @@ from itertools import pairwise
 
 from ...core.arrays import Values, namespace
 from ...core.bounds import MOST_LAYERS, MOST_WIDTH, check_bounds
+from ...core.errors import Problem, SpecError
 from ...core.registry import did_you_mean
-from ...errors import Problem, SpecError
 from ..base.kernels import Kernel
 from .lookup_law import OPTIMIZERS
 from .tables import EmbeddingTable

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...core.arrays import Flags, Floats
+from ...core.errors import Problem, SpecError
 from ...core.kernels import COMPUTE_CLASSES
 from ...core.lazy import np
-from ...errors import Problem, SpecError
 from ...framework.software import FUSED
 from ...plan.fields import ELEMENT_BYTES
 from ...plan.plan import ParallelPlan

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from ...core.arrays import Floats
 from ...core.bounds import MOST_COUNT, MOST_WIDTH, check_bounds
+from ...core.errors import Problem, SpecError
 from ...core.lazy import np
-from ...errors import Problem, SpecError
 
 N_BINS = 17
 EDGES = (0.0, *(2.0**power for power in range(16)))  # reuse counts (0, 1], (1, 2], (2, 4], ... and above 32,768

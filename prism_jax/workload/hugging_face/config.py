@@ -17,8 +17,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ...core.errors import DataError, SpecError
 from ...core.read_file import parse_json, read_text
-from ...errors import DataError, SpecError
 from ..base.workload import Workload
 from ..transformer.spec import TransformerSpec
 from .architectures import ARCHITECTURES

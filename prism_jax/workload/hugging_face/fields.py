@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 from ...core.bounds import MOST_LAYERS
-from ...errors import SpecError
+from ...core.errors import SpecError
 from ..transformer.mixers import CHUNKED, FULL, SLIDING, WindowSpec
 from ..transformer.spec import TransformerSpec
 

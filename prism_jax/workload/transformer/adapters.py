@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...errors import SpecError
+from ...core.errors import SpecError
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
 from ..base.workload import Comm, SavedTensor
@@ -24,7 +24,7 @@ from .sizes import ALIASES, FUSED, GROUPS, TransformerSizes
 COLUMN, ROW, WHOLE = "column", "row", "whole"  # dimension of the matrix that tensor parallelism splits
 
 
-class Target(NamedTuple):
+class AdapterTarget(NamedTuple):
     """One frozen matrix with an adapter, or a fused group of them that shares one A.
 
     Attributes:
@@ -47,12 +47,12 @@ class Target(NamedTuple):
         return self.n_copies * rank * (self.n_in + self.n_out)
 
 
-def targets_of(model: TransformerSizes, is_moe: bool) -> tuple[Target, ...]:
+def targets_of(model: TransformerSizes, is_moe: bool) -> tuple[AdapterTarget, ...]:
     """Adapters of a layer, with experts or without; empty for a model that is trained in full."""
     if model.adapters is None or not model.adapters.rank:
         return ()
     known = _matrices(model, is_moe)
-    found: dict[tuple[str, str], Target] = {}
+    found: dict[tuple[str, str], AdapterTarget] = {}
     for name in model.adapters.targets:
         for own in _expanded(name, known):
             found[own.name, own.product] = own
@@ -86,17 +86,17 @@ def adapter_params(model: TransformerSizes, is_moe: bool) -> tuple[int, int]:
     return sum(each.params(rank) for each in own) - on_experts, on_experts
 
 
-def is_on_experts(target: Target) -> bool:
+def is_on_experts(target: AdapterTarget) -> bool:
     """Whether it belongs to the routed experts."""
     return target.product.startswith("experts")
 
 
-def _expanded(name: str, known: list[Target]) -> list[Target]:
+def _expanded(name: str, known: list[AdapterTarget]) -> list[AdapterTarget]:
     """The matrices that a name stands for; several with one A where it names a fused module."""
     name = ALIASES.get(name, name)
     if name not in FUSED:
         return [own for own in known if own.name in GROUPS.get(name, (name,))]
-    by_product: dict[str, Target] = {}
+    by_product: dict[str, AdapterTarget] = {}
     for own in known:
         if own.name in FUSED[name]:
             before = by_product.get(own.product, own._replace(name=name, n_out=0))
@@ -104,29 +104,29 @@ def _expanded(name: str, known: list[Target]) -> list[Target]:
     return list(by_product.values())
 
 
-def _matrices(model: TransformerSizes, is_moe: bool) -> list[Target]:
+def _matrices(model: TransformerSizes, is_moe: bool) -> list[AdapterTarget]:
     """All matrices of a layer that can have an adapter."""
-    out = Target("o_proj", "attention_out", model.attention_out_dim, model.hidden, ROW)
+    out = AdapterTarget("o_proj", "attention_out", model.attention_out_dim, model.hidden, ROW)
     return [*_attention(model), out, *_mlps(model, is_moe)]
 
 
-def _attention(model: TransformerSizes) -> list[Target]:
+def _attention(model: TransformerSizes) -> list[AdapterTarget]:
     if model.mla is None:
         widths = {"q_proj": model.q_dim, "k_proj": model.kv_dim, "v_proj": model.kv_dim}
-        return [Target(name, "qkv", model.hidden, width) for name, width in widths.items()]
+        return [AdapterTarget(name, "qkv", model.hidden, width) for name, width in widths.items()]
     mla = model.mla
     up = model.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
     found = [
-        Target("kv_a_proj_with_mqa", "kv_down", model.hidden, mla.kv_lora_rank + mla.qk_rope_head_dim, WHOLE),
-        Target("kv_b_proj", "kv_up", mla.kv_lora_rank, up),
+        AdapterTarget("kv_a_proj_with_mqa", "kv_down", model.hidden, mla.kv_lora_rank + mla.qk_rope_head_dim, WHOLE),
+        AdapterTarget("kv_b_proj", "kv_up", mla.kv_lora_rank, up),
     ]
     if not mla.q_lora_rank:
-        return [Target("q_proj", "q", model.hidden, model.q_dim), *found]
-    q_down = Target("q_a_proj", "q_down", model.hidden, mla.q_lora_rank, WHOLE)
-    return [q_down, Target("q_b_proj", "q_up", mla.q_lora_rank, model.q_dim), *found]
+        return [AdapterTarget("q_proj", "q", model.hidden, model.q_dim), *found]
+    q_down = AdapterTarget("q_a_proj", "q_down", model.hidden, mla.q_lora_rank, WHOLE)
+    return [q_down, AdapterTarget("q_b_proj", "q_up", mla.q_lora_rank, model.q_dim), *found]
 
 
-def _mlps(model: TransformerSizes, is_moe: bool) -> list[Target]:
+def _mlps(model: TransformerSizes, is_moe: bool) -> list[AdapterTarget]:
     if not is_moe or model.moe is None:
         return _mlp(model, "mlp", model.ffn_hidden)
     moe = model.moe
@@ -134,10 +134,10 @@ def _mlps(model: TransformerSizes, is_moe: bool) -> list[Target]:
     return _mlp(model, "experts", moe.ffn_hidden, moe.n_experts) + shared
 
 
-def _mlp(model: TransformerSizes, prefix: str, width: int, n_copies: int = 1) -> list[Target]:
+def _mlp(model: TransformerSizes, prefix: str, width: int, n_copies: int = 1) -> list[AdapterTarget]:
     names = ("gate_proj", "up_proj") if model.gated else ("up_proj",)
-    inward = [Target(name, f"{prefix}_in", model.hidden, width, COLUMN, n_copies) for name in names]
-    return [*inward, Target("down_proj", f"{prefix}_out", width, model.hidden, ROW, n_copies)]
+    inward = [AdapterTarget(name, f"{prefix}_in", model.hidden, width, COLUMN, n_copies) for name in names]
+    return [*inward, AdapterTarget("down_proj", f"{prefix}_out", width, model.hidden, ROW, n_copies)]
 
 
 # Compute in the order of a layer; what stands before the first adapter of layer 0 needs no gradient.
@@ -163,7 +163,7 @@ def product_of(name: str) -> str:
     return name.partition(" ")[0]
 
 
-def _of_target(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: Target) -> list[Kernel]:
+def _of_target(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: AdapterTarget) -> list[Kernel]:
     assert model.adapters is not None
     rows, batch = _rows(model, plan, shard, target)
     n_in, n_out, rank = _widths(target, model.adapters.rank, shard.tp)
@@ -182,7 +182,7 @@ def _of_target(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target
     return ops
 
 
-def _rows(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: Target) -> tuple[float, float]:
+def _rows(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: AdapterTarget) -> tuple[float, float]:
     """(tokens, matrices) that one device works on."""
     if is_on_experts(target):
         n_local = target.n_copies / plan.ep
@@ -190,7 +190,7 @@ def _rows(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: Tar
     return (shard.local_tokens if target.split == WHOLE else shard.tokens), 1.0
 
 
-def _widths(target: Target, rank: int, tp: int) -> tuple[float, float, float]:
+def _widths(target: AdapterTarget, rank: int, tp: int) -> tuple[float, float, float]:
     """(input, output, rank of A's product) on one device."""
     n_in = target.n_in / tp if target.split == ROW else target.n_in
     n_out = target.n_out if target.split == WHOLE else target.n_out / tp

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...errors import Problem, SpecError
+from ...core.errors import Problem, SpecError
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import KernelTable

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
-from ...errors import Problem, SpecError
+from ...core.errors import Problem, SpecError
 from ...framework.base import MemoryOptions
 from ...plan.fields import recomputed_modules, share_of_layers
 from ...plan.plan import ParallelPlan

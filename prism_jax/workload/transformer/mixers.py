@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.bounds import MOST_TOKENS, MOST_WIDTH, check_bounds
-from ...errors import SpecError
+from ...core.errors import SpecError
 
 FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
 REACHES = (FULL, SLIDING, CHUNKED)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from ...core.errors import SpecError
 from ...core.kernels import COMMON_RECOMPUTE
-from ...errors import SpecError
 from ...plan.fields import recomputed_modules, share_of_layers
 from ...plan.plan import ParallelPlan
 from .adapters import is_on_experts, targets_of

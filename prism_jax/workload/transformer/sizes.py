@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
-from ...errors import SpecError
+from ...core.errors import SpecError
 from .mixers import FULL, MixerSpec, WindowSpec, mean_keys
 
 KINDS = ("lora",)

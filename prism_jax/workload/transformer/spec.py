@@ -16,8 +16,8 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, cast
 
+from ...core.errors import Problem, SpecError
 from ...core.kernels import COMPUTE_CLASSES
-from ...errors import Problem, SpecError
 from ...framework.software import FUSED
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block, BlockRun, Split

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import Problem
+from ...core.errors import Problem
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...core.bounds import MOST_WIDTH, check_bounds
-from ...errors import SpecError
+from ...core.errors import SpecError
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block
 from .blocks import LayerBlock

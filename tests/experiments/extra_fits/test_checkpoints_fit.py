@@ -18,7 +18,7 @@ from experiments.checkpoints_fit.data import BYTES_PER_PARAMETER, from_frame, ob
 from experiments.checkpoints_fit.model import SPREADS, Checkpoints
 from experiments.checkpoints_fit.predict import seconds
 from experiments.checkpoints_fit.storage import first_and_last, stated_bytes_per_s, storage_class
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 MODEL = Checkpoints()
 

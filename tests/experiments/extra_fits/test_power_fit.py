@@ -15,7 +15,7 @@ import inference
 from experiments.power_fit.data import from_frame
 from experiments.power_fit.predict import law_of, predicted
 from experiments.power_fit.series import log_ratios
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 from prism_jax.system.power import PowerLaw, slowdown
 
 LAW = PowerLaw(0.15, 2.5, 0.7, busy={}, bound={})

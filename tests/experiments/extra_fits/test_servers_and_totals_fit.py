@@ -16,9 +16,9 @@ import experiments.extra_fits
 import inference
 from experiments.servers_fit.law import ServerLaw, saturating
 from experiments.totals_fit.model import activations
-from inference.holdout import holdout
-from inference.models import model_named
-from prism_jax.errors import DataError, FitError, SpecError
+from inference.fitting.holdout import holdout
+from inference.fitting.models import model_named
+from prism_jax.core.errors import DataError, FitError, SpecError
 from prism_jax.workload.cnn.spec import CnnSpec
 from tests.inference.models.small_laws import tables
 

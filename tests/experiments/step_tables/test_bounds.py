@@ -10,7 +10,7 @@ import pytest
 from experiments.step_tables.memory_table import read_memory_table
 from experiments.step_tables.model import divisors
 from experiments.step_tables.table import read_step_rows
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 
 STEPS = {
     "id": "one", "source": "here", "model": "mine", "layers": "32", "hidden": "4096", "heads": "32", "seq_len": "4096",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.experiments.step_tables.test_table import CSV, REFERENCE, csv_row, json_row, write_csv
 

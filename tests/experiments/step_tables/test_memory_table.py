@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.step_tables.memory_table import read_memory_table
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 ROW = {
     "status": "Success", "model": "tiny 1B", "layers": "16", "hidden": "2048", "heads": "16", "ffn": "8192", "vocab": "131072",

@@ -13,9 +13,9 @@ from inference.cost_model.site_fit import bands, errors, learning_curve, left_ou
 from inference.cost_model.site_runs import SITE_DEVIATION, only, site_prior, site_runs, some_of
 from prism_jax.calibration.calibration import DEGREES, KNOBS, linked
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import CostCorrection
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

@@ -13,7 +13,7 @@ import prism_jax
 from inference.cost_model.store import load
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import surrogate_seconds
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, measured, population, runs_of
 
 KEY = jax.random.key(0)

@@ -15,7 +15,7 @@ from inference.cost_model.folds import row_data, step_folds, thinned_rows, witho
 from inference.cost_model.step_times import StepTimesData, seen_members
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import Level
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.validation.score import MeasuredRow, group_of
 from prism_jax.validation.steps import validate_steps
 from tests.support.measured_rows import SITES, measured_rows, with_measured

@@ -14,7 +14,7 @@ from inference.cost_model.site_density import calibrate_site
 from inference.cost_model.store import is_calibration, load, save
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, population, runs_of, simulated
 from tests.support.files.archives import changed
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inference.cost_model.suggest import suggest_runs, unalike
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
 
 JOB = """\

@@ -11,7 +11,7 @@ import pytest
 from inference.cost_model.folds import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey, Level
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.validation.costed import costed, job_of_row

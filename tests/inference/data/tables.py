@@ -10,55 +10,58 @@ import numpy as np
 import pandas as pd
 
 from inference.data.clean import Measurements
-from inference.data.columns import Column
+from inference.data.columns import ModelColumn
 from inference.data.read import read_measurements
 
 FLEET = (
-    Column("kernel", ("kernel_name",), required=True, text=True),
-    Column("gpu", ("gpu_uuid", "uuid"), required=True, text=True),
-    Column("node", ("node_key", "hostname"), text=True),
-    Column("run", ("run_index",), text=True),
-    Column("time", ("unix_ts", "timestamp")),
-    Column("duration_s", ("time_ms", "elapsed"), required=True, positive=True),
-    Column("clock_mhz", ("freq_mhz", "clocks.sm"), positive=True),
-    Column("temp_c", ("temperature.gpu",)),
-    Column("power_w", ("power.draw",)),
+    ModelColumn("kernel", ("kernel_name",), required=True, text=True),
+    ModelColumn("gpu", ("gpu_uuid", "uuid"), required=True, text=True),
+    ModelColumn("node", ("node_key", "hostname"), text=True),
+    ModelColumn("run", ("run_index",), text=True),
+    ModelColumn("time", ("unix_ts", "timestamp")),
+    ModelColumn("duration_s", ("time_ms", "elapsed"), required=True, positive=True),
+    ModelColumn("clock_mhz", ("freq_mhz", "clocks.sm"), positive=True),
+    ModelColumn("temp_c", ("temperature.gpu",)),
+    ModelColumn("power_w", ("power.draw",)),
 )
 STEPS = (
-    Column("run", ("run_id",), required=True, text=True),
-    *(Column(name, text=True) for name in ("system", "submitter", "benchmark", "metric", "gpu", "framework", "group")),
-    Column("n_gpus", ("num_gpus",)),
-    Column("n_nodes", ("num_nodes",)),
-    Column("step", ("pos", "i")),
-    Column("n_steps"),
-    Column("duration_s", ("value", "dt_ms", "step_time"), required=True, positive=True),
-    Column("flag"),
+    ModelColumn("run", ("run_id",), required=True, text=True),
+    *(
+        ModelColumn(name, text=True)
+        for name in ("system", "submitter", "benchmark", "metric", "gpu", "framework", "group")
+    ),
+    ModelColumn("n_gpus", ("num_gpus",)),
+    ModelColumn("n_nodes", ("num_nodes",)),
+    ModelColumn("step", ("pos", "i")),
+    ModelColumn("n_steps"),
+    ModelColumn("duration_s", ("value", "dt_ms", "step_time"), required=True, positive=True),
+    ModelColumn("flag"),
 )
 COLLECTIVES = (
-    Column("op", ("collective",), required=True, text=True),
-    Column("message_bytes", ("bytes", "msg_bytes", "size"), required=True, positive=True),
-    Column("n_gpus", ("ngpus", "num_gpus")),
-    Column("n_nodes", ("nodes",)),
-    Column("gpus_per_node"),
-    Column("gpu", text=True),
-    Column("library", text=True),
-    Column("source", ("source_repo",), text=True),
-    Column("duration_s", ("time_us", "time_us_out_of_place", "time"), required=True, positive=True),
-    Column("in_place", text=True),
+    ModelColumn("op", ("collective",), required=True, text=True),
+    ModelColumn("message_bytes", ("bytes", "msg_bytes", "size"), required=True, positive=True),
+    ModelColumn("n_gpus", ("ngpus", "num_gpus")),
+    ModelColumn("n_nodes", ("nodes",)),
+    ModelColumn("gpus_per_node"),
+    ModelColumn("gpu", text=True),
+    ModelColumn("library", text=True),
+    ModelColumn("source", ("source_repo",), text=True),
+    ModelColumn("duration_s", ("time_us", "time_us_out_of_place", "time"), required=True, positive=True),
+    ModelColumn("in_place", text=True),
 )
 KERNELS = (
-    Column("op", required=True, text=True),
-    *(Column(name) for name in ("m", "n", "k")),
-    Column("dtype", text=True),
-    Column("gpu", required=True, text=True),
-    Column("duration_s", ("time_us",), positive=True),
-    Column("tflops", required=True, positive=True),
+    ModelColumn("op", required=True, text=True),
+    *(ModelColumn(name) for name in ("m", "n", "k")),
+    ModelColumn("dtype", text=True),
+    ModelColumn("gpu", required=True, text=True),
+    ModelColumn("duration_s", ("time_us",), positive=True),
+    ModelColumn("tflops", required=True, positive=True),
 )
 OVERLAP = (
-    Column("kernel", ("kShortName", "Kernel Name"), required=True, text=True),
-    Column("duration_s", ("duration",), required=True, positive=True),
-    Column("overlapped_s", ("ground_truth",), required=True, positive=True),
-    Column("overlap_ratio"),
+    ModelColumn("kernel", ("kShortName", "Kernel Name"), required=True, text=True),
+    ModelColumn("duration_s", ("duration",), required=True, positive=True),
+    ModelColumn("overlapped_s", ("ground_truth",), required=True, positive=True),
+    ModelColumn("overlap_ratio"),
 )
 
 
@@ -76,7 +79,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def read_text(
-    folder: Path, text: str, columns: Sequence[Column] = FLEET, name: str = "times.csv", **options: Any
+    folder: Path, text: str, columns: Sequence[ModelColumn] = FLEET, name: str = "times.csv", **options: Any
 ) -> Measurements:
     """The measurements of a file with that text."""
     return read_measurements([write(folder / name, text)], columns, **options)

@@ -9,8 +9,8 @@ import pytest
 from inference.data import raw_table as packed
 from inference.data.read import read_measurements, tidy
 from inference.engine.model import random_key
-from inference.fit import fit
-from prism_jax.errors import DataError, UnitError
+from inference.fitting.fit import fit
+from prism_jax.core.errors import DataError, UnitError
 from tests.support.files.broken import Broken
 
 from .broken_measurements import BROKEN

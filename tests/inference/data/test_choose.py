@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from inference.data.read import tidy
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from .tables import FLEET, STEPS, accounted, fleet_frame
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from inference.data.columns import Column
+from inference.data.columns import ModelColumn
 from inference.data.read import read_measurements, tidy
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from .tables import FLEET, accounted, write
 
@@ -92,10 +92,10 @@ def test_a_table_with_its_own_covariates_does_not_take_others(tmp_path: Path) ->
 
 def test_a_log_stands_alone_where_no_time_is_asked_for(tmp_path: Path) -> None:
     columns = (
-        Column("gpu", required=True, text=True),
-        Column("clock_mhz", positive=True),
-        Column("temp_c"),
-        Column("power_w"),
+        ModelColumn("gpu", required=True, text=True),
+        ModelColumn("clock_mhz", positive=True),
+        ModelColumn("temp_c"),
+        ModelColumn("power_w"),
     )
     found = read_measurements([write(tmp_path / "smi.csv", SMI)], columns)
     assert found.frame["gpu"].tolist() == ["GPU-a", "GPU-b"] * 2

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from inference.data.columns import Column
+from inference.data.columns import ModelColumn
 from inference.data.read import read_measurements, tidy
+from prism_jax.core.errors import DataError
 from prism_jax.core.report import to_plain
-from prism_jax.errors import DataError
 from prism_jax.fits.report import CleaningReport
 
 from .tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
@@ -58,7 +58,7 @@ def test_a_blank_stays_where_it_may() -> None:
     found = tidy(frame, FLEET)
     assert found.hygiene.dropped == {}
     assert [found.frame[name].isna().tolist().count(True) for name in ("temp_c", "node")] == [10, 10]
-    strict = tidy(frame, (*FLEET[:7], Column("temp_c", may_be_blank=False)))
+    strict = tidy(frame, (*FLEET[:7], ModelColumn("temp_c", may_be_blank=False)))
     assert strict.hygiene.dropped == {"temp_c is missing": 10}
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from inference.data.columns import Column, understand
+from inference.data.columns import ModelColumn, understand
 from inference.data.read import read_measurements, tidy
-from inference.models import model_named
-from prism_jax.errors import DataError
+from inference.fitting.models import model_named
+from prism_jax.core.errors import DataError
 
 from .tables import FLEET, fleet_frame, read_text, values
 
@@ -58,13 +58,13 @@ def test_a_key_that_tells_nodes_apart_comes_before_their_number_in_a_rack() -> N
 
 
 def test_an_alias_does_not_take_the_name_of_another_column() -> None:
-    columns = (Column("a", ("b",), required=True), Column("b", ("a",), required=True))
+    columns = (ModelColumn("a", ("b",), required=True), ModelColumn("b", ("a",), required=True))
     frame = pd.DataFrame({"b": [2.0] * 20, "a": [1.0] * 20, "n": range(20)})
     assert values(tidy(frame, columns).frame, "a").tolist() == [1.0] * 20
 
 
 def test_a_step_number_is_no_step_time() -> None:
-    columns = (Column("duration_s", ("step_s",), required=True),)
+    columns = (ModelColumn("duration_s", ("step_s",), required=True),)
     with pytest.raises(DataError, match=r"no column duration_s"):
         tidy(pd.DataFrame({"step": [1, 2]}), columns)
 

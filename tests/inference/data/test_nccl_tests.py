@@ -9,7 +9,7 @@ import pytest
 from inference import measured
 from inference.data.clean import Measurements
 from inference.data.read import read_measurements
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 
 from .tables import COLLECTIVES, accounted, records, write
 

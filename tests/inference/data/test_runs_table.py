@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from inference.data.read import read_measurements
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from .tables import STEPS, accounted
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inference.data.read import read_measurements
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from tests.support.training_logs import LOGS
 
 from .tables import STEPS, accounted, records, write

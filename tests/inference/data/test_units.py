@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.data.columns import Column
+from inference.data.columns import ModelColumn
 from inference.data.read import tidy
-from prism_jax.errors import UnitError
+from prism_jax.core.errors import UnitError
 
 from .tables import COLLECTIVES, FLEET, OVERLAP, STEPS, accounted, fleet_frame, read_text
 
@@ -105,5 +105,5 @@ def test_sizes_clocks_and_powers_have_units_too() -> None:
 
 
 def test_a_rate_is_no_duration() -> None:
-    assert not Column("bandwidth_bytes_per_s").is_duration
-    assert not Column("kind_s", text=True).is_duration
+    assert not ModelColumn("bandwidth_bytes_per_s").is_duration
+    assert not ModelColumn("kind_s", text=True).is_duration

@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 from inference.engine.diagnostics import verdict
-from inference.engine.program import Sampled
-from inference.result import Fit
+from inference.engine.program import PosteriorDraws
+from inference.fitting.result import Fit
+from prism_jax.core.errors import FitError
 from prism_jax.core.report import to_plain
-from prism_jax.errors import FitError
 from prism_jax.fits.report import CleaningReport, Verdict
 from tests.inference.engine.toy import Toy, readings
 
 N_CHAIN, N_DRAW = 4, 500
 
 
-def chains(**sites: np.ndarray) -> Sampled:
+def chains(**sites: np.ndarray) -> PosteriorDraws:
     """Independent normal draws, and `sites` in their place."""
     rng = np.random.default_rng(0)
     draws = {"mean": rng.standard_normal((N_CHAIN, N_DRAW)), "precision": 1.0 + rng.random((N_CHAIN, N_DRAW))}
     shape = next(iter((draws | sites).values())).shape[:2]
-    return Sampled(draws | sites, np.zeros(shape, dtype=bool), np.full(shape, 7))
+    return PosteriorDraws(draws | sites, np.zeros(shape, dtype=bool), np.full(shape, 7))
 
 
-def judged(sampled: Sampled, *reported: str) -> Verdict:
+def judged(sampled: PosteriorDraws, *reported: str) -> Verdict:
     return verdict(sampled, reported or ("mean", "precision"))
 
 
@@ -152,7 +152,7 @@ def fitted(ok: bool) -> Fit:
     }
     none = np.zeros((1, 30), dtype=int)
     found = Verdict(ok, "failed: the chains disagree. Draw more", 1.5, 10.0, "mean", 0, np.nan)
-    return Fit(Toy(), data, Sampled(draws, none.astype(bool), none), "nuts", found, CleaningReport(10, 10), 0.1)
+    return Fit(Toy(), data, PosteriorDraws(draws, none.astype(bool), none), "nuts", found, CleaningReport(10, 10), 0.1)
 
 
 def test_a_good_fit_becomes_variability_at_the_posterior_mean():

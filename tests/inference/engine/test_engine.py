@@ -11,10 +11,10 @@ import pytest
 
 import inference
 from inference import Settings
-from inference.engine.program import Sampled
-from inference.fit import posterior
+from inference.engine.program import PosteriorDraws
+from inference.fitting.fit import posterior
+from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.processes import Progress, silent
-from prism_jax.errors import DataError, FitError
 from tests.inference.engine.toy import Toy, exact, readings
 from tests.support.files.archives import changed, npy
 
@@ -27,18 +27,18 @@ SIGMA = 5.0  # two-sided false-alarm rate 6e-7 per comparison, 18 comparisons: 1
 PROBABILITIES = (0.05, 0.5, 0.95)
 
 
-def short(seed: int = 0, frame_seed: int = 1, **more) -> Sampled:
+def short(seed: int = 0, frame_seed: int = 1, **more) -> PosteriorDraws:
     data = Toy().prepare(readings(20, seed=frame_seed))
     return posterior(Toy(), data, "nuts", jax.random.key(seed), settings=more.pop("settings", SHORT), **more)
 
 
-def same(one: Sampled, other: Sampled) -> bool:
+def same(one: PosteriorDraws, other: PosteriorDraws) -> bool:
     equal = [np.array_equal(one.draws[name], other.draws[name]) for name in one.draws]
     return all([one.draws.keys() == other.draws.keys(), *equal, np.array_equal(one.n_leapfrog, other.n_leapfrog)])
 
 
 @pytest.fixture(scope="module")
-def uninterrupted() -> Sampled:
+def uninterrupted() -> PosteriorDraws:
     return short()
 
 
@@ -74,7 +74,7 @@ def test_chains_go_on_where_their_draws_will_not_do(uninterrupted, tmp_path):
     """Never enough: as often as is allowed; the first draws are those of a run that was not prolonged."""
     file, asked = tmp_path / "fit.partial", []
 
-    def enough(drawn: Sampled) -> bool:
+    def enough(drawn: PosteriorDraws) -> bool:
         asked.append(drawn.diverging.shape[1])
         return False
 
@@ -89,8 +89,8 @@ def test_chains_go_on_where_their_draws_will_not_do(uninterrupted, tmp_path):
 
 
 def test_chains_that_are_stopped_while_they_go_on_are_judged_where_they_would_have_been(tmp_path):
-    def run(file: Path, progress: Progress = silent) -> Sampled:
-        def enough(drawn: Sampled) -> bool:
+    def run(file: Path, progress: Progress = silent) -> PosteriorDraws:
+        def enough(drawn: PosteriorDraws) -> bool:
             return drawn.diverging.shape[1] > SHORT.n_draw
 
         data = Toy().prepare(readings(20, seed=1))

@@ -13,8 +13,8 @@ from scipy import stats
 
 import inference
 from inference.engine.diagnostics import verdict
-from inference.engine.program import Sampled, independent, together
-from inference.fit import posterior
+from inference.engine.program import PosteriorDraws, independent, together
+from inference.fitting.fit import posterior
 
 from .toy import Toy, ToyData, exact, readings
 
@@ -67,7 +67,7 @@ def test_parts_do_not_share_their_noise() -> None:
     assert abs(np.corrcoef(one, other)[0, 1]) < 4.0 / np.sqrt(1000.0)
 
 
-def drawn(k_hat: float, seed: int) -> Sampled:
+def drawn(k_hat: float, seed: int) -> PosteriorDraws:
     draws = np.random.default_rng(seed).standard_normal(400)
     return independent({"mean": draws}, k_hat, draws[:, None])
 

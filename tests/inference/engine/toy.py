@@ -18,9 +18,9 @@ import numpyro.distributions as dist
 import pandas as pd
 from scipy import stats
 
-from inference.data.columns import Column
+from inference.data.columns import ModelColumn
 from inference.engine.diagnostics import Checks
-from inference.engine.model import Draws, Model, Score
+from inference.engine.model import Draws, GroupScore, Model
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Variability
 
@@ -40,9 +40,9 @@ class Toy(Model[ToyData]):
     """The model; `score` insists that what it scores was not fitted."""
 
     name: ClassVar[str] = "toy"
-    columns: ClassVar[Sequence[Column]] = (
-        Column("reading", ("value",), required=True),
-        Column("group", ("team",), text=True),
+    columns: ClassVar[Sequence[ModelColumn]] = (
+        ModelColumn("reading", ("value",), required=True),
+        ModelColumn("group", ("team",), text=True),
     )
     reported: ClassVar[tuple[str, ...]] = ("mean", "precision")
     holdout: ClassVar[str] = "folds"
@@ -68,7 +68,9 @@ class Toy(Model[ToyData]):
     def variability(self, data: ToyData, draw: Mapping[str, np.ndarray]) -> Variability:
         return Variability("toy", step=LogNormal(float(draw["spread"])))
 
-    def score(self, data: ToyData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
+    def score(
+        self, data: ToyData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
+    ) -> list[GroupScore]:
         assert column == "group"
         assert "" not in left_out["group"].fillna("").to_list()
         out = sorted(left_out["group"].unique())
@@ -76,7 +78,8 @@ class Toy(Model[ToyData]):
         assert "" not in data.group, "a row of no group cannot be told from those left out"
         error = abs(float(draws["mean"].mean()) - left_out["reading"].to_numpy(dtype=float).mean())
         return [
-            Score(name, coverage_90=1.0, extra={"error": error, "n_fitted": float(len(data.reading))}) for name in out
+            GroupScore(name, coverage_90=1.0, extra={"error": error, "n_fitted": float(len(data.reading))})
+            for name in out
         ]
 
     def replicate(self, data: ToyData, draws: Draws, key: jax.Array) -> Checks:

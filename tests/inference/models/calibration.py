@@ -25,7 +25,7 @@ from scipy import stats
 from inference.engine.laplace import GOOD_K, Mode, fit_map, fit_svi, mode, start_widths
 from inference.engine.model import Model
 from inference.engine.nuts import DENSE_UP_TO, _kernel
-from inference.engine.program import Program, Sampled, program, traced
+from inference.engine.program import ModelProgram, PosteriorDraws, program, traced
 from inference.engine.settings import Settings
 
 Sites = dict[str, np.ndarray]
@@ -126,7 +126,7 @@ class Fits:
         reported = partial(_reported, self.made, self.made.ravel()[1], model.reported)
         self.back = jax.jit(lambda given, flat: jax.lax.map(partial(reported, given), flat, batch_size=64))
 
-    def __call__(self, data: Any, key: jax.Array) -> Sampled:
+    def __call__(self, data: Any, key: jax.Array) -> PosteriorDraws:
         self.made.arrays.update({name: jnp.asarray(value) for name, value in traced(data)[0].items()})
         start = self.first | {name: jnp.asarray(value, dtype=float) for name, value in self.model.start(data).items()}
         self.made.start.update(self.free(self.made.arrays, start))
@@ -135,7 +135,7 @@ class Fits:
         found = (fit_svi if self.method == "svi" else fit_map)(self.made, self.settings, key)
         return replace(found, draws={name: found.draws[name] for name in self.model.reported if name in found.draws})
 
-    def _chains(self, key: jax.Array) -> Sampled:
+    def _chains(self, key: jax.Array) -> PosteriorDraws:
         """As `nuts.sample` does it, but for the whitening, which stands among the arrays."""
         near = mode(self.made) if self.made.n_dim <= DENSE_UP_TO else start_widths(self.made)
         given = {**self.made.arrays, AT: jnp.asarray(near.at), SCALE: jnp.asarray(near.scale)}
@@ -152,20 +152,20 @@ class Fits:
         flat = near.at + white @ near.scale.T
         draws = self.back(self.made.arrays, jnp.asarray(flat.reshape(-1, self.made.n_dim)))
         draws = {name: np.asarray(value).reshape(*flat.shape[:2], *value.shape[1:]) for name, value in draws.items()}
-        return Sampled(draws, diverging, n_leapfrog)
+        return PosteriorDraws(draws, diverging, n_leapfrog)
 
 
 AT, SCALE = "calibration: centre", "calibration: scale"  # names that no data have
 
 
-def _whitened(made: Program) -> Program:
+def _whitened(made: ModelProgram) -> ModelProgram:
     """The program over coordinates that its arrays whiten: compiled once for all modes and widths."""
     _, unravel = made.ravel()
 
     def sites(given: Any, white: Any) -> Any:
         return unravel(given[AT] + given[SCALE] @ white["white"])
 
-    return Program(
+    return ModelProgram(
         run=made.run,
         arrays={},
         start={"white": jnp.zeros(made.n_dim)},
@@ -178,12 +178,12 @@ def _plain(given: Any) -> Any:
     return {name: value for name, value in given.items() if name not in (AT, SCALE)}
 
 
-def _reported(made: Program, unravel: Any, names: Sequence[str], given: Any, flat: Any) -> dict[str, Any]:
+def _reported(made: ModelProgram, unravel: Any, names: Sequence[str], given: Any, flat: Any) -> dict[str, Any]:
     sites = made.constrain(given, unravel(flat))
     return {name: sites[name] for name in names if name in sites}
 
 
-def _complaint(sampled: Sampled) -> str:
+def _complaint(sampled: PosteriorDraws) -> str:
     """Why a fit is not to be trusted; nothing if it is."""
     if not np.isnan(sampled.k_hat):
         return "" if sampled.k_hat < GOOD_K else f"Pareto shape {sampled.k_hat:.2f}"

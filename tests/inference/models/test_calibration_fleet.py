@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from inference.fleet.data import FleetData
-from inference.fleet.model import Fleet
+from inference.fleet.model import FleetModel
 
 from .calibration import CHAINS, Calibration, Sites, calibrate
 
@@ -21,7 +21,7 @@ CHAIN = replace(CHAINS, n_chain=1, n_draw=900)
 N_FIT = 60
 
 
-class Centred(Fleet):
+class Centred(FleetModel):
     """The model with the prior of typical times at `CENTRE` whatever was measured; a fit begins at the medians all the same."""
 
     def prepare(self, frame: pd.DataFrame) -> FleetData:
@@ -82,7 +82,7 @@ def run(kernels: tuple[str, ...], n_node: int, shared_runs: bool, n_fit: int = N
     )
 
 
-ALWAYS = {name for name in Fleet.reported if name not in ("run_spread", "kernel_spread")}
+ALWAYS = {name for name in FleetModel.reported if name not in ("run_spread", "kernel_spread")}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.overlap import Overlap
+from inference.overlap import OverlapModel
 from inference.overlap_data import COUNTERS, LONGEST, OverlapData, from_frame
 
 from .calibration import Calibration, Sites, calibrate
@@ -46,10 +46,10 @@ def measured(data: OverlapData, true: Sites, rng: np.random.Generator) -> Overla
 
 def run(n_fit: int = N_FIT) -> Calibration:
     data = skeleton()
-    return calibrate(Overlap(), data, lambda true, rng: measured(data, true, rng), n_fit=n_fit, seed=21)
+    return calibrate(OverlapModel(), data, lambda true, rng: measured(data, true, rng), n_fit=n_fit, seed=21)
 
 
 @pytest.mark.slow
 def test_ranks_of_true_values_are_uniform() -> None:
     """Four numbers, each with a false-alarm rate of 1e-4: 4e-4 in all."""
-    run().assert_uniform(Overlap.reported, max_failed=0.1)
+    run().assert_uniform(OverlapModel.reported, max_failed=0.1)

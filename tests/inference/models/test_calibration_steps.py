@@ -10,7 +10,7 @@ import pytest
 
 from inference.engine.settings import Settings
 from inference.steps.data import EFFECTS, LEVEL_SD, N_SMOOTH, REFERENCE_LOG2_GPUS, SLOPE_SD, StepsData
-from inference.steps.model import LEVEL_FLOOR, Steps
+from inference.steps.model import LEVEL_FLOOR, StepsModel
 from inference.steps.runs import LABELS
 
 from .calibration import Calibration, Sites, calibrate
@@ -39,7 +39,7 @@ def skeleton() -> StepsData:
                 }
                 log_s = 0.01 * np.exp(0.5 * rng.standard_normal()) * rng.standard_t(4.0, N_STEP)
                 parts.append(pd.DataFrame({**labels, "step": np.arange(N_STEP), "duration_s": np.exp(log_s)}))
-    return Steps().prepare(pd.concat(parts, ignore_index=True))
+    return StepsModel().prepare(pd.concat(parts, ignore_index=True))
 
 
 def measured(data: StepsData, true: Sites, rng: np.random.Generator) -> StepsData:
@@ -79,10 +79,12 @@ def alike(data: StepsData, labels: tuple[str, ...], reach: float, true: Sites) -
 
 def run(n_fit: int = N_FIT) -> Calibration:
     data = skeleton()
-    return calibrate(Steps(), data, lambda true, rng: measured(data, true, rng), n_fit=n_fit, seed=25, settings=CHAIN)
+    return calibrate(
+        StepsModel(), data, lambda true, rng: measured(data, true, rng), n_fit=n_fit, seed=25, settings=CHAIN
+    )
 
 
 @pytest.mark.slow
 def test_ranks_of_true_values_are_uniform() -> None:
     """Thirty numbers or so, each with a false-alarm rate of 1e-4: 3e-3 in all."""
-    run().assert_uniform(Steps.reported, max_failed=0.2)
+    run().assert_uniform(StepsModel.reported, max_failed=0.2)

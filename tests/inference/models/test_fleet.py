@@ -12,11 +12,11 @@ from scipy import stats
 
 from inference import Settings, holdout, measured
 from inference.data.read import tidy
-from inference.fit import posterior
+from inference.fitting.fit import posterior
 from inference.fleet.data import FleetData, fleet_data
-from inference.fleet.model import Fleet, kernel_class
+from inference.fleet.model import FleetModel, kernel_class
 from inference.fleet.predict import FleetParameters, log_nodes, new_gpus
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.variability.family_registry import Mixture
 
 from .fleets import TRUTH, fleet_table
@@ -88,9 +88,9 @@ def test_the_integral_over_nodes_is_that_of_a_fine_grid(node_spread: float) -> N
 @pytest.mark.slow
 def test_spreads_are_recovered() -> None:
     """NUTS on 240 GPUs: every population parameter within four posterior standard deviations of its true value."""
-    data = Fleet().prepare(fleet_table(np.random.default_rng(2)))
+    data = FleetModel().prepare(fleet_table(np.random.default_rng(2)))
     settings = Settings(n_chain=2, n_warmup=200, n_draw=200)
-    draws = posterior(Fleet(), data, "nuts", jax.random.key(0), settings=settings).draws
+    draws = posterior(FleetModel(), data, "nuts", jax.random.key(0), settings=settings).draws
     for name, true in TRUTH.items():
         log = np.log(draws[name]) if name != "slow_shift" else draws[name]
         target = np.log(true) if name != "slow_shift" else true
@@ -100,12 +100,12 @@ def test_spreads_are_recovered() -> None:
 @pytest.fixture(scope="module")
 def fitted() -> tuple[FleetData, dict[str, np.ndarray]]:
     data = fleet_data(fleet_table(np.random.default_rng(3), n_node=20, gpus_per_node=4))
-    sampled = posterior(Fleet(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=500))
+    sampled = posterior(FleetModel(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=500))
     return data, {name: value[0] for name, value in sampled.draws.items()}
 
 
 def test_shares_of_variance_sum_to_one(fitted) -> None:
-    shares = Fleet().describe(*fitted)["kernels"]["gemm"]["variance_shares"]
+    shares = FleetModel().describe(*fitted)["kernels"]["gemm"]["variance_shares"]
     assert sum(shares.values()) == pytest.approx(1.0, abs=0.05)  # medians of shares, not shares of one draw
 
 
@@ -156,7 +156,7 @@ def test_what_the_clock_does_within_a_gpu_is_found() -> None:
     frame["clock_mhz"] = 1400.0 * np.exp(0.01 * rng.standard_normal(len(frame)))
     frame["duration_s"] *= (frame["clock_mhz"] / 1400.0) ** -0.8
     data = fleet_data(frame)
-    sampled = posterior(Fleet(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=500))
+    sampled = posterior(FleetModel(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=500))
     slope = sampled.draws["slope"][0, :, 0, 0]
     assert abs(slope.mean() + 0.8) < N_STANDARD_ERROR * slope.std()
     assert slope.std() < 0.05
@@ -168,7 +168,7 @@ def test_several_kernels_share_one_score_per_chip() -> None:
     data = fleet_data(pd.concat([one, other]))
     assert data.several_kernels
     assert len(data.kernel) == 2
-    sampled = posterior(Fleet(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=300))
+    sampled = posterior(FleetModel(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=300))
     spread = sampled.draws["gpu_spread"][0].mean(axis=0)  # kernels in alphabetical order: copy, gemm
     assert spread[0] / spread[1] == pytest.approx(0.5, abs=0.1)
 
@@ -181,7 +181,7 @@ def test_too_few_gpus_are_refused() -> None:
 def test_the_tree_has_the_fitted_spreads(fitted) -> None:
     data, draws = fitted
     middle = {name: value.mean(axis=0) for name, value in draws.items()}
-    tree = Fleet().variability(data, middle)
+    tree = FleetModel().variability(data, middle)
     gpu = tree.of("gemm").gpu
     assert isinstance(gpu, Mixture)
     assert gpu.bulk_cv == pytest.approx(float(middle["gpu_spread"][0]), rel=1e-6)
@@ -192,7 +192,7 @@ def test_a_fast_batch_makes_the_rest_the_slow_component(fitted) -> None:
     data, draws = fitted
     middle = {name: value.mean(axis=0) for name, value in draws.items()}
     middle |= {"slow_shift": np.array(-20.0), "slow_prob": np.array(0.15)}
-    gpu = Fleet().variability(data, middle).of("gemm").gpu
+    gpu = FleetModel().variability(data, middle).of("gemm").gpu
     assert isinstance(gpu, Mixture)
     assert gpu.slow_prob == pytest.approx(0.85)
     assert gpu.slow_factor > 1.0
@@ -203,7 +203,7 @@ def test_draws_that_put_all_chips_into_one_component_are_mixtures_too(fitted, sl
     data, draws = fitted
     middle = {name: value.mean(axis=0) for name, value in draws.items()}
     middle |= {"slow_shift": np.array(shift), "slow_prob": np.array(slow_prob)}
-    assert isinstance(Fleet().variability(data, middle).of("gemm").gpu, Mixture)
+    assert isinstance(FleetModel().variability(data, middle).of("gemm").gpu, Mixture)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def sgemm(shared_data: Path):
 
 
 def test_longhorn_is_the_chip_and_the_chip_is_its_clock(sgemm) -> None:
-    data = Fleet().prepare(sgemm.frame)
-    sampled = posterior(Fleet(), data, "svi", jax.random.key(0), settings=Settings(n_approximate_draw=1000))
-    said = Fleet().describe(data, {name: value[0] for name, value in sampled.draws.items()})
+    data = FleetModel().prepare(sgemm.frame)
+    sampled = posterior(FleetModel(), data, "svi", jax.random.key(0), settings=Settings(n_approximate_draw=1000))
+    said = FleetModel().describe(data, {name: value[0] for name, value in sampled.draws.items()})
     shares = said["variance_shares"]
     assert shares["gpu"] == pytest.approx(0.97, abs=0.02)
     assert shares["node"] == pytest.approx(0.01, abs=0.02)
@@ -247,5 +247,7 @@ def test_gpus_left_out_of_longhorn_are_predicted(sgemm) -> None:
 def test_columns_of_other_tools_are_understood() -> None:
     frame = fleet_table(np.random.default_rng(10), n_node=2, gpus_per_node=4)
     renamed = frame.rename(columns={"gpu": "uuid", "node": "hostname"}).assign(time_ms=frame["duration_s"] * 1e3)
-    found = tidy(renamed.drop(columns="duration_s"), Fleet.columns, mapping={"duration": "time_ms"}, units={}, where={})
+    found = tidy(
+        renamed.drop(columns="duration_s"), FleetModel.columns, mapping={"duration": "time_ms"}, units={}, where={}
+    )
     np.testing.assert_allclose(found.frame["duration_s"], frame["duration_s"], rtol=1e-12)

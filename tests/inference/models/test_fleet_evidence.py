@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inference.fleet.data import FleetData, fleet_data
-from inference.fleet.model import Fleet, describe
+from inference.fleet.model import FleetModel, describe
 from inference.fleet.predict import POSITIVE, Component
 
 from .fleets import fleet_table
@@ -57,7 +57,7 @@ def test_shares_that_are_always_small_are_evidence_against() -> None:
 
 def test_a_component_that_is_not_found_is_neither_judged_nor_reported(data: FleetData) -> None:
     draws = draws_with(0.5 * np.random.default_rng(3).beta(1.0, 9.0, N_DRAW))
-    assert not COMPONENT & set(Fleet().judged(data, draws))
+    assert not COMPONENT & set(FleetModel().judged(data, draws))
     said = describe(data, draws)
     assert said["slow_chips"]["shift_in_bulk_spreads"] is None
     assert said["slow_chips"]["prob"]["p95"] > 0.0
@@ -66,7 +66,7 @@ def test_a_component_that_is_not_found_is_neither_judged_nor_reported(data: Flee
 
 def test_a_component_that_is_found_is_judged_and_reported(data: FleetData) -> None:
     draws = draws_with(np.random.default_rng(4).uniform(0.03, 0.1, N_DRAW))
-    assert set(Fleet().judged(data, draws)) >= COMPONENT
+    assert set(FleetModel().judged(data, draws)) >= COMPONENT
     said = describe(data, draws)
     assert said["slow_chips"]["bayes_factor"] > POSITIVE
     assert said["slow_chips"]["shift_in_bulk_spreads"] is not None
@@ -75,7 +75,7 @@ def test_a_component_that_is_found_is_judged_and_reported(data: FleetData) -> No
 
 def test_the_spread_of_all_chips_is_judged_chain_by_chain(data: FleetData) -> None:
     draws = {name: value.reshape(4, -1, *value.shape[1:]) for name, value in draws_with(np.full(N_DRAW, 0.05)).items()}
-    judged = Fleet().judged(data, draws)
+    judged = FleetModel().judged(data, draws)
     p, shift, spread = 0.05, draws["slow_shift"], draws["slow_spread"]
     expected = draws["gpu_spread"][..., 0] * np.sqrt(1.0 - p + p * spread**2 + p * (1.0 - p) * shift**2)
     np.testing.assert_allclose(judged["spread_of_all_gpus"][..., 0], expected)

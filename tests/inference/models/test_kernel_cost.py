@@ -10,10 +10,10 @@ import pytest
 
 from inference.kernels.cost import measured_constants
 from inference.kernels.model import Kernels
+from prism_jax.core.errors import DataError
 from prism_jax.cost.compute import attention_s, gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import DataError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload.catalog import model

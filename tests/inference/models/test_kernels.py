@@ -13,7 +13,7 @@ from inference.kernels import laws as shapes, predict as collapsed, residual_fie
 from inference.kernels.data import START_LEVEL, from_frame, tidy
 from inference.kernels.model import CLASS_SCALE, TABLE_SCALE, Kernels
 from inference.kernels.predict import efficiency
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 
 MODEL = Kernels()
 NOISE = 0.03
@@ -155,10 +155,10 @@ def test_efficiency_is_a_share_of_peak_however_odd_the_shape(fitted):
 def test_kriging_returns_what_it_was_given_when_nothing_is_unshared():
     rng = np.random.default_rng(0)
     place, value = rng.uniform(0, 4, (40, 4)), rng.standard_normal(40)
-    exact = residual.krige(place, value, place[:5], residual.Field(2.0, 0.0, 4.0, 1.0))
+    exact = residual.krige(place, value, place[:5], residual.ResidualField(2.0, 0.0, 4.0, 1.0))
     np.testing.assert_allclose(exact.mean, value[:5], atol=1e-6)
     np.testing.assert_allclose(exact.distance, 0.0, atol=1e-9)
-    far = residual.krige(place, value, place[:1] + 100.0, residual.Field(2.0, 0.1, 4.0, 1.0))
+    far = residual.krige(place, value, place[:1] + 100.0, residual.ResidualField(2.0, 0.1, 4.0, 1.0))
     np.testing.assert_allclose([far.mean[0], far.variance[0]], [0.0, 1.0], atol=1e-6)
 
 
@@ -191,7 +191,7 @@ def test_a_cost_is_no_variability(fitted):
 @pytest.mark.slow
 def test_noise_and_differences_of_gpus_are_recovered_by_a_fit():
     from inference.engine.settings import Settings
-    from inference.fit import posterior
+    from inference.fitting.fit import posterior
 
     data = MODEL.prepare(simulated(5, n_shape=400))
     found = posterior(MODEL, data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=400))

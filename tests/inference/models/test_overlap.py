@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.overlap import Overlap, point, slowdown
+from inference.overlap import OverlapModel, point, slowdown
 from inference.overlap_data import FEATURES, LONGEST, OverlapData, best_for_mape, from_frame
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 
-MODEL = Overlap()
+MODEL = OverlapModel()
 
 
 def simulated(seed: int, *, prob: float, by_feature: float, n_kernel: int = 16, n_each: int = 12) -> pd.DataFrame:

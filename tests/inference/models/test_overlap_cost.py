@@ -9,7 +9,7 @@ import pytest
 import inference.overlap as cost
 from inference.overlap import measured_slowdown
 from inference.overlap_data import from_frame
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.system import catalog
 
 A100 = catalog.device("a100-80gb")

@@ -13,13 +13,13 @@ import pytest
 from inference.engine.laplace import mode
 from inference.engine.program import constrained, program
 from inference.steps.data import StepsData
-from inference.steps.model import Steps
+from inference.steps.model import StepsModel
 from inference.steps.predict import coordinates, new_run, query, query_of, shapes, total_time
 from inference.steps.report import variance_shares
 from inference.steps.runs import P99, ratios, read_runs
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
-MODEL = Steps()
+MODEL = StepsModel()
 N_REPEAT, N_STEP = 4, 150
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from inference.steps.data import StepsData
-from inference.steps.model import Steps
+from inference.steps.model import StepsModel
 from inference.steps.report import describe, kind_words, variance_shares
 from inference.steps.runs import P99
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
 
-MODEL = Steps()
+MODEL = StepsModel()
 N_STEP, STEP_S, STEP_CV = 400, 9.8, 0.02
 
 

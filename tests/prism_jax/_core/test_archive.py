@@ -15,7 +15,7 @@ import pytest
 
 from prism_jax.core import archive
 from prism_jax.core.archive import ABOUT, kind_of, opened, write_archive
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from tests.support.files.archives import changed, npy, written
 
 ARRAYS: dict[str, Any] = {

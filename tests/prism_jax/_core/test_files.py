@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.write_file import atomic_path, check_target, write_bytes, write_text
-from prism_jax.errors import DataError
 
 
 def left(folder: Path) -> list[str]:

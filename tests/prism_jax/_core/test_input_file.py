@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import check_input, open_input, read_bytes, read_text
-from prism_jax.errors import DataError
 
 REMEDY = "Give a table."
 WAIT_S = 20.0  # far beyond what opening takes; only a reader that waits for ever reaches it

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import parse_json
-from prism_jax.errors import DataError
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

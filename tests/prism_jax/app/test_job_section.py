@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from prism_jax import load_job, write_new_job
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 from prism_jax.shell.app import main
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import prism_jax.placement
 from prism_jax import load_job, step_time
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.placement.place import Effort, place
 from prism_jax.placement.place_nodes import LaunchFiles, place_nodes
 from prism_jax.placement.report import PlacementReport

@@ -15,8 +15,8 @@ import pytest
 
 import prism_jax as pj
 from prism_jax.capture.capture_program import capture_step
+from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
-from prism_jax.errors import DataError
 from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
 from prism_jax.shell.reports import REPORTS, published_schema

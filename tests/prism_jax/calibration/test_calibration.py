@@ -11,8 +11,8 @@ import pytest
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term, calibration_from, shipped, uncalibrated
 from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
+from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, efficiency
-from prism_jax.errors import DataError
 from prism_jax.framework.frameworks import FRAMEWORKS, style_of
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import PrismError
+from prism_jax.core.errors import PrismError
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.simulate.inputs import deterministic

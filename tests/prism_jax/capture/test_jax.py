@@ -12,7 +12,7 @@ from prism_jax.capture.front_end import CaptureRequest, front_end_for, load_func
 from prism_jax.capture.hlo.parse import read_hlo
 from prism_jax.capture.hlo.program import Stated, rank_program
 from prism_jax.capture.jax.child import step_of
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
 from prism_jax.workload.captured.fusion import fused
 from prism_jax.workload.captured.program import RankProgram

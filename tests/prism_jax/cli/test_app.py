@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import prism_jax
-from prism_jax.errors import PlanError
+from prism_jax.core.errors import PlanError
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, Command
 

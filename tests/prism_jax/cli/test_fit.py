@@ -205,7 +205,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
     from prism_jax.fits.report import Verdict
 
     bad = Verdict(False, "failed: the chains disagree", 1.5, 10.0, "gpu_spread", 0, np.nan, "chains")
-    monkeypatch.setattr(sys.modules["inference.fit"], "_verdict", lambda *_: bad)
+    monkeypatch.setattr(sys.modules["inference.fitting.fit"], "_verdict", lambda *_: bad)
     asked, kept = tmp_path / "net.npz", tmp_path / "net.failed.npz"
     assert main(["fit", "fleet", str(table), "--method", "map", "-o", str(asked)]) == 1
     said = capsys.readouterr()

@@ -6,8 +6,8 @@ from prism_jax import load_job
 from prism_jax.cloud.clusters import (
     FAST_LATENCY_S,
     SLOW_LATENCY_S,
+    InstanceShape,
     PlanTimes,
-    Shape,
     UnusableError,
     best_plans,
     cluster_of,
@@ -18,7 +18,7 @@ from prism_jax.cloud.clusters import (
 )
 from prism_jax.cloud.offers import Offer, device_of
 
-P4D = Shape("a100-40gb", 8, 50e9)
+P4D = InstanceShape("a100-40gb", 8, 50e9)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,17 @@ def test_tiers_of_instances():
     assert [tier.n_devices for tier in cluster.tiers] == [8, 32]
     assert cluster.tiers[1].bytes_per_s == pytest.approx(50e9 / 8)
     assert cluster.tiers[1].latency_s == FAST_LATENCY_S
-    assert cluster_of(Shape("v100-16gb", 1, 1.25e9), 2).tiers[0].latency_s == SLOW_LATENCY_S
+    assert cluster_of(InstanceShape("v100-16gb", 1, 1.25e9), 2).tiers[0].latency_s == SLOW_LATENCY_S
     assert joins_stages(P4D)
-    assert not joins_stages(Shape("v100-16gb", 1, 1.25e9))
+    assert not joins_stages(InstanceShape("v100-16gb", 1, 1.25e9))
 
 
 def test_one_instance_needs_no_network_but_two_do():
-    assert cluster_of(Shape("l4", 8, None), 1).n_devices == 8
+    assert cluster_of(InstanceShape("l4", 8, None), 1).n_devices == 8
     with pytest.raises(UnusableError):
-        cluster_of(Shape("l4", 8, None), 2)
+        cluster_of(InstanceShape("l4", 8, None), 2)
     with pytest.raises(UnusableError):
-        cluster_of(Shape("", 8, None), 1)
+        cluster_of(InstanceShape("", 8, None), 1)
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +76,12 @@ def test_all_counts_at_once_are_each_by_itself(job):
 
 
 def test_tensor_parallelism_stays_inside_an_instance(job):
-    assert best_plans(job, Shape("a100-80gb", 2, 4e9), (8,))[8].plan.tp <= 2
+    assert best_plans(job, InstanceShape("a100-80gb", 2, 4e9), (8,))[8].plan.tp <= 2
 
 
 def test_a_single_instance_is_planned_once(job):
     times = PlanTimes(job)
-    first, second = (times.of(Shape("h100-sxm", 8, rate), (1,)) for rate in (None, 4e11))
+    first, second = (times.of(InstanceShape("h100-sxm", 8, rate), (1,)) for rate in (None, 4e11))
     assert first[1] is second[1]
 
 
@@ -113,7 +113,7 @@ def test_a_mix_is_faster_than_its_parts_and_never_cheaper_per_step_than_the_bett
         Offer("c", "a", "H100", 8, on_demand_usd_per_h=80.0, network_bytes_per_s=4e11, device="h100-sxm"),
         Offer("c", "b", "A100", 8, on_demand_usd_per_h=40.0, network_bytes_per_s=5e10, device="a100-80gb"),
     ]
-    rented = [(o, 2, best_plans(job, Shape(o.device, 8, o.network_bytes_per_s), (2,))[2]) for o in offers]
+    rented = [(o, 2, best_plans(job, InstanceShape(o.device, 8, o.network_bytes_per_s), (2,))[2]) for o in offers]
     made = mix(job, rented)
     assert made is not None
     assert sum(part.samples for part in made.parts) == job.plan.global_batch

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import WeibullSpells, loss_rate_s
-from prism_jax.cloud.completion import Task, simulate
+from prism_jax.cloud.completion import SpotTask, simulate
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 
 N = 2_500
 KEY = jax.random.key(3)
@@ -17,7 +17,7 @@ WORK_S = 4 * 86_400.0
 SPELLS = WeibullSpells(4 * 3600.0, 0.75, 2 * 3600.0)
 
 
-def ran(policy: str, task: Task, paths: Paths, deadline_s: float = np.inf, factors=SAME):
+def ran(policy: str, task: SpotTask, paths: Paths, deadline_s: float = np.inf, factors=SAME):
     return simulate(task, paths, POLICIES.named(policy), factors, deadline_s, key=KEY)
 
 
@@ -27,7 +27,7 @@ def paths_of(spells: WeibullSpells, days: float, seed: int = 0) -> Paths:
 
 @pytest.mark.parametrize("rate_s", [1e-6, 2e-5, 2e-4])
 def test_failures_on_demand_follow_the_renewal_form(rate_s):
-    task = Task.cut(WORK_S, None, 60.0, 600.0, rate_s)
+    task = SpotTask.cut(WORK_S, None, 60.0, 600.0, rate_s)
     found = ran("on_demand", task, Paths.always(4, N))
     error = found.time_s.std() / np.sqrt(N)
     assert abs(found.time_s.mean() - task.expected_s()) < 4.0 * error + 1e-5 * task.expected_s()
@@ -37,7 +37,7 @@ def test_failures_on_demand_follow_the_renewal_form(rate_s):
 @pytest.mark.parametrize("down_s", [0.0, 1800.0])
 def test_exponential_spells_follow_the_renewal_form(down_s):
     rate_s = 1e-4
-    task = Task.cut(WORK_S, None, 30.0, 300.0, 0.0, rate_s)
+    task = SpotTask.cut(WORK_S, None, 30.0, 300.0, 0.0, rate_s)
     begins_up = Paths(*_starting_up(WeibullSpells(1.0 / rate_s, 1.0, down_s)))
     found = ran("spot", task, begins_up)
     assert abs(found.time_s.mean() / task.expected_s(rate_s, down_s) - 1.0) < 5e-3
@@ -51,14 +51,14 @@ def _starting_up(spells: WeibullSpells):
 
 
 def test_without_interruptions_time_is_start_and_cycles():
-    task = Task(WORK_S, 10, 60.0, 300.0)
+    task = SpotTask(WORK_S, 10, 60.0, 300.0)
     found = ran("on_demand", task, Paths.always(4, N))
     assert np.allclose(found.time_s, 300.0 + WORK_S + 600.0, rtol=1e-5)
     assert np.allclose(found.cost_usd(36.0, np.nan), found.time_s * 0.01, rtol=1e-5)
 
 
 def test_paid_time_never_exceeds_wall_time_and_spot_is_not_paid_in_gaps():
-    task = Task.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
+    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     found = ran("spot", task, paths_of(SPELLS, 40.0))
     assert (found.spot_s <= found.time_s * (1 + 1e-5)).all()
     assert found.spot_s.mean() < 0.95 * found.time_s.mean()
@@ -66,14 +66,14 @@ def test_paid_time_never_exceeds_wall_time_and_spot_is_not_paid_in_gaps():
 
 
 def test_fallback_without_deadline_is_spot():
-    task = Task.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
+    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     paths = paths_of(SPELLS, 40.0)
     assert np.array_equal(ran("spot_with_fallback", task, paths).time_s, ran("spot", task, paths).time_s)
 
 
 @pytest.mark.parametrize("slack", [1.15, 1.5, 2.5])
 def test_fallback_keeps_the_deadline_where_machines_on_demand_do_not_fail(slack):
-    task = Task.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
+    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     deadline_s = slack * (WORK_S + task.n_interval * 30.0)
     found = ran("spot_with_fallback", task, paths_of(SPELLS, 40.0), deadline_s)
     assert (found.time_s <= deadline_s).all()
@@ -82,14 +82,14 @@ def test_fallback_keeps_the_deadline_where_machines_on_demand_do_not_fail(slack)
 
 
 def test_more_slack_means_less_time_on_demand():
-    task = Task.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
+    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     paths = paths_of(SPELLS, 40.0)
     hours = [ran("spot_with_fallback", task, paths, f * WORK_S).on_demand_s.mean() for f in (1.2, 1.5, 2.0, 3.0)]
     assert hours == sorted(hours, reverse=True)
 
 
 def test_mixture_is_never_slower_than_half_the_pace():
-    task = Task.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
+    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     found = ran("mixture", task, paths_of(SPELLS, 40.0))
     spot = ran("spot", task, paths_of(SPELLS, 40.0))
     assert found.time_s.mean() < spot.time_s.mean()
@@ -99,7 +99,7 @@ def test_mixture_is_never_slower_than_half_the_pace():
 def test_a_loss_destroys_one_interval_at_most():
     ends = np.array([[1000.0], [1000.0], [np.inf]])
     paths = Paths(ends, np.array([[4], [0], [4]], dtype=np.int32), np.ones((3, 1)), 4)
-    task = Task(3000.0, 3, 0.0, 100.0)
+    task = SpotTask(3000.0, 3, 0.0, 100.0)
     found = ran("spot", task, paths, factors=np.ones(1))
     # start 100, 900 s of work lost, start 100, 3000 s of work
     assert found.time_s[0] == pytest.approx(1000.0 + 100.0 + 3000.0)
@@ -109,23 +109,23 @@ def test_a_loss_destroys_one_interval_at_most():
 def test_prices_of_pieces_weight_the_hours():
     ends = np.array([[500.0], [np.inf]])
     paths = Paths(ends, np.full((2, 1), 4, dtype=np.int32), np.array([[1.0], [3.0]]), 4)
-    found = ran("spot", Task(1000.0, 1), paths, factors=np.ones(1))
+    found = ran("spot", SpotTask(1000.0, 1), paths, factors=np.ones(1))
     assert found.spot_s[0] == pytest.approx(500.0 + 3.0 * 500.0)
 
 
 def test_nodes_that_never_come_are_a_job_without_end():
     paths = Paths(np.full((1, 1), np.inf), np.zeros((1, 1), np.int32), np.ones((1, 1)), 4)
-    assert np.isinf(ran("spot", Task(1000.0, 1), paths, factors=np.ones(1)).time_s[0])
+    assert np.isinf(ran("spot", SpotTask(1000.0, 1), paths, factors=np.ones(1)).time_s[0])
 
 
 def test_a_running_job_does_not_start_again():
-    task = Task(WORK_S, 10, 60.0, 300.0, first_s=0.0)
+    task = SpotTask(WORK_S, 10, 60.0, 300.0, first_s=0.0)
     assert np.allclose(ran("on_demand", task, Paths.always(4, N)).time_s, WORK_S + 600.0, rtol=1e-5)
 
 
 def test_progress_that_is_none_is_refused():
     with pytest.raises(SpecError, match="hardly makes progress"):
-        ran("on_demand", Task(WORK_S, 1, 60.0, 600.0, 1e-2), Paths.always(4, N))
+        ran("on_demand", SpotTask(WORK_S, 1, 60.0, 600.0, 1e-2), Paths.always(4, N))
 
 
 def test_loss_rate_of_exponential_spells_is_theirs():

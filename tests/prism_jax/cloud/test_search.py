@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import WeibullSpells
-from prism_jax.cloud.candidates import Candidate, Wish, pays_for
-from prism_jax.cloud.choice import Choice, Outcome, Worlds, bound_of, exhaustive, search
+from prism_jax.cloud.candidates import CloudCandidate, Wish, pays_for
+from prism_jax.cloud.choice import CandidateOutcome, CloudChoice, SpotDraws, bound_of, exhaustive, search
 from prism_jax.cloud.clusters import BestPlan
-from prism_jax.cloud.completion import Task
+from prism_jax.cloud.completion import SpotTask
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.policies import POLICIES
 
@@ -25,7 +25,7 @@ class Plan:
     step_s: float
 
 
-def candidates_of(seed: int, wish: Wish) -> list[Candidate]:
+def candidates_of(seed: int, wish: Wish) -> list[CloudCandidate]:
     """A small catalogue: three machines in two zones each, on one to eight instances."""
     rng = np.random.default_rng(seed)
     found = []
@@ -38,11 +38,11 @@ def candidates_of(seed: int, wish: Wish) -> list[Candidate]:
         law = LAWS[int(rng.integers(2))]
         for count in (1, 2, 4, 8):
             seconds = step_s / count**0.9
-            task = Task.cut(wish.n_steps * seconds, None, 20.0, 300.0, 1e-7 * count, 1e-4)
+            task = SpotTask.cut(wish.n_steps * seconds, None, 20.0, 300.0, 1e-7 * count, 1e-4)
             for policy in POLICIES:
                 able = tuple(offer for offer in offers if pays_for(policy, offer))
                 found.append(
-                    Candidate(
+                    CloudCandidate(
                         able, count, cast(BestPlan, Plan(seconds)), task, policy, law if policy.needs_spot else None
                     )
                 )
@@ -63,7 +63,7 @@ def wish_of(seed: int) -> Wish:
     )
 
 
-def names(choice: Choice) -> tuple:
+def names(choice: CloudChoice) -> tuple:
     return tuple((one.offer, one.candidate.count, one.candidate.policy.name) for one in choice.front)
 
 
@@ -71,7 +71,7 @@ def names(choice: Choice) -> tuple:
 def test_search_is_exhaustive(seed):
     wish = wish_of(seed)
     own = candidates_of(seed, wish)
-    quick, slow = search(own, Worlds(wish, LEVEL), wish), exhaustive(own, Worlds(wish, LEVEL), wish)
+    quick, slow = search(own, SpotDraws(wish, LEVEL), wish), exhaustive(own, SpotDraws(wish, LEVEL), wish)
     assert (quick.best is None) == (slow.best is None)
     if quick.best is not None and slow.best is not None:
         assert quick.best.value(wish) == slow.best.value(wish)
@@ -82,9 +82,9 @@ def test_search_is_exhaustive(seed):
 
 def test_bounds_hold_for_every_candidate():
     wish = wish_of(3)
-    worlds = Worlds(wish, LEVEL)
+    worlds = SpotDraws(wish, LEVEL)
     for one in candidates_of(3, wish):
-        bound, outcome = bound_of(one, worlds.factors, wish), Outcome.of(one, worlds.run(one))
+        bound, outcome = bound_of(one, worlds.factors, wish), CandidateOutcome.of(one, worlds.run(one))
         assert bound.time_s <= outcome.mean_s
         assert bound.cost_usd <= outcome.mean_usd
         assert bound.late_s <= outcome.late_s
@@ -93,14 +93,14 @@ def test_bounds_hold_for_every_candidate():
 def test_reasons_and_kept_ones_are_all_candidates():
     wish = wish_of(2)
     own = candidates_of(2, wish)
-    slow = exhaustive(own, Worlds(wish, LEVEL), wish)
+    slow = exhaustive(own, SpotDraws(wish, LEVEL), wish)
     kept = [one for one in slow.simulated if one.keeps(wish)]
     assert len(kept) + sum(slow.infeasible.values()) == len(own)
 
 
 def test_same_seed_same_answer():
     wish = wish_of(1)
-    first, second = (search(candidates_of(1, wish), Worlds(wish, LEVEL), wish) for _ in range(2))
+    first, second = (search(candidates_of(1, wish), SpotDraws(wish, LEVEL), wish) for _ in range(2))
     assert [one.mean_usd for one in first.front] == [one.mean_usd for one in second.front]
 
 
@@ -108,14 +108,14 @@ def test_dearer_money_scales_costs_and_leaves_the_choice():
     """Prices in another unit of money are the same choice."""
     wish = wish_of(3)
     own = candidates_of(3, wish)
-    base = search(own, Worlds(wish, LEVEL), wish)
+    base = search(own, SpotDraws(wish, LEVEL), wish)
     scaled = [_scaled(one, 7.0) for one in own]
-    other = search(scaled, Worlds(wish, LEVEL), wish)
+    other = search(scaled, SpotDraws(wish, LEVEL), wish)
     assert [o.candidate.count for o in base.front] == [o.candidate.count for o in other.front]
     assert other.front[0].mean_usd == pytest.approx(7.0 * base.front[0].mean_usd)
 
 
-def _scaled(one: Candidate, factor: float) -> Candidate:
+def _scaled(one: CloudCandidate, factor: float) -> CloudCandidate:
     from dataclasses import replace
 
     offers = tuple(
@@ -131,10 +131,10 @@ def _scaled(one: Candidate, factor: float) -> Candidate:
 
 def test_the_cheapest_zone_is_taken():
     wish = wish_of(3)
-    worlds = Worlds(wish, LEVEL)
+    worlds = SpotDraws(wish, LEVEL)
     for one in candidates_of(3, wish):
         ran = worlds.run(one)
-        outcome = Outcome.of(one, ran)
+        outcome = CandidateOutcome.of(one, ran)
         for offer in one.offers:
             prices = (one.count * (p or 0.0) for p in (offer.on_demand_usd_per_h, offer.spot_usd_per_h))
             assert outcome.mean_usd <= ran.cost_usd(*prices).mean() * (1 + 1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.laws import LadderLaw, StartUpLaw
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 
 ONE = np.ones(1)
 

@@ -11,7 +11,7 @@ from prism_jax.cloud import spot as spell_law
 from prism_jax.cloud.availability import FittedSpells, SeveralZones
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.spot import N_LAWS, draw, together
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 
 N = 4000
 KS = 2.2 / np.sqrt(N)  # false alarm 1e-4

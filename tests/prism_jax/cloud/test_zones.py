@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import SeveralZones, WeibullSpells
-from prism_jax.cloud.candidates import Candidate, Wish, Zones, several_zones
-from prism_jax.cloud.choice import Outcome, Worlds, bound_of
+from prism_jax.cloud.candidates import CloudCandidate, Wish, Zones, several_zones
+from prism_jax.cloud.choice import CandidateOutcome, SpotDraws, bound_of
 from prism_jax.cloud.clusters import BestPlan
-from prism_jax.cloud.completion import Ran, Task, simulate
+from prism_jax.cloud.completion import Ran, SpotTask, simulate
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
@@ -22,7 +22,7 @@ from prism_jax.cloud.spot import together
 HORIZON_S = 20 * 86_400.0
 LAW = WeibullSpells(3 * 3600.0, 0.75, 2 * 3600.0, lone_per_node_s=1e-5)
 NEVER = Paths(np.full((1, 400), np.inf), np.zeros((1, 400), np.int32), np.ones((1, 400)), 4)
-TASK = Task.cut(86_400.0, 1800.0, 20.0, 300.0, 0.0)
+TASK = SpotTask.cut(86_400.0, 1800.0, 20.0, 300.0, 0.0)
 WISH = Wish(n_steps=1000, deadline_s=4 * 86_400.0, prob=0.5, n_worlds=400)
 
 
@@ -110,8 +110,8 @@ def offers_of(spot: dict[str, float], region: str = "r", on_demand: float = 30.0
     ]
 
 
-def candidate(zones: Zones, policy: str = "spot") -> Candidate:
-    return Candidate(
+def candidate(zones: Zones, policy: str = "spot") -> CloudCandidate:
+    return CloudCandidate(
         (zones.offer,), 2, cast(BestPlan, None), TASK, POLICIES.named(policy), zones.law, zones=zones.offers
     )
 
@@ -138,8 +138,8 @@ def test_zones_that_are_dearer_throughout_are_left_out_since_they_cost_more_in_e
     (kept,) = found(*dear, *cheap)
     assert kept.offers == tuple(cheap)
     (other,) = found(*dear)
-    worlds = Worlds(WISH, np.ones(1))
-    one, two = (Outcome.of(candidate(zones), worlds.run(candidate(zones))) for zones in (kept, other))
+    worlds = SpotDraws(WISH, np.ones(1))
+    one, two = (CandidateOutcome.of(candidate(zones), worlds.run(candidate(zones))) for zones in (kept, other))
     np.testing.assert_array_equal(one.time_s, two.time_s)
     assert (one.cost_usd <= two.cost_usd).all()
 
@@ -153,15 +153,15 @@ def test_a_dearer_price_on_demand_counts_where_it_is_paid() -> None:
 @pytest.mark.parametrize("policy", ["spot", "spot_with_fallback", "mixture"])
 def test_bounds_hold_in_several_zones(policy: str) -> None:
     (zones,) = found(*offers_of({"a": 3.0, "b": 5.0}), policy=policy)
-    worlds, own = Worlds(WISH, np.ones(1)), candidate(zones, policy)
-    bound, outcome = bound_of(own, worlds.factors, WISH), Outcome.of(own, worlds.run(own))
+    worlds, own = SpotDraws(WISH, np.ones(1)), candidate(zones, policy)
+    bound, outcome = bound_of(own, worlds.factors, WISH), CandidateOutcome.of(own, worlds.run(own))
     assert bound.time_s <= outcome.mean_s
     assert bound.cost_usd <= outcome.mean_usd
     assert bound.late_s <= outcome.late_s
 
 
 def test_figures_of_zones_that_cannot_be_are_refused() -> None:
-    from prism_jax.errors import SpecError
+    from prism_jax.core.errors import SpecError
 
     for factors in ((1.0,), (1.0, 0.0), (1.0, float("nan"))):
         with pytest.raises(SpecError, match="factors"):

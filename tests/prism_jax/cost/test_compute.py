@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from prism_jax.core.errors import SpecError
 from prism_jax.cost.compute import attention_s, class_seconds, gemm_s, op_seconds, stream_s
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.errors import SpecError
 from prism_jax.system import catalog
 from prism_jax.workload.base.kernels import Kernel, KernelTable
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.framework.base import AS_MEGATRON, MEGATRON, Framework, PlanDefaults, SourcePattern
 from prism_jax.framework.frameworks import FRAMEWORKS, UNKNOWN, framework_of, recognised, style_of
 from prism_jax.plan.plan import ParallelPlan

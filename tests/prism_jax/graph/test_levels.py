@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from prism_jax.errors import PlanError
+from prism_jax.core.errors import PlanError
 from prism_jax.graph.build import level_table
 from prism_jax.schedule.order import Op, Part, Placement, ScheduleOrder, backward, forward, input_gradient
 from prism_jax.schedule.registry import make_schedule

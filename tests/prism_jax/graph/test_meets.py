@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prism_jax.core.kernels import NETWORK_AXES
-from prism_jax.graph.propagate import GivenDurations, GraphArrays, Members, Network, propagate, trail
+from prism_jax.graph.propagate import CommFactors, GivenDurations, GraphArrays, Members, propagate, trail
 from prism_jax.graph.step_graph import StepGraph, pad_graph, padded_depth, ring_rows
 
 N_REPLICA, N_SAMPLE = 3, 4
@@ -53,9 +53,9 @@ def lowered(graph: StepGraph, duration_s: np.ndarray, n_used: int | None = None)
     )
 
 
-def network(n_lane: int) -> Network:
+def network(n_lane: int) -> CommFactors:
     n_axis = len(NETWORK_AXES)
-    return Network(jnp.ones((n_axis, n_lane, N_COLUMN)), jnp.ones((1, n_axis)))
+    return CommFactors(jnp.ones((n_axis, n_lane, N_COLUMN)), jnp.ones((1, n_axis)))
 
 
 def random_s(graph: StepGraph) -> np.ndarray:

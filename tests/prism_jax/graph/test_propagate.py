@@ -13,7 +13,7 @@ import pytest
 from prism_jax.core.kernels import NETWORK_AXES
 from prism_jax.graph.build import build_graph
 from prism_jax.graph.draws import key_words, residual_map, standardised
-from prism_jax.graph.propagate import CallNoise, ExplicitMembers, GraphArrays, Network, propagate, trail
+from prism_jax.graph.propagate import CallNoise, CommFactors, ExplicitMembers, GraphArrays, propagate, trail
 from prism_jax.graph.step_graph import StepGraph
 from prism_jax.schedule.order import Part, ScheduleOrder
 from prism_jax.schedule.registry import make_schedule
@@ -48,14 +48,14 @@ def random_chip(graph: StepGraph, n_column: int = N_COLUMN) -> np.ndarray:
     return np.random.default_rng(1).lognormal(0.0, 0.2, (3, N_MEMBER, graph.n_lane, n_column))
 
 
-def random_network(graph: StepGraph, n_column: int = N_COLUMN) -> Network:
+def random_network(graph: StepGraph, n_column: int = N_COLUMN) -> CommFactors:
     rng = np.random.default_rng(2)
     link = rng.lognormal(0.0, 0.2, (len(NETWORK_AXES), graph.n_lane, n_column))
-    return Network(jnp.asarray(link), jnp.asarray(rng.lognormal(0.0, 0.2, (2, len(NETWORK_AXES)))))
+    return CommFactors(jnp.asarray(link), jnp.asarray(rng.lognormal(0.0, 0.2, (2, len(NETWORK_AXES)))))
 
 
 def simulated_s(
-    schedule: ScheduleOrder, graph: StepGraph, chip: np.ndarray, network: Network, score: int, column: int
+    schedule: ScheduleOrder, graph: StepGraph, chip: np.ndarray, network: CommFactors, score: int, column: int
 ) -> float:
     """The event simulator on the same seconds, op by op and member by member."""
     regime = np.asarray(network.regime)[score]
@@ -137,9 +137,9 @@ def test_network_scores_share_every_random_number(small: StepGraph) -> None:
     """Two equal scores give two equal rows; one score alone gives the same row."""
     graph, members = lowered(small, 0.1), ExplicitMembers(jnp.asarray(random_chip(small), jnp.float32))
     network = jax.tree.map(lambda x: x.astype(jnp.float32), random_network(small))
-    same = Network(network.link, jnp.stack([network.regime[0]] * 2))
+    same = CommFactors(network.link, jnp.stack([network.regime[0]] * 2))
     two = np.asarray(propagate(graph, members, same, noise()))
-    one = np.asarray(propagate(graph, members, Network(network.link, network.regime[:1]), noise()))
+    one = np.asarray(propagate(graph, members, CommFactors(network.link, network.regime[:1]), noise()))
     np.testing.assert_array_equal(two[0], two[1])
     np.testing.assert_array_equal(two[0], one[0])
 
@@ -156,7 +156,9 @@ def test_without_variability_every_column_is_the_deterministic_step(shape: tuple
     assert (times == np.asarray(unit_step(graph))).all()
 
 
-def step_of(values: tuple[jax.Array, ...], graph: GraphArrays, members: ExplicitMembers, network: Network) -> jax.Array:
+def step_of(
+    values: tuple[jax.Array, ...], graph: GraphArrays, members: ExplicitMembers, network: CommFactors
+) -> jax.Array:
     changed = eqx.tree_at(lambda g: (g.compute_s, g.comm_s, g.lag_s, g.end_compute_s, g.end_comm_s), graph, values)
     return propagate(changed, members, network, None)[0, 0]
 
@@ -206,7 +208,7 @@ def test_other_numbers_do_not_compile_again(small: StepGraph) -> None:
     n_trace = 0
 
     @eqx.filter_jit
-    def times(graph: GraphArrays, members: ExplicitMembers, network: Network, noise: CallNoise) -> jax.Array:
+    def times(graph: GraphArrays, members: ExplicitMembers, network: CommFactors, noise: CallNoise) -> jax.Array:
         nonlocal n_trace
         n_trace += 1
         return propagate(graph, members, network, noise)

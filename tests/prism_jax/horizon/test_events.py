@@ -13,7 +13,7 @@ from prism_jax.horizon.reliability import HOUR_S, Hazard, Reliability, SlowPhase
 from prism_jax.horizon.run import TrainingRun, expected_time
 from prism_jax.horizon.simulated_run import simulate, simulated_run
 from prism_jax.horizon.steps import StepSum
-from prism_jax.horizon.worlds import Setting, Shape, SlowArrays, Threats, Worlds
+from prism_jax.horizon.worlds import ProgramKey, RunConstants, RunDraws, SlowArrays, Threats
 
 PLAIN = TrainingRun(
     n_steps=20_000,
@@ -82,7 +82,7 @@ def two_threats(same, shape=(1.0, 1.0), mean_s=2000.0, nodes=(0.0, 0.0), repair_
     from scipy.special import gamma
 
     scale_s = mean_s / gamma(1.0 + 1.0 / np.array(shape))
-    inputs = Worlds(
+    inputs = RunDraws(
         scale_s=scale_s[:, None] * same,
         n_interval=np.full(len(same), 30),
         interval_s=500.0 * same,
@@ -95,8 +95,8 @@ def two_threats(same, shape=(1.0, 1.0), mean_s=2000.0, nodes=(0.0, 0.0), repair_
     )
     none = np.zeros(0)
     threats = Threats(np.array(shape), np.zeros(2), np.array(nodes), np.full(2, repair_s), np.zeros(2))
-    setting = Setting(threats, SlowArrays(none, none, none, none, none), np.array(10.0), np.array(0.0))
-    return inputs, setting, Shape(sum(k == 1.0 for k in shape), 0, 4 if repair_s else 0)
+    setting = RunConstants(threats, SlowArrays(none, none, none, none, none), np.array(10.0), np.array(0.0))
+    return inputs, setting, ProgramKey(sum(k == 1.0 for k in shape), 0, 4 if repair_s else 0)
 
 
 def test_two_constant_threats_are_one_of_their_summed_rate():
@@ -132,7 +132,7 @@ def test_ageing_threats_agree_with_a_simulation_interval_by_interval():
 def replace_scale(inputs, which, value):
     scale_s = inputs.scale_s.copy()
     scale_s[which] = value
-    return Worlds(**{**vars(inputs), "scale_s": scale_s})
+    return RunDraws(**{**vars(inputs), "scale_s": scale_s})
 
 
 def test_without_spares_every_loss_waits_for_its_repair():

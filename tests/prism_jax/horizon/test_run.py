@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, poisson
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.horizon.advice import changes, response
-from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, PlannedStop, Recovery, Tier
+from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, CheckpointTier, PlannedStop, Recovery
 from prism_jax.horizon.reliability import (
     Hazard,
     Reliability,
@@ -134,7 +134,7 @@ def test_rates_of_which_next_to_nothing_is_known_are_refused_before_worlds_that_
         lambda: Checkpoint(1.0, interval_s=0.0),
         lambda: Checkpoint.of_bytes(0.0, 8),
         lambda: Checkpoint.of_bytes(1e9, 0),
-        lambda: Tier("disk", 0.0),
+        lambda: CheckpointTier("disk", 0.0),
         lambda: Recovery(-1.0),
         lambda: Recovery(1.0, warmup_slowdown=0.9),
         lambda: Recovery(1.0, spares=-1),

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.host.program import COMPUTE, SIDE, Action, Call, host_program
 from prism_jax.host.traverse import LAUNCH_S, traverse
 from tests.prism_jax.host.events import padded, random_ranks, simulated_ends

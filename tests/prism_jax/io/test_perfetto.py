@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.explain import perfetto
 from prism_jax.explain.types import Timeline
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded import describe_trace as perfetto_trace
 from prism_jax.recorded.describe_trace import typical_steps, write_recorded
 from prism_jax.recorded.formats.open_trace import open_trace

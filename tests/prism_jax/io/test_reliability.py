@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.errors import ConfigError, SpecError
+from prism_jax.core.errors import ConfigError, SpecError
 from prism_jax.horizon.reliability_file import load_reliability, preset
 
 GOOD = """\

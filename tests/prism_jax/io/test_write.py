@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import prism_jax
+from prism_jax.core.errors import DataError
 from prism_jax.core.write_file import atomic_path, run_record, to_json, write_bytes, write_text
-from prism_jax.errors import DataError
 
 
 def test_file_is_replaced_whole(tmp_path):

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from prism_jax.core.errors import PlanError
 from prism_jax.cost.memory import MemoryBreakdown, memory
 from prism_jax.cost.partition import chunks_of_stage, layers_of_chunks
-from prism_jax.errors import PlanError
 from prism_jax.framework.base import GIB, MEGATRON, MemoryOptions
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster, Device

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prism_jax.core.errors import PlanError
 from prism_jax.cost.block_cost import gradient_bytes
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.memory import StateFactors, memory, state_factors
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import optimizer_bytes
-from prism_jax.errors import PlanError
 from prism_jax.framework.base import MEGATRON
 from prism_jax.job.job import Job
 from prism_jax.job.rules import check_plan, problems

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.load_job import load_job
 from prism_jax.result.objective import (
     OBJECTIVES,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.placement import gain_on
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score, step_times, stored
 from prism_jax.placement.fleet import fleet_of

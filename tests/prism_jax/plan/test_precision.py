@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from prism_jax.core.errors import PlanError, SpecError
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.errors import PlanError, SpecError
 from prism_jax.job.rules import check_plan
 from prism_jax.plan.fields import QUANTISED, share_in_bf16
 from prism_jax.plan.plan import ParallelPlan

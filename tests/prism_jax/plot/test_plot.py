@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from prism_jax.core.errors import DataError
 from prism_jax.core.picture import colour, figure_bytes, style
-from prism_jax.errors import DataError
 from prism_jax.explain.picture import plot_breakdown, plot_owners
 from prism_jax.explain.types import Explanation
 from prism_jax.prediction.picture import plot_prediction

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system.power import PowerLaw, slowdown
 
 LAW = PowerLaw(idle_share=0.2, exponent=3.0, floor_clock=0.5, busy={"gemm": 1.0}, bound={"gemm": 1.0}, lowest_clock=0.1)

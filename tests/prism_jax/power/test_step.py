@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system.catalog import device, device_names
 from prism_jax.system.power import KIND_OF, PowerLaw, StepPower, power_law, step_power
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded import cross_validation as held_out
 from prism_jax.recorded.cross_validation import (
-    Split,
+    StepSplit,
     fit_and_predict,
     independent_pools,
     score_split,
@@ -40,7 +40,7 @@ def log(n: int = 60, seed: int = 0) -> StepLog:
     return StepLog("a.log", "a", np.arange(n), seconds, np.ones(n, dtype=np.int32))
 
 
-def halves(recorded: Trace | StepLog, seed: int = 0, **options) -> list[Split]:
+def halves(recorded: Trace | StepLog, seed: int = 0, **options) -> list[StepSplit]:
     wanted = {"n_split": 1, "train_fraction": 0.5, "fit_replicas": None, **options}
     return list(splits(recorded, seed=seed, **wanted))
 
@@ -59,7 +59,7 @@ def test_parts_of_a_split_are_disjoint_complete_and_of_the_size_asked_for(fracti
 
 
 def test_splits_are_repeatable_and_differ() -> None:
-    def told(found: list[Split]) -> list[tuple]:
+    def told(found: list[StepSplit]) -> list[tuple]:
         return [(*s.train, *(() if s.replicas is None else s.replicas)) for s in found]
 
     trace = recording(Law(), 0)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.effects import fit_effects
 from prism_jax.recorded.prediction import MomentMatch
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job

@@ -13,7 +13,7 @@ from jax import Array
 from scipy import stats
 
 from prism_jax.recorded.effects import Effects, Strata
-from prism_jax.recorded.factor_shape import POOL, Choice
+from prism_jax.recorded.factor_shape import POOL, ShapeChoice
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import replay, step_seconds
 from prism_jax.recorded.unseen_steps import (
@@ -47,7 +47,7 @@ def effects_of(job: RecordedJob) -> Effects:
 @pytest.fixture(autouse=True)
 def pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Micro-batch factors are those that were recorded, not those of a family fitted to them."""
-    monkeypatch.setattr("prism_jax.recorded.factor_shape.choose_shape", lambda log_factor: Choice(POOL, {}))
+    monkeypatch.setattr("prism_jax.recorded.factor_shape.choose_shape", lambda log_factor: ShapeChoice(POOL, {}))
 
 
 @eqx.filter_jit

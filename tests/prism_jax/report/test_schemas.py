@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 import pytest
 
+from prism_jax.core.errors import DataError, SpecError
 from prism_jax.core.report import INLINE, WHERE_KNOWN, Key, Report, from_plain, json_schema, to_plain
-from prism_jax.errors import DataError, SpecError
 from prism_jax.shell.reports import FOLDER, REPORTS, publish, published_schema, schema_file, schema_text
 
 

@@ -24,7 +24,7 @@ from prism_jax.recorded.prediction import (
     SplitScore,
     TracePrediction,
 )
-from prism_jax.recorded.prediction_report import Asked, TracePredictionReport, WhatIfReport
+from prism_jax.recorded.prediction_report import PredictedJobChange, TracePredictionReport, WhatIfReport
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import replay_recorded, trace_criticality
 from prism_jax.recorded.report import TraceInfoReport, TraceReplayReport
@@ -91,7 +91,7 @@ def predicted(
     return TracePredictionReport(
         **{
             "info": trace_facts(recorded),
-            "asked": Asked(),
+            "asked": PredictedJobChange(),
             "fit_replicas": None,
             "n_train": scores[0].n_train if scores else len(recorded.step_s),
             "n_test": scores[0].n_test if scores else 0,
@@ -272,7 +272,7 @@ def test_predict_lines_show_quantiles_with_their_error(
 def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
     trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
 ) -> None:
-    more = {"asked": Asked(1000, 16), "fit_replicas": 2, "evidence": evidence_facts(job)}
+    more = {"asked": PredictedJobChange(1000, 16), "fit_replicas": 2, "evidence": evidence_facts(job)}
     lines = predicted(trace, prediction, scores, **more).lines()
     check_lines(lines)
     assert "unrecorded steps with 1,000 data-parallel replicas and 16 micro-batches per replica" in lines

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.result.distribution import independent_bound, order_statistic_bound, randomised_bound, smallest_sample
 
 

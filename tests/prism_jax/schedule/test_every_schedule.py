@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from prism_jax.errors import PlanError
+from prism_jax.core.errors import PlanError
 from prism_jax.graph.build import build_graph, level_table
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.schedule.base import PipelineSchedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import PlanError
+from prism_jax.core.errors import PlanError
 from prism_jax.schedule.order import Op, ScheduleOrder, peak_activations, peak_logits
 from prism_jax.schedule.registry import SCHEDULES
 from tests.support.pipelines import schedules

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from prism_jax.errors import PlanError
+from prism_jax.core.errors import PlanError
 from prism_jax.graph.build import build_graph
 from prism_jax.schedule.order import ScheduleOrder
 from prism_jax.schedule.registry import make_schedule

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError, PlanError
+from prism_jax.core.errors import DataError, PlanError
 from prism_jax.job.load_job import load_job
 from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.search.evaluate import Evaluator

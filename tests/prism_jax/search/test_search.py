@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError, PlanError
+from prism_jax.core.errors import DataError, PlanError
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator, TailScorer

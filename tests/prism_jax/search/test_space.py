@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import PlanError
+from prism_jax.core.errors import PlanError
 from prism_jax.job.load_job import load_job
 from prism_jax.job.rules import problems
 from prism_jax.search.evaluate import Evaluator

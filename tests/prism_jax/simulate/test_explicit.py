@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.plan.plan import device_layout
 from prism_jax.simulate.inputs import deterministic, step_time, unit_step
 from prism_jax.simulate.program import by_class, lower

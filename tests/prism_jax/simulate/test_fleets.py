@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.result.distribution import StepTimeDistribution, StepTimes
 from prism_jax.simulate.predict import brute_force, predict
 from prism_jax.simulate.replica_maximum import step_regimes

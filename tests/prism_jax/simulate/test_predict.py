@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.simulate.inputs import MAX_KNOWN_REPLICAS, known_gpus
 from prism_jax.simulate.predict import FALLBACK_STEPS, brute_force, predict, symmetric

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict

@@ -7,7 +7,7 @@ from math import prod
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.study.axes import axis_of, grid, sizes_of
 
 WORDS = st.text("abc0123", min_size=1, max_size=3)

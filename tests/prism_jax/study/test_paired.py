@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.key import LevelFactor
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.study.table import paired_factors, paired_values, prob_least, prob_less, ratio_bands

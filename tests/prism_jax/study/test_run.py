@@ -8,18 +8,18 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError, PlanError
+from prism_jax.core.errors import DataError, PlanError
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
-from prism_jax.study.figures import Figures
-from prism_jax.study.run_grid import Asked, figures_of, run_study
+from prism_jax.study.figures import JobFigures
+from prism_jax.study.run_grid import StudyRequest, figures_of, run_study
 from prism_jax.study.scaling import job_of_size
 from prism_jax.system import catalog
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import EVERYTHING, MODEL, STATED
 
-ASKED = Asked(n_samples=64)
+ASKED = StudyRequest(n_samples=64)
 LOADED: list[int] = []
 
 
@@ -55,7 +55,7 @@ def test_impossible_jobs_are_rows_and_finished_ones_are_kept(tmp_path: Path) -> 
     assert tasks == LOADED  # nothing was made again
     assert repr(again) == repr(first)
     with pytest.raises(DataError, match="another study"):
-        run_study(tasks, job_of, Asked(n_samples=128), resume=file)
+        run_study(tasks, job_of, StudyRequest(n_samples=128), resume=file)
 
 
 def test_damaged_journals_are_refused(tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ def test_sizes_keep_the_batch_or_the_share_of_a_replica(mode) -> None:
 def test_unknown_figures_are_nan() -> None:
     own = figures_of(job_of(2), ASKED)
     assert np.isnan([own.money_per_mtoken, own.target_prob]).all()
-    assert isinstance(own, Figures)
+    assert isinstance(own, JobFigures)

@@ -8,10 +8,10 @@ from math import isnan
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.study.figures import Figures
+from prism_jax.study.figures import JobFigures
 from prism_jax.study.scaling import size_rows, smallest_meeting, stop_size
 
-ONE = replace(Figures(**{item.name: 1.0 for item in fields(Figures)}), target_prob=0.0)
+ONE = replace(JobFigures(**{item.name: 1.0 for item in fields(JobFigures)}), target_prob=0.0)
 SIZES = (8, 16, 32, 64)
 
 

@@ -8,13 +8,13 @@ from dataclasses import fields, replace
 
 import pytest
 
-from prism_jax.study.figures import Figures
+from prism_jax.study.figures import JobFigures
 from prism_jax.study.table import study_table
 
-ONE = replace(Figures(**{item.name: 1.0 for item in fields(Figures)}), tokens_per_step=1e6, n_devices=8.0)
+ONE = replace(JobFigures(**{item.name: 1.0 for item in fields(JobFigures)}), tokens_per_step=1e6, n_devices=8.0)
 
 
-def table(*figures: Figures | None):
+def table(*figures: JobFigures | None):
     settings = [{"plan.tp": str(k)} for k in range(len(figures))]
     return study_table(["plan.tp"], settings, figures, ["" if own else "no" for own in figures], "p95", "s")
 

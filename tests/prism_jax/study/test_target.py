@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.study.figures import target_of
 
 FACTORS = np.array([0.8, 0.9, 1.0, 1.1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system.catalog import cluster, cluster_names, default_cluster, device, device_names
 from prism_jax.system.hardware import Cluster, Device
 from prism_jax.system.network import Tier

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system.catalog import device
 from prism_jax.system.likeness import POWER_SD, SAME_KIND, SHARE_SD, device_like, device_notes
 from prism_jax.system.power import population_law, power_law

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system.catalog import device, device_names
 from prism_jax.system.likeness import device_of_text
 

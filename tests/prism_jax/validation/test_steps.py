@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import t as student
 
 from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.validation import steps
 from prism_jax.validation.costed import PARTS
 from prism_jax.validation.score import GROUPS, MeasuredRow, group_of

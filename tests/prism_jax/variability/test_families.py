@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import integrate, optimize, special, stats
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.variability.families import CONSTANT, Constant, Family, Gamma, LogNormal, Normal, StudentT
 from prism_jax.variability.family_registry import Mixture, Pool, family_from_dict, family_to_dict
 

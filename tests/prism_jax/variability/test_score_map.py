@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.variability.combine import combine
 from prism_jax.variability.config import preset, preset_names
 from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Normal, StudentT

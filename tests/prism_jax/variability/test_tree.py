@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from experiments.variability_presets import run
+from prism_jax.core.errors import SpecError
 from prism_jax.core.kernels import varying_classes
-from prism_jax.errors import SpecError
 from prism_jax.variability.config import default_for, preset, preset_names, variability_from_dict, variability_to_dict
 from prism_jax.variability.families import CONSTANT, Constant, LogNormal, Normal
 from prism_jax.variability.family_registry import Mixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.workload.catalog import _entries, model, model_names
 
 _SUFFIX = {"M": 10**6, "B": 10**9, "T": 10**12}

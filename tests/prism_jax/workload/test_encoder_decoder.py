@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec

@@ -9,7 +9,7 @@ import pytest
 
 import inference
 from inference.data.checks import ROW
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 HEADER = "system,node,start,end\n"
 

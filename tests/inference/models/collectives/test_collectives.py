@@ -14,10 +14,10 @@ from inference.collectives.columns import COLUMNS, floats, plain_rows
 from inference.collectives.data import CollectivesData, from_frame
 from inference.collectives.laws import LAWS, log_seconds, place, priors
 from inference.collectives.model import Collectives, alpha_beta, sigmoid
-from inference.collectives.predict import Place, bridge, log_centre
+from inference.collectives.predict import FabricPlace, bridge, log_centre
 from inference.engine.settings import Settings
-from inference.fit import posterior as sample
-from prism_jax.errors import DataError, FitError
+from inference.fitting.fit import posterior as sample
+from prism_jax.core.errors import DataError, FitError
 from prism_jax.variability.families import StudentT
 
 SIZES: np.ndarray = 2.0 ** np.arange(12.0, 29.0, 2.0, dtype=np.float64)
@@ -98,7 +98,7 @@ def test_what_is_expected_is_less_certain_at_scales_not_measured(fitted: Any) ->
     data, draws = fitted
 
     def spread(n: int) -> float:
-        place = Place("all_reduce", float(n), float(max(1, n // 8)), fabric=0, config=0)
+        place = FabricPlace("all_reduce", float(n), float(max(1, n // 8)), fabric=0, config=0)
         return float(log_centre(MODEL.size_law, data, draws, place, SIZES, np.random.default_rng(0)).std(axis=0).mean())
 
     assert spread(32) > max(spread(16), spread(64))  # between 16 and 64

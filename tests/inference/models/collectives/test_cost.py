@@ -9,8 +9,8 @@ import pytest
 import inference.collectives.cost as cost
 from inference.collectives.cost import measured_collectives
 from inference.collectives.data import from_frame
+from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import MeasuredTables
-from prism_jax.errors import DataError
 from prism_jax.system import catalog
 
 CLUSTER = catalog.cluster("dgx-h100", 32)

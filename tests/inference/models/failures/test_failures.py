@@ -14,7 +14,7 @@ from scipy.stats import binom, lognorm, nbinom, norm
 import inference
 from inference.durations import failures as rates
 from inference.durations.failures import LOG_RATE, LOG_RATE_SD, LOG_SHAPE, Failures, FailuresData, from_frame
-from prism_jax.errors import DataError, FailedFitError, FitError
+from prism_jax.core.errors import DataError, FailedFitError, FitError
 
 MODEL = Failures()
 SMALL = inference.Settings(n_approximate_draw=500)

@@ -16,7 +16,7 @@ from inference.durations import durations as laws, repair_data as events
 from inference.durations.durations import around_likelihood, tick, times
 from inference.durations.repair_data import WITHIN_S, RepairsData, from_frame, system_log
 from inference.durations.repairs import N, Repairs, scores
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 
 THETA = np.array([[8.0, 0.4], [9.0, -0.3]])
 HOURS = 12.0

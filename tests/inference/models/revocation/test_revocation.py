@@ -26,7 +26,7 @@ from inference.durations.revocation_data import (
 )
 from inference.engine.program import program
 from prism_jax.cloud.spot import MIXTURES, components
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 
 SMALL = inference.Settings(n_approximate_draw=200)
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import inference
-from inference.models import model_named
+from inference.fitting.models import model_named
 from inference.sums import SumsData, log_seconds
-from prism_jax.errors import DataError, FitError
+from prism_jax.core.errors import DataError, FitError
 from tests.inference.models.small_laws import tables
 
 KEY = jax.random.key(0)

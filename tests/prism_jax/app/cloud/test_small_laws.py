@@ -11,7 +11,7 @@ import pytest
 
 import inference
 from prism_jax.cloud.choose_cloud import JOB_START_S, RESTART_S, SmallLaws, _restart_s, small_laws
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.horizon.checkpoint import checkpoint_bytes
 from prism_jax.job.load_job import loaded
 from tests.inference.models.small_laws import tables

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference.models import model_named
+from inference.fitting.models import model_named
 from prism_jax import load_job
+from prism_jax.core.errors import DataError, FailedFitError
 from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import DataError, FailedFitError
 from prism_jax.fits.load_fits import with_tables
 from prism_jax.job.job import Job
 from prism_jax.shell.app import main

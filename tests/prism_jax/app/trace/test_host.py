@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.host.host_of_trace import host_of_trace
 
 ALONE_US = 100  # a collective that waits for nobody

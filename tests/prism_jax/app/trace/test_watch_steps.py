@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax import watch_steps
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.trace.dependencies import durations
 from prism_jax.trace.pipeline import dependencies
 from prism_jax.trace.step_log import StepLog

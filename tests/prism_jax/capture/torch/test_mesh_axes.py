@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax.capture.front_end import CaptureRequest
-from prism_jax.capture.torch.contract import Group, data_parallel_size, group_of, mesh_axes, rank_of_stage
+from prism_jax.capture.torch.contract import CollectiveGroup, data_parallel_size, group_of, mesh_axes, rank_of_stage
 from prism_jax.capture.torch.front_end import FRONT_END
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 
 def test_what_the_axes_leave_is_data_parallel() -> None:
@@ -24,9 +24,9 @@ def test_axes_that_do_not_fill_the_world_are_refused() -> None:
 
 def test_groups_are_named_by_the_dimension_that_differs() -> None:
     axes = {"pp": 2, "dp": 4, "tp": 8}
-    assert group_of(axes, range(8)) == Group("tp", 8, 1)
-    assert group_of(axes, [3, 11, 19, 27]) == Group("dp", 4, 8)
-    assert group_of(axes, [5, 37]) == Group("pp", 2, 32)
+    assert group_of(axes, range(8)) == CollectiveGroup("tp", 8, 1)
+    assert group_of(axes, [3, 11, 19, 27]) == CollectiveGroup("dp", 4, 8)
+    assert group_of(axes, [5, 37]) == CollectiveGroup("pp", 2, 32)
 
 
 def test_stages_are_outermost() -> None:

@@ -13,7 +13,7 @@ import pytest
 from prism_jax import read_capture, write_capture
 from prism_jax.capture.front_end import CaptureRequest
 from prism_jax.capture.torch.front_end import FRONT_END
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 pytest.importorskip("torch", reason="captures of PyTorch code need torch")
 pytestmark = pytest.mark.filterwarnings("default")

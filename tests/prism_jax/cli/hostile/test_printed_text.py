@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import prism_jax.shell
-from prism_jax.errors import ConfigError, printable, printable_lines
+from prism_jax.core.errors import ConfigError, printable, printable_lines
 from prism_jax.shell.app import main
 
 from ..test_validate_steps import ROW

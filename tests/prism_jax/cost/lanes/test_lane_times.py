@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 
 from experiments.capture.overlap.run import MOST_ROUNDS, TOLERANCE, iterated, pair_s, random_tasks
-from prism_jax.cost.lanes import Task, lane_times
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
+from prism_jax.cost.lanes import LaneTask, lane_times
 
 
 @pytest.mark.parametrize("slows", [0.0, 0.19, 1.0])
 @pytest.mark.parametrize(("work_s", "comm_s"), [(1.0, 0.3), (1.0, 1.0), (0.3, 2.0), (1e-6, 5.0)])
 def test_one_kernel_beside_one_collective(work_s: float, comm_s: float, slows: float):
-    found = lane_times([Task(work_s, 0), Task(comm_s, 1, slows=slows)]).total_s
+    found = lane_times([LaneTask(work_s, 0), LaneTask(comm_s, 1, slows=slows)]).total_s
     assert found == pytest.approx(pair_s(work_s, comm_s, slows), rel=1e-12)
 
 
 def test_a_collective_that_gets_a_share_of_the_time_beside_compute():
-    times = lane_times([Task(1.0, 0), Task(1.0, 1, share=0.5)])
+    times = lane_times([LaneTask(1.0, 0), LaneTask(1.0, 1, share=0.5)])
     assert times.total_s == pytest.approx(1.5)  # half of it beside the kernel, the rest at full rate
     assert times.idle_s[1] == pytest.approx(0.5)
 
 
 def test_tasks_of_a_lane_run_one_after_another_and_wait_for_others():
-    times = lane_times([Task(1.0, 0), Task(2.0, 1, (0,)), Task(1.0, 0, (1,)), Task(0.0, 0)])
+    times = lane_times([LaneTask(1.0, 0), LaneTask(2.0, 1, (0,)), LaneTask(1.0, 0, (1,)), LaneTask(0.0, 0)])
     assert times.start_s == [0.0, 1.0, 3.0, 4.0]
     assert times.total_s == 4.0
     assert times.idle_s == [0.0, 2.0]
@@ -56,7 +56,7 @@ def test_scaling_all_work_scales_all_times():
 @pytest.mark.parametrize("after", [(0,), (1,), (-1,)])
 def test_a_task_cannot_wait_for_itself_or_a_later_one(after: tuple[int, ...]):
     with pytest.raises(SpecError, match="waits for"):
-        lane_times([Task(1.0, 0, after)])
+        lane_times([LaneTask(1.0, 0, after)])
 
 
 def test_nothing_takes_no_time():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
-from prism_jax.queue.compare import Setting, compare
+from prism_jax.core.errors import DataError
+from prism_jax.queue.compare import QueueCase, compare
 from prism_jax.queue.jobs import QueuedJobs, capacity_of, check_capacity
 from prism_jax.queue.policies import POLICIES
 from prism_jax.queue.world import ESTIMATES, draw_world, matched_level, slowest_of, spread_to
@@ -77,7 +77,7 @@ def test_a_cluster_holds_the_largest_job_and_the_load():
 
 
 def test_comparisons_are_repeatable_and_measured_against_themselves():
-    setting = Setting(24, SHAPE, 1.0, 60.0, range(2))
+    setting = QueueCase(24, SHAPE, 1.0, 60.0, range(2))
     first, again = (compare(jobs(), setting, [0.03], list(POLICIES), list(ESTIMATES)) for _ in range(2))
     assert first == again
     assert len(first) == 3 + 3 * 4

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.queue.jobs import QueuedJobs
 from prism_jax.queue.policies import POLICIES, LeastAttained
-from prism_jax.queue.simulator import Segment, simulate
+from prism_jax.queue.simulator import QueueSegment, simulate
 from prism_jax.queue.world import World
 
 LATE = 1e9
@@ -132,7 +132,7 @@ def test_every_schedule_is_possible_and_does_the_work(policy, restart_s):
 
 
 def check_schedule(drawn, policy, restart_s):
-    segments: list[Segment] = []
+    segments: list[QueueSegment] = []
     found = simulate(drawn, POLICIES.named(policy), restart_s=restart_s, segments=segments)
     jobs, done, back = drawn.jobs, np.zeros(len(drawn.jobs)), np.zeros(len(drawn.jobs))
     stretches: dict[int, list[tuple[float, float]]] = {}
@@ -156,7 +156,7 @@ def check_schedule(drawn, policy, restart_s):
 
 def test_fifo_starts_in_the_order_of_submission():
     for drawn in random_worlds(40):
-        segments: list[Segment] = []
+        segments: list[QueueSegment] = []
         simulate(drawn, POLICIES.named("fifo"), segments=segments)
         start_s = {segment.job: segment.start_s for segment in segments}
         assert [start_s[job] for job in range(len(start_s))] == sorted(start_s.values())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.watch.remaining import HORIZON, DriftLaw, Traits, shipped_law, time_left
 
 STILL = DriftLaw(0.0, 1e9, 1e-12, 0.0, 0.0, 0.0, 0.0, levels=(0.05, 0.5, 0.95), errors=(-1.645, 0.0, 1.645))

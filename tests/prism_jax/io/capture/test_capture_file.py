@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
 from prism_jax.workload.captured.files import is_capture, lines, read_capture, write_capture
 from tests.support.captured.programs import program, reduction

@@ -13,7 +13,7 @@ import pytest
 
 import prism_jax as pj
 from prism_jax.capture.execution.program import read_traces
-from prism_jax.errors import DataError, PrismError
+from prism_jax.core.errors import DataError, PrismError
 from tests.support.files.execution_traces import profile_text, program, trace_text, written
 
 LATEST = "1.1.1-chakra.0.0.4"

@@ -10,8 +10,8 @@ import pytest
 
 import prism_jax as pj
 from prism_jax.capture.execution.kernel_times import read_kernel_times
+from prism_jax.core.errors import DataError, PrismError
 from prism_jax.cost.compute import op_seconds
-from prism_jax.errors import DataError, PrismError
 from prism_jax.job.load_job import load_job
 from prism_jax.workload.captured.kernel_times import with_times
 from prism_jax.workload.captured.program import CapturedOp, RankClass, RankProgram

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.load_job import load_job
 from prism_jax.job.write_job import model_fields
 from prism_jax.workload.transformer.sizes import AdapterSpec

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from prism_jax import check_job
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.load_job import load_job
 from prism_jax.job.write_job import device_fields
 from prism_jax.system.catalog import device

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.tables.yaml_toml import read_toml
 
 TEXT = """# a job

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import ConfigError, Mark
+from prism_jax.core.errors import ConfigError, Mark
 from prism_jax.tables.yaml_toml import read_value, read_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax.cloud.offers import merged, read_catalogue, shipped_catalogue
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 HEAD = "cloud,date,instance,gpu,gpus,vcpus,mem_gb,network_gbps,region,zone,usd_h,spot_usd_h,source"
 ROW = "aws,2025-04..2025-06-05,p4d.24xlarge,A100-40GB,8,96,1152,400,us-east-1,use1-az1,32.77,9.5,list"

@@ -8,7 +8,7 @@ import io
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.tables import csv_rows
 from prism_jax.tables.csv_rows import CsvTable, Seen
 

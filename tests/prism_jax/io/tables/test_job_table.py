@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.load_job import load_job
 from prism_jax.tables.streams import example_files
 from prism_jax.validation.job_table import read_job_table

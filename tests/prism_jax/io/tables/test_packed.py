@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.tables import csv_rows as packed
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.queue.trace_file import read_queue_trace
 
 GOOD = "vc,submit_s,gpus,duration_s,user\na,100,1,50.5,x\nb,90,8,10,y\na,100,4,20,z\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.errors import DataError, PrismError
+from prism_jax.core.errors import DataError, PrismError
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace import columns as op_columns
 from prism_jax.trace.trace import Trace

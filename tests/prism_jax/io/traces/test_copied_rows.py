@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace.trace import Trace
 

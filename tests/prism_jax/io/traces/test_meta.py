@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.errors import ConfigError, DataError
+from prism_jax.core.errors import ConfigError, DataError
 from prism_jax.recorded.formats.open_trace import find_meta, read_meta
 from prism_jax.trace.trace import JobShape
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats import plain_table
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.formats.plain_table import read_plain_csv, read_plain_parquet

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.formats.straggler_parquet import read_straggler_parquet
 from prism_jax.trace import parquet_columns
-from prism_jax.trace.columns import Column, OpColumns
+from prism_jax.trace.columns import FileColumn, OpColumns
 from prism_jax.trace.trace import Trace
 from tests.support.broken_traces import straggler
 
@@ -88,6 +88,6 @@ def test_published_traces_are_complete(shared_data: Path, name: str, n_op: int, 
 def test_codes_without_a_text_are_a_damaged_file(tmp_path: Path):
     """Found by damaging files at random: dictionary indices beyond the dictionary."""
     damaged = pa.DictionaryArray.from_arrays(pa.array([0, 5]), pa.array(["a"]), safe=False)
-    column, path = Column("optype", "op_type", "text"), tmp_path / "t.parquet"
+    column, path = FileColumn("optype", "op_type", "text"), tmp_path / "t.parquet"
     with pytest.raises(DataError, match=r"t\.parquet: not a whole parquet file"):
         parquet_columns._codes(damaged, column, OpColumns(str(path), [column]), path, str)

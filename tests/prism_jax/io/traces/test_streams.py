@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.tables import streams
 
 TEXTS = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"\n\n"]), max_size=30).map(b"".join)

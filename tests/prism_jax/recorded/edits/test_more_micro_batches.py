@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.edits import with_micro_batches
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import predict_job

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.trace.assemble import assemble
 from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 from tests.support.trace_oracle import PipelineJob

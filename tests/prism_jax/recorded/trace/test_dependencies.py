@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.trace.dependencies import Dependencies, Links
 from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob

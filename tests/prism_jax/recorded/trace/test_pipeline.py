@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.trace.assemble import assemble
 from prism_jax.trace.dependencies import durations
 from prism_jax.trace.pipeline import is_pipeline, pipeline_dependencies

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from prism_jax.core.errors import DataError
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.fields import TableShard, TableSharding, parse_shard

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.prediction.predict import predict_many

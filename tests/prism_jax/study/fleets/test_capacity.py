@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from prism_jax.study.capacity import Span, capacities
-from prism_jax.study.figures import Figures
+from prism_jax.study.figures import JobFigures
 
 ONE = np.ones((1, 2))
 
 
-def figures(mean_s: float, n_devices: float, watts: float = 500.0) -> Figures:
+def figures(mean_s: float, n_devices: float, watts: float = 500.0) -> JobFigures:
     """A step of a million tokens; nothing else is known."""
     known = {"mean_s": mean_s, "value": mean_s, "value_error": 0.0, "n_devices": n_devices, "tokens_per_step": 1e6}
-    return Figures(**{item.name: known.get(item.name, np.nan) for item in fields(Figures)} | {"gpu_watts": watts})
+    return JobFigures(**{item.name: known.get(item.name, np.nan) for item in fields(JobFigures)} | {"gpu_watts": watts})
 
 
 def test_without_doubt_it_is_arithmetic() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.job.fleet import cluster_of, fleets_of, job_on, shared_batch
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan

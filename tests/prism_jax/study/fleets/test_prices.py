@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.errors import DataError, SpecError
+from prism_jax.core.errors import DataError, SpecError
 from prism_jax.result.prices import checked, price_of, prices_of
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.cost.block_cost import collective_s
 from prism_jax.system import catalog
-from prism_jax.system.collectives import NCCL, Group, candidates
+from prism_jax.system.collectives import NCCL, TierGroup, candidates
 from prism_jax.system.hardware import Cluster
 from prism_jax.system.network_kinds import TieredNetwork
 
@@ -17,7 +17,7 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"
 HUGE = 1e12  # bytes: latency and ramp vanish
 
 
-def group(cluster: Cluster, stride: int, size: int) -> Group:
+def group(cluster: Cluster, stride: int, size: int) -> TierGroup:
     return TieredNetwork(cluster.tiers, cluster.device.generation).group(stride, size)
 
 

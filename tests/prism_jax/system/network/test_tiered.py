@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.system import catalog
 from prism_jax.system.collectives import NCCL
 from prism_jax.system.network import Network

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prism_jax.calibration.key import workload_of
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.base.workload import kinds_of, n_body
 from prism_jax.workload.captured.block import CapturedBlock

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.workload.captured.chains import Access, Step, links
+from prism_jax.workload.captured.chains import Access, ChainStep, links
 
 SIZE = 64.0  # bytes of a tensor
 
@@ -21,15 +21,15 @@ def outside(name: str, n_bytes: float = SIZE) -> Access:
     return of(storage=name, n_bytes=n_bytes)
 
 
-def step(role: str, *reads: Access, phase: str = "F", written: float = SIZE) -> Step:
-    return Step(role, phase, reads, written)
+def step(role: str, *reads: Access, phase: str = "F", written: float = SIZE) -> ChainStep:
+    return ChainStep(role, phase, reads, written)
 
 
-def with_readers(steps: Sequence[Step], readers: Sequence[Sequence[int]]) -> list[Step]:
+def with_readers(steps: Sequence[ChainStep], readers: Sequence[Sequence[int]]) -> list[ChainStep]:
     return [replace(one, readers=tuple(own)) for one, own in zip(steps, readers, strict=True)]
 
 
-def program(*steps: Step) -> list[Step]:
+def program(*steps: ChainStep) -> list[ChainStep]:
     """The steps, with who reads what they make."""
     readers: list[list[int]] = [[] for _ in steps]
     for number, one in enumerate(steps):
@@ -38,11 +38,11 @@ def program(*steps: Step) -> list[Step]:
     return with_readers(steps, readers)
 
 
-def ends(*steps: Step) -> list[int]:
+def ends(*steps: ChainStep) -> list[int]:
     return [link.end for link in links(program(*steps))]
 
 
-def moved(*steps: Step) -> float:
+def moved(*steps: ChainStep) -> float:
     """Bytes of all kernels."""
     steps = tuple(program(*steps))
     alone = [sum(one.n_bytes for one in each.reads) + each.written_bytes for each in steps]

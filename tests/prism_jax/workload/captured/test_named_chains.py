@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from prism_jax import ParallelPlan
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.workload.captured.block import OPERATION_SHARE
 from prism_jax.workload.captured.check import check_program
 from prism_jax.workload.captured.fusion import chain_ends, fused, in_chains

@@ -10,7 +10,7 @@ import pytest
 
 from prism_jax.workload.cnn.architectures import ARCHITECTURES, CM_DARE_TOTALS
 from prism_jax.workload.cnn.spec import CnnSpec
-from prism_jax.workload.cnn.tape import Network
+from prism_jax.workload.cnn.tape import CnnNetwork
 
 PUBLISHED = {
     "alexnet": (61_100_840, 0.714), "convnext-base": (88_591_464, 15.355), "convnext-large": (197_767_336, 34.361),
@@ -49,7 +49,7 @@ def test_counts_are_those_of_torchvision(name: str) -> None:
     model = CnnSpec(name, name, IMAGES.get(name, 0))
     assert model.n_params() == n_params
     kept = tuple(segment for segment in model.network.segments if segment.name != "auxiliary")
-    assert Network(kept).forward_flops / 2e9 == pytest.approx(giga, rel=0.002, abs=0.001)
+    assert CnnNetwork(kept).forward_flops / 2e9 == pytest.approx(giga, rel=0.002, abs=0.001)
 
 
 def test_every_shipped_network_is_counted() -> None:

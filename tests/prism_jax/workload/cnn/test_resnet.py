@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import prism_jax
+from prism_jax.core.errors import ConfigError, PlanError
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.errors import ConfigError, PlanError
 from prism_jax.framework.base import MEGATRON
 from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import prism_jax
+from prism_jax.core.errors import ConfigError, SpecError
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import ConfigError, SpecError
 from prism_jax.job.write_job import model_fields
 from prism_jax.plan.fields import TableSharding, parse_shard, parse_sharding
 from prism_jax.plan.plan import ParallelPlan

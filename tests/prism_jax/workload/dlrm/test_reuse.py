@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.workload.dlrm.tables import Histogram, Reuse, Uniform, Zipf, bin_reuse, parse_reuse
 
 MEASURED = Path("../shared/data/nonllm/meta_embedding_reuse.csv")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.errors import DataError, PrismError, SpecError
+from prism_jax.core.errors import DataError, PrismError, SpecError
 from prism_jax.workload.catalog import model
 from prism_jax.workload.hugging_face.config import MAX_CONFIG_BYTES, read_hf_config, transformer_from_hf
 from prism_jax.workload.transformer.spec import TransformerSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.hugging_face.config import model_from_hf, transformer_from_hf
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.errors import PrismError, SpecError
+from prism_jax.core.errors import PrismError, SpecError
 from prism_jax.workload.base.workload import distinct_runs
 from prism_jax.workload.catalog import model
 from prism_jax.workload.hugging_face.architectures import ARCHITECTURES

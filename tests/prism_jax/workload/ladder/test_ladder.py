@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.laws import LadderLaw
+from prism_jax.core.errors import PrismError, SpecError
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import PrismError, SpecError
 from prism_jax.job.rules import check_plan
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from prism_jax.core.errors import SpecError
 from prism_jax.cost.memory import memory
-from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.workload.base.workload import distinct_runs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.errors import SpecError
+from prism_jax.core.errors import SpecError
 from prism_jax.workload.catalog import model, model_names
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec

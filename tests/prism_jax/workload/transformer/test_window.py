@@ -10,10 +10,10 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.core.errors import SpecError
 from prism_jax.cost.memory import memory
 from prism_jax.cost.partition import chunk_blocks
 from prism_jax.cost.step import step_cost
-from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload.base.workload import distinct_runs, kinds_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.capture.hlo.groups import guessed_axes, known_axes, permuted_pairs, replica_groups
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 
 from .texts import module
 

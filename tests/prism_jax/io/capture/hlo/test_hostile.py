@@ -10,7 +10,7 @@ import pytest
 
 from prism_jax.capture.hlo.parse import parse_hlo
 from prism_jax.capture.hlo.program import rank_program
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
 
 from .texts import ENTRY_OF_LOOP, LOOP, text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax import load_job, write_capture
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.search.space import default_space
 from prism_jax.shell.app import main
 from prism_jax.workload.captured.model import CapturedModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.cluster_section import written_names
 from prism_jax.job.field_descriptions import ABOUT, FORMS
 from prism_jax.job.load_job import job_sections, load_job

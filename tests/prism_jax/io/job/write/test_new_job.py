@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from prism_jax.errors import ConfigError
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import job_of
 from prism_jax.job.reference import job_fields

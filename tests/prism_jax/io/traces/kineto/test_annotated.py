@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.profiles.kineto import read_kineto
 from prism_jax.profiles.names import annotation, communication_kind
 from prism_jax.trace.assemble import assemble

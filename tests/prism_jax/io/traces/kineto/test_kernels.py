@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.profiles.kineto import read_kineto
 from prism_jax.trace.assemble import assemble
 from prism_jax.trace.trace import JobShape, OpTable

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.profiles import events as kineto_events, file as kineto_file
 from prism_jax.profiles.kineto import read_kineto
 from prism_jax.trace.assemble import assemble

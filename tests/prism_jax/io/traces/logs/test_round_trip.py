@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace.step_log import StepLog
 from tests.support.training_logs import LOGS, Written

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.text_logs import LINE_FORMATS, read_text_log
 from prism_jax.trace.step_log import StepLog
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from prism_jax.core.errors import SpecError
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.memory import memory, state_factors
 from prism_jax.cost.partition import chunk_blocks, group_splits, stage_weights
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import end_work
-from prism_jax.errors import SpecError
 from prism_jax.framework.base import MEGATRON
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.capture.hlo.program import Stated, rank_program
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.workload.captured.fusion import fused
 from prism_jax.workload.captured.program import CapturedOp, RankProgram
 from tests.prism_jax.io.capture.hlo.texts import module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.scalars import choose, is_clock, is_step, is_time, meaning
 
 

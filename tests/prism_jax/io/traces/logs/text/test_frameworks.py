@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.errors import DataError
+from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.text_logs import read_text_log
 from prism_jax.trace.step_log import StepLog
 from tests.support.training_logs import LOGS, deepspeed_breakdown, deepspeed_throughput, megatron, torchtitan

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prism_jax.core import archive as archives
+from prism_jax.core.errors import DataError
 from prism_jax.core.report import to_plain
-from prism_jax.errors import DataError
 from prism_jax.fits.report import CleaningReport, Verdict
 
-from .engine.model import Model
-from .engine.program import Sampled, values
+from ..engine.model import Model
+from ..engine.program import PosteriorDraws, values
 from .models import model_named
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ class Storable(Protocol):
     @property
     def data(self) -> Any: ...
     @property
-    def sampled(self) -> Sampled: ...
+    def sampled(self) -> PosteriorDraws: ...
     @property
     def method(self) -> str: ...
     @property
@@ -219,7 +219,7 @@ def _remedy(path: str | Path) -> str:
     return f"Fit again: `prism-jax fit MODEL FILE -o {Path(path).name}`."
 
 
-def _sampled(archive: archives.Archive) -> Sampled:
+def _sampled(archive: archives.Archive) -> PosteriorDraws:
     """Draws, all of the same chains, and finite."""
     headers, k_hat = archive.headers, archive.about["k_hat"]
     shape = headers[DIVERGING].shape
@@ -235,7 +235,9 @@ def _sampled(archive: archives.Archive) -> Sampled:
     for name, value in draws.items():
         if not np.isfinite(value).all():
             raise DataError(f"draws of {name} are not finite.")
-    return Sampled(draws, archive.load(DIVERGING), archive.load(STEPS), np.nan if k_hat is None else float(k_hat))
+    return PosteriorDraws(
+        draws, archive.load(DIVERGING), archive.load(STEPS), np.nan if k_hat is None else float(k_hat)
+    )
 
 
 def _data(model: Any, archive: archives.Archive) -> Any:

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 import pandas as pd
 
+from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.processes import Progress, silent
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import DataError, FitError
 
-from .data.clean import Measurements, naming
-from .engine.diagnostics import one_blas_thread
-from .engine.model import Model, Score
-from .engine.settings import Settings
+from ..data.clean import Measurements, naming
+from ..engine.diagnostics import one_blas_thread
+from ..engine.model import GroupScore, Model
+from ..engine.settings import Settings
 from .fit import posterior
 from .models import model_named
 
@@ -45,7 +45,7 @@ class Holdout:
 
     column: str
     n_groups: int
-    scores: tuple[Score, ...]
+    scores: tuple[GroupScore, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Medians over the scores, of coverage the mean; None where no score has the figure; the model's own by name."""
@@ -86,7 +86,7 @@ def holdout(
             f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out"
         )
     splits = list(_splits(chosen.holdout, names, n_split, key))
-    scores: list[Score] = []
+    scores: list[GroupScore] = []
     method = method or chosen.holdout_method
     settings = replace(settings or Settings(), n_approximate_draw=N_DRAW)
     with naming(measured.sources):

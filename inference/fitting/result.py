@@ -12,18 +12,18 @@ import numpy as np
 
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
 from prism_jax.cloud.availability import FittedSpells
+from prism_jax.core.errors import DataError, FailedFitError, FitError
 from prism_jax.core.report import to_plain
 from prism_jax.cost.efficiency import MeasuredTables
-from prism_jax.errors import DataError, FailedFitError, FitError
 from prism_jax.fits.report import CleaningReport, Verdict
 from prism_jax.horizon.reliability import Reliability
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
+from ..engine.diagnostics import Checks
+from ..engine.model import Model
+from ..engine.program import PosteriorDraws
 from . import store
-from .engine.diagnostics import Checks
-from .engine.model import Model
-from .engine.program import Sampled
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Fit:
 
     model: Model[Any]
     data: Any
-    sampled: Sampled
+    sampled: PosteriorDraws
     method: str
     verdict: Verdict
     hygiene: CleaningReport
@@ -91,7 +91,7 @@ class Fit:
         Raises:
             FitError: ArviZ is not installed, or the model offers no likelihood by group.
         """
-        from .engine.diagnostics import loo
+        from ..engine.diagnostics import loo
 
         with jax.enable_x64(True):
             found = self._of_model("log_likelihood", self.draws)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from prism_jax.core.errors import FitError
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import FitError
 
-from .engine.model import Model
+from ..engine.model import Model
 
 PLACES = {
-    "fleet": "inference.fleet.model.Fleet",
-    "steps": "inference.steps.model.Steps",
+    "fleet": "inference.fleet.model.FleetModel",
+    "steps": "inference.steps.model.StepsModel",
     "collectives": "inference.collectives.model.Collectives",
     "kernels": "inference.kernels.model.Kernels",
-    "overlap": "inference.overlap.Overlap",
+    "overlap": "inference.overlap.OverlapModel",
     "failures": "inference.durations.failures.Failures",
     "repairs": "inference.durations.repairs.Repairs",
     "revocation": "inference.durations.revocation.Revocation",
-    "saves": "inference.saves.Saves",
+    "saves": "inference.saves.SavesModel",
     "ladder": "inference.ladder.Ladder",
     "startup": "inference.startup.Startup",
 }

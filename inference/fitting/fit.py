@@ -16,22 +16,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.core.registry import did_you_mean
-from prism_jax.errors import FitError
 from prism_jax.fits.report import Verdict
 
-from .collectives.columns import known_op
-from .collectives.model import Collectives
-from .data.clean import Measurements, naming
-from .data.columns import Column
-from .data.read import read_measurements, tidy
-from .engine.diagnostics import one_blas_thread, verdict
-from .engine.laplace import ADAPT_UP_TO, GOOD_K, around, fit_map, fit_svi, weighted
-from .engine.model import Model
-from .engine.nuts import Enough, sample
-from .engine.program import WHOLE, Program, Sampled, columns, key_of, program, together
-from .engine.settings import METHODS, Settings
+from ..collectives.columns import known_op
+from ..collectives.model import Collectives
+from ..data.clean import Measurements, naming
+from ..data.columns import ModelColumn
+from ..data.read import read_measurements, tidy
+from ..engine.diagnostics import one_blas_thread, verdict
+from ..engine.laplace import ADAPT_UP_TO, GOOD_K, around, fit_map, fit_svi, weighted
+from ..engine.model import Model
+from ..engine.nuts import Enough, sample
+from ..engine.program import WHOLE, ModelProgram, PosteriorDraws, columns, key_of, program, together
+from ..engine.settings import METHODS, Settings
 from .models import model_named
 from .result import Fit
 
@@ -44,7 +44,7 @@ def in_one_order(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if (np.diff(order) == 1).all() else frame.take(order).reset_index(drop=True)
 
 
-def rows_follow_time(frame: pd.DataFrame, columns: Sequence[Column]) -> bool:
+def rows_follow_time(frame: pd.DataFrame, columns: Sequence[ModelColumn]) -> bool:
     """Whether the order of the rows says something: they are steps, and not all have a number."""
     of_steps = any(column.name == "step" for column in columns)
     return of_steps and ("step" not in frame or bool(frame["step"].isna().any()))
@@ -151,7 +151,7 @@ def fit(
     )
 
 
-def _verdict(model: Model[Any], data: Any, sampled: Sampled) -> Verdict:
+def _verdict(model: Model[Any], data: Any, sampled: PosteriorDraws) -> Verdict:
     """On what the model judges: the reported sites, or what it puts in their place."""
     draws = dict(model.judged(data, sampled.draws))
     return verdict(replace(sampled, draws=draws), tuple(draws))
@@ -205,7 +205,7 @@ def posterior(
     resume: Path | None = None,
     near: np.ndarray | None = None,
     enough: Enough | None = None,
-) -> Sampled:
+) -> PosteriorDraws:
     """Draws of the posterior of prepared data, in float64.
 
     Args:
@@ -231,14 +231,14 @@ def posterior(
         return _completed(model, data, together(model.joined, found), jax.random.fold_in(draw_key, 1))
 
 
-def _no_chain_fails(sampled: Sampled) -> bool:
+def _no_chain_fails(sampled: PosteriorDraws) -> bool:
     """Whether the chains of a part will do: all of its sites count."""
     return verdict(sampled, tuple(sampled.draws)).cause != "chains"
 
 
 def _nearby(
-    made: Mapping[str, Program], near: np.ndarray, settings: Settings, keys: Mapping[str, jax.Array]
-) -> dict[str, Sampled] | None:
+    made: Mapping[str, ModelProgram], near: np.ndarray, settings: Settings, keys: Mapping[str, jax.Array]
+) -> dict[str, PosteriorDraws] | None:
     """Weighted draws around those of another fit; None where a part is too large for that, or they are no good."""
     sizes = [one.n_dim for one in made.values()]
     if sum(sizes) != near.shape[1] or max(sizes) > ADAPT_UP_TO:
@@ -252,9 +252,9 @@ def _nearby(
 
 
 def _by_method(
-    made: Program, method: str, settings: Settings, key: jax.Array, progress: Progress, resume: Path | None,
+    made: ModelProgram, method: str, settings: Settings, key: jax.Array, progress: Progress, resume: Path | None,
     enough: Enough | None,
-) -> Sampled:  # fmt: skip
+) -> PosteriorDraws:  # fmt: skip
     if method == "nuts":
         return sample(made, settings, key, progress=progress, partial=resume, enough=enough)
     if method == "svi":
@@ -262,7 +262,7 @@ def _by_method(
     return fit_map(made, settings, key)
 
 
-def _completed(model: Model[Any], data: Any, sampled: Sampled, key: jax.Array) -> Sampled:
+def _completed(model: Model[Any], data: Any, sampled: PosteriorDraws, key: jax.Array) -> PosteriorDraws:
     """With the sites that a model integrates out in its program, and draws afterwards."""
     if not model.has("complete"):
         return sampled
