@@ -30,7 +30,8 @@ TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
     (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ s\b).*"), r"\1 <time>"),
 )
-BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 120
+DIGITS = re.compile(r"[\d.]+(e[+-]?\d+)?")
+BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 90
 
 
 def play(
@@ -155,9 +156,9 @@ def _with_numbered_types(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json_lines(value: Any, *, brief: bool, before: str = "", indent: str = "") -> Iterator[str]:
-    """Short values on a line of their own, others opened up."""
+    """Short values on a line of their own, others opened up; how many digits a number has does not matter."""
     whole = json.dumps(value, ensure_ascii=False)
-    if len(whole) <= WIDTH or not isinstance(value, dict | list):
+    if len(DIGITS.sub("0", whole)) <= WIDTH or not isinstance(value, dict | list):
         yield f"{indent}{before}{whole}"
         return
     yield f"{indent}{before}{'{' if isinstance(value, dict) else '['}"
