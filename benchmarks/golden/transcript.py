@@ -30,6 +30,7 @@ TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
     (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ s\b).*"), r"\1 <time>"),
 )
+USAGE = ("Usage: prism-jax", "Usage: `prism-jax")  # what the option parser of a revision says
 DIGITS = re.compile(r"[\d.]+(e[+-]?\d+)?")
 BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 90
 
@@ -54,7 +55,7 @@ def play(
         for line in commands:
             code, out, err = _captured(main, shlex.split(line))
             parts.append(f"$ prism-jax {line}\nexit code {code}\n")
-            if "--help" in line or "Usage: prism-jax" in out + err:
+            if "--help" in line or any(usage in out + err for usage in USAGE):
                 parts.append("<words of the option parser>\n")
                 continue
             parts.append(_shown(out, brief=brief))
