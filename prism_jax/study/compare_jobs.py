@@ -17,7 +17,7 @@ from ..job.load_job import JobSource, loaded, source_of
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
 from ..result.prices import Prices, checked, price_of
-from .report import ComparedJob, ComparisonReport
+from .report import ComparedJob, ComparisonReport, comparison_markdown
 
 if TYPE_CHECKING:
     from .table import Comparison
@@ -29,9 +29,7 @@ def markdown_or_lines(
     report: ComparisonReport, markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False
 ) -> list[str]:
     """What is printed."""
-    from . import report as comparison
-
-    return comparison.markdown(report) if markdown else report.lines()
+    return comparison_markdown(report) if markdown else report.lines()
 
 
 @use_case(text=markdown_or_lines, says="predicting")
