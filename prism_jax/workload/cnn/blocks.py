@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
-from ..base.workload import Comm, Parameters, SavedTensor, total_bytes
+from ..base.workload import DENSE, BlockDefaults, Parameters, SavedTensor, total_bytes
 from .tape import Layer, Segment
 
 _MASK = 1.0 / 8.0  # bytes of an element of the mask that a fused norm and ReLU keeps
@@ -207,11 +207,8 @@ _KERNELS: dict[str, Callable[[Layer, Batch], list[Kernel]]] = {
 }
 
 
-DENSE = "dense"  # the one way in which parameters are sharded
-
-
 @dataclass(frozen=True)
-class CnnBlock:
+class CnnBlock(BlockDefaults):
     """A block of layers.
 
     Attributes:
@@ -225,11 +222,6 @@ class CnnBlock:
     channels_last: bool
 
     @property
-    def knob(self) -> str:
-        """None of its own."""
-        return ""
-
-    @property
     def _recomputes(self) -> bool:
         return self.plan.recompute == "full" and self.segment.place == "body"
 
@@ -238,11 +230,6 @@ class CnnBlock:
         """Kernels of its layers; forward again in B where it is recomputed."""
         table = KernelTable.of(layer_kernels(self.segment.layers, Batch.of(self.plan, self.channels_last)))
         return table + table.repeated_in_backward() if self._recomputes else table
-
-    @property
-    def comms(self) -> tuple[Comm, ...]:
-        """None: a network is copied, not cut."""
-        return ()
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
