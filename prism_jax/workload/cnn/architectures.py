@@ -261,9 +261,7 @@ def _of_totals(train_flops: float, n_params: int, n_tensors: int, image_size: in
         with tape.block(f"residual.{number}"):
             y = tape.conv_norm_act(tape.conv_norm_act(x, width), width, act="")
             x = tape.act(tape.add(y, x))
-    with tape.block("classifier", "last"):
-        tape.loss(tape.linear(tape.flat(tape.pool_to(x)), n_classes))
-    return tape.network
+    return tape.classified(x, n_classes)
 
 
 # Name: FLOPs of a sample in both passes, parameters, tensors.

@@ -139,39 +139,9 @@ def _grouped(layer: Layer, batch: Batch) -> list[Kernel]:
     return [_pass("conv_depthwise" if layer.is_depthwise else "conv_grouped", phase, a + w + y) for phase in "FBW"]
 
 
-def _linear(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _conv(layer, batch)
-
-
-def _norm(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("norm", layer, batch, 3.0, 4.0)
-
-
-def _act(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("act", layer, batch, 2.0, 3.0)
-
-
-def _add(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Its gradient is that of both summands: nothing runs."""
-    return _passes("add", layer, batch, 3.0, 0.0)
-
-
-def _gradient_sum(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("gradient_sum", layer, batch, 0.0, 3.0)
-
-
-def _concat(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Gradients of its parts are views."""
-    return _passes("concat", layer, batch, 2.0, 0.0)
-
-
-def _move(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("move", layer, batch, 2.0, 2.0)
-
-
-def _scale(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Backward: the gradient of the input (2 reads with its write one more), and of the factors (2 reads)."""
-    return _passes("scale", layer, batch, 2.0, 4.0)
+def _counted(name: str, forward: float, backward: float) -> Callable[[Layer, Batch], list[Kernel]]:
+    """Kernels of a layer that takes so many passes over its output, whatever it is."""
+    return lambda layer, batch: _passes(name, layer, batch, forward, backward)
 
 
 def _dropout(layer: Layer, batch: Batch) -> list[Kernel]:
@@ -193,14 +163,16 @@ def _loss(layer: Layer, batch: Batch) -> list[Kernel]:
 
 _KERNELS: dict[str, Callable[[Layer, Batch], list[Kernel]]] = {
     "conv": _conv,
-    "linear": _linear,
-    "norm": _norm,
-    "act": _act,
-    "add": _add,
-    "gradient_sum": _gradient_sum,
-    "concat": _concat,
-    "move": _move,
-    "scale": _scale,
+    "linear": _conv,
+    "norm": _counted("norm", 3.0, 4.0),
+    "act": _counted("act", 2.0, 3.0),
+    "add": _counted("add", 3.0, 0.0),  # its gradient is that of both summands: nothing runs
+    "gradient_sum": _counted("gradient_sum", 0.0, 3.0),
+    "concat": _counted("concat", 2.0, 0.0),  # gradients of its parts are views
+    "move": _counted("move", 2.0, 2.0),
+    "scale": _counted(
+        "scale", 2.0, 4.0
+    ),  # backward: of the input 2 reads, with its write one more; of the factors 2 reads
     "dropout": _dropout,
     "pool": _pool,
     "loss": _loss,

@@ -99,16 +99,17 @@ def _bottleneck(tape: Tape, x: ImageTensor, width: int, stride: int, kind: Kind)
 def _write(depths: tuple[int, ...], kind: Kind, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
-        x = tape.conv_norm_act(tape.image, 64, 7, 2)
-        x = tape.pool(x, 3, 2, 1)
+        x = tape.pool(tape.conv_norm_act(tape.image, 64, 7, 2), 3, 2, 1)
+    return _of_stages(tape, x, depths, kind, n_classes)
+
+
+def _of_stages(tape: Tape, x: ImageTensor, depths: tuple[int, ...], kind: Kind, n_classes: int) -> CnnNetwork:
     for stage, (width, depth) in enumerate(zip(_STAGES, depths, strict=True)):
         for number in range(depth):
             stride = 2 if stage and not number else 1
             with tape.block(f"stage{stage + 1}.{number}"):
                 x = _bottleneck(tape, x, width, stride, kind) if kind.is_deep else _basic(tape, x, width, stride)
-    with tape.block("classifier", "last"):
-        tape.loss(tape.linear(tape.flat(tape.pool_to(x)), n_classes))
-    return tape.network
+    return tape.classified(x, n_classes)
 
 
 def _cifar(image_size: int, n_classes: int) -> CnnNetwork:
@@ -116,13 +117,7 @@ def _cifar(image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 64, 3)
-    for stage, width in enumerate(_STAGES):
-        for number in range(2):
-            with tape.block(f"stage{stage + 1}.{number}"):
-                x = _basic(tape, x, width, 2 if stage and not number else 1)
-    with tape.block("classifier", "last"):
-        tape.loss(tape.linear(tape.flat(tape.pool_to(x)), n_classes))
-    return tape.network
+    return _of_stages(tape, x, _SHORT, Kind(is_deep=False), n_classes)
 
 
 def _resnet(depths: tuple[int, ...], kind: Kind = _DEEP) -> Writes:
@@ -208,11 +203,8 @@ _VGG_SOURCE = "arXiv 1409.1556; torchvision"
 _DEPTHS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 VGGS = (
     *(
-        CnnArchitecture(f"vgg-{depth}", partial(_vgg, each, False), source=_VGG_SOURCE)
-        for depth, each in _DEPTHS.items()
-    ),
-    *(
-        CnnArchitecture(f"vgg-{depth}-bn", partial(_vgg, each, True), source=_VGG_SOURCE)
+        CnnArchitecture(f"vgg-{depth}{ending}", partial(_vgg, each, has_norm), source=_VGG_SOURCE)
+        for has_norm, ending in ((False, ""), (True, "-bn"))
         for depth, each in _DEPTHS.items()
     ),
     CnnArchitecture("alexnet", _alexnet, source="arXiv 1404.5997; torchvision"),

@@ -125,12 +125,12 @@ class CnnNetwork(NamedTuple):
     @property
     def n_params(self) -> int:
         """Trained parameters."""
-        return sum(segment.count * layer.n_params for segment in self.segments for layer in segment.layers)
+        return sum(layer.n_params for layer in self.layers)
 
     @property
     def n_tensors(self) -> int:
         """Tensors that hold them: what an optimizer loops over."""
-        return sum(segment.count * layer.n_tensors for segment in self.segments for layer in segment.layers)
+        return sum(layer.n_tensors for layer in self.layers)
 
     @property
     def forward_flops(self) -> float:
@@ -306,6 +306,12 @@ class Tape:
     def loss(self, x: ImageTensor) -> ImageTensor:
         """Cross entropy over its channels."""
         return self._write(Layer("loss", x.shape, ImageShape(1)), (x,), keeps=x)
+
+    def classified(self, x: ImageTensor, n_classes: int) -> CnnNetwork:
+        """The whole network, with a classifier of the mean over the pixels behind `x` and its loss."""
+        with self.block("classifier", "last"):
+            self.loss(self.linear(self.flat(self.pool_to(x)), n_classes))
+        return self.network
 
     def _swept(
         self, x: ImageTensor, kernel: tuple[int, int], stride: int, padding: tuple[int, int], ceil: bool = False
