@@ -61,6 +61,10 @@ class Fields:
             self.fail(key, value, f"it must be a whole number from 0 to {_MAX_COUNT}")
         return value
 
+    def counts(self, **keys: str | tuple[str, int]) -> dict[str, int]:
+        """Whole numbers by field: of a key that must be there, or of (key, default)."""
+        return {name: self.count(key) if isinstance(key, str) else self.count(*key) for name, key in keys.items()}
+
     def number(self, key: str, default: Any = _REQUIRED) -> float:
         """A positive number."""
         value = self.get(key, default)
@@ -134,6 +138,9 @@ def _stated(f: Fields) -> list[str]:
     return [_REACH_OF_TYPE[str(name)] for name in types]
 
 
+Reader = Callable[[Fields], dict[str, Any]]
+
+
 class Architecture(NamedTuple):
     """One `model_type`.
 
@@ -144,5 +151,5 @@ class Architecture(NamedTuple):
     """
 
     name: str
-    read: Callable[[Fields], dict[str, Any]]
+    read: Reader
     spec: type = TransformerSpec
