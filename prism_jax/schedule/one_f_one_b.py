@@ -67,6 +67,7 @@ class OneFOneB(PipelineSchedule):
     """
 
     name: str = "1f1b"
+    loss_goes_back_at_once: ClassVar[bool] = True
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
 
@@ -77,10 +78,6 @@ class OneFOneB(PipelineSchedule):
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """Stages from this one to the last, or all micro-batches."""
         return float(min(pp - stage, n_micro_batch))
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
 
 def _order(stage: int, n_warm_up: int, n_micro_batch: int) -> tuple[Op, ...]:
@@ -101,6 +98,9 @@ class Interleaved(PipelineSchedule):
     """
 
     name: str = "interleaved"
+    loss_goes_back_at_once: ClassVar[bool] = (
+        True  # a last group that is not full holds a few more for a moment, which is left out
+    )
     fixed_virtual_stages: ClassVar[int | None] = None
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
@@ -156,10 +156,6 @@ class Interleaved(PipelineSchedule):
             fullest = max(fullest, tuple(held), key=lambda own: sum(map(mul, own, sizes)))
             held[virtual_stages - 1 - ended] -= 1.0
         return fullest
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch; a last group that is not full holds a few more for a moment, which is left out."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The bound, or every chunk at the pace of the slowest stage in its turn."""

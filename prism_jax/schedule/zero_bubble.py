@@ -29,7 +29,7 @@ from typing import ClassVar
 
 from ..core.arrays import Counts, Floats
 from ..core.lazy import np
-from .base import PipelineSchedule, one_if_last
+from .base import PipelineSchedule
 from .order import Op, Orders, PipelineWork, forward, input_gradient, weight_gradient
 
 
@@ -43,6 +43,7 @@ class ZeroBubble(PipelineSchedule):
 
     filled: ClassVar[float]
     fills_one_way: ClassVar[bool] = True
+    loss_goes_back_at_once: ClassVar[bool] = True
 
     @abstractmethod
     def ahead(self, stage: int, pp: int) -> int:
@@ -60,10 +61,6 @@ class ZeroBubble(PipelineSchedule):
         """Forwards ahead, and what is kept for the weight gradients held back."""
         n_ahead = min(self.ahead(stage, pp), n_micro_batch)
         return n_ahead + kept_for_w * min(self.held(stage), n_micro_batch - n_ahead)
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The bound, and the part of the wait for a gradient that weight gradients do not fill."""
@@ -122,6 +119,7 @@ class ZBV(PipelineSchedule):
     """V-shaped zero-bubble order; with fewer than 2 pp - 1 micro-batches the order of 2 pp - 1, less what does not exist."""
 
     name: str = "zb_v"
+    loss_goes_back_at_once: ClassVar[bool] = True
     fixed_virtual_stages: ClassVar[int | None] = 2
 
     def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
@@ -136,10 +134,6 @@ class ZBV(PipelineSchedule):
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """Those on the way down and those on the way up: 2 pp once the pipeline is full."""
         return float(min(2 * pp - 1 - stage, n_micro_batch) + min(stage + 1, n_micro_batch))
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The busiest stage, and a bubble per further stage."""
