@@ -1,15 +1,13 @@
-"""What software usually does where a job does not say: values and how likely each is, by framework, device generation and date.
+"""Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
 
-Probabilities are what the releases of these years ship as their default (1: always) or what their users were seen to choose; they
-are judgements, not counts, and wide where nobody states them. Dates are those of the first release with the kernel:
-FlashAttention arXiv 2205.14135 (2022-06) and 2307.08691 (2023-07), FlashAttention-3 and cuDNN 9 in Transformer Engine (2024-03),
-torch.compile over FSDP (2024-03), CUDA graphs in Megatron-Core's recipes for Blackwell (2025-01).
+What software usually does is known by framework, device generation and date. Probabilities are what the releases of these
+years ship as their default (1: always) or what their users were seen to choose; they are judgements, not counts, and wide
+where nobody states them. Dates are those of the first release with the kernel: FlashAttention arXiv 2205.14135 (2022-06) and
+2307.08691 (2023-07), FlashAttention-3 and cuDNN 9 in Transformer Engine (2024-03), torch.compile over FSDP (2024-03), CUDA
+graphs in Megatron-Core's recipes for Blackwell (2025-01).
 
-Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
-
-Every open field is, independently, one of a few values with known odds (`software.usual`). A value moves the step by the ratio
-of the step's outlines with and without it. Predictions stand at the mean of the logarithm over all possibilities; the band holds
-them:
+Every open field is, independently, one of a few values with these odds. A value moves the step by the ratio of the step's
+outlines with and without it. Predictions stand at the mean of the logarithm over all possibilities; the band holds them:
 
     ln step = ln step(assumed) + sum_fields ln ratio(value),     value ~ odds
 """

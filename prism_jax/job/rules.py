@@ -1,8 +1,6 @@
-"""Rules between the numbers of a plan: one condition, evaluated for a plan or for columns of plans, and one message.
+"""Does a plan fit its model and its cluster? Every contradiction with value, constraint and remedy, and notes for a person.
 
-Does a plan fit its model and its cluster? Every contradiction with value, constraint and remedy.
-
-What a person should know of a model under a plan, in sentences.
+A rule between numbers is one condition, evaluated for a plan or for columns of plans, and one message.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
-"""ZB-H1 and ZB-H2: 1F1B whose backward is split, with the weight gradients put off into the bubbles.
+"""ZB-H1, ZB-H2 and ZB-V: schedules whose backward is split, with the weight gradients put off into the bubbles.
 
-Stage s runs `ahead` forwards before its first B and holds back `held` weight gradients; from there on it repeats B W F.
-The two schedules differ in these two numbers only. With F, B, W the mean seconds of a chunk, p stages, m micro-batches
-and x+ the positive part of x, a step takes about
+With F, B, W the mean seconds of a chunk, p stages, m micro-batches and x+ the positive part of x, a step takes about
 
-    bound + (p - 1) (B - min(w, (m - 1) / (p - 1)) W)+          w = 1, 2
+    ZB-H1, ZB-H2    bound + (p - 1) (B - min(w, (m - 1) / (p - 1)) W)+        w = 1, 2
+    ZB-V            max_s busy_s + (p - 1) max(F, B, 2 B - 2 W)               from 2 p micro-batches on
 
-Source: Qi et al., arXiv 2401.10241, section 2, table 1 and figure 3 (hand-crafted schedules); the bubble is corrected for
-few micro-batches by what the orders do.
+ZB-H: stage s runs `ahead` forwards before its first B and holds back `held` weight gradients; from there on it repeats B W F. The
+two differ in these two numbers only. ZB-V: two chunks per stage, placed as a V, so that the stage that starts a micro-batch also
+ends it: chunk q < p lives on stage q, others on stage 2 p - 1 - q; memory of 1F1B, no bubble when F = B = W.
 
-ZB-V: two chunks per stage, placed as a V, so that the stage that starts a micro-batch also ends it.
-
-Chunk q < pp lives on stage q, chunk q >= pp on stage 2 pp - 1 - q. Memory of 1F1B, no bubble when F = B = W.
-
-With F, B, W the mean seconds of a chunk, a step takes about
-
-    max_s busy_s + (pp - 1) max(F, B, 2 B - 2 W)          from 2 pp micro-batches on
-
-Source: Qi et al., arXiv 2401.10241, section 6, and arXiv 2405.15362; phases as in the authors' published
-`handcrafted_zb_v` of sail-sg/zero-bubble-pipeline-parallelism.
+Source: Qi et al., arXiv 2401.10241, sections 2 and 6, table 1 and figure 3, and arXiv 2405.15362; the bubble of ZB-H is
+corrected for few micro-batches by what the orders do; phases of ZB-V as in `handcrafted_zb_v` of
+sail-sg/zero-bubble-pipeline-parallelism.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""CollectiveLibrary: what a library of collectives makes of the links of nested tiers.
-
-Constants of NCCL: its three wire protocols and the share of link bandwidth that its collectives reach.
-
-Latencies are those of NCCL's own tuner (`src/graph/tuning.cc`, `baseLat` and `hwLat`, microseconds there). A cluster tier states
-the hop of the LL128 protocol (see `system/presets/clusters.toml`); the other protocols scale it by NCCL's ratios.
-
-Seconds of every algorithm of a collective over a group of devices in a tiered network, each with its fastest protocol.
+"""Seconds of collectives over devices in nested tiers, by the constants of a library such as NCCL, in its best protocol.
 
 A group is `size` devices, `stride` apart. On every tier it has some members per domain; the innermost tier (NVLink) and the
 network work at the same time, network tiers share the network port of a device. With `n` members and `S` bytes per device,
@@ -19,8 +12,10 @@ network work at the same time, network tiers share the network port of a device.
     in_switch       the switch adds and multicasts: S (1 + 1/n) per link, no hops; in_switch_tree across nodes
     pairwise, chain, direct    all-to-all, broadcast, send and receive
 
-`S` is the buffer of an all-reduce or broadcast, the gathered size of an all-gather, the unreduced size of a reduce-scatter, what
-one device sends to everybody (itself included) in an all-to-all, the message of a send.
+`S` is the buffer of an all-reduce or broadcast, the gathered size of an all-gather, the unreduced size of a reduce-scatter,
+what one device sends to everybody (itself included) in an all-to-all, the message of a send. Latencies are those of NCCL's
+own tuner (`baseLat` and `hwLat`); a tier states the hop of the LL128 protocol (`system/presets/clusters.toml`), others scale
+it by its ratios.
 
 Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for the bandwidth terms; arXiv 2506.20252 (PAT).
 """

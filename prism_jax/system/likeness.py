@@ -5,9 +5,8 @@ A power limit below that of the known device lowers the clock of its matrix prod
 own (h100-pcie) has peaks of its own, and is scaled from these. Exponents of measured GPUs lie between 2 and 4, which is why
 the clock is uncertain.
 
-Speed of products on tensor cores by the power of the board: PCIe cards run them at lower clocks than boards on sockets.
-
-A generation's shares of its peak (`cost.efficiency`) hold for one board. On another one
+A generation's shares of its peak (`cost.efficiency`) hold for one board; PCIe cards run products on tensor cores at lower clocks
+than boards on sockets. On another board
 
     speed = min(most, g^-1(w))          w = (watts / peak) of this board, over that of the measured one
 

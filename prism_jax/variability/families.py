@@ -1,17 +1,4 @@
-"""Special functions of SciPy, imported when first called: building a tree needs none, and `check` and `show` answer sooner.
-
-What every family of slowdown factors offers, and the checks they share.
-
-Constant: a factor that is always one.
-
-LogNormal: a factor whose logarithm is normal.
-
-Normal: a symmetric factor, cut off at a small positive floor.
-
-Gamma: a right-skewed factor with location zero.
-
-StudentT: a factor with a power-law upper tail.
-"""
+"""Families of slowdown factors with mean one: constant, log-normal, normal (cut off above zero), gamma, Student t."""
 
 from __future__ import annotations
 

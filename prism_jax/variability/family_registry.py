@@ -1,9 +1,4 @@
-"""Mixture: a bulk and a slower component, for fleets with slow chips and networks with congested steps.
-
-Pool: measured factors, resampled through a piecewise-linear quantile function.
-
-Families by name: the tagged union `{kind: gamma, cv: 0.02}` of configuration files, and back.
-"""
+"""Families by name: the tagged union `{kind: gamma, cv: 0.02}` of configuration files, and back; with mixtures and pools."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Knots of a piecewise-linear fit to a tabulated monotone curve: where to put them, and which values they take.
-
-NormalScoreMap: any family as a monotone piecewise-linear map from a standard normal score to a slowdown factor.
+"""NormalScoreMap: any family as a monotone piecewise-linear map from a standard normal score to a slowdown factor.
 
 One mechanism carries every family into jitted code: draw z ~ N(0, 1), evaluate `a + b z + sum_k c_k max(z - z_k, 0)`. The
-coefficients are traced arrays, so another family or another spread costs no compilation.
+coefficients are traced arrays, so another family or another spread costs no compilation. Knots are put where the curve bends.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""LadderSeconds: a share of a measured step on another device, by its datasheet.
+"""LadderSpec: a model known by a ladder of batch sizes on one device: t(b) = floor + seconds per sample x b.
 
-LadderSpec: a model known by a ladder of batch sizes on one device: t(b) = floor + seconds per sample x b.
-
-It can be planned, priced and laid out data parallel like any other model; what it computes and keeps is not known. `prism-jax fit
-ladder` finds floor and rate.
+It can be planned, priced and laid out data parallel like any other model; what it computes and keeps is not known. On another
+device a step takes a share of the measured one, by their datasheets. `prism-jax fit ladder` finds floor and rate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Kernels of the operations of a capture, as the cost model knows them.
-
-One stage of a captured program as a block: its kernels, its collectives, and in which order both were issued.
-"""
+"""One stage of a captured program as a block: operations as kernels, collectives, and the order in which both were issued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels one device runs for a layer of a convolutional network, per micro-batch.
+"""One block of a convolutional network on one device, for one micro-batch, and the kernels of its layers.
 
 A convolution is a matrix product that never writes its inner dimension down (implicit GEMM): m = batch x pixels out, n = channels
 out, k = channels in x kernel. Backward it is two more: the gradient of the input (m = batch x pixels in) and of the weights
@@ -7,8 +7,6 @@ else passes over device memory; passes are counted in tensors read and written.
 
 Source: implicit GEMM NVIDIA, "Convolutional Layers User's Guide"; passes of batch norm cuDNN (spatial persistent mode keeps the
 mean while it reads: 2 reads and 1 write forward, 3 reads and 1 write backward).
-
-One block of a convolutional network on one device, for one micro-batch.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
-"""Architecture: a network by name, as a function from the size of an image and the number of classes to its layers.
+"""Classic convolutional networks, each a function from the size of an image and the number of classes to its layers.
 
-Residual networks: ResNet, ResNeXt and Wide-ResNet, with the stride in the 3x3 convolution (v1.5).
+- Residual: ResNet (stride in the 3x3 convolution, v1.5), ResNeXt, Wide-ResNet. arXiv 1512.03385, 1611.05431, 1605.07146.
+- VGG and AlexNet: plain convolutions with biases, and a large classifier. arXiv 1409.1556, 1404.5997.
+- DenseNet: every layer reads all layers of its block before it; norm and activation first, bottleneck of 4. arXiv 1608.06993.
+- Inception v3, with its auxiliary classifier: branches side by side, concatenated. arXiv 1512.00567.
 
-Source: arXiv 1512.03385, 1611.05431, 1605.07146; torchvision `models/resnet.py`.
-
-VGG and AlexNet: plain convolutions with biases, and a large classifier.
-
-Source: arXiv 1409.1556, 1404.5997; torchvision `models/vgg.py`, `models/alexnet.py`.
-
-DenseNet: every layer reads the outputs of all layers of its block before it.
-
-Source: arXiv 1608.06993; torchvision `models/densenet.py` (norm and activation before the convolution, bottleneck of 4).
-
-Inception v3, with its auxiliary classifier: branches side by side, concatenated.
-
-Source: arXiv 1512.00567; torchvision `models/inception.py`.
+Source: torchvision, `models/resnet.py`, `vgg.py`, `alexnet.py`, `densenet.py`, `inception.py`.
 """
 
 from __future__ import annotations

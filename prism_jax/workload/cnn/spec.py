@@ -1,8 +1,6 @@
 """CnnSpec: a convolutional network that is trained data parallel, as a workload of blocks counted in samples.
 
-The network is one of `ARCHITECTURES`, at a size of image and a number of classes of one's own.
-
-Convolutional networks that a job file may name, every shipped architecture under its own name, and what their fields are.
+It is one of `ARCHITECTURES`, at a size of image and a number of classes of one's own; job files name each by its own name.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Layers of a convolutional network, as sizes of one sample: channels, rows and columns of what goes in and out.
-
-A layer knows no batch, precision or device; `op_lists` turn it into kernels. Networks are written down by a `Tape`.
-
-Tape: writes a convolutional network down, layer by layer, as one would call its modules.
+"""Tape: writes a convolutional network down, layer by layer, as one would call its modules; a layer has the sizes of one sample.
 
     tape = Tape(224)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 64, 7, stride=2)
 
-What the backward pass keeps follows from who reads what: convolutions, norms and products keep their inputs, a ReLU its output
-(in place of its input), and a tensor is kept once. A tensor that is read again adds a sum of gradients.
+A layer knows no batch, precision or device; `blocks` turns it into kernels. What the backward pass keeps follows from who
+reads what: convolutions, norms and products keep their inputs, a ReLU its output (in place of its input), and a tensor is
+kept once. A tensor that is read again adds a sum of gradients.
 
 Source: PyTorch's autograd formulas (`tools/autograd/derivatives.yaml`); sizes as in torch.nn.
 """

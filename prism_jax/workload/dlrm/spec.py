@@ -1,11 +1,7 @@
-"""The two blocks of a recommendation model on one device: tables with their exchange, and the dense part.
-
-DLRMSpec: a recommendation model as a workload: tables over all devices, dense layers on every one.
+"""DLRMSpec: a recommendation model as two blocks: tables over all devices with their exchange, dense layers on each.
 
 All devices meet in the exchange of pooled vectors, twice a step: a plan has `ep = dp`, one group of devices that step together,
 and no independent replicas. Source: arXiv 1906.00091 (DLRM), 2008.13535 (DCNv2), MLPerf Training (both as benchmarks).
-
-Recommendation models by name, and what the fields are that only they have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Typed access to the keys of a Hugging Face configuration, with errors that name the key, and a list of what was read.
 
-Windows of a Hugging Face configuration: `sliding_window`, `attention_chunk_size` and `layer_types`.
-
-Architecture: how the configurations of one `model_type` are read.
+Windows stand in `sliding_window`, `attention_chunk_size` and `layer_types`. An `Architecture` reads one `model_type`.
 """
 
 from __future__ import annotations

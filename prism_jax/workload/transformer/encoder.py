@@ -1,15 +1,8 @@
-"""Counts of what an encoder has beside its layers: embeddings with types of tokens, and the heads of its losses.
+"""EncoderSpec: BERT and its relatives, bidirectional transformers that predict masked tokens; models by name.
 
-Source: `BertForPreTraining` of Hugging Face transformers, whose counts these are: a norm behind the embeddings and none behind
-the layers; masked-token head: product, norm, biases of the vocabulary; next sentence: pooler and two classes.
-
-The ends of an encoder: embeddings with a norm, and the heads of its losses on the tokens that are predicted.
-
-EncoderSpec: BERT and its relatives; a bidirectional transformer trained to predict masked tokens.
-
-Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token).
-
-Encoders by name, and what the fields are that only encoders have.
+Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token); counts as `BertForPreTraining` of
+Hugging Face transformers has them: a norm behind the embeddings and none behind the layers; masked-token head: product, norm,
+biases of the vocabulary; next sentence: pooler and two classes.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-"""Counts and FLOPs of cross attention, and of the ends of an encoder-decoder.
+"""EncoderDecoderSpec: T5 and its relatives, an encoder and a decoder that attends to it; blocks, counts, and models by name.
 
-Source: `T5ForConditionalGeneration` of Hugging Face transformers, whose counts these are.
-
-Blocks of an encoder-decoder: embeddings of both stacks, layers that attend to the encoder, the head on what is written.
-
-EncoderDecoderSpec: T5 and its relatives; an encoder, and a decoder with cross attention.
-
-Source: arXiv 1910.10683 (T5: span corruption makes 114 target tokens of 512), 2010.11934 (mT5, T5 1.1: gated MLP, untied head).
-
-Encoder-decoders by name, and what the fields are that only they have.
+Source: arXiv 1910.10683 (T5: span corruption makes 114 target tokens of 512), 2010.11934 (mT5, T5 1.1: gated MLP, untied head);
+counts as `T5ForConditionalGeneration` of Hugging Face transformers has them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""OfPatches: what models over patches of an image have in common; samples are images, and the model knows its tokens.
-
-Blocks of models over patches: the product that embeds them, the classifier, layers that a condition modulates.
-"""
+"""Models over patches of an image: the product that embeds them, the classifier, layers that a condition modulates."""
 
 from __future__ import annotations
 
