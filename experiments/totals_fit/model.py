@@ -18,11 +18,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from experiments.device_names import device_of_text
 from inference.data.columns import ModelColumn
 from inference.sums import AbstractSums, SumsData, SumTerm, groups_of, sums_data
 from prism_jax.core.errors import DataError, SpecError
 from prism_jax.system.hardware import Device
-from prism_jax.system.likeness import device_of_text
 
 COLUMNS = (
     ModelColumn("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),

@@ -2,9 +2,7 @@
 
 Integers are counts (1 or more; 0 too where 0 is the default), nothing is converted silently (no "8" for 8, no 1 for true),
 unknown fields are refused. Quantities with units have names of their own in files (`bandwidth: 400 Gbit/s`) and become the
-SI fields of the dataclasses (`bytes_per_s`).
-
-What pydantic found wrong, as one line per mistake: where, field, value, constraint, remedy.
+SI fields of the dataclasses (`bytes_per_s`). A mistake is one line: where, field, value, constraint, remedy.
 """
 
 from __future__ import annotations

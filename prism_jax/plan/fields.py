@@ -1,7 +1,8 @@
-"""Number formats of matrix products with fewer than 16 bits: bytes of an input, and the passes that make it of a 16-bit tensor.
+"""Fields of a plan with rules of their own: number formats, recomputation, and how embedding tables are spread over devices.
 
-A format with block scales has one scale per 16 or 32 neighbours along the dimension that is summed over. That dimension is not
-the same in a product and in that of its weight gradient, so a tensor that both read is quantised twice: by rows and by columns.
+*Formats* of products below 16 bits: bytes of an input, and the passes that make it of a 16-bit tensor. One with block scales
+has a scale per 16 or 32 neighbours along the dimension that is summed over, which is not the same in a product and in that of
+its weight gradient, so a tensor that both read is quantised twice: by rows and by columns.
 
 - fp8: one scale per tensor; one pass writes the copy, the transposed one is fused into other passes.
 - mxfp8, mxfp4: an 8-bit scale per 32 elements; one pass reads the tensor and writes both copies.
@@ -11,24 +12,18 @@ the same in a product and in that of its weight gradient, so a tensor that both 
 
 Source: Transformer Engine (`cast_transpose`, `hadamard_transform`); OCP Microscaling Formats 1.0; arXiv 2509.25149.
 
-StateDtypes: number formats of what training keeps per parameter, and their bytes.
+*Recomputation.* Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per
+checkpoint, by default 1; `block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the
+parts named by `recompute_modules` again. torchtitan: its `full` is Megatron-LM's; `selective_op` saves the results of
+attention and of every other matrix product (`selective_ac_option = "op"`); `selective_layer` checkpoints every
+`recompute_num_layers`-th layer (`"2"`). Source: Megatron-LM, megatron/core/transformer/transformer_config.py; torchtitan,
+distributed/activation_checkpoint.py.
 
-Which part of the activations a plan computes again in the backward pass: kinds, methods and modules by name.
-
-Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per checkpoint, by default 1;
-`block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the parts named by
-`recompute_modules` again. torchtitan: its `full` is Megatron-LM's; `selective_op` saves the results of attention and of every
-other matrix product (`selective_ac_option = "op"`); `selective_layer` checkpoints every `recompute_num_layers`-th layer (`"2"`).
-
-Source: Megatron-LM, megatron/core/transformer/transformer_config.py; torchtitan, distributed/activation_checkpoint.py.
-
-How one embedding table is spread over devices, as plans and job files write it.
+*Tables*; parts go where they balance best, unless devices are named: `table@3`, `column:2@0,5`.
 
     table          whole, on one device              row       rows over all devices      dp   a copy on every device
     column:4       columns in 4 parts                row:4     rows in 4 parts
     hybrid         copies of the rows that are read often, the others over all devices
-
-Parts go where they balance best, unless devices are named: `table@3`, `column:2@0,5`.
 """
 
 from __future__ import annotations

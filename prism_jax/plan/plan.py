@@ -1,7 +1,4 @@
-"""ParallelPlan: how a model and a global batch are spread over devices, and what that implies for groups and tiers.
-
-Which device plays which part: member of a group, pipeline stage, replica.
-"""
+"""ParallelPlan: how a model and a global batch are spread over devices: groups, tiers, and which device plays which part."""
 
 from __future__ import annotations
 
