@@ -6,9 +6,8 @@ program a ladder has its seconds at its largest batch, and the share of them tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -57,18 +56,12 @@ class LadderData:
         top, log_top: largest batch and mean log seconds at it, [setup].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "setup": "setups top log_top",
-        "rung -> setup": "of",
-        "rung": "batch log_s",
-    }
-
-    setups: tuple[str, ...]
-    of: np.ndarray
-    batch: np.ndarray
-    log_s: np.ndarray
-    top: np.ndarray
-    log_top: np.ndarray
+    setups: Annotated[tuple[str, ...], "setup"]
+    of: Annotated[np.ndarray, "rung -> setup"]
+    batch: Annotated[np.ndarray, "rung"]
+    log_s: Annotated[np.ndarray, "rung"]
+    top: Annotated[np.ndarray, "setup"]
+    log_top: Annotated[np.ndarray, "setup"]
 
 
 def from_frame(frame: pd.DataFrame) -> LadderData:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,23 +93,15 @@ class OverlapData:
         gpus: that the kernels were measured on, as far as the table names them.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "kernel": "kernels",
-        "row": "log_factor overlap_ratio log_duration used",
-        "row -> kernel": "kernel",
-        f"row {len(FEATURES)}": "features",
-        f"{len(FEATURES)}": "centre spread",
-    }
-
-    kernels: tuple[str, ...]
-    kernel: np.ndarray
-    log_factor: np.ndarray
-    overlap_ratio: np.ndarray
-    log_duration: np.ndarray
-    features: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
-    used: np.ndarray
+    kernels: Annotated[tuple[str, ...], "kernel"]
+    kernel: Annotated[np.ndarray, "row -> kernel"]
+    log_factor: Annotated[np.ndarray, "row"]
+    overlap_ratio: Annotated[np.ndarray, "row"]
+    log_duration: Annotated[np.ndarray, "row"]
+    features: Annotated[np.ndarray, f"row {len(FEATURES)}"]
+    centre: Annotated[np.ndarray, f"{len(FEATURES)}"]
+    spread: Annotated[np.ndarray, f"{len(FEATURES)}"]
+    used: Annotated[np.ndarray, "row"]
     n_judged: int = 0
     mape_model: float = np.nan
     mape_none: float = np.nan

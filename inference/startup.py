@@ -7,9 +7,9 @@ A start is often near its median and at times far off; regions differ less than 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -58,19 +58,11 @@ class StartupData:
         log_s: of its parts, [start, 3].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "tier": "tiers",
-        "region": "regions",
-        "start -> tier": "tier",
-        "start -> region": "region",
-        "start part": "log_s",
-    }
-
-    tiers: tuple[str, ...]
-    regions: tuple[str, ...]
-    tier: np.ndarray
-    region: np.ndarray
-    log_s: np.ndarray
+    tiers: Annotated[tuple[str, ...], "tier"]
+    regions: Annotated[tuple[str, ...], "region"]
+    tier: Annotated[np.ndarray, "start -> tier"]
+    region: Annotated[np.ndarray, "start -> region"]
+    log_s: Annotated[np.ndarray, "start part"]
 
 
 def from_frame(frame: pd.DataFrame) -> StartupData:

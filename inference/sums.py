@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -72,27 +72,17 @@ class SumsData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "term": "terms factor",
-        "level": "levels spread",
-        "effect": "effects",
-        "effect -> level": "level",
-        "cell term": "size",
-        "cell effect": "member",
-        "cell": "log_s n",
-    }
-
-    terms: tuple[str, ...]
-    factor: np.ndarray
-    levels: tuple[str, ...]
-    spread: np.ndarray
-    effects: tuple[str, ...]
-    level: np.ndarray
+    terms: Annotated[tuple[str, ...], "term"]
+    factor: Annotated[np.ndarray, "term"]
+    levels: Annotated[tuple[str, ...], "level"]
+    spread: Annotated[np.ndarray, "level"]
+    effects: Annotated[tuple[str, ...], "effect"]
+    level: Annotated[np.ndarray, "effect -> level"]
     uneven: int
-    size: np.ndarray
-    member: np.ndarray
-    log_s: np.ndarray
-    n: np.ndarray
+    size: Annotated[np.ndarray, "cell term"]
+    member: Annotated[np.ndarray, "cell effect"]
+    log_s: Annotated[np.ndarray, "cell"]
+    n: Annotated[np.ndarray, "cell"]
     within: float
     n_within: int
     notes: tuple[str, ...] = ()

@@ -9,9 +9,8 @@ written, `load_s` until training can go on. Each is one observation; a synchrono
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -54,18 +53,12 @@ class CheckpointsData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "feature": "names prior_mean prior_sd zr",
-        "feature -> 4": "level",
-        "feature feature": "zz",
-    }
-
-    names: tuple[str, ...]
-    level: np.ndarray
-    prior_mean: np.ndarray
-    prior_sd: np.ndarray
-    zz: np.ndarray
-    zr: np.ndarray
+    names: Annotated[tuple[str, ...], "feature"]
+    level: Annotated[np.ndarray, "feature -> 4"]
+    prior_mean: Annotated[np.ndarray, "feature"]
+    prior_sd: Annotated[np.ndarray, "feature"]
+    zz: Annotated[np.ndarray, "feature feature"]
+    zr: Annotated[np.ndarray, "feature"]
     rr: float
     n_obs: int
     log_bandwidth: float

@@ -9,9 +9,8 @@ parameters there and back, over a network of 10 Gbit/s; where parameters are not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -56,20 +55,14 @@ class ServersData:
         of: setup of each cell; workers, servers: of it; log_rate: median log steps/s of all workers, [cell].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "setup": "setups log_speed log_capacity most",
-        "cell -> setup": "of",
-        "cell": "workers servers log_rate",
-    }
-
-    setups: tuple[str, ...]
-    log_speed: np.ndarray
-    log_capacity: np.ndarray
-    most: np.ndarray
-    of: np.ndarray
-    workers: np.ndarray
-    servers: np.ndarray
-    log_rate: np.ndarray
+    setups: Annotated[tuple[str, ...], "setup"]
+    log_speed: Annotated[np.ndarray, "setup"]
+    log_capacity: Annotated[np.ndarray, "setup"]
+    most: Annotated[np.ndarray, "setup"]
+    of: Annotated[np.ndarray, "cell -> setup"]
+    workers: Annotated[np.ndarray, "cell"]
+    servers: Annotated[np.ndarray, "cell"]
+    log_rate: Annotated[np.ndarray, "cell"]
 
 
 def from_frame(frame: pd.DataFrame) -> ServersData:

@@ -15,9 +15,8 @@ is Gamma(shape + count, shape + expected).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -96,29 +95,18 @@ class FailuresData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "cluster": "clusters node_size gpus",
-        "group -> cluster": "cluster",
-        "group -> 4": "kind",
-        "window": "count gpu_hours",
-        "window -> group": "group",
-        "window 3": "exposure_h",
-        "3": "levels",
-        "cause": "causes cause_count",
-    }
-
-    clusters: tuple[str, ...]
-    cluster: np.ndarray
-    kind: np.ndarray
-    group: np.ndarray
-    count: np.ndarray
-    gpu_hours: np.ndarray
-    exposure_h: np.ndarray
-    levels: np.ndarray
-    node_size: np.ndarray
-    gpus: np.ndarray
-    causes: tuple[str, ...]
-    cause_count: np.ndarray
+    clusters: Annotated[tuple[str, ...], "cluster"]
+    cluster: Annotated[np.ndarray, "group -> cluster"]
+    kind: Annotated[np.ndarray, "group -> 4"]
+    group: Annotated[np.ndarray, "window -> group"]
+    count: Annotated[np.ndarray, "window"]
+    gpu_hours: Annotated[np.ndarray, "window"]
+    exposure_h: Annotated[np.ndarray, "window 3"]
+    levels: Annotated[np.ndarray, "3"]
+    node_size: Annotated[np.ndarray, "cluster"]
+    gpus: Annotated[np.ndarray, "cluster"]
+    causes: Annotated[tuple[str, ...], "cause"]
+    cause_count: Annotated[np.ndarray, "cause"]
     notes: tuple[str, ...] = ()
 
     @property

@@ -17,9 +17,8 @@ A row is one node that went down: `start_time`, `end_time` (blank where it is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -273,33 +272,24 @@ class RepairsData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "system": "systems n_node n_event n_down watched_s grouped named n_multi log_which",
-        "2 3 system point 2": "theta",
-        "2 3 system point": "log_weight",
-        "3 system place": "median median_log_weight",
-        "3 system": "log_width",
-        "system place": "exponent exponent_log_weight alike alike_log_weight",
-    }
-
-    systems: tuple[str, ...]
-    n_node: np.ndarray
-    n_event: np.ndarray
-    n_down: np.ndarray
-    watched_s: np.ndarray
-    grouped: np.ndarray
-    named: np.ndarray
-    theta: np.ndarray
-    log_weight: np.ndarray
-    median: np.ndarray
-    median_log_weight: np.ndarray
-    log_width: np.ndarray
-    n_multi: np.ndarray
-    exponent: np.ndarray
-    exponent_log_weight: np.ndarray
-    alike: np.ndarray
-    alike_log_weight: np.ndarray
-    log_which: np.ndarray
+    systems: Annotated[tuple[str, ...], "system"]
+    n_node: Annotated[np.ndarray, "system"]
+    n_event: Annotated[np.ndarray, "system"]
+    n_down: Annotated[np.ndarray, "system"]
+    watched_s: Annotated[np.ndarray, "system"]
+    grouped: Annotated[np.ndarray, "system"]
+    named: Annotated[np.ndarray, "system"]
+    theta: Annotated[np.ndarray, "2 3 system point 2"]
+    log_weight: Annotated[np.ndarray, "2 3 system point"]
+    median: Annotated[np.ndarray, "3 system place"]
+    median_log_weight: Annotated[np.ndarray, "3 system place"]
+    log_width: Annotated[np.ndarray, "3 system"]
+    n_multi: Annotated[np.ndarray, "system"]
+    exponent: Annotated[np.ndarray, "system place"]
+    exponent_log_weight: Annotated[np.ndarray, "system place"]
+    alike: Annotated[np.ndarray, "system place"]
+    alike_log_weight: Annotated[np.ndarray, "system place"]
+    log_which: Annotated[np.ndarray, "system"]
     notes: tuple[str, ...] = ()
 
 

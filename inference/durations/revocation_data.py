@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -263,29 +263,19 @@ class RevocationData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "group": "zones gpus kinds n_node",
-        "group trait": "trait",
-        "2 group": "n_spell watched_s log_width",
-        "5 2 group point 2": "theta",
-        "5 2 group point": "log_weight",
-        "2 group place": "median median_log_weight",
-        "group 3": "losses",
-    }
-
-    zones: tuple[str, ...]
-    gpus: tuple[str, ...]
-    kinds: tuple[str, ...]
-    n_node: np.ndarray
-    trait: np.ndarray
-    n_spell: np.ndarray
-    watched_s: np.ndarray
-    theta: np.ndarray
-    log_weight: np.ndarray
-    median: np.ndarray
-    median_log_weight: np.ndarray
-    log_width: np.ndarray
-    losses: np.ndarray
+    zones: Annotated[tuple[str, ...], "group"]
+    gpus: Annotated[tuple[str, ...], "group"]
+    kinds: Annotated[tuple[str, ...], "group"]
+    n_node: Annotated[np.ndarray, "group"]
+    trait: Annotated[np.ndarray, "group trait"]
+    n_spell: Annotated[np.ndarray, "2 group"]
+    watched_s: Annotated[np.ndarray, "2 group"]
+    theta: Annotated[np.ndarray, "5 2 group point 2"]
+    log_weight: Annotated[np.ndarray, "5 2 group point"]
+    median: Annotated[np.ndarray, "2 group place"]
+    median_log_weight: Annotated[np.ndarray, "2 group place"]
+    log_width: Annotated[np.ndarray, "2 group"]
+    losses: Annotated[np.ndarray, "group 3"]
     notes: tuple[str, ...] = ()
 
 

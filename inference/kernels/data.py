@@ -8,9 +8,8 @@ Measured kernels as the likelihood needs them: cells of (table, shape), and sums
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -180,44 +179,30 @@ class KernelsData:
         n_few: shapes of tables with fewer than five.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "table": "tables table_gpus table_software yy weight",
-        "table -> class": "table_class",
-        "table feature": "xy",
-        "table feature feature": "xx",
-        "class": "classes",
-        "class feature": "centre spread",
-        f"feature -> {len(shapes.BLOCKS)}": "block",
-        f"class {laws.MOST_CONSTANTS}": "constants",
-        "cell": "log_efficiency residual law",
-        "cell -> table": "cell_table",
-        f"cell {len(AXES)}": "size",
-    }
-
-    tables: tuple[str, ...]
-    table_gpus: tuple[str, ...]
-    table_software: tuple[str, ...]
-    classes: tuple[str, ...]
-    table_class: np.ndarray
-    cell_table: np.ndarray
-    size: np.ndarray
-    log_efficiency: np.ndarray
-    residual: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
-    block: np.ndarray
-    xx: np.ndarray
-    xy: np.ndarray
-    yy: np.ndarray
-    weight: np.ndarray
+    tables: Annotated[tuple[str, ...], "table"]
+    table_gpus: Annotated[tuple[str, ...], "table"]
+    table_software: Annotated[tuple[str, ...], "table"]
+    classes: Annotated[tuple[str, ...], "class"]
+    table_class: Annotated[np.ndarray, "table -> class"]
+    cell_table: Annotated[np.ndarray, "cell -> table"]
+    size: Annotated[np.ndarray, f"cell {len(AXES)}"]
+    log_efficiency: Annotated[np.ndarray, "cell"]
+    residual: Annotated[np.ndarray, "cell"]
+    centre: Annotated[np.ndarray, "class feature"]
+    spread: Annotated[np.ndarray, "class feature"]
+    block: Annotated[np.ndarray, f"feature -> {len(shapes.BLOCKS)}"]
+    xx: Annotated[np.ndarray, "table feature feature"]
+    xy: Annotated[np.ndarray, "table feature"]
+    yy: Annotated[np.ndarray, "table"]
+    weight: Annotated[np.ndarray, "table"]
     reach: float = 2.0
     nugget: float = 0.1
     tail: float = 4.0
     stretch: float = 1.0
     n_dropped: int = 0
     n_few: int = 0
-    constants: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    law: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    constants: Annotated[np.ndarray, f"class {laws.MOST_CONSTANTS}"] = field(default_factory=lambda: np.zeros(0))
+    law: Annotated[np.ndarray, "cell"] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def class_share(self) -> np.ndarray:

@@ -14,9 +14,8 @@ logarithm of the GPU count, and is weaker between metrics (a step timed inside, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -70,53 +69,35 @@ class StepsData:
         notes: what was dropped.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "unit": "units n_gpus log2_gpus n_runs n_points n_run_steps level_mean level_sum_sq ar1 step_s is_mean",
-        f"unit {len(LABELS)} -> word": "codes",
-        "unit -> kind": "kind",
-        "unit 2": "ratios",
-        "unit component": "value noise run_variance outlying",
-        "word": "vocabulary",
-        "kind": "kinds",
-        f"kind {POOL.size}": "pool",
-        f"{N_KNOT}": "centre",
-        f"{N_KNOT} component": "rotation",
-        f"component {N_KNOT}": "inverse",
-        "component": "slope",
-        "group": "groups",
-        "point -> group": "schedule_group",
-        "point": "schedule_step schedule_s",
-    }
-
-    units: tuple[str, ...]
-    vocabulary: tuple[str, ...]
-    kinds: tuple[str, ...]
-    codes: Index
-    n_gpus: Floats
-    log2_gpus: Floats
-    kind: Index
-    centre: Floats
-    rotation: Floats
-    inverse: Floats
-    slope: Floats
-    value: Floats
-    noise: Floats
-    run_variance: Floats
-    outlying: Floats
-    n_runs: Floats
-    n_points: Floats
-    n_run_steps: Floats
-    level_mean: Floats
-    level_sum_sq: Floats
-    ar1: Floats
-    ratios: Floats
-    step_s: Floats
-    is_mean: NDArray[np.bool_]
-    pool: Floats
-    groups: tuple[str, ...]
-    schedule_group: Index
-    schedule_step: Floats
-    schedule_s: Floats
+    units: Annotated[tuple[str, ...], "unit"]
+    vocabulary: Annotated[tuple[str, ...], "word"]
+    kinds: Annotated[tuple[str, ...], "kind"]
+    codes: Annotated[Index, f"unit {len(LABELS)} -> word"]
+    n_gpus: Annotated[Floats, "unit"]
+    log2_gpus: Annotated[Floats, "unit"]
+    kind: Annotated[Index, "unit -> kind"]
+    centre: Annotated[Floats, f"{N_KNOT}"]
+    rotation: Annotated[Floats, f"{N_KNOT} component"]
+    inverse: Annotated[Floats, f"component {N_KNOT}"]
+    slope: Annotated[Floats, "component"]
+    value: Annotated[Floats, "unit component"]
+    noise: Annotated[Floats, "unit component"]
+    run_variance: Annotated[Floats, "unit component"]
+    outlying: Annotated[Floats, "unit component"]
+    n_runs: Annotated[Floats, "unit"]
+    n_points: Annotated[Floats, "unit"]
+    n_run_steps: Annotated[Floats, "unit"]
+    level_mean: Annotated[Floats, "unit"]
+    level_sum_sq: Annotated[Floats, "unit"]
+    ar1: Annotated[Floats, "unit"]
+    ratios: Annotated[Floats, "unit 2"]
+    step_s: Annotated[Floats, "unit"]
+    is_mean: Annotated[NDArray[np.bool_], "unit"]
+    pool: Annotated[Floats, f"kind {POOL.size}"]
+    groups: Annotated[tuple[str, ...], "group"]
+    schedule_group: Annotated[Index, "point -> group"]
+    schedule_step: Annotated[Floats, "point"]
+    schedule_s: Annotated[Floats, "point"]
     notes: tuple[str, ...]
 
     @property
