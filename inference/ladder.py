@@ -64,30 +64,6 @@ class LadderData:
     log_top: Annotated[np.ndarray, "setup"]
 
 
-def from_frame(frame: pd.DataFrame) -> LadderData:
-    """Rungs of a checked table.
-
-    Raises:
-        DataError: a setup has fewer than two batch sizes, or there are too many setups.
-    """
-    frame = frame.sort_values(["batch", "step_s"])  # which step came first says nothing here
-    names = [name or ONE for name in groups_of(frame, "setup")]
-    setups = tuple(sorted(set(names)))
-    if len(setups) > MOST_LADDERS:
-        raise DataError(f"more than {MOST_LADDERS} setups. Is the column `setup` what it should be?")
-    of = np.array([setups.index(name) for name in names], dtype=np.int64)
-    batch, log_s = frame["batch"].to_numpy(dtype=float), np.log(frame["step_s"].to_numpy(dtype=float))
-    for place, name in enumerate(setups):
-        found = len(np.unique(batch[of == place]))
-        if found < FEWEST_BATCHES:
-            raise DataError(
-                f"setup {name[:40]}: {found} batch size, but a floor and a rate need {FEWEST_BATCHES}. Measure 3 to 5."
-            )
-    top = np.array([batch[of == place].max() for place in range(len(setups))])
-    log_top = np.array([log_s[(of == place) & (batch == top[place])].mean() for place in range(len(setups))])
-    return LadderData(setups, of, batch, log_s, top, log_top)
-
-
 class Ladder(Model[LadderData]):
     """The model by the name "ladder"."""
 
@@ -97,8 +73,27 @@ class Ladder(Model[LadderData]):
     no_variability = "a fit of a ladder describes seconds of a step, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> LadderData:
-        """Rungs."""
-        return from_frame(frame)
+        """Rungs of a checked table.
+
+        Raises:
+            DataError: a setup has fewer than two batch sizes, or there are too many setups.
+        """
+        frame = frame.sort_values(["batch", "step_s"])  # which step came first says nothing here
+        names = [name or ONE for name in groups_of(frame, "setup")]
+        setups = tuple(sorted(set(names)))
+        if len(setups) > MOST_LADDERS:
+            raise DataError(f"more than {MOST_LADDERS} setups. Is the column `setup` what it should be?")
+        of = np.array([setups.index(name) for name in names], dtype=np.int64)
+        batch, log_s = frame["batch"].to_numpy(dtype=float), np.log(frame["step_s"].to_numpy(dtype=float))
+        for place, name in enumerate(setups):
+            found = len(np.unique(batch[of == place]))
+            if found < FEWEST_BATCHES:
+                raise DataError(
+                    f"setup {name[:40]}: {found} batch size, but a floor and a rate need {FEWEST_BATCHES}. Measure 3 to 5."
+                )
+        top = np.array([batch[of == place].max() for place in range(len(setups))])
+        log_top = np.array([log_s[(of == place) & (batch == top[place])].mean() for place in range(len(setups))])
+        return LadderData(setups, of, batch, log_s, top, log_top)
 
     def program(self, data: LadderData) -> None:
         """A line per setup, through Student's errors that they share."""

@@ -35,6 +35,7 @@ from prism_jax.system.hardware import Cluster, Device
 
 from . import overlap_data as mixture, overlap_data as rule
 from .engine.model import Draws, GroupScore, Model
+from .engine.program import generator
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
 
 SITES = (
@@ -127,29 +128,6 @@ def _draw(
         return mixture.draw_factor(k_factor, ratio, at, index.shape, noisy)
 
     return jax.vmap(one)(sites, keys)
-
-
-def scores(data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
-    """One score per group, over its rows with overlap; groups without any have none."""
-    beside = left_out.loc[left_out["overlap_ratio"] > 0.0]
-    if len(beside) == 0:
-        return []
-    k_point, k_interval = jax.random.split(key)
-    measured = beside["overlapped_s"].to_numpy(dtype=np.float64) / beside["duration_s"].to_numpy(dtype=np.float64)
-    error = np.abs(point(_of_rows(data, draws, beside, False, k_point)) / measured - 1.0)
-    low, high = np.quantile(_of_rows(data, draws, beside, True, k_interval), [0.05, 0.95], axis=0)
-    covered = (measured >= low) & (measured <= high)
-    names = beside[column].astype(str).to_numpy()
-    out = []
-    for group in np.unique(names):
-        of = names == group
-        extra = {
-            "mape": float(error[of].mean()),
-            "mape_no_slowdown": float(np.abs(1.0 / measured[of] - 1.0).mean()),
-            "n_rows": float(of.sum()),
-        }
-        out.append(GroupScore(group=str(group), coverage_90=float(covered[of].mean()), extra=extra))
-    return out
 
 
 def _of_rows(data: OverlapData, draws: Draws, rows: pd.DataFrame, noisy: bool, key: Array) -> np.ndarray:
@@ -338,11 +316,29 @@ class OverlapModel(Model[OverlapData]):
         self, data: OverlapData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
         """What compute loses beside communication."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        rng = generator(key)
         return measured_slowdown(data, draws, cluster.device, n_draw, rng)
 
     def score(
         self, data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Relative error of the time under overlap and of "no slowdown" by left-out group, over rows with overlap."""
-        return scores(data, draws, left_out, column, key)
+        """One score per group, over its rows with overlap; groups without any have none."""
+        beside = left_out.loc[left_out["overlap_ratio"] > 0.0]
+        if len(beside) == 0:
+            return []
+        k_point, k_interval = jax.random.split(key)
+        measured = beside["overlapped_s"].to_numpy(dtype=np.float64) / beside["duration_s"].to_numpy(dtype=np.float64)
+        error = np.abs(point(_of_rows(data, draws, beside, False, k_point)) / measured - 1.0)
+        low, high = np.quantile(_of_rows(data, draws, beside, True, k_interval), [0.05, 0.95], axis=0)
+        covered = (measured >= low) & (measured <= high)
+        names = beside[column].astype(str).to_numpy()
+        out = []
+        for group in np.unique(names):
+            of = names == group
+            extra = {
+                "mape": float(error[of].mean()),
+                "mape_no_slowdown": float(np.abs(1.0 / measured[of] - 1.0).mean()),
+                "n_rows": float(of.sum()),
+            }
+            out.append(GroupScore(group=str(group), coverage_90=float(covered[of].mean()), extra=extra))
+        return out

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -27,7 +26,7 @@ from jax import Array
 from prism_jax.core.errors import DataError, FitError
 
 from .engine.model import Draws, GroupScore, Model, interval
-from .engine.program import Scale
+from .engine.program import Scale, generator
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -171,39 +170,6 @@ def membership(effects: Sequence[tuple[int, str]], groups: Sequence[Sequence[str
     return out
 
 
-def sums_program(data: SumsData) -> None:
-    """Factors of terms, effects of groups (non-centred), errors."""
-    factor = jnp.log(jnp.asarray(data.factor))
-    log_factor = jnp.asarray(numpyro.sample("log_factor", dist.Normal(0.0, factor).to_event(1)))
-    mean = jnp.log(jnp.asarray(data.size) @ jnp.exp(log_factor))
-    member = jnp.asarray(data.member)
-    if data.effects:
-        deviation = jnp.asarray(numpyro.sample("deviation", dist.Normal().expand([len(data.effects)]).to_event(1)))
-        mean = mean + member @ (jnp.asarray(data.spread)[jnp.asarray(data.level)] * deviation)
-    misfit = jnp.asarray(numpyro.sample("misfit", MISFIT.law()))
-    noise = jnp.asarray(numpyro.sample("noise", NOISE.law()))
-    if data.uneven >= 0:
-        own = jnp.asarray(numpyro.sample("unevenness", dist.Normal().expand([len(data.effects)]).to_event(1)))
-        misfit = misfit * jnp.exp(member @ (UNEVEN_SD * own * (jnp.asarray(data.level) == data.uneven)))
-    scale = jnp.sqrt(misfit**2 + noise**2 / jnp.asarray(data.n))
-    numpyro.factor("cells", dist.StudentT(TAIL, mean, scale).log_prob(jnp.asarray(data.log_s)).sum())
-    numpyro.factor("repeats", -data.n_within * jnp.log(noise) - 0.5 * data.within / noise**2)
-
-
-def sums_start(data: SumsData) -> dict[str, Any]:
-    """The centres of the priors."""
-    start: dict[str, Any] = {
-        "log_factor": np.zeros(len(data.terms)),
-        "misfit": np.asarray(MISFIT.median),
-        "noise": np.asarray(NOISE.median),
-    }
-    if data.effects:
-        start["deviation"] = np.zeros(len(data.effects))
-    if data.uneven >= 0:
-        start["unevenness"] = np.zeros(len(data.effects))
-    return start
-
-
 def effects_of(data: SumsData, draws: Mapping[str, np.ndarray]) -> np.ndarray:
     """Log effect of every group met, [draw, effect]."""
     if not data.effects:
@@ -268,7 +234,7 @@ def group_scores(
         predict: log seconds [draw, row] of rows.
         trivial: seconds [row] of rows, by the plainest rule.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+    rng = generator(key)
     names = np.array(groups_of(left_out, column))
     out = []
     for name in np.unique(names):
@@ -306,12 +272,35 @@ class AbstractSums(Model[SumsData]):
         """Seconds [row] by the plainest rule, which scores print beside."""
 
     def program(self, data: SumsData) -> None:
-        """The shared program."""
-        sums_program(data)
+        """Factors of terms, effects of groups (non-centred), errors."""
+        factor = jnp.log(jnp.asarray(data.factor))
+        log_factor = jnp.asarray(numpyro.sample("log_factor", dist.Normal(0.0, factor).to_event(1)))
+        mean = jnp.log(jnp.asarray(data.size) @ jnp.exp(log_factor))
+        member = jnp.asarray(data.member)
+        if data.effects:
+            deviation = jnp.asarray(numpyro.sample("deviation", dist.Normal().expand([len(data.effects)]).to_event(1)))
+            mean = mean + member @ (jnp.asarray(data.spread)[jnp.asarray(data.level)] * deviation)
+        misfit = jnp.asarray(numpyro.sample("misfit", MISFIT.law()))
+        noise = jnp.asarray(numpyro.sample("noise", NOISE.law()))
+        if data.uneven >= 0:
+            own = jnp.asarray(numpyro.sample("unevenness", dist.Normal().expand([len(data.effects)]).to_event(1)))
+            misfit = misfit * jnp.exp(member @ (UNEVEN_SD * own * (jnp.asarray(data.level) == data.uneven)))
+        scale = jnp.sqrt(misfit**2 + noise**2 / jnp.asarray(data.n))
+        numpyro.factor("cells", dist.StudentT(TAIL, mean, scale).log_prob(jnp.asarray(data.log_s)).sum())
+        numpyro.factor("repeats", -data.n_within * jnp.log(noise) - 0.5 * data.within / noise**2)
 
     def start(self, data: SumsData) -> dict[str, Any]:
         """The centres of the priors."""
-        return sums_start(data)
+        start: dict[str, Any] = {
+            "log_factor": np.zeros(len(data.terms)),
+            "misfit": np.asarray(MISFIT.median),
+            "noise": np.asarray(NOISE.median),
+        }
+        if data.effects:
+            start["deviation"] = np.zeros(len(data.effects))
+        if data.uneven >= 0:
+            start["unevenness"] = np.zeros(len(data.effects))
+        return start
 
     def describe(self, data: SumsData, draws: Draws) -> dict[str, Any]:
         """Factors on what was expected of the terms, effects of groups, errors."""

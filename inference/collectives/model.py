@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -37,6 +36,7 @@ from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from ..engine.model import Draws, GroupScore, Model
+from ..engine.program import generator
 from . import laws as laws, predict as collapsed, predict as predict, report as report
 from .columns import COLUMNS, floats, plain_rows
 from .cost import FittedCurve, fitted_curves, measured_collectives
@@ -46,16 +46,6 @@ from .predict import FabricPlace, log_centre, noise
 from .report import fit_laws
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
-
-
-def score(
-    law: str, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
-) -> list[GroupScore]:
-    """One score per value of `column`; groups without a usable row have none."""
-    rows, _ = plain_rows(left_out)
-    rows = named(rows)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return [_score(_named(name), group, law, data, draws, rng) for name, group in rows.groupby(column, sort=True)]
 
 
 def _score(
@@ -271,9 +261,7 @@ class Collectives(Model[CollectivesData]):
 
     def complete(self, data: CollectivesData, draws: Draws, key: Array) -> dict[str, np.ndarray]:
         """The residuals [draw, curve, knot], which the program integrates out."""
-        return predict.drawn_residuals(
-            self.size_law, data, draws, np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        )
+        return predict.drawn_residuals(self.size_law, data, draws, generator(key))
 
     def judged(self, data: CollectivesData, draws: Draws) -> Mapping[str, np.ndarray]:
         """Log latency and bandwidth at every measured scale, and the spreads, [chain, draw, ...]."""
@@ -295,14 +283,20 @@ class Collectives(Model[CollectivesData]):
         self, data: CollectivesData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
         """Seconds over those of the cluster's own network."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        rng = generator(key)
         return measured_collectives(self.size_law, data, draws, cluster, n_draw, rng)
 
     def score(
         self, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Errors of the median prediction by group, beside in-sample fits and the nearest measured scale."""
-        return score(self.size_law, data, draws, left_out, column, key)
+        """One score per value of `column`; groups without a usable row have none."""
+        rows, _ = plain_rows(left_out)
+        rows = named(rows)
+        rng = generator(key)
+        return [
+            _score(_named(name), group, self.size_law, data, draws, rng)
+            for name, group in rows.groupby(column, sort=True)
+        ]
 
     def seconds(self, data: CollectivesData, draws: Draws, *, key: Array, **query: Any) -> np.ndarray:
         """Seconds [draw] of one collective; see `collectives_predict.seconds`."""

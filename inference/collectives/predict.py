@@ -32,6 +32,7 @@ from prism_jax.core.registry import did_you_mean
 
 from ..engine.laplace import inverse
 from ..engine.model import Draws
+from ..engine.program import generator
 from . import laws as laws
 from .columns import FABRIC, known_op
 from .data import CollectivesData
@@ -261,7 +262,7 @@ def seconds(
         raise FitError(
             f"{message_bytes:g} bytes on {n_gpus} GPUs in {n_nodes} nodes: at least two GPUs, one per node, and a byte are needed"
         )
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = generator(key)
     fabric = find_fabric(data, op, {"gpu": gpu, "network": network, "source": source})
     configs = np.flatnonzero(data.config_fabric == fabric)
     config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1

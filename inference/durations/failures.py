@@ -36,6 +36,7 @@ from prism_jax.horizon.reliability import Hazard, Reliability
 from ..data.checks import numbers_of, refuse_row
 from ..data.columns import ModelColumn
 from ..engine.model import Draws, GroupScore, Model, interval
+from ..engine.program import generator
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -270,23 +271,6 @@ def per_gpu_h(rates: np.ndarray, n_gpus: float, node_size: float) -> np.ndarray:
 CAUSES = ("GPU failures", "node failures", "job failures")
 
 
-def reliability(data: FailuresData, draws: Draws, cluster: str | None) -> Reliability:
-    """One hazard per level that the data tell apart: rates, and what is not known of them as `log_sd`.
-
-    Args:
-        cluster: a cluster of the table; None: one that is not in it.
-
-    Raises:
-        FitError: no such cluster.
-    """
-    if cluster is not None and cluster not in data.clusters:
-        raise FitError(f"cluster {cluster!r} is not in the fit{did_you_mean(cluster, data.clusters)}")
-    drawn = cluster_rates(data, draws, cluster, np.random.default_rng(0))
-    hazards = [_hazard(level, drawn[:, level]) for level in range(len(CAUSES)) if data.levels[level] > 0.0]
-    where = cluster or "a cluster that was not measured"
-    return Reliability(tuple(hazards), name=where, source=f"fit of failures in {len(data.clusters)} clusters")
-
-
 def _hazard(level: int, drawn: np.ndarray) -> Hazard:
     """The log-normal law of the mean and spread of the draws, so that rates add up; a failed job takes no node with it."""
     names = ("per_gpu_h", "per_node_h", "per_job_h")
@@ -298,28 +282,6 @@ def _hazard(level: int, drawn: np.ndarray) -> Hazard:
 
 SIZES = (1024, 16384)  # GPUs of the jobs whose MTBF is stated
 MOST_NAMED = 50  # clusters and causes in a report
-
-
-def describe(data: FailuresData, draws: Draws) -> dict[str, Any]:
-    """Mean hours between failures by level, of a new cluster and of those of the table; counts by cause as they were."""
-    rng = np.random.default_rng(0)
-    average, new = of_levels(data, draws), cluster_rates(data, draws, None, rng)
-    size = float(np.median(data.node_size))
-    told = [level for level in range(len(LEVELS)) if data.levels[level] > 0.0]
-    return {
-        "n_clusters": len(data.clusters),
-        "n_failures": int(data.count.sum()),
-        "node_size": size,
-        "mtbf_h": {f"per_{LEVELS[level]}": interval(1.0 / average[:, level]) for level in told},
-        "variation_between_clusters": interval(1.0 / np.sqrt(np.asarray(draws["shape"]))),
-        "new_cluster": {
-            "mtbf_gpu_h": interval(1.0 / per_gpu_h(new, SIZES[0], size)),
-            **{f"mtbf_of_{n}_gpus_h": interval(1.0 / (n * per_gpu_h(new, n, size))) for n in SIZES},
-        },
-        "clusters": _mtbf_by_cluster(data, draws, rng),
-        "causes": {name: int(n) for name, n in zip(data.causes[:MOST_NAMED], data.cause_count, strict=False)},
-        "notes": [*data.notes, *_untold(data)],
-    }
 
 
 def _mtbf_by_cluster(data: FailuresData, draws: Draws, rng: np.random.Generator) -> dict[str, dict[str, float]]:
@@ -339,20 +301,6 @@ def _untold(data: FailuresData) -> list[str]:
         f"failures of {' and '.join(missing)} are not told from those of GPUs: no row has that kind, and sizes do not vary. "
         "Rates then scale with GPUs alone: too short a time between failures of large jobs, and too long a one of small jobs"
     ]
-
-
-def scores(data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
-    """One score per group: whether its total count lies in the 90 % interval, and log densities; groups without failures too."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-    names = left_out[column].astype(str).to_numpy()
-    pooled = data.count.sum() / data.gpu_hours.sum()
-    out = []
-    for name in np.unique(names):
-        rows = left_out[names == name]
-        if not rows["count"].to_numpy().sum():
-            continue
-        out.append(_score(str(name), replace(from_frame(rows), levels=data.levels), draws, pooled, rng))
-    return out
 
 
 def _score(name: str, left_out: FailuresData, draws: Draws, pooled: float, rng: np.random.Generator) -> GroupScore:
@@ -424,15 +372,53 @@ class Failures(Model[FailuresData]):
         return {"log_rate": rate, "shape": np.asarray(2.0)}
 
     def describe(self, data: FailuresData, draws: Draws) -> dict[str, Any]:
-        """MTBF by level, of a new cluster and of those in the table, and the spread between clusters."""
-        return describe(data, draws)
+        """Mean hours between failures by level, of a new cluster and of those of the table; counts by cause as they were."""
+        rng = np.random.default_rng(0)
+        average, new = of_levels(data, draws), cluster_rates(data, draws, None, rng)
+        size = float(np.median(data.node_size))
+        told = [level for level in range(len(LEVELS)) if data.levels[level] > 0.0]
+        return {
+            "n_clusters": len(data.clusters),
+            "n_failures": int(data.count.sum()),
+            "node_size": size,
+            "mtbf_h": {f"per_{LEVELS[level]}": interval(1.0 / average[:, level]) for level in told},
+            "variation_between_clusters": interval(1.0 / np.sqrt(np.asarray(draws["shape"]))),
+            "new_cluster": {
+                "mtbf_gpu_h": interval(1.0 / per_gpu_h(new, SIZES[0], size)),
+                **{f"mtbf_of_{n}_gpus_h": interval(1.0 / (n * per_gpu_h(new, n, size))) for n in SIZES},
+            },
+            "clusters": _mtbf_by_cluster(data, draws, rng),
+            "causes": {name: int(n) for name, n in zip(data.causes[:MOST_NAMED], data.cause_count, strict=False)},
+            "notes": [*data.notes, *_untold(data)],
+        }
 
     def reliability(self, data: FailuresData, draws: Draws, group: str | None) -> Reliability:
-        """What interrupts a job on the cluster `group`, or on a new cluster for None."""
-        return reliability(data, draws, group)
+        """One hazard per level that the data tell apart: rates, and what is not known of them as `log_sd`.
+
+        Args:
+            group: a cluster of the table; None: one that is not in it.
+
+        Raises:
+            FitError: no such cluster.
+        """
+        if group is not None and group not in data.clusters:
+            raise FitError(f"cluster {group!r} is not in the fit{did_you_mean(group, data.clusters)}")
+        drawn = cluster_rates(data, draws, group, np.random.default_rng(0))
+        hazards = [_hazard(level, drawn[:, level]) for level in range(len(CAUSES)) if data.levels[level] > 0.0]
+        where = group or "a cluster that was not measured"
+        return Reliability(tuple(hazards), name=where, source=f"fit of failures in {len(data.clusters)} clusters")
 
     def score(
         self, data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Counts of clusters that were left out."""
-        return scores(data, draws, left_out, column, key)
+        """One score per group with failures: whether its total count lies in the 90 % interval, and log densities."""
+        rng = generator(key)
+        names = left_out[column].astype(str).to_numpy()
+        pooled = data.count.sum() / data.gpu_hours.sum()
+        out = []
+        for name in np.unique(names):
+            rows = left_out[names == name]
+            if not rows["count"].to_numpy().sum():
+                continue
+            out.append(_score(str(name), replace(from_frame(rows), levels=data.levels), draws, pooled, rng))
+        return out

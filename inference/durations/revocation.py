@@ -120,22 +120,6 @@ def trait_of(data: RevocationData, at: int | None) -> np.ndarray:
     return np.median(data.trait, axis=0) if at is None else data.trait[at]
 
 
-def market(data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells:
-    """Capacity of a zone of the fit, pooled over its groups' first one, or of a zone that was not seen.
-
-    Raises:
-        FitError: no such zone.
-    """
-    if zone is None:
-        return unseen(data, draws)
-    if zone not in data.zones:
-        raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
-    of_zone = [at for at, name in enumerate(data.zones) if name == zone]
-    return of_group(
-        data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), chosen_families(data, draws)
-    )
-
-
 def unseen(data: RevocationData, draws: Draws) -> FittedSpells:
     """Capacity of a zone that was not seen."""
     return of_group(data, draws, data, None, chosen_families(data, draws))
@@ -268,29 +252,6 @@ def _slope(draws: Draws, quantity: int, family: int) -> np.ndarray:
 MOST_NAMED = 50  # groups in a report
 
 
-def describe(data: RevocationData, draws: Draws) -> dict[str, Any]:
-    """Families, an unseen zone, and every group."""
-    found = chosen_families(data, draws)
-    return {
-        "n_groups": len(data.zones),
-        "n_zones": len(set(data.zones)),
-        "n_spells": {name: int(n) for name, n in zip(QUANTITIES, data.n_spell.sum(axis=1), strict=True)},
-        "family": {name: FAMILIES[n] for name, n in zip(QUANTITIES, found.family, strict=True)},
-        "left_out_log_density": {
-            name: {family: float(found.log_density[n, index]) for n, family in enumerate(FAMILIES)}
-            for index, name in enumerate(QUANTITIES)
-        },
-        "best_in_zones": {
-            name: {family: int(found.best_in[n, index]) for n, family in enumerate(FAMILIES)}
-            for index, name in enumerate(QUANTITIES)
-        },
-        "losses_take": {name: interval(np.asarray(draws["class"])[:, n]) for n, name in enumerate(CLASSES)},
-        "new_zone": _figures(data, draws, None, found),
-        "groups": {title(data, at): _figures(data, draws, at, found) for at in range(min(len(data.zones), MOST_NAMED))},
-        "notes": list(data.notes),
-    }
-
-
 def _figures(data: RevocationData, draws: Draws, at: int | None, found: FamilyChoice) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     out: dict[str, Any] = {}
@@ -299,20 +260,6 @@ def _figures(data: RevocationData, draws: Draws, at: int | None, found: FamilyCh
         out[f"{name}_median_h"] = interval(np.exp(spell.theta[:, 0]) / 3600.0)
         out[f"{name}_log_sd"] = interval(np.exp(spell.theta[:, 1]))
     return out
-
-
-def scores(data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[GroupScore]:
-    """One score per group of rows; figures are nats per spell, except those that say which is better (1 or 0)."""
-    names = left_out[column].astype(str).to_numpy()
-    family = chosen_families(data, draws).family
-    found = []
-    for name in np.unique(names):
-        try:
-            there = from_frame(left_out[names == name])
-        except DataError:  # nothing ended in it
-            continue
-        found.append(GroupScore(group=str(name), extra=figures(there, draws, family)))
-    return found
 
 
 def figures(left_out: RevocationData, draws: Draws, family: np.ndarray) -> dict[str, float]:
@@ -369,15 +316,55 @@ class Revocation(Model[RevocationData]):
         }
 
     def describe(self, data: RevocationData, draws: Draws) -> dict[str, Any]:
-        """The families by how well they predict a zone left out, an unseen zone, and every group of the file."""
-        return describe(data, draws)
+        """Families, an unseen zone, and every group."""
+        found = chosen_families(data, draws)
+        return {
+            "n_groups": len(data.zones),
+            "n_zones": len(set(data.zones)),
+            "n_spells": {name: int(n) for name, n in zip(QUANTITIES, data.n_spell.sum(axis=1), strict=True)},
+            "family": {name: FAMILIES[n] for name, n in zip(QUANTITIES, found.family, strict=True)},
+            "left_out_log_density": {
+                name: {family: float(found.log_density[n, index]) for n, family in enumerate(FAMILIES)}
+                for index, name in enumerate(QUANTITIES)
+            },
+            "best_in_zones": {
+                name: {family: int(found.best_in[n, index]) for n, family in enumerate(FAMILIES)}
+                for index, name in enumerate(QUANTITIES)
+            },
+            "losses_take": {name: interval(np.asarray(draws["class"])[:, n]) for n, name in enumerate(CLASSES)},
+            "new_zone": _figures(data, draws, None, found),
+            "groups": {
+                title(data, at): _figures(data, draws, at, found) for at in range(min(len(data.zones), MOST_NAMED))
+            },
+            "notes": list(data.notes),
+        }
 
     def market(self, data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells:
-        """Posterior predictive spot capacity of a zone of the fit, or of a zone that was not seen."""
-        return market(data, draws, zone)
+        """Capacity of a zone of the fit, pooled over its groups' first one, or of a zone that was not seen.
+
+        Raises:
+            FitError: no such zone.
+        """
+        if zone is None:
+            return unseen(data, draws)
+        if zone not in data.zones:
+            raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
+        of_zone = [at for at, name in enumerate(data.zones) if name == zone]
+        return of_group(
+            data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), chosen_families(data, draws)
+        )
 
     def score(
         self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Log densities of the spells of groups that were left out, under every family."""
-        return scores(data, draws, left_out, column)
+        """One score per group of rows; figures are nats per spell, except those that say which is better (1 or 0)."""
+        names = left_out[column].astype(str).to_numpy()
+        family = chosen_families(data, draws).family
+        found = []
+        for name in np.unique(names):
+            try:
+                there = from_frame(left_out[names == name])
+            except DataError:  # nothing ended in it
+                continue
+            found.append(GroupScore(group=str(name), extra=figures(there, draws, family)))
+        return found

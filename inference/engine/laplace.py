@@ -32,7 +32,7 @@ from scipy.special import logsumexp
 from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, silent
 
-from .program import ModelProgram, PosteriorDraws, constrained, independent
+from .program import ModelProgram, PosteriorDraws, constrained, generator, independent
 from .settings import Settings
 
 
@@ -320,7 +320,7 @@ def _optimised(made: ModelProgram, near: Mode, n_step: int, key: jax.Array, prog
     """
     n_dim = len(near.at)
     optimiser = optax.adam(optax.cosine_decay_schedule(FIRST_RATE, n_step))
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    rng = generator(key)
     law = {"shift": np.zeros(n_dim), "log_scale": np.zeros(n_dim), "off": np.zeros((n_dim, n_dim))}
     state = optimiser.init(law)
     update = jax.jit(lambda slope, state, law: _applied(optimiser, slope, state, law))

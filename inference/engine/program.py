@@ -136,6 +136,11 @@ class ModelPart(Protocol[PartData]):
         ...
 
 
+def generator(key: jax.Array) -> np.random.Generator:
+    """NumPy's random numbers under a key of JAX."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
 def key_of(key: jax.Array, name: str) -> jax.Array:
     """Seed of a part; that of the whole is the seed itself."""
     return key if name == WHOLE else jax.random.fold_in(key, crc32(name.encode()))

@@ -17,6 +17,7 @@ from prism_jax.core.registry import did_you_mean
 from ..data.clean import Measurements, naming
 from ..engine.diagnostics import one_blas_thread
 from ..engine.model import GroupScore, Model
+from ..engine.program import generator
 from ..engine.settings import Settings
 from .fit import posterior
 from .models import model_named
@@ -125,7 +126,7 @@ def _groups(frame: pd.DataFrame, model: Model[Any], column: str) -> pd.Series:
 def _splits(kind: str, names: np.ndarray, n_split: int | None, key: jax.Array) -> Iterator[np.ndarray]:
     if n_split is not None and n_split < 1:
         raise FitError(f"--splits {n_split}: at least 1 is needed")
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    rng = generator(key)
     if kind == "halves":
         for _ in range(n_split or HALVES):
             yield rng.permutation(names)[: len(names) // 2]

@@ -29,7 +29,7 @@ from scipy.stats import beta, ks_2samp
 from ..engine import program as priors
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore
-from ..engine.program import traced
+from ..engine.program import generator, traced
 from .data import FleetData, labelled
 
 N_POINT = 29
@@ -209,7 +209,7 @@ def new_gpus(
         same
             other name share a new node.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    rng = generator(key)
     chosen = rng.integers(len(draws["gpu_spread"]), size=n_draw)
     s = data.series.index(series)
     k = int(data.cell_kernel[data.cell_series == s][0])
@@ -309,7 +309,7 @@ def _score_series(
 
 def _run_noise(data: FleetData, draws: Draws, s: int, size: np.ndarray, n_draw: int, key: jax.Array) -> np.ndarray:
     """What is left of the runs' noise in means of `size` runs [draw, GPU]."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 1)), dtype=np.uint32))
+    rng = generator(jax.random.fold_in(key, 1))
     k = int(data.cell_kernel[data.cell_series == s][0])
     sigma = float(np.mean(draws["rest_spread"][:, k]))
     return sigma / np.sqrt(size) * rng.standard_normal((n_draw, len(size)))

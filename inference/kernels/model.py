@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -21,6 +20,7 @@ from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 
 from ..engine.model import Draws, GroupScore, Model
+from ..engine.program import generator
 from . import predict as collapsed, predict as predict
 from .cost import measured_constants
 from .data import COLUMNS, START_LEVEL, KernelsData, from_frame
@@ -116,7 +116,7 @@ class Kernels(Model[KernelsData]):
         self, data: KernelsData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
         """Constants of the cluster's device, from the shapes and the field of their residuals."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        rng = generator(key)
         return measured_constants(data, cluster.device, dtype, n_draw, rng)
 
     def score(

@@ -29,6 +29,7 @@ from prism_jax.system import catalog
 
 from ..engine.laplace import inverse
 from ..engine.model import Draws, GroupScore
+from ..engine.program import generator
 from . import laws, residual_field as residual
 from .data import AXES, START_LEVEL, KernelsData, class_features, log_ideal_s, tidy
 
@@ -233,7 +234,7 @@ class _Predictor:
         total = len(draws["log_noise"])
         keep = np.unique(np.linspace(0, total - 1, min(total, MOST_DRAWS)).round().astype(int))
         self.data, self.draws = data, {name: np.asarray(values)[keep] for name, values in draws.items()}
-        self.rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        self.rng = generator(key)
         self.of_class, self.of_table = coefficients(data, self.draws, self.rng)
         self.field = residual.ResidualField(data.reach, data.nugget, data.tail, data.stretch)
 

@@ -280,7 +280,7 @@ LEVEL_SD = 3.0  # of a metric's mean coordinate; configurations within a benchma
 
 
 @dataclass(frozen=True)
-class Places:
+class Configurations:
     """Configurations to compare: codes [place, label], log2 of GPUs [place], index of the fitted configuration or -1 [place]."""
 
     codes: Any
@@ -288,13 +288,20 @@ class Places:
     unit: Any
 
     @staticmethod
-    def of(data: StepsData) -> Places:
+    def of(data: StepsData) -> Configurations:
         """The configurations that were fitted."""
-        return Places(data.codes, data.log2_gpus, np.arange(len(data.units)))
+        return Configurations(data.codes, data.log2_gpus, np.arange(len(data.units)))
 
 
 def covariance(
-    amplitude: Any, own: Any, length: Any, coupling: Any, slope: Any, a: Places, b: Places, xp: Any = jnp
+    amplitude: Any,
+    own: Any,
+    length: Any,
+    coupling: Any,
+    slope: Any,
+    a: Configurations,
+    b: Configurations,
+    xp: Any = jnp,
 ) -> Any:
     """Prior covariance of the coordinates, [component, place a, place b].
 
@@ -317,13 +324,13 @@ def covariance(
     return total + (SLOPE_SD * slope)[:, None, None] ** 2 * ramp
 
 
-def variance(amplitude: Any, own: Any, slope: Any, places: Places) -> Any:
+def prior_variance(amplitude: Any, own: Any, slope: Any, places: Configurations) -> Any:
     """Prior variance of the coordinates of single places, whether or not their labels are known; [component, place]."""
     constant = LEVEL_SD**2 + own**2 + (amplitude**2).sum(axis=1)
     return constant[:, None] + (SLOPE_SD * slope[:, None] * growth(places.log2_gpus)[None]) ** 2
 
 
-def shared(length: Any, coupling: Any, a: Places, b: Places, xp: Any = jnp) -> Any:
+def shared(length: Any, coupling: Any, a: Configurations, b: Configurations, xp: Any = jnp) -> Any:
     """Correlation of every effect between places, [effect, place a, place b]."""
     same = {name: _same(a.codes[:, i], b.codes[:, i], xp) for i, name in enumerate(LABELS)}
     between = same["metric"] + (1.0 - same["metric"]) * coupling

@@ -32,55 +32,18 @@ from prism_jax.variability.tree import Variability
 from ..data.columns import ModelColumn
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model
-from .data import EFFECTS, LEVEL_SD, N_KNOT, N_SMOOTH, POOL, Places, StepsData, covariance, growth, steps_data
+from .data import EFFECTS, LEVEL_SD, N_KNOT, N_SMOOTH, POOL, Configurations, StepsData, covariance, growth, steps_data
 from .predict import (
     Query,
     autocorrelation,
     level_law,
-    new_run as new_run,
-    query as query,
+    new_run,
     shapes,
-    total_time as total_time,
 )
 from .report import describe, score_groups, steps_variability
 from .runs import quantile
 
 N_REPLICATED = 200  # runs
-
-
-def measured_level(data: StepsData, draws: Draws) -> MeasuredLevel | NoLevel:
-    """The typical step of the one configuration that was fitted, as the level of a job.
-
-    Notes: its logarithm is off by the sampling error of a median of autocorrelated steps, and by what another run of the job
-        would differ by (Student-t, as wide as a normal law that has its 90 % interval).
-    """
-    if len(data.units) > 1:
-        return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is cannot be told")
-    if not np.isfinite(data.step_s[0]):
-        return NoLevel("its rows are not the times of single steps")
-    asked = measured_unit(data)
-    shape = shapes(data, data.value[0])
-    low, high = quantile(shape, ndtr(np.array([-1.0, 1.0])))
-    r, n = autocorrelation(data, asked), float(data.n_points[0] * data.n_runs[0])
-    median_sd = np.sqrt(0.5 * np.pi / n * (1.0 + r) / (1.0 - r)) * 0.5 * (high - low)
-    scale, freedom = level_law(data, draws, asked)
-    run_sd = float(scale[0] * stdtrit(freedom[0], 0.95) / ndtri(0.95))
-    return MeasuredLevel(
-        step_s=float(data.step_s[0]),
-        is_mean=bool(data.is_mean[0]),
-        log_sd=float(np.hypot(median_sd, run_sd)),
-        n_steps=int(data.n_run_steps[0] * data.n_runs[0]),
-        n_runs=int(data.n_runs[0]),
-        n_gpus=float(data.n_gpus[0]),
-    )
-
-
-def replicate(data: StepsData, draws: Draws, key: jax.Array) -> Checks | None:
-    """Quantiles of the logged steps against those of new runs of the one configuration that was fitted; None for several."""
-    if len(data.units) > 1:
-        return None
-    drawn = new_run(data, draws, n_steps=POOL.size, key=key, n_draw=N_REPLICATED, asked=measured_unit(data))
-    return Checks(data.pool[0], drawn, "step time over the median of its run")
 
 
 def measured_unit(data: StepsData) -> Query:
@@ -180,12 +143,37 @@ class StepsModel(Model[StepsData]):
         return steps_variability(data, draw)
 
     def measured_level(self, data: StepsData, draws: Draws) -> MeasuredLevel | NoLevel:
-        """How long the steps of the one configuration take, which is the level of the job it logs; or why that cannot be said."""
-        return measured_level(data, draws)
+        """The typical step of the one configuration that was fitted, as the level of a job.
+
+        Notes: its logarithm is off by the sampling error of a median of autocorrelated steps, and by what another run of the job
+            would differ by (Student-t, as wide as a normal law that has its 90 % interval).
+        """
+        if len(data.units) > 1:
+            return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is cannot be told")
+        if not np.isfinite(data.step_s[0]):
+            return NoLevel("its rows are not the times of single steps")
+        asked = measured_unit(data)
+        shape = shapes(data, data.value[0])
+        low, high = quantile(shape, ndtr(np.array([-1.0, 1.0])))
+        r, n = autocorrelation(data, asked), float(data.n_points[0] * data.n_runs[0])
+        median_sd = np.sqrt(0.5 * np.pi / n * (1.0 + r) / (1.0 - r)) * 0.5 * (high - low)
+        scale, freedom = level_law(data, draws, asked)
+        run_sd = float(scale[0] * stdtrit(freedom[0], 0.95) / ndtri(0.95))
+        return MeasuredLevel(
+            step_s=float(data.step_s[0]),
+            is_mean=bool(data.is_mean[0]),
+            log_sd=float(np.hypot(median_sd, run_sd)),
+            n_steps=int(data.n_run_steps[0] * data.n_runs[0]),
+            n_runs=int(data.n_runs[0]),
+            n_gpus=float(data.n_gpus[0]),
+        )
 
     def replicate(self, data: StepsData, draws: Draws, key: jax.Array) -> Checks | None:
-        """Steps of the one configuration over their run's median; None where there are several."""
-        return replicate(data, draws, key)
+        """Quantiles of the logged steps against those of new runs of the one configuration that was fitted; None for several."""
+        if len(data.units) > 1:
+            return None
+        drawn = new_run(data, draws, measured_unit(data), n_steps=POOL.size, key=key, n_draw=N_REPLICATED)
+        return Checks(data.pool[0], drawn, "step time over the median of its run")
 
     def score(
         self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
@@ -202,7 +190,7 @@ def _shapes(data: StepsData) -> None:
     own = numpyro.sample("own", dist.LogNormal(jnp.full(N_SMOOTH, OWN[0]), OWN[1]).to_event(1))
     length = numpyro.sample("length", dist.LogNormal(*LENGTH))
     coupling = numpyro.sample("coupling", dist.Beta(*COUPLING))
-    slope, places = jnp.asarray(data.slope[:N_SMOOTH]), Places.of(data)
+    slope, places = jnp.asarray(data.slope[:N_SMOOTH]), Configurations.of(data)
     kernel = covariance(amplitude, own, length, coupling, slope, places, places)
     noise = jnp.asarray(data.noise[:, :N_SMOOTH]).T
     total = kernel + (noise + jnp.asarray(data.outlying[:, :N_SMOOTH]).T ** 2)[:, :, None] * jnp.eye(len(data.units))

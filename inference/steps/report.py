@@ -22,7 +22,7 @@ from prism_jax.variability.family_registry import Pool
 from prism_jax.variability.tree import Variability
 
 from ..engine.model import Draws, GroupScore, interval
-from .data import EFFECTS, N_SMOOTH, POOL, Places, StepsData, key_of, kind_of, shared
+from .data import EFFECTS, N_SMOOTH, POOL, Configurations, StepsData, key_of, kind_of, shared
 from .predict import Query, autocorrelation, configurations, coordinates, level_law, query_of, shapes
 from .runs import LABELS, P95, P99, Run, cdf, ks_distance, quantile, ratios, read_runs
 
@@ -222,7 +222,7 @@ def variance_shares(data: StepsData, draws: Draws, knot: int) -> dict[str, float
     Notes: an effect counts with its variance among the fitted configurations. A level with one member (one system, one run of
         each configuration) has no variance and is left out; where fewer than two levels remain there are no shares.
     """
-    places = Places.of(data)
+    places = Configurations.of(data)
     alike = shared(float(np.median(draws["length"])), float(np.median(draws["coupling"])), places, places, np)
     varies = 1.0 - alike.mean(axis=(1, 2))
     loading = data.rotation[knot] ** 2

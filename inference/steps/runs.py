@@ -32,7 +32,6 @@ P95, P99 = 10, 11
 FLOOR = 1e-4  # of a step: ties and rounding of logs; excesses below it are alike
 SMALLEST = 1e-3  # of the median: where the lower tail ends, so that step times stay positive
 TAIL_SCORES = np.linspace(-5.0, 5.0, 1001)
-_MIDDLES = (np.arange(2000) + 0.5) / 2000
 
 
 def shape_of(relative: Floats) -> Floats:
@@ -77,12 +76,6 @@ def cdf(shape: Floats, relative: Floats) -> Floats:
     prob = ndtr(TAIL_SCORES)
     rising = quantile(shape, prob) + 1e-12 * np.arange(prob.size)  # ties: any increasing function will do
     return np.interp(relative, rising, prob, left=0.0, right=1.0)
-
-
-def moments(shape: Floats) -> tuple[float, float]:
-    """Mean and variance of step time over its median."""
-    values = quantile(shape, _MIDDLES)
-    return float(values.mean()), float(values.var())
 
 
 def ks_distance(relative: Floats, prob: Floats) -> float:
