@@ -33,7 +33,7 @@ from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster, Device
 
-from . import overlap_data as mixture, overlap_data as rule
+from . import overlap_data
 from .engine.model import Draws, GroupScore, Model
 from .engine.program import generator
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
@@ -91,7 +91,7 @@ def slowdown(
 
 def point(factors: np.ndarray) -> np.ndarray:
     """One factor per row from draws [draw, row]: the one with the smallest expected relative error, never below 1."""
-    return np.maximum(mixture.best_for_mape(factors), 1.0)
+    return np.maximum(overlap_data.best_for_mape(factors), 1.0)
 
 
 def _index(data: OverlapData, kernel: Sequence[str]) -> np.ndarray:
@@ -124,8 +124,8 @@ def _draw(
         k_logit, k_extra, k_factor = jax.random.split(key, 3)
         logit = jnp.where(index < 0, jax.random.normal(k_logit, index.shape), site["kernel_logit"][index])
         extra = jnp.where(index < 0, jax.random.normal(k_extra, index.shape), site["kernel_extra"][index])
-        at = mixture.terms(site, features, log_duration, logit, extra)
-        return mixture.draw_factor(k_factor, ratio, at, index.shape, noisy)
+        at = overlap_data.terms(site, features, log_duration, logit, extra)
+        return overlap_data.draw_factor(k_factor, ratio, at, index.shape, noisy)
 
     return jax.vmap(one)(sites, keys)
 
@@ -240,7 +240,7 @@ class OverlapModel(Model[OverlapData]):
 
     def prepare(self, frame: pd.DataFrame) -> OverlapData:
         """Rows, standardised features, and whether the model beats "no slowdown" on kernels left out."""
-        return rule.decide(from_frame(frame), self.program, self.start)
+        return overlap_data.decide(from_frame(frame), self.program, self.start)
 
     def program(self, data: OverlapData) -> None:
         """Priors on the log scale, non-centred effects (most kernels have one row), and the mixture."""
@@ -262,8 +262,8 @@ class OverlapModel(Model[OverlapData]):
         }
         effect_logit = jnp.asarray(numpyro.sample("kernel_logit", dist.Normal().expand([n_kernel])))[data.kernel]
         effect_extra = jnp.asarray(numpyro.sample("kernel_extra", dist.Normal().expand([n_kernel])))[data.kernel]
-        at = mixture.terms(site, data.features, data.log_duration, effect_logit, effect_extra)
-        density = mixture.log_density(jnp.asarray(data.log_factor), jnp.asarray(data.overlap_ratio), at)
+        at = overlap_data.terms(site, data.features, data.log_duration, effect_logit, effect_extra)
+        density = overlap_data.log_density(jnp.asarray(data.log_factor), jnp.asarray(data.overlap_ratio), at)
         numpyro.factor("log_factor", jnp.where(data.used, density, 0.0).sum())
 
     def start(self, data: OverlapData) -> dict[str, Any]:

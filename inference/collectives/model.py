@@ -11,7 +11,7 @@ Time of collectives by message size and scale, with its noise, on fabrics, sizes
     log seconds of a repeat = that of its cell + in_place + heavy-tailed noise
 
 The law (`laws`) is physical. The residual is smooth in size and walks at random along scale, one step per doubling: between two
-measured scales it is interpolated, beyond them carried on, and either way it widens. It is integrated out (`collapsed`): what is
+measured scales it is interpolated, beyond them carried on, and either way it widens. It is integrated out (`predict`): what is
 sampled are the law, held where it was measured (`laws.from_reference`), and the spreads. Unevenness is normal with a weight per
 cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`least_squares`).
 """
@@ -31,18 +31,19 @@ from jax import Array
 from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from ..engine.model import Draws, GroupScore, Model
 from ..engine.program import generator
-from . import laws as laws, predict as collapsed, predict as predict, report as report
-from .columns import COLUMNS, floats, plain_rows
+from . import laws, predict, report
+from .columns import COLUMNS, floats, known_op, plain_rows
 from .cost import FittedCurve, fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
-from .predict import FabricPlace, log_centre, noise
+from .predict import FabricPlace, find_fabric, log_centre, noise
 from .report import fit_laws
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
@@ -234,7 +235,7 @@ class Collectives(Model[CollectivesData]):
             for name in ("curve_scale", "step_scale", "across_scale")
         }
         scale = predict.scale_of_curves(data, scales, jnp)
-        numpyro.factor("cells", collapsed.log_likelihood(data, off, variance, scale, profile))
+        numpyro.factor("cells", predict.log_likelihood(data, off, variance, scale, profile))
         df = numpyro.deterministic("noise_df", TAIL_ABOVE + jnp.exp(spread["noise_tail"]))
         if data.repeat.shape[0]:
             noise = jnp.exp(_scale("noise", levels, spread, data.repeat_fabric, data.repeat_gpus))
@@ -298,9 +299,45 @@ class Collectives(Model[CollectivesData]):
             for name, group in rows.groupby(column, sort=True)
         ]
 
-    def seconds(self, data: CollectivesData, draws: Draws, *, key: Array, **query: Any) -> np.ndarray:
-        """Seconds [draw] of one collective; see `collectives_predict.seconds`."""
-        return predict.seconds(self.size_law, data, draws, key=key, **query)
+    def seconds(
+        self,
+        data: CollectivesData,
+        draws: Draws,
+        *,
+        op: str,
+        message_bytes: float,
+        n_gpus: int,
+        n_nodes: int,
+        gpu: str = "",
+        network: str = "",
+        source: str = "",
+        in_place: bool = False,
+        key: Array,
+    ) -> np.ndarray:
+        """Seconds [draw] of one call, with its noise.
+
+        Args:
+            op: as measured: "all_reduce", ...
+            message_bytes: size as nccl-tests counts it, > 0.
+            n_gpus, n_nodes: members, and nodes that they are spread over.
+            gpu, network, source: which fabric, as far as needed to tell; one that was not measured is predicted from the others.
+
+        Raises:
+            FitError: `op` was not measured, several fabrics fit, or there are fewer GPUs than nodes.
+        """
+        if not 1 <= n_nodes <= n_gpus or n_gpus < 2 or not message_bytes > 0.0:
+            raise FitError(
+                f"{message_bytes:g} bytes on {n_gpus} GPUs in {n_nodes} nodes: at least two GPUs, one per node, and a byte are "
+                "needed"
+            )
+        rng = generator(key)
+        fabric = find_fabric(data, op, {"gpu": gpu, "network": network, "source": source})
+        configs = np.flatnonzero(data.config_fabric == fabric)
+        config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1
+        place = FabricPlace(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
+        centre = log_centre(self.size_law, data, draws, place, [message_bytes], rng)
+        centre = centre + noise(data, draws, place, [message_bytes], rng)
+        return np.exp(centre[:, 0] + draws["in_place"] * in_place)
 
     def _parameters(self, data: CollectivesData) -> dict[str, Any]:
         """The law's parameters, [fabric]: around a common median if there are several fabrics."""

@@ -32,8 +32,7 @@ from prism_jax.core.registry import did_you_mean
 
 from ..engine.laplace import inverse
 from ..engine.model import Draws
-from ..engine.program import generator
-from . import laws as laws
+from . import laws
 from .columns import FABRIC, known_op
 from .data import CollectivesData
 from .laws import DF, Ints, axis, between_knots, doublings, steps
@@ -230,45 +229,6 @@ def noise(
         df = DF if kind == "uneven" else draws["noise_df"][:, None]
         total += scale * rng.standard_t(df, size=total.shape)
     return total
-
-
-def seconds(
-    law: str,
-    data: CollectivesData,
-    draws: Draws,
-    *,
-    op: str,
-    message_bytes: float,
-    n_gpus: int,
-    n_nodes: int,
-    gpu: str = "",
-    network: str = "",
-    source: str = "",
-    in_place: bool = False,
-    key: Array,
-) -> np.ndarray:
-    """Seconds [draw] of one call, with its noise.
-
-    Args:
-        op: as measured: "all_reduce", ...
-        message_bytes: size as nccl-tests counts it, > 0.
-        n_gpus, n_nodes: members, and nodes that they are spread over.
-        gpu, network, source: which fabric, as far as needed to tell; one that was not measured is predicted from the others.
-
-    Raises:
-        FitError: `op` was not measured, several fabrics fit, or there are fewer GPUs than nodes.
-    """
-    if not 1 <= n_nodes <= n_gpus or n_gpus < 2 or not message_bytes > 0.0:
-        raise FitError(
-            f"{message_bytes:g} bytes on {n_gpus} GPUs in {n_nodes} nodes: at least two GPUs, one per node, and a byte are needed"
-        )
-    rng = generator(key)
-    fabric = find_fabric(data, op, {"gpu": gpu, "network": network, "source": source})
-    configs = np.flatnonzero(data.config_fabric == fabric)
-    config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1
-    place = FabricPlace(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
-    centre = log_centre(law, data, draws, place, [message_bytes], rng) + noise(data, draws, place, [message_bytes], rng)
-    return np.exp(centre[:, 0] + draws["in_place"] * in_place)
 
 
 def find_fabric(data: CollectivesData, op: str, wanted: Mapping[str, str]) -> int:

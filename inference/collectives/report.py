@@ -25,7 +25,7 @@ from prism_jax.variability.families import StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
 
 from ..engine.model import Draws
-from . import laws as laws
+from . import laws
 from .data import CollectivesData
 from .laws import Ints, axis, between_knots, doublings
 

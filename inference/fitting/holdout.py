@@ -19,7 +19,7 @@ from ..engine.diagnostics import one_blas_thread
 from ..engine.model import GroupScore, Model
 from ..engine.program import generator
 from ..engine.settings import Settings
-from .fit import posterior
+from .fit import posterior, posterior_near
 from .models import model_named
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -98,7 +98,7 @@ def holdout(
         split_key = jax.random.fold_in(key, index)
         with naming(measured.sources):
             data = chosen.prepare(measured.frame[~is_out & groups.notna()])
-        sampled = posterior(chosen, data, method, split_key, settings=settings, near=everything.flat)
+        sampled = posterior_near(chosen, data, everything.flat, method, split_key, settings=settings)
         draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
         scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
         progress((index + 1) / len(splits))

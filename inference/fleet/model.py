@@ -29,23 +29,45 @@ from prism_jax.variability.families import CONSTANT, Family, LogNormal
 from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import ClassVariability, Variability
 
-from ..engine import program as priors
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model, interval
-from ..engine.program import traced
+from ..engine.program import Scale, traced
 from .data import COLUMNS, FleetData, fleet_data
 from .predict import (
     POSITIVE,
+    SLOW_PROB,
     Component,
     FleetParameters,
     far_nodes,
     laws_of,
     log_nodes,
-    new_gpus as new_gpus,
     replicate,
     score_split,
     slow_chips,
 )
+
+# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
+# factors.
+GPU_SPREAD = Scale(0.010, 2.7)
+# Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors
+# up).
+NODE_SPREAD = Scale(0.002, 4.0)
+# A kernel's own response of a chip, beyond the score it shares with the other kernels of that chip.
+KERNEL_SPREAD = Scale(0.003, 3.0)
+# Repeats on one GPU: 0.1 % for medians of 100 calls, 1-6.5 % for single calls (arXiv 2510.15596).
+RUN_SPREAD = Scale(0.004, 4.0)
+
+# A kernel's typical time is set by the data: 0.5 in log, around the measured median, is no constraint.
+LOCATION_SD = 0.5
+# Their distance from the bulk in bulk spreads, either way (a fleet may hold a fast batch): 4 covers 7 % slow at 1.6 % spread.
+SLOW_SHIFT_SD = 4.0
+# Their own spread, in bulk spreads.
+SLOW_SPREAD = Scale(1.5, 2.0)
+# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow
+# chips.
+FAR_ABOVE = Scale(2.0, 2.5)
+# Change of log time per unit of log clock, log power or 10 K within one GPU: between -1 (compute bound) and a little.
+SLOPE_SD = 1.0
 
 LARGEST_PROB = 0.999  # of the slower component of a `Mixture`
 SMALLEST_CV = 1e-5
@@ -208,25 +230,23 @@ class FleetModel(Model[FleetData]):
         n_kernel = len(data.kernel)
         nothing = jnp.zeros(n_kernel)
 
-        def spread(name: str, prior: priors.Scale) -> Any:
+        def spread(name: str, prior: Scale) -> Any:
             return numpyro.sample(name, prior.law().expand([n_kernel]).to_event(1))
 
         law = FleetParameters(
             typical_log_s=numpyro.sample(
-                "typical_log_s", dist.Normal(jnp.asarray(data.series_median), priors.LOCATION_SD).to_event(1)
+                "typical_log_s", dist.Normal(jnp.asarray(data.series_median), LOCATION_SD).to_event(1)
             ),
-            gpu_spread=spread("gpu_spread", priors.GPU_SPREAD),
-            node_spread=spread("node_spread", priors.NODE_SPREAD),
-            run_spread=spread("run_spread", priors.RUN_SPREAD) if data.shared_runs else nothing,
-            rest_spread=spread("rest_spread", priors.RUN_SPREAD),
-            kernel_spread=spread("kernel_spread", priors.KERNEL_SPREAD) if data.several_kernels else nothing,
-            slow_prob=numpyro.deterministic(
-                "slow_prob", 0.5 * numpyro.sample("slow_half", dist.Beta(*priors.SLOW_PROB))
-            ),
-            slow_shift=numpyro.sample("slow_shift", dist.Normal(0.0, priors.SLOW_SHIFT_SD)),
-            slow_spread=numpyro.sample("slow_spread", priors.SLOW_SPREAD.law()),
-            far_prob=numpyro.deterministic("far_prob", 0.5 * numpyro.sample("far_half", dist.Beta(*priors.SLOW_PROB))),
-            far_spread=numpyro.deterministic("far_spread", 1.0 + numpyro.sample("far_above", priors.FAR_ABOVE.law())),
+            gpu_spread=spread("gpu_spread", GPU_SPREAD),
+            node_spread=spread("node_spread", NODE_SPREAD),
+            run_spread=spread("run_spread", RUN_SPREAD) if data.shared_runs else nothing,
+            rest_spread=spread("rest_spread", RUN_SPREAD),
+            kernel_spread=spread("kernel_spread", KERNEL_SPREAD) if data.several_kernels else nothing,
+            slow_prob=numpyro.deterministic("slow_prob", 0.5 * numpyro.sample("slow_half", dist.Beta(*SLOW_PROB))),
+            slow_shift=numpyro.sample("slow_shift", dist.Normal(0.0, SLOW_SHIFT_SD)),
+            slow_spread=numpyro.sample("slow_spread", SLOW_SPREAD.law()),
+            far_prob=numpyro.deterministic("far_prob", 0.5 * numpyro.sample("far_half", dist.Beta(*SLOW_PROB))),
+            far_spread=numpyro.deterministic("far_spread", 1.0 + numpyro.sample("far_above", FAR_ABOVE.law())),
         )
         _runs(data, law.run_spread, law.rest_spread)
         numpyro.factor("nodes", log_nodes(data, law).sum())
@@ -326,7 +346,7 @@ def _runs(data: FleetData, rho: jax.Array, sigma: jax.Array) -> None:
     squares, run_squares = data.syy, data.block_square
     if data.covariate:
         shape = (len(data.kernel), len(data.covariate))
-        slope = numpyro.sample("slope", dist.Normal(0.0, priors.SLOPE_SD).expand(shape).to_event(2))
+        slope = numpyro.sample("slope", dist.Normal(0.0, SLOPE_SD).expand(shape).to_event(2))
         explained = 2.0 * (slope * data.sxy).sum(-1) - jnp.einsum("kc,kcd,kd->k", slope, data.sxx, slope)
         squares = squares - explained
         of_block = jnp.asarray(slope)[data.block_kernel]

@@ -26,7 +26,6 @@ import pandas as pd
 from jax.scipy.special import logsumexp
 from scipy.stats import beta, ks_2samp
 
-from ..engine import program as priors
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore
 from ..engine.program import generator, traced
@@ -151,6 +150,8 @@ def _log_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.maximum(a, b) + jnp.log(1.0 + jnp.exp(-jnp.abs(a - b)))
 
 
+# Slow chips: one in twenty expected, never half of a fleet (the bulk is what most chips do).
+SLOW_PROB = (1.0, 9.0)  # Beta, times one half
 POSITIVE = 3.0  # Bayes factor of "positive" evidence (Kass and Raftery, JASA 90, 1995)
 
 
@@ -170,7 +171,7 @@ class Component:
     def bayes_factor(self) -> float:
         """For the component against none; as large as the number of draws can tell."""
         fewer_than_one = 1.0 / self.n_member
-        before = float(beta.cdf(2.0 * fewer_than_one, *priors.SLOW_PROB))  # the share is half of a Beta
+        before = float(beta.cdf(2.0 * fewer_than_one, *SLOW_PROB))  # the share is half of a Beta
         after = float(np.mean(self.share < fewer_than_one))
         return before / max(after, 1.0 / self.share.size)
 

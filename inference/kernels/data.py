@@ -18,7 +18,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.system import catalog
 
 from ..data.columns import ModelColumn
-from . import laws as laws, laws as shapes, residual_field as residual
+from . import laws, residual_field
 
 COLUMNS = (
     ModelColumn("op", ("kernel", "operation"), text=True),
@@ -78,7 +78,7 @@ def _sizes(frame: pd.DataFrame, op: np.ndarray) -> np.ndarray:
     """Sizes [row, axis] along the axes of each op's family, filled up with ones; NaN where a column says nothing."""
     number = {name: _numbers(frame, name) for name in (*_NUMBERS, *_OF_CONVOLUTION)}
     one = {name: np.nan_to_num(number[name], nan=1.0) for name in ("groups", "batch", "stride")}
-    family = np.array([shapes.family(name) for name in op], dtype=object)
+    family = np.array([laws.family(name) for name in op], dtype=object)
     heads_per_kv = number["n_head"] / np.where(np.isnan(number["n_kv_head"]), number["n_head"], number["n_kv_head"])
     padding = np.nan_to_num(number["padding"], nan=0.0)
     edges = [
@@ -107,8 +107,8 @@ def _ops(frame: pd.DataFrame) -> np.ndarray:
     """Names of operations; attention without a causal mask, where a column says so, is an operation of its own."""
     op = _labels(frame, "op", "gemm")
     full = np.array([text.strip().lower() in ("0", "false", "no") for text in _labels(frame, "causal")], dtype=bool)
-    fused = np.array([shapes.family(name) == "attention" for name in op], dtype=bool)
-    return np.where(full & fused, op + shapes.FULL, op)
+    fused = np.array([laws.family(name) == "attention" for name in op], dtype=bool)
+    return np.where(full & fused, op + laws.FULL, op)
 
 
 def _labels(frame: pd.DataFrame, name: str, default: str = "") -> np.ndarray:
@@ -130,7 +130,7 @@ def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.nda
     work = np.full(len(frame), np.nan)
     for name in np.unique(op):
         of = op == name
-        work[of] = shapes.flops(str(name), size[of])
+        work[of] = laws.flops(str(name), size[of])
     rate = np.where(
         np.isnan(_numbers(frame, "tflops")), work / _numbers(frame, "duration_s"), _numbers(frame, "tflops") * 1e12
     )
@@ -143,11 +143,7 @@ def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.nda
 
 
 def _peak(op: str, gpu: str, dtype: str) -> float:
-    return (
-        shapes.hbm_bytes_per_s(gpu)
-        if shapes.family(op) in ("memory", "vector")
-        else shapes.peak_flops_per_s(gpu, dtype)
-    )
+    return laws.hbm_bytes_per_s(gpu) if laws.family(op) in ("memory", "vector") else laws.peak_flops_per_s(gpu, dtype)
 
 
 LAW_SHARE = 0.02  # what pooling the constants of a law leaves open, over what is open without a law
@@ -190,7 +186,7 @@ class KernelsData:
     residual: Annotated[np.ndarray, "cell"]
     centre: Annotated[np.ndarray, "class feature"]
     spread: Annotated[np.ndarray, "class feature"]
-    block: Annotated[np.ndarray, f"feature -> {len(shapes.BLOCKS)}"]
+    block: Annotated[np.ndarray, f"feature -> {len(laws.BLOCKS)}"]
     xx: Annotated[np.ndarray, "table feature feature"]
     xy: Annotated[np.ndarray, "table feature"]
     yy: Annotated[np.ndarray, "table"]
@@ -244,7 +240,7 @@ def from_frame(frame: pd.DataFrame) -> KernelsData:
     x, block, centre, spread = _class_features(names, of_class, size, gpus, constants)
     left, robust = _leftover(x, y - law, of_table, len(tables))
     xx, xy, yy, weight = _sums(x, y - law, robust, of_table, len(tables))
-    field = residual.fitted(np.log2(size), left, of_table)
+    field = residual_field.fitted(np.log2(size), left, of_table)
     return KernelsData(
         tables=tuple(str(t) for t in tables),
         table_gpus=tuple(str(gpu) for gpu in cells["gpu"].to_numpy()[first]),
@@ -285,7 +281,7 @@ def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     few = cells.groupby("table")["log_efficiency"].transform("size").to_numpy(dtype=np.int64) < FEWEST_CELLS
     if few.all():
         raise DataError(
-            f"no op, dtype, GPU and software with {FEWEST_CELLS} or more measured shapes. Measure more shapes of one of them."
+            f"no op, dtype, GPU and software with {FEWEST_CELLS} or more measured laws. Measure more shapes of one of them."
         )
     return cells.loc[~few].reset_index(drop=True), int(few.sum())
 
@@ -327,21 +323,21 @@ def _laws(
 def log_ideal_s(name: str, gpu: str, size: np.ndarray) -> np.ndarray:
     """Log seconds [row] at the whole peak, or bandwidth, of a GPU; NaN where that is not known."""
     op, dtype = name.split(" | ")[:2]
-    is_memory = shapes.family(op) in ("memory", "vector")
-    peak = shapes.hbm_bytes_per_s(gpu) if is_memory else shapes.peak_flops_per_s(gpu, dtype)
-    return np.log(shapes.flops(op, size) / peak)
+    is_memory = laws.family(op) in ("memory", "vector")
+    peak = laws.hbm_bytes_per_s(gpu) if is_memory else laws.peak_flops_per_s(gpu, dtype)
+    return np.log(laws.flops(op, size) / peak)
 
 
 def class_features(name: str, size: np.ndarray, gpu: str, constants: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Features [row, feature] of shapes of a class on one GPU, and their blocks: by shape, or the slopes of its law."""
     law = laws.law_of(name)
-    plain, block = shapes.features("gemm", np.ones((1, 4)), np.ones(1))
+    plain, block = laws.features("gemm", np.ones((1, 4)), np.ones(1))
     if law is None:
-        return shapes.features(shapes.family(name), size, np.full(len(size), float(shapes.n_sm(gpu))))
+        return laws.features(laws.family(name), size, np.full(len(size), float(laws.n_sm(gpu))))
     x = np.zeros((len(size), plain.shape[1]))
     x[:, 0] = 1.0
     slopes = law.slopes(name.split(" | ")[0], size, catalog.device(gpu), constants)
-    x[:, np.flatnonzero(block == shapes.BLOCKS.index("shape"))[: slopes.shape[1]]] = slopes
+    x[:, np.flatnonzero(block == laws.BLOCKS.index("shape"))[: slopes.shape[1]]] = slopes
     return x, block
 
 
@@ -349,7 +345,7 @@ def _class_features(
     classes: list[str], of_class: np.ndarray, size: np.ndarray, gpus: np.ndarray, constants: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Standardised features [cell, feature], their blocks, and centre and spread by class; the first feature stays 1."""
-    x = np.zeros((len(size), shapes.n_features()))
+    x = np.zeros((len(size), laws.n_features()))
     centre, spread = np.zeros((len(classes), x.shape[1])), np.ones((len(classes), x.shape[1]))
     block = np.zeros(x.shape[1], dtype=np.int64)
     for c, name in enumerate(classes):
@@ -363,7 +359,7 @@ def _class_features(
             law is not None
         ):  # no deviation of a constant, no deviation from the law; deviations in units of the constants' priors
             centre[c], spread[c] = 0.0, 1.0
-            own = np.flatnonzero(block == shapes.BLOCKS.index("shape"))[: len(law.constants)]
+            own = np.flatnonzero(block == laws.BLOCKS.index("shape"))[: len(law.constants)]
             spread[c, own] = [1.0 / (laws.PRIORS * sd) for *_, sd in law.constants]
     centre[:, 0] = 0.0
     spread = np.where(spread > 1e-6, spread, 1.0)

@@ -2,7 +2,7 @@
 
 Log efficiency of a table (op, dtype, GPU, software) is a smooth function of the shape plus a field of residuals. The smooth
 part's coefficients deviate from those of the class (op, dtype) and are integrated out; sampled are the spreads. The field is
-carried over from the nearest measured shapes, and what lies far from all of them is marked as extrapolated (`kernels_predict`).
+carried over from the nearest measured shapes, and what lies far from all of them is marked as extrapolated (`predict`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from prism_jax.system.hardware import Cluster
 
 from ..engine.model import Draws, GroupScore, Model
 from ..engine.program import generator
-from . import predict as collapsed, predict as predict
+from . import predict
 from .cost import measured_constants
 from .data import COLUMNS, START_LEVEL, KernelsData, from_frame
 from .laws import BLOCKS
@@ -72,7 +72,7 @@ class Kernels(Model[KernelsData]):
         )
         numpyro.factor(
             "cells",
-            collapsed.log_likelihood(data, jnp.exp(log_noise), jnp.asarray(table_scale), jnp.asarray(class_scale)),
+            predict.log_likelihood(data, jnp.exp(log_noise), jnp.asarray(table_scale), jnp.asarray(class_scale)),
         )
 
     def start(self, data: KernelsData) -> dict[str, Any]:

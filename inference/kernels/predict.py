@@ -30,7 +30,7 @@ from prism_jax.system import catalog
 from ..engine.laplace import inverse
 from ..engine.model import Draws, GroupScore
 from ..engine.program import generator
-from . import laws, residual_field as residual
+from . import laws, residual_field
 from .data import AXES, START_LEVEL, KernelsData, class_features, log_ideal_s, tidy
 
 
@@ -236,7 +236,7 @@ class _Predictor:
         self.data, self.draws = data, {name: np.asarray(values)[keep] for name, values in draws.items()}
         self.rng = generator(key)
         self.of_class, self.of_table = coefficients(data, self.draws, self.rng)
-        self.field = residual.ResidualField(data.reach, data.nugget, data.tail, data.stretch)
+        self.field = residual_field.ResidualField(data.reach, data.nugget, data.tail, data.stretch)
 
     def at(self, name: str, gpu: str, software: str | None, size: np.ndarray) -> PredictedEfficiency:
         data, use = self.data, self._use(name, gpu, software)
@@ -252,10 +252,10 @@ class _Predictor:
             use.weights @ ((x - data.centre[c]) / data.spread[c]).T + use.offset[:, None] + self._law(name, gpu, size)
         )
         # Residuals belong to each draw's own coefficients, so only neighbours and variance are taken from here.
-        near = residual.krige(measured, np.zeros(len(measured)), inside, self.field)
+        near = residual_field.krige(measured, np.zeros(len(measured)), inside, self.field)
         cells = use.cells[near.near]
         left = self._left(use, cells, name) if use.table >= 0 else None
-        weight = residual.weights(inside, measured[near.near], self.field)
+        weight = residual_field.weights(inside, measured[near.near], self.field)
         carried = 0.0 if left is None else np.einsum("rk,drk->dr", weight, left)
         variance = np.ones(len(size)) if left is None else near.variance
         beyond = np.linalg.norm(asked - inside, axis=1)
