@@ -19,10 +19,11 @@ from jax import Array
 from prism_jax.cloud.laws import LadderLaw
 from prism_jax.core.errors import DataError
 
+from .data.checks import texts_of
 from .data.columns import ModelColumn
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale
-from .sums import chosen, group_scores, groups_of
+from .sums import chosen, group_scores
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -79,7 +80,7 @@ class Ladder(Model[LadderData]):
             DataError: a setup has fewer than two batch sizes, or there are too many setups.
         """
         frame = frame.sort_values(["batch", "step_s"])  # which step came first says nothing here
-        names = [name or ONE for name in groups_of(frame, "setup")]
+        names = [name or ONE for name in texts_of(frame, "setup")]
         setups = tuple(sorted(set(names)))
         if len(setups) > MOST_LADDERS:
             raise DataError(f"more than {MOST_LADDERS} setups. Is the column `setup` what it should be?")
@@ -157,7 +158,7 @@ class Ladder(Model[LadderData]):
         self, data: LadderData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """Errors of rungs that were left out, of setups that have others, beside seconds in proportion to the batch."""
-        names = [name or ONE for name in groups_of(left_out, "setup")]
+        names = [name or ONE for name in texts_of(left_out, "setup")]
         rows = left_out[[name in data.setups for name in names]]
         return group_scores(
             rows,
@@ -175,7 +176,7 @@ def _relative(floor: Any, share: Any) -> Any:
 
 
 def _places(data: LadderData, rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    of = np.array([data.setups.index(name or ONE) for name in groups_of(rows, "setup")], dtype=np.int64)
+    of = np.array([data.setups.index(name or ONE) for name in texts_of(rows, "setup")], dtype=np.int64)
     return of, rows["batch"].to_numpy(dtype=float) / data.top[of]
 
 

@@ -34,7 +34,7 @@ from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster, Device
 
 from . import overlap_data
-from .engine.model import Draws, GroupScore, Model
+from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import generator
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
 
@@ -172,12 +172,6 @@ def sentence(data: OverlapData) -> str:
     return f"does not beat no slowdown on kernels that were not measured: {figures} ({error}); those get no slowdown"
 
 
-def interval(values: np.ndarray) -> dict[str, float]:
-    """Median and 5-95 % of draws."""
-    low, mid, high = np.quantile(values, [0.05, 0.5, 0.95])
-    return {"median": float(mid), "p5": float(low), "p95": float(high)}
-
-
 def measured_slowdown(
     data: OverlapData, draws: Draws, device: Device, n_draw: int, rng: np.random.Generator
 ) -> MeasuredTables:
@@ -217,10 +211,8 @@ BASE_LOG_EXTRA = (-0.9, 0.7)
 KERNEL_LOGIT_SCALE, KERNEL_EXTRA_SCALE = 1.5, 0.7
 # Features by one standard deviation: odds by at most a factor exp(0.5) or so, unless the data insist; extra by half of that.
 SLOPE_LOGIT_SCALE, SLOPE_EXTRA_SCALE = 0.5, 0.25
-SHAPE_ABOVE_ONE = (
-    0.0,
-    0.7,
-)  # log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
+# Log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
+SHAPE_ABOVE_ONE = (0.0, 0.7)
 SHIFT_SCALE = 0.01  # kernels "not held up" may still take 1 % longer
 LOG_NOISE = (-4.2, 1.0)  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4 %
 NOISE_SLOPE = (-0.3, 0.3)  # short kernels are timed less well; -0.5 is independent noise per second

@@ -21,10 +21,11 @@ from jax import Array
 from prism_jax.cloud.laws import PARTS, StartUpLaw
 from prism_jax.core.errors import DataError
 
+from .data.checks import texts_of
 from .data.columns import ModelColumn
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale, generator
-from .sums import chosen, groups_of
+from .sums import chosen
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -78,7 +79,7 @@ class Startup(Model[StartupData]):
         Raises:
             DataError: there are too many tiers or regions.
         """
-        tier, region = groups_of(frame, "tier"), groups_of(frame, "region")
+        tier, region = texts_of(frame, "tier"), texts_of(frame, "region")
         tiers, regions = tuple(sorted(set(tier))), tuple(sorted(set(region)))
         if max(len(tiers), len(regions)) > MOST_GROUPS:
             raise DataError(f"more than {MOST_GROUPS} tiers or regions. Are the columns what they should be?")
@@ -163,7 +164,7 @@ class Startup(Model[StartupData]):
     ) -> list[GroupScore]:
         """Coverage of whole starts, error of the median, and the continuous ranked score beside all other starts pooled."""
         rng = generator(key)
-        names = np.array(groups_of(left_out, column))
+        names = np.array(texts_of(left_out, column))
         pooled = np.exp(data.log_s).sum(axis=1)
         out = []
         for name in np.unique(names):

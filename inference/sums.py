@@ -25,6 +25,7 @@ from jax import Array
 
 from prism_jax.core.errors import DataError, FitError
 
+from .data.checks import texts_of
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale, generator
 
@@ -112,7 +113,7 @@ def sums_data(
         raise DataError(f"no row has {seconds} and the sizes that it depends on")
     if not np.isfinite(sizes).all():
         raise DataError("sizes of a row are too large to be numbers. Are the units what they should be?")
-    groups = [groups_of(frame, name) for name in levels]
+    groups = [texts_of(frame, name) for name in levels]
     effects = sorted({(place, text) for place, column in enumerate(groups) for text in column if text})
     keys = pd.DataFrame([*groups, *sizes.T]).T.astype(str).agg("|".join, axis=1).to_numpy()
     _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
@@ -140,11 +141,6 @@ def sums_data(
         n_within=int(len(log_s) - len(first)),
         notes=notes,
     )
-
-
-def groups_of(frame: pd.DataFrame, name: str) -> list[str]:
-    """Group of every row in a column, empty where none is named."""
-    return ["" if pd.isna(value) else str(value) for value in frame[name]] if name in frame else [""] * len(frame)
 
 
 def chosen(what: str, name: str, known: Sequence[str]) -> str:
@@ -235,7 +231,7 @@ def group_scores(
         trivial: seconds [row] of rows, by the plainest rule.
     """
     rng = generator(key)
-    names = np.array(groups_of(left_out, column))
+    names = np.array(texts_of(left_out, column))
     out = []
     for name in np.unique(names):
         rows = left_out[names == name]
@@ -319,7 +315,7 @@ class AbstractSums(Model[SumsData]):
         self, data: SumsData, draws: Draws, frame: pd.DataFrame, rng: np.random.Generator, *, with_noise: bool = True
     ) -> np.ndarray:
         """Log seconds of the rows of a checked table, [draw, row]."""
-        groups = [groups_of(frame, name) for name in self.levels]
+        groups = [texts_of(frame, name) for name in self.levels]
         return log_seconds(data, draws, self.sizes(frame), groups, rng, with_noise=with_noise)
 
     def score(self, data: SumsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:

@@ -1,11 +1,4 @@
-"""Error of predicted collectives on groups that were left out, beside fits made on those very groups.
-
-The error is the mean over rows of |predicted / measured - 1| (MAPE), with the median of the prediction. `mape_alpha_beta` and
-`mape_sigmoid` are *in-sample*: two and four parameters fitted by least squares of log seconds to each left-out curve (one
-configuration, scale and direction), on the very rows on which the error is taken. `mape_nearest` is the trivial prediction, the
-measured curve at the nearest scale that was not left out.
-
-Time of collectives by message size and scale, with its noise, on fabrics, sizes and scales measured and not.
+"""Time of collectives by message size and scale, with its noise, on fabrics, sizes and scales measured and not.
 
     log seconds of a cell = law(fabric; bytes, scale) + residual(curve, x) [ + deviation(configuration, x) ] + unevenness
     log seconds of a repeat = that of its cell + in_place + heavy-tailed noise
@@ -13,7 +6,12 @@ Time of collectives by message size and scale, with its noise, on fabrics, sizes
 The law (`laws`) is physical. The residual is smooth in size and walks at random along scale, one step per doubling: between two
 measured scales it is interpolated, beyond them carried on, and either way it widens. It is integrated out (`predict`): what is
 sampled are the law, held where it was measured (`laws.from_reference`), and the spreads. Unevenness is normal with a weight per
-cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`least_squares`).
+cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`report.fit_laws`).
+
+Scores of groups that were left out are means over rows of |predicted / measured - 1| (MAPE), with the median of the prediction.
+`mape_alpha_beta` and `mape_sigmoid` are *in-sample*: two and four parameters fitted by least squares of log seconds to each
+left-out curve (one configuration, scale and direction), on the very rows on which the error is taken. `mape_nearest` is the
+trivial prediction, the measured curve at the nearest scale that was not left out.
 """
 
 from __future__ import annotations
@@ -161,10 +159,8 @@ def _named(value: object) -> str:
 
 # Normal priors, mean and standard deviation. Scales are log-normal, in units of log seconds.
 SPREADS = {
-    "log_curve_scale": (
-        np.log(0.05),
-        0.7,
-    ),  # a law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    # A law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    "log_curve_scale": (np.log(0.05), 0.7),
     "log_step_scale": (np.log(0.07), 0.5),  # residuals change by 3-20 % per doubling of scale
     "log_across_scale": (np.log(0.20), 0.5),  # and by 8-50 % from one node to several: other links, other algorithms
     "log_uneven": (np.log(0.02), 1.2),  # unevenness of cells around a smooth curve on eight GPUs: 0.2-20 %

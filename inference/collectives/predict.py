@@ -1,17 +1,16 @@
-"""Residuals of the law, integrated out: what the sampler sees are the law's parameters and the spreads.
+"""Residuals of the law: integrated out for the sampler, drawn for predictions at sizes, scales and fabrics measured and not.
 
     off[cell] = residual(curve, x) + unevenness
     residual(curve) = residual(curve one scale below) + scale[curve] exp(profile) smooth z,    z ~ N(0, 1) at the knots
 
-Given the spreads all is normal: a filter runs along the curves of a fabric, and what it leaves at each is one update by the
-cells there. The same filter, run backwards with draws, gives the residuals of each draw of the posterior.
+What the sampler sees are the law's parameters and the spreads. Given the spreads all is normal: a filter runs along the curves of
+a fabric, and what it leaves at each is one update by the cells there. The same filter, run backwards with draws, gives the
+residuals of each draw of the posterior.
 
-Draws of collective times for fabrics, sizes and scales measured and not.
-
-At a scale between two measured ones the residual of the law is that of a random walk given both ends, beyond them it is
-carried on; in either case its uncertainty is drawn. Where only groups across nodes were measured and one in a node is asked
-for, or the other way round, the law is all there is. A fabric that was not measured has a law drawn around the measured ones
-and a residual drawn around zero.
+At a scale between two measured ones the residual is that of a random walk given both ends, beyond them it is carried on; in
+either case its uncertainty is drawn. Where only groups across nodes were measured and one in a node is asked for, or the other
+way round, the law is all there is. A fabric that was not measured has a law drawn around the measured ones and a residual drawn
+around zero.
 """
 
 from __future__ import annotations

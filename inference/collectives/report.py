@@ -1,10 +1,9 @@
-"""The law fitted by least squares of log seconds, with intervals: deterministic, and where the posterior starts.
+"""What a fit of collectives says: latency, bandwidth and noise by fabric and scale, and the variability they amount to.
 
-The law's priors count as one row each, so that what a log does not tell (the network, of a log of one node) stays at its median.
-Cells have their `trust` as weight. What the law leaves is alike at neighbouring sizes: of n cells only n (1 - r) / (1 + r) say
-something of their own, with r the correlation of neighbours, and the intervals are as much wider.
-
-What a fit of collectives says: latency, bandwidth and noise by fabric and scale, and the variability they amount to.
+Beside the posterior stands the law fitted by least squares of log seconds, with intervals: deterministic, and where the
+posterior starts. The law's priors count as one row each, so that what a log does not tell (the network, of a log of one node)
+stays at its median. Cells have their `trust` as weight. What the law leaves is alike at neighbouring sizes: of n cells only n
+(1 - r) / (1 + r) say something of their own, with r the correlation of neighbours, and the intervals are as much wider.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Fewer rows of large sites: they count as `MAX_ROWS` in all, and a few hundred say what thousands do.
-
-Fits of the step-time calibration: the mode of the posterior, and a normal law around it with the expected curvature.
+"""Fits of the step-time calibration: the mode of the posterior, and a normal law around it with the expected curvature.
 
 The time of a step has kinks (what hides, what is slowest) and rows that are far off bend the density upwards, so that second
 differences at the mode say little. The Fisher information is what such rows would say on average, and is never negative:
 
     H = prior + sum_rows weight (nu + 1) / ((nu + 3) scale^2) J J^T          J = d expected / d parameters
+
+Rows of large sites count as `MAX_ROWS` in all, and a few hundred say what thousands do (`few_of_each`).
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""From measured steps to the data of the calibration: an outline per row, and what stragglers add to its noise-free time.
+"""Calibrations for blind scores: for every group of measured steps one that is fitted to all rows outside of it.
 
-Calibrations for blind scores: for every group of measured steps one that is fitted to all rows outside of it.
+The data are an outline per row, and what stragglers add to its noise-free time. Large sources are thinned once, before anything
+is fitted, so that folds differ by the group they lack and by nothing else. In every fold all rows stay in their places; those
+of the group have no weight and no measured time, and members of a level that only they belong to stay unknown. What is compiled
+for one fold then serves all. Every fit begins at the prior: one that began at the mode of all rows would have seen what it must
+not know.
 
-Large sources are thinned once, before anything is fitted, so that folds differ by the group they lack and by nothing else. In
-every fold all rows stay in their places; those of the group have no weight and no measured time, and members of a level that only
-they belong to stay unknown. What is compiled for one fold then serves all. Every fit begins at the prior: one that began at the
-mode of all rows would have seen what it must not know.
-
-Models that are not transformers: how far their kernels are from laws that transformers calibrated, which stay as they are.
-
-Rows of such models are too few, and of too few devices, to shape what thousands of rows of transformers say of devices, links and
-software. So all that is fitted to them is the level of the workload, from where the calibration stands. Transformers
-have no member of that level: not a digit of theirs changes.
+Of models that are not transformers, rows are too few, and of too few devices, to shape what thousands of rows of transformers say
+of devices, links and software. So all that is fitted to them is the level of the workload, from where the calibration stands.
+Transformers have no member of that level: not a digit of theirs changes.
 """
 
 from __future__ import annotations

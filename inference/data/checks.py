@@ -1,12 +1,11 @@
-"""Rows that are refused by their number: where every row is an event, to leave one out would make a rate wrong in silence.
+"""What is wrong in measurements: rows refused by their number, values that look wrong, rows that were read before.
 
-What looks wrong in values that are all valid: said, never acted on.
-
-Rows that were read before: the same row again, and runs that were submitted again.
+Where every row is an event, to leave one out would make a rate wrong in silence: such rows are refused. What looks wrong in
+values that are all valid is said, never acted on.
 
 Equal rows are not always one measurement: where repeats carry no number and times are rounded, two measurements may well agree.
 Then as many rows of equal labels differ by a single unit of the last digit as agree (twice as many, for a smooth distribution);
-where rows were copied, next to none do. That decides.
+where rows were copied, next to none do. That decides. Runs that were submitted again are found by their number.
 """
 
 from __future__ import annotations
@@ -157,6 +156,13 @@ def refuse_row(frame: pd.DataFrame, wrong: NDArray[np.bool_], why: str) -> None:
 def numbers_of(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
     """A column of numbers, NaN where the table has none."""
     return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)
+
+
+def texts_of(frame: pd.DataFrame, name: str, blank: str = "") -> list[str]:
+    """A column of labels, `blank` where none is given."""
+    if name not in frame:
+        return [blank] * len(frame)
+    return [blank if pd.isna(value) else str(value) for value in frame[name]]
 
 
 GROUPS = (

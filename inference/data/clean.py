@@ -1,7 +1,4 @@
-"""What comes out of measurement files: a checked table, and an account of every row that was read.
-
-One file's table under the model's names, in SI units, with every invalid row accounted for.
-"""
+"""One file's table under the model's names, in SI units: valid rows, and an account of every row that was read."""
 
 from __future__ import annotations
 

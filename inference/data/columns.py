@@ -1,13 +1,8 @@
-"""Columns of measurement files: canonical names, the names they go by elsewhere, units, and what makes a value valid.
+"""Columns of measurement files: what a model asks for, what names in files mean, and which column of a file is which.
 
-Names of columns in files: what they mean and which unit they carry.
-
-"Kernel Name", "kernel_name" and "KERNEL.NAME" are one name. A unit stands in brackets ("clocks.sm [MHz]", "Step Time (s)") or as
-a part of the name ("time_us_out_of_place", "dtMs").
-
-What a person says about measurement files: which column is which, units, and which rows are meant.
-
-Which column of a file is which column of the model.
+A model's column has a canonical name, the names it goes by elsewhere, a unit, and what makes a value valid. "Kernel Name",
+"kernel_name" and "KERNEL.NAME" are one name. A unit stands in brackets ("clocks.sm [MHz]", "Step Time (s)") or as a part of the
+name ("time_us_out_of_place", "dtMs"). A person may say which column is which, units, and which rows are meant (`DataOptions`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
 from prism_jax.horizon.reliability import Hazard, Reliability
 
-from ..data.checks import numbers_of, refuse_row
+from ..data.checks import numbers_of, refuse_row, texts_of
 from ..data.columns import ModelColumn
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import generator
@@ -131,8 +131,8 @@ def from_frame(frame: pd.DataFrame) -> FailuresData:
         raise DataError("column count: no interruption in any row: nothing can be said of their rate")
     jobs = np.nan_to_num(numbers_of(frame, "jobs"), nan=1.0)
     clusters, cluster = np.unique(frame["cluster"].astype(str).to_numpy(), return_inverse=True)
-    kind = np.array([KINDS.index(_SPELLINGS[str(text).lower()]) for text in _texts(frame, "kind", "all")])
-    causes = np.array(_texts(frame, "cause", ""), dtype=object)
+    kind = np.array([KINDS.index(_SPELLINGS[str(text).lower()]) for text in texts_of(frame, "kind", "all")])
+    causes = np.array(texts_of(frame, "cause", ""), dtype=object)
     first, window = _windows(np.stack([cluster, kind, gpus, nodes, hours, jobs], axis=1), causes)
     exposure = hours[:, None] * np.stack([gpus, nodes, jobs], axis=1)
     exposure[(kind[:, None] != len(LEVELS)) & (kind[:, None] != np.arange(len(LEVELS)))] = 0.0
@@ -197,19 +197,13 @@ def _nodes(frame: pd.DataFrame, gpus: np.ndarray) -> tuple[np.ndarray, tuple[str
 def _hours(frame: pd.DataFrame) -> np.ndarray:
     hours, days = numbers_of(frame, "hours"), numbers_of(frame, "days")
     hours = np.where(np.isnan(hours), 24.0 * days, hours)
-    texts = _texts(frame, "window", "")
+    texts = texts_of(frame, "window", "")
     for row in np.flatnonzero(np.isnan(hours)):
         found = _WINDOW.match(texts[row].lower().strip())
         if found and found[2] in _HOURS:
             hours[row] = float(found[1]) * _HOURS[found[2]]
     refuse_row(frame, ~(hours > 0.0), "hours is not known. Add a column hours or days, or a window such as '54 days'.")
     return hours
-
-
-def _texts(frame: pd.DataFrame, name: str, blank: str) -> list[str]:
-    if name not in frame:
-        return [blank] * len(frame)
-    return [blank if pd.isna(value) else str(value) for value in frame[name]]
 
 
 def _by_cluster(value: np.ndarray, cluster: np.ndarray, n: int) -> np.ndarray:

@@ -1,18 +1,14 @@
-"""Events of one system: losses of several nodes at once, how large they are, and which nodes go again and again.
+"""What the repairs model reads: a log of nodes that went down and came back, of one or more systems, as likelihoods on grids.
 
-Downs that start within minutes of the first one are one event with a size: one node, or several by a power law that ends at the
-size of the system,
+A row is one node that went down: `start_time`, `end_time` (blank where it is not back yet), its `node`, the `system` with
+`nodes_total` nodes, and where it is known from when and until when the system was watched. Downs that start within minutes of the
+first one are one event with a size: one node, or several by a power law that ends at the size of the system,
 
     P(1) = 1 - p,    P(k) = p k^-exponent / sum over j = 2..N of j^-exponent
 
 Nodes that fail alone are told apart by the urn of Polya: rates come from a gamma law of shape a, all alike where a is large,
 
     P(node i next | failures before) = (a + n_i) / (N a + n)
-
-What the repairs model reads: a log of nodes that went down and came back, of one or more systems.
-
-A row is one node that went down: `start_time`, `end_time` (blank where it is not back yet), its `node`, the `system` with
-`nodes_total` nodes, and where it is known from when and until when the system was watched.
 """
 
 from __future__ import annotations
@@ -153,10 +149,8 @@ def _log_which(sizes: np.ndarray, n_node: float) -> float:
     return float((-np.log(n_node) - choose - rest * np.log(WITHIN_S)).sum())
 
 
-EXPONENT, EXPONENT_WIDTH = (
-    2.0,
-    1.5,
-)  # of exponents: all sizes up to N alike at 0, next to nothing above three nodes at 5
+# Of exponents: all sizes up to N alike at 0, next to nothing above three nodes at 5
+EXPONENT, EXPONENT_WIDTH = (2.0, 1.5)
 MOST_TERMS = 4096  # sizes that are summed one by one; beyond them steps grow
 
 
@@ -206,11 +200,6 @@ def alike_on_line(alone: np.ndarray, n_node: float) -> Grid:
 
     points, weight = around_likelihood(log_likelihood, np.array([ALIKE]), np.array([ALIKE_WIDTH]))
     return points[:, 0], weight
-
-
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 
 
 COLUMNS = (

@@ -1,16 +1,11 @@
-"""Systems drawn from a population: log probability of what they showed, their own parameters summed out over a grid.
-
-What a fit of repairs says: parameters of a system, what interrupts a job on it, its report, and scores of systems left out.
-
-The density of a system that was left out is that of its whole log, its own parameters unknown: by the chain rule, of every time
-given those before it. Beside the model stand the exponential law, and independent nodes, which renew one by one by the law of
-`of_node`; both are densities of the same thing, which node went when.
-
-How long systems run between failures, how long repairs take, and how many nodes go at once, by system with a hierarchy.
+"""How long systems run between failures, how long repairs take, and how many nodes go at once, by system with a hierarchy.
 
 Times of a system are Weibull or log-normal with a median and a spread of its own; all three are summed out over grids of its
-likelihood, so that what is sampled is the population alone. The exponential law and independent nodes are fitted beside it: they
-are what a score is held against.
+likelihood, so that what is sampled is the population alone.
+
+The density of a system that was left out is that of its whole log, its own parameters unknown: by the chain rule, of every time
+given those before it. A score holds it against two laws that are fitted beside the model: the exponential law, and independent
+nodes, which renew one by one by the law of `of_node`; all are densities of the same thing, which node went when.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Tables of spot nodes, and the spells in them: how long some were there between losses, how long none was, what a loss took.
+"""Tables of spot nodes, the spells in them, and likelihoods of these on grids, by group.
+
+A group is a GPU in a zone, so many nodes of it asked for at a time, by one way of watching: probes that start a node and end it
+at once see whether it could be had ("availability"), nodes that are kept see when they are taken ("preemption").
 
 A row of a trace is a piece of constant availability; without the columns `trace` and `available` every row is the life of an
 instance, and those of one zone that started together are one group. A loss ends a spell. Where it leaves nodes, the next spell
 begins with it; where it leaves none, one begins when nodes come back. Nodes that join a group end nothing. What was there when
 the watch began, or is there when it ends, lasted longer than was seen.
-
-What the revocation model knows of every group of spot nodes: likelihoods of its spells on grids, and what its losses took.
-
-A group is a GPU in a zone, so many nodes of it asked for at a time, by one way of watching: probes that start a node and end it
-at once see whether it could be had ("availability"), nodes that are kept see when they are taken ("preemption").
 """
 
 from __future__ import annotations
@@ -224,11 +222,6 @@ def of_lifetimes(end_s: np.ndarray, duration_s: np.ndarray, limited: np.ndarray,
     still = end_s[limited].max() - (at[-1] if len(at) else begun.min()) if limited.any() else 0.0
     empty = np.zeros(0)
     return SeriesSpells(up, np.array([still] if still > 0.0 else []), empty, empty, alive, lost.astype(float))
-
-
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 
 
 QUANTITIES = ("up", "down")

@@ -1,9 +1,4 @@
-"""Random keys by number, for callers that do without JAX.
-
-Posterior draws as people read them.
-
-What a model is to the engine, to the files and to the command line: its base class, and the score of what was left out.
-"""
+"""What a model is to the engine, to the files and to the command line: its base class, and the score of what was left out."""
 
 from __future__ import annotations
 

@@ -1,18 +1,11 @@
-"""Data of a model, split into the arrays that are traced and the rest, which is static.
+"""A model with its data as the samplers want it: a potential over unconstrained sites, the way back, and the draws of it.
 
-Priors that models share: weakly informative on the log scale, each number with its reason.
+Arrays of the data are traced, the rest is static. Posteriors that factorise, in parts that share no parameter and no data, are
+sampled part by part: a part has few dimensions, where approximations are good and chains short. The draws of independent parts
+may be paired in any order.
 
-A model's own numbers stand in its file. `Scale` is the law of a spread (a standard deviation of log durations): log-normal, since
-spreads of measured fleets lie within a few powers of ten and never at zero.
-
-What every method returns: draws by chain, and what tells whether to trust them.
-
-Posteriors that factorise: parts that share no parameter and no data are sampled one by one, and their draws put side by side.
-
-The draws of independent parts may be paired in any order. A part has few dimensions, where approximations are good and chains
-short; the whole would have the dimensions of all.
-
-A model with its data as the samplers want it: a potential over unconstrained sites, and the way back.
+`Scale` is the law of a spread (a standard deviation of log durations): log-normal, since spreads of measured fleets lie within a
+few powers of ten and never at zero.
 """
 
 from __future__ import annotations

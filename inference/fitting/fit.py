@@ -1,6 +1,6 @@
-"""One order for the rows of a table, whatever order its file has, so that sums and fingerprints do not depend on it.
+"""One call for every model and method: measurements in, posterior out.
 
-One call for every model and method: measurements in, posterior out.
+The rows of a table have one order, whatever order its file has, so that sums and fingerprints do not depend on it.
 """
 
 from __future__ import annotations

@@ -60,7 +60,10 @@ def built(kind: type[T], given: Mapping[str, Any]) -> T:
 def axes_of(kind: type) -> dict[str, str]:
     """Field -> axes, of the fields of a dataclass that state some."""
     hints = get_type_hints(kind, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    said = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {
+        name: text for name, text in said.items() if isinstance(text, str)
+    }  # reports say other things of their fields
 
 
 def check_axes(value: Any) -> None:

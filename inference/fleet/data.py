@@ -1,13 +1,11 @@
-"""Runs that the GPUs of a node share: found in the table, and taken out of the differences between GPUs.
-
-A data-parallel job, or a test that is started on a whole node, gives one row per GPU and run; what the run meets (other load,
-heat) is common to them. Within a node, log time = GPU + run + rest: sums of squares of run means and of the rest are all that
-the model needs.
-
-A table of kernel times as the fleet model needs it: one cell per GPU and kernel, with sufficient statistics.
+"""A table of kernel times as the fleet model needs it: one cell per GPU and kernel, with sufficient statistics.
 
 Rows of one cell are repeats. Those farther than `FAR` robust standard deviations from their cell's median are *disturbed runs*:
 another job, a retried kernel. They are counted, with their mean excess, and kept out of the normal part of the model.
+
+A data-parallel job, or a test that is started on a whole node, gives one row per GPU and run; what the run meets (other load,
+heat) is common to them. Such runs are found in the table and taken out of the differences between GPUs: within a node, log time =
+GPU + run + rest, and sums of squares of run means and of the rest are all that the model needs.
 """
 
 from __future__ import annotations
@@ -117,11 +115,6 @@ def run_counts(
         "cell_runs": cell_runs if several_kernels else np.full_like(cell_runs, np.inf),
         "shared_runs": bool(len(blocks) > 0),
     }
-
-
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 
 
 COLUMNS: Sequence[ModelColumn] = (

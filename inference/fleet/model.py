@@ -1,15 +1,15 @@
-"""What a fitted fleet says: shares of variance per level, slow chips, the clock; and the Variability it amounts to.
-
-How GPUs and nodes of a fleet differ: log kernel time = kernel + node + GPU + run.
+"""How GPUs and nodes of a fleet differ: log kernel time = kernel + node + GPU + run.
 
     log t = mu[series] + nu[kernel] b[node] + tau[kernel] z[GPU] + omega[kernel] e[GPU, kernel]
             + rho[kernel] u[node, run] + beta . (x - mean x of the GPU) + sigma[kernel] eps
 
 `b` is normal with a share of nodes that lie far, `z` a bulk N(0, 1) plus a component of slow (or fast) chips; one score per GPU
-for all kernels. GPUs and nodes are integrated out (`fleet_likelihood`), so that a fleet of any size leaves some ten numbers to
-sample. `e` is present where GPUs were measured with several kernels, `u` where the GPUs of a node share runs, `x` (clock,
-temperature, power) where they were logged: what they do to one GPU over time. What they explain *between* GPUs is a result, not
-a correction: a chip is slow because it clocks low, and the next fleet will hold such chips too.
+for all kernels. GPUs and nodes are integrated out (`predict`), so that a fleet of any size leaves some ten numbers to sample. `e`
+is present where GPUs were measured with several kernels, `u` where the GPUs of a node share runs, `x` (clock, temperature, power)
+where they were logged: what they do to one GPU over time. What they explain *between* GPUs is a result, not a correction: a chip
+is slow because it clocks low, and the next fleet will hold such chips too.
+
+A fit says shares of variance per level, slow chips, what the clock does, and the Variability they amount to.
 """
 
 from __future__ import annotations

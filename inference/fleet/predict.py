@@ -1,16 +1,14 @@
-"""Density of a fleet's measurements given its population, with the scores of GPUs and nodes integrated out.
+"""Density of a fleet's measurements given its population, and GPUs that were not measured, as a fitted fleet has them.
 
-Given its node's score b, a GPU's score is a two-component normal mixture and its measurements are normal: closed form. The
-integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the node's GPUs put it and reaching far into
-the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes differ much or hardly at all.
+Scores of GPUs and nodes are integrated out. Given its node's score b, a GPU's score is a two-component normal mixture and its
+measurements are normal: closed form. The integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the
+node's GPUs put it and reaching far into the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes
+differ much or hardly at all.
 
-Whether the data ask for a second component: slow chips among the GPUs, far nodes among the nodes.
-
-The model without the component is the model with a share of zero, so the Bayes factor for the component is the prior probability
-of a share below one member (1/n) over the posterior one (Savage and Dickey's density ratio, with a narrow interval in place of
-the point). Where the factor is small, shift and spread of the component are its prior: they are neither reported nor judged.
-
-GPUs that were not measured, as a fitted fleet has them, and the score of those that were left out.
+Whether the data ask for a second component (slow chips among the GPUs, far nodes among the nodes) a Bayes factor says. The
+model without the component is the model with a share of zero, so the factor is the prior probability of a share below one
+member (1/n) over the posterior one (Savage and Dickey's density ratio, with a narrow interval in place of the point). Where the
+factor is small, shift and spread of the component are its prior: they are neither reported nor judged.
 """
 
 from __future__ import annotations

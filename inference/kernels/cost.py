@@ -33,11 +33,8 @@ from .residual_field import ResidualField
 SMALLEST_FLOPS = 1e11
 MOST_CELLS = 1500  # shapes of a class, evenly chosen: constants of a law need no more
 UNEVEN = 0.1  # log seconds: farther from the law than this, a shape counts less
-LEVEL_SD, SHAPE_SD, TILE_SD = (
-    1.0,
-    0.5,
-    0.1,
-)  # of the preset, log: a share of the peak; a size of half speed; a tile over the best
+# Of the preset, log: a share of the peak; a size of half speed; a tile over the best
+LEVEL_SD, SHAPE_SD, TILE_SD = (1.0, 0.5, 0.1)
 FEWEST = 5
 POOR = 0.1  # mean relative error of the law on its shapes from which a note says so
 HALF = ("bf16", "fp16")
@@ -123,9 +120,8 @@ def _parts(
     parts, notes = [], []
     own = _gemm(data, tables, device, ("fp8",) if product == "fp8" else base, preset)
     parts += [] if own is None else [replace(own, knobs=("gemm", "fp8") if product == "fp8" else ("gemm",))]
-    if (
-        product == "fp8"
-    ):  # products that stay in 16 bits: their level, as the constants of size are those of the plan's products
+    # Products that stay in 16 bits: their level, as the constants of size are those of the plan's products
+    if product == "fp8":
         half = _gemm(data, tables, device, base, preset)
         parts += [] if half is None else [replace(half, constants=half.constants[: 1 if own else None])]
     if own is None:

@@ -1,9 +1,7 @@
-"""Tables of measured kernels: their columns, and one row per measurement with sizes, log efficiency, table and class.
+"""Tables of measured kernels as the likelihood needs them: cells of (table, shape), and sums of products per table.
 
 A *table* is what was measured with one op, dtype, GPU and software; a *class* is an op and dtype, whose tables are alike. The
 measured quantity is log efficiency: log of achieved over peak FLOP/s.
-
-Measured kernels as the likelihood needs them: cells of (table, shape), and sums of products per table.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import pandas as pd
 from prism_jax.core.errors import DataError
 from prism_jax.system import catalog
 
+from ..data.checks import numbers_of
 from ..data.columns import ModelColumn
 from . import laws, residual_field
 
@@ -76,7 +75,7 @@ def _is_known(rows: pd.DataFrame) -> np.ndarray:
 
 def _sizes(frame: pd.DataFrame, op: np.ndarray) -> np.ndarray:
     """Sizes [row, axis] along the axes of each op's family, filled up with ones; NaN where a column says nothing."""
-    number = {name: _numbers(frame, name) for name in (*_NUMBERS, *_OF_CONVOLUTION)}
+    number = {name: numbers_of(frame, name) for name in (*_NUMBERS, *_OF_CONVOLUTION)}
     one = {name: np.nan_to_num(number[name], nan=1.0) for name in ("groups", "batch", "stride")}
     family = np.array([laws.family(name) for name in op], dtype=object)
     heads_per_kv = number["n_head"] / np.where(np.isnan(number["n_kv_head"]), number["n_head"], number["n_kv_head"])
@@ -118,10 +117,6 @@ def _labels(frame: pd.DataFrame, name: str, default: str = "") -> np.ndarray:
     return np.array([str(x).replace("|", "/") for x in frame[name].astype(object).fillna(default)], dtype=object)
 
 
-def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
-    return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)
-
-
 def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Efficiency as stated; else speed over datasheet peak; else over the fastest measured with that GPU and dtype.
 
@@ -132,13 +127,15 @@ def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.nda
         of = op == name
         work[of] = laws.flops(str(name), size[of])
     rate = np.where(
-        np.isnan(_numbers(frame, "tflops")), work / _numbers(frame, "duration_s"), _numbers(frame, "tflops") * 1e12
+        np.isnan(numbers_of(frame, "tflops")),
+        work / numbers_of(frame, "duration_s"),
+        numbers_of(frame, "tflops") * 1e12,
     )
     gpu, dtype = _labels(frame, "gpu"), _labels(frame, "dtype")
     speeds = pd.DataFrame({"gpu": gpu, "dtype": dtype, "rate": rate})
     fastest = speeds.groupby(["gpu", "dtype"])["rate"].transform("max").to_numpy(dtype=np.float64)
     peak = np.array([_peak(*one) for one in zip(op, gpu, dtype, strict=True)])
-    stated = _numbers(frame, "efficiency")
+    stated = numbers_of(frame, "efficiency")
     return np.where(np.isnan(stated), rate / np.where(np.isnan(peak), fastest, peak), stated)
 
 
@@ -355,9 +352,8 @@ def _class_features(
             x[own], block = class_features(name, size[own], str(gpu), constants[c])
         centre[c], spread[c] = x[of].mean(axis=0), x[of].std(axis=0)
         law = laws.law_of(name)
-        if (
-            law is not None
-        ):  # no deviation of a constant, no deviation from the law; deviations in units of the constants' priors
+        # No deviation of a constant, no deviation from the law; deviations in units of the constants' priors
+        if law is not None:
             centre[c], spread[c] = 0.0, 1.0
             own = np.flatnonzero(block == laws.BLOCKS.index("shape"))[: len(law.constants)]
             spread[c, own] = [1.0 / (laws.PRIORS * sd) for *_, sd in law.constants]

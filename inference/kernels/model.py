@@ -19,7 +19,7 @@ from jax import Array
 from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 
-from ..engine.model import Draws, GroupScore, Model
+from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import generator
 from . import predict
 from .cost import measured_constants
@@ -27,12 +27,8 @@ from .data import COLUMNS, START_LEVEL, KernelsData, from_frame
 from .laws import BLOCKS
 
 # Spread of coefficients by block (level, shape, roofline, waves), in log efficiency per standard deviation of the feature.
-CLASS_SCALE = (
-    0.7,
-    0.3,
-    0.3,
-    0.1,
-)  # the level of an op and dtype: 25 to 100 % of peak; terms of up to a third; waves a tenth
+# The level of an op and dtype: 25 to 100 % of peak; terms of up to a third; waves a tenth
+CLASS_SCALE = (0.7, 0.3, 0.3, 0.1)
 TABLE_SCALE = (0.2, 0.1, 0.1, 0.05)  # GPUs and software of one class: a third of that
 SCALE_FACTOR = 2.0  # one standard deviation of each of these, as a factor
 MOST = 3.0  # times that, and no more: shapes whose law bends would else be told by slopes that no GPU has
@@ -99,7 +95,7 @@ class Kernels(Model[KernelsData]):
                 "best_efficiency": float(speed.max()),
                 "noise": float(noise[t]),
             }
-        between = {name: predict.interval(np.asarray(draws["table_scale"])[:, b]) for b, name in enumerate(BLOCKS)}
+        between = {name: interval(np.asarray(draws["table_scale"])[:, b]) for b, name in enumerate(BLOCKS)}
         return {
             "n_shapes": len(data.cell_table),
             "n_rows_dropped": data.n_dropped,

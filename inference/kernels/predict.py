@@ -1,12 +1,11 @@
-"""Coefficients of all tables, integrated out: what the sampler sees are only spreads.
+"""Efficiency of a kernel of any shape: draws, whether it extrapolates, the nearest measured shapes; and the density behind them.
 
     y[cell] = x (w[class] + d[table]) + noise
     w ~ N(0, (class_share class_scale)^2)     d ~ N(0, table_scale^2)     noise ~ N(0, sigma[table]^2)
 
-Given the spreads everything is normal: each table is reduced to its sums of products, d is integrated table by table, then w
-class by class. The same algebra gives the coefficients' conditional mean and covariance for predictions.
-
-Efficiency of a kernel of any shape from a kernels fit: draws, whether it extrapolates, and the nearest measured shapes.
+Coefficients of all tables are integrated out: what the sampler sees are only spreads. Given these everything is normal: each
+table is reduced to its sums of products, d is integrated table by table, then w class by class. The same algebra gives the
+coefficients' conditional mean and covariance for predictions.
 """
 
 from __future__ import annotations
@@ -365,9 +364,3 @@ def _baselines(data: KernelsData, name: str, gpu: str, size: np.ndarray) -> dict
         "nearest": np.exp(START_LEVEL + log_nearest),
         "median": np.full(len(size), np.exp(START_LEVEL + np.median(value))),
     }
-
-
-def interval(values: np.ndarray) -> dict[str, float]:
-    """Median and 5-95 % of draws."""
-    low, mid, high = np.quantile(values, [0.05, 0.5, 0.95])
-    return {"median": float(mid), "p5": float(low), "p95": float(high)}

@@ -5,10 +5,9 @@ discriminant coordinates) so that repeats of a configuration are uncorrelated an
 best-determined coordinate first. The median over a configuration's runs with its sampling variance, and the
 spread between its runs, are all that is fitted.
 
-How alike two configurations are expected to be: a sum of effects, each shared by those that agree in its labels.
-
-Every coordinate of the shape is a Gaussian process over configurations. An effect either is constant or bends smoothly with the
-logarithm of the GPU count, and is weaker between metrics (a step timed inside, an interval between logs) than within one.
+Every coordinate of the shape is a Gaussian process over configurations: how alike two are expected to be is a sum of effects,
+each shared by those that agree in its labels. An effect either is constant or bends smoothly with the logarithm of the GPU
+count, and is weaker between metrics (a step timed inside, an interval between logs) than within one.
 """
 
 from __future__ import annotations

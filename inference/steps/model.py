@@ -1,14 +1,13 @@
-"""One configuration by itself: how long its steps take, which is the level of the job it logs, and its steps replicated.
-
-How steps of a run vary, from run to run, from system to system and with the number of GPUs.
+"""How steps of a run vary, from run to run, from system to system and with the number of GPUs.
 
     shape[configuration] ~ Gaussian process: sum of effects of benchmark, GPU, release, submitter, system, bending with log2(GPUs)
     shape[run] = shape[configuration] + deviation,  deviation ~ Student-t
     ln(total time of a run) = configuration + level,  level ~ Student-t, wide on some systems and narrow on others
 
 A run's shape is the quantile function of its steps over their median, so that scaling all durations changes nothing; see
-`steps_shape`. Coordinates of the shape are fitted one by one, in the order of how well repeats determine them. What is fitted are
-medians over the repeats of a configuration with their sampling variances, so the cost does not grow with steps or runs.
+`runs`. Coordinates of the shape are fitted one by one, in the order of how well repeats determine them. What is fitted are
+medians over the repeats of a configuration with their sampling variances, so the cost does not grow with steps or runs. A fit
+of one configuration also says how long its steps take, which is the level of the job it logs.
 """
 
 from __future__ import annotations
@@ -59,10 +58,8 @@ REST = (math.log(0.7), 0.7)  # the same of the coordinates without effects
 LENGTH = (math.log(3.0), 0.4)  # doublings: jobs within a factor 8 in GPUs resemble each other, beyond they need not
 COUPLING = (4.0, 1.0)  # Beta; a step's own time and the interval between logs mostly tell the same
 LEVEL_DOF = (math.log(2.0), 1.0)  # weight, in runs, of the kind's spread between totals against a configuration's own
-LEVEL_SCALE = (
-    math.log(1.5e-3),
-    1.5,
-)  # medians of repeats differ by 0.07-0.2 % on tuned systems, by per cents on others
+# Medians of repeats differ by 0.07-0.2 % on tuned systems, by per cents on others
+LEVEL_SCALE = (math.log(1.5e-3), 1.5)
 LEVEL_FLOOR = 1e-10  # added to squares of ln(total): clocks tick
 
 COLUMNS = (

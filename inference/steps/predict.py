@@ -1,11 +1,8 @@
-"""Coordinates of configurations given the fitted ones: means, variances, and how such predictions err.
+"""Runs of configurations measured or not: draws of their shape and their step times, and how such predictions err.
 
-A configuration that was measured keeps what its runs have shown; one that was not has what its labels share with others.
-
-Runs of configurations measured or not: draws of their shape and their step times.
-
-A configuration that was not measured draws its own effects from the fitted population; one that was keeps what its
-runs have shown. Every draw is a new run: it differs from the configuration's typical one as repeats do.
+A configuration that was measured keeps what its runs have shown; one that was not draws its own effects from the fitted
+population, and has what its labels share with others. Every draw is a new run: it differs from the configuration's typical one as
+repeats do.
 """
 
 from __future__ import annotations

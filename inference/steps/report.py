@@ -1,10 +1,8 @@
-"""How well runs that were left out were predicted, beside the trivial prediction.
+"""What a fit of the steps model says: where tails differ, how runs repeat, the tree it amounts to, and scores of runs left out.
 
 The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95 % quantiles) of what was measured on the other
 systems of the same benchmark and metric; of a repeat whose configuration was not left out, the median of the other repeats.
 Errors are medians over the runs of a group, benchmark and metric; every one of these is one score.
-
-What a fit of the steps model says: where tails differ, how runs repeat, and the tree it amounts to.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The shape of a run: the quantile function of its step times over their median, by what a few quantiles exceed one.
+"""Runs from a table of step times, and the shape of a run: the quantile function of its step times over their median.
 
 A shape is a vector [..., knot] of `ln(|q - 1| + FLOOR)`, `q` the quantile of step / median at each of `LEVELS`. Between
 knots the quantile function is linear in the normal score; below the first it goes on so; above the last the excess
 grows like that of an exponential tail, which is what rare stalls look like.
-
-Runs from a table of step times: labels, relative step times, and how much was dropped.
 
 Jobs of a `group` follow one deterministic schedule (sequence length, batch size): their steps are divided by the median
 over the group's runs at the same position. Clocks that tick coarsely are read in blocks of steps.
