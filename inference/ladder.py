@@ -30,7 +30,7 @@ from .sums import chosen, group_scores
 # (of pandas without stubs, every expression may be of any type)
 
 
-NUMBER: dict[str, bool] = {"required": True, "strict": True, "positive": True, "may_be_blank": False}
+NUMBER: dict[str, bool] = {"required": True, "strict": True, "positive": True}
 COLUMNS = (
     ModelColumn("batch", ("batch_size", "micro_batch", "local_bsz"), **NUMBER),
     ModelColumn("step_s", ("duration_s", "step_time"), **NUMBER),

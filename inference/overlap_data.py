@@ -48,23 +48,11 @@ COUNTERS = (
 )
 COLUMNS = (
     # The coarser of the names a profiler gives: templates of one kernel behave alike and must be left out together.
-    ModelColumn("kernel", ("kShortName", "Kernel Name", "kernel_name"), required=True, text=True, may_be_blank=False),
+    ModelColumn("kernel", ("kShortName", "Kernel Name", "kernel_name"), required=True, text=True),
     # Echo-slowdown's names (nanoseconds): its "ground_truth" is the time alone, its "duration" the time under overlap.
-    ModelColumn(
-        "duration_s",
-        ("ground_truth", "alone", "duration_alone", "duration_s"),
-        required=True,
-        positive=True,
-        may_be_blank=False,
-    ),
-    ModelColumn(
-        "overlapped_s",
-        ("overlapped", "duration_overlapped", "duration"),
-        required=True,
-        positive=True,
-        may_be_blank=False,
-    ),
-    ModelColumn("overlap_ratio", ("overlap",), required=True, may_be_blank=False),
+    ModelColumn("duration_s", ("ground_truth", "alone", "duration_alone", "duration_s"), required=True, positive=True),
+    ModelColumn("overlapped_s", ("overlapped", "duration_overlapped", "duration"), required=True, positive=True),
+    ModelColumn("overlap_ratio", ("overlap",), required=True),
     ModelColumn("gpu", ("gpu_name", "gpu_model"), text=True),
     *COUNTERS,
 )

@@ -21,9 +21,9 @@ from .engine.model import Draws
 from .sums import AbstractSums, SumsData, SumTerm, column_of, effects_of, sums_data
 
 COLUMNS = (
-    ModelColumn("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
-    ModelColumn("save_s", ("duration_s", "save_total_s", "seconds"), required=True, positive=True, may_be_blank=False),
-    ModelColumn("weights_bytes", ("checkpoint_bytes", "size"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("model", ("network", "workload"), required=True, text=True),
+    ModelColumn("save_s", ("duration_s", "save_total_s", "seconds"), required=True, positive=True),
+    ModelColumn("weights_bytes", ("checkpoint_bytes", "size"), required=True, positive=True),
     ModelColumn("index_bytes", ("index",), positive=True),
     ModelColumn("meta_bytes", ("meta",), positive=True),
     ModelColumn("source", ("storage", "site"), text=True),

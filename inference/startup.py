@@ -34,7 +34,7 @@ from .sums import chosen
 
 COLUMNS = (
     *(
-        ModelColumn(f"{part}_s", (part,), required=True, strict=True, positive=True, may_be_blank=False)
+        ModelColumn(f"{part}_s", (part,), required=True, strict=True, positive=True)
         for part in PARTS
     ),
     ModelColumn("tier", ("kind", "market"), text=True, strict=True),

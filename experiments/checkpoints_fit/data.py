@@ -23,7 +23,7 @@ from inference.data.columns import ModelColumn
 from prism_jax.core.errors import DataError
 
 COLUMNS = (
-    ModelColumn("source", ("group", "site", "cluster"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("source", ("group", "site", "cluster"), required=True, text=True, strict=True),
     ModelColumn("checkpoint_bytes", ("ckpt", "checkpoint_size", "ckpt_size", "size"), positive=True, strict=True),
     ModelColumn("params_billion", ("params_B", "parameters_billion"), positive=True, strict=True),
     ModelColumn("writers", ("n_writers", "ranks"), strict=True, least=1.0),

@@ -20,9 +20,9 @@ from prism_jax.core.errors import DataError
 
 SETTINGS = ("dataset", "optimizer", "batch_size", "stage", "instruction")
 COLUMNS = (
-    ModelColumn("device", ("gpu", "gpu_name", "gpu_model"), required=True, text=True, may_be_blank=False),
-    ModelColumn("workload", ("network", "model"), required=True, text=True, may_be_blank=False),
-    ModelColumn("duration_s", ("epoch_s", "step_s", "time"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("device", ("gpu", "gpu_name", "gpu_model"), required=True, text=True),
+    ModelColumn("workload", ("network", "model"), required=True, text=True),
+    ModelColumn("duration_s", ("epoch_s", "step_s", "time"), required=True, positive=True),
     ModelColumn("power_watts", ("avg_power_w", "power_w", "mean_power_w", "watts"), positive=True),
     ModelColumn("energy_joules", ("energy_j", "energy", "joules"), positive=True),
     ModelColumn("clock_mhz", ("frequency", "sm_clock_mhz", "clock"), positive=True),

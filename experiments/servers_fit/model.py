@@ -20,18 +20,19 @@ import pandas as pd
 from jax import Array
 
 from experiments.servers_fit.law import ServerLaw
+from inference.data.checks import texts_of
 from inference.data.columns import ModelColumn
 from inference.engine.model import Draws, GroupScore, Model, interval
 from inference.engine.program import Scale
-from inference.sums import chosen, group_scores, groups_of
+from inference.sums import chosen, group_scores
 from prism_jax.core.errors import DataError
 
 COLUMNS = (
-    ModelColumn("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
+    ModelColumn("model", ("network", "workload"), required=True, text=True),
     ModelColumn("gpu", ("device",), text=True),
-    ModelColumn("workers", ("n_workers",), required=True, strict=True, least=1.0, may_be_blank=False),
+    ModelColumn("workers", ("n_workers",), required=True, strict=True, least=1.0),
     ModelColumn("servers", ("ps", "n_servers", "parameter_servers"), strict=True, least=1.0),
-    ModelColumn("steps_per_s", ("speed", "throughput"), required=True, strict=True, positive=True, may_be_blank=False),
+    ModelColumn("steps_per_s", ("speed", "throughput"), required=True, strict=True, positive=True),
     ModelColumn("n_params", ("params", "parameters", "number_of_parameters"), positive=True),
 )  # fmt: skip
 SPEED_SD = 0.5  # of log v, around the median of steps/s per worker
@@ -101,7 +102,7 @@ def _with_setups(frame: pd.DataFrame) -> pd.DataFrame:
     """With the setup, the servers (1 where not told) and the parameters (NaN where not told) of every row."""
     n = len(frame)
     setup = [
-        f"{model} {gpu}".strip() for model, gpu in zip(groups_of(frame, "model"), groups_of(frame, "gpu"), strict=True)
+        f"{model} {gpu}".strip() for model, gpu in zip(texts_of(frame, "model"), texts_of(frame, "gpu"), strict=True)
     ]
     servers = frame["servers"].fillna(1.0) if "servers" in frame else np.ones(n)
     n_params = frame["n_params"] if "n_params" in frame else np.full(n, np.nan)
@@ -193,7 +194,7 @@ class Servers(Model[ServersData]):
     ) -> list[GroupScore]:
         """Errors of clusters of known setups that were left out, beside speed in proportion to the workers."""
         table = _with_setups(left_out).reset_index(drop=True)
-        shown = table.assign(steps_per_s=np.exp(table["log_rate"])).assign(**{column: groups_of(left_out, column)})
+        shown = table.assign(steps_per_s=np.exp(table["log_rate"])).assign(**{column: texts_of(left_out, column)})
         rows = shown[shown["setup"].isin(data.setups).to_numpy()].astype({column: str})
         rows = rows.assign(n_workers=table["workers"].loc[rows.index])
         return group_scores(

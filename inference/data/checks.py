@@ -46,7 +46,7 @@ def refuse_text(source: str, column: ModelColumn, raw: pd.Series, text: pd.Serie
         DataError: the first of them, by its row.
     """
     blank = text.isna().to_numpy(bool)
-    if not column.keeps_blank:
+    if column.required:
         _refuse(source, column, raw, alive & blank, "is missing. Fill it in, or leave the row out.")
     if column.choices:
         known = text.str.lower().isin(column.choices).to_numpy(bool)
@@ -72,7 +72,7 @@ def refuse_numbers(
     what = "a date with its zone, or seconds since 1970" if column.instant else "a number"
     _refuse(source, column, raw, alive & is_text, f"is not {what}. Correct the row.")
     _refuse(source, column, raw, alive & np.isinf(value), "is infinite. Correct the row.")
-    if not column.keeps_blank:
+    if column.required:
         _refuse(source, column, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
     with np.errstate(invalid="ignore"):
         late = column.instant & (value > YEAR_2200_S)

@@ -35,7 +35,6 @@ class ModelColumn:
         required: whether a file without it is refused. Rows without a value in it are dropped and counted.
         text: whether values are labels, not numbers.
         positive: whether zero and negative values are invalid (rows are dropped and counted).
-        may_be_blank: whether rows without a value stay, in a column that is not required.
         strict: whether a row that is invalid in it is refused by its number, instead of dropped and counted: where every row is
             an event, a row left out is a rate that is wrong.
         least: smallest valid value of a strict column.
@@ -51,7 +50,6 @@ class ModelColumn:
     required: bool = False
     text: bool = False
     positive: bool = False
-    may_be_blank: bool = True
     strict: bool = False
     least: float = -math.inf
     choices: tuple[str, ...] = ()
@@ -63,11 +61,6 @@ class ModelColumn:
     def is_duration(self) -> bool:
         """Whether its values are seconds."""
         return self.name.endswith("_s") and not self.name.endswith("_per_s") and not self.text
-
-    @property
-    def keeps_blank(self) -> bool:
-        """Whether a row without a value stays."""
-        return self.may_be_blank and not self.required
 
 
 _TIME = {

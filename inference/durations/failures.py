@@ -52,7 +52,7 @@ _SPELLINGS = {
     **dict.fromkeys(("all", "any", "total"), "all"),
 }
 COLUMNS = (
-    ModelColumn("cluster", ("system", "site"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("cluster", ("system", "site"), required=True, text=True, strict=True),
     ModelColumn("gpus", ("n_gpus", "accelerators", "devices"), required=True, positive=True, strict=True),
     ModelColumn("count", ("failures", "interruptions", "events", "n_failures"), required=True, strict=True, least=0.0),
     ModelColumn("nodes", ("n_nodes", "hosts", "servers"), positive=True, strict=True),

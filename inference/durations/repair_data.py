@@ -203,7 +203,7 @@ def alike_on_line(alone: np.ndarray, n_node: float) -> Grid:
 
 
 COLUMNS = (
-    ModelColumn("system", ("cluster", "site"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("system", ("cluster", "site"), required=True, text=True, strict=True),
     ModelColumn("node", ("host", "hostname", "node_id"), text=True, strict=True),
     ModelColumn(
         "start_time",

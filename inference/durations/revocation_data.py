@@ -33,7 +33,7 @@ from .durations import Times, on_grids, stacked, times
 LONG_S = 1e9  # thirty years
 KINDS = ("availability", "preemption")
 COLUMNS = (
-    ModelColumn("zone", ("availability_zone", "az"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("zone", ("availability_zone", "az"), required=True, text=True, strict=True),
     ModelColumn("gpu", ("accelerator", "gpu_type"), text=True, strict=True),
     ModelColumn("kind", ("trace_kind",), text=True, strict=True, choices=KINDS),
     ModelColumn("trace", ("trace_id", "series"), text=True, strict=True),

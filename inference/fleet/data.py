@@ -118,20 +118,8 @@ def run_counts(
 
 
 COLUMNS: Sequence[ModelColumn] = (
-    ModelColumn(
-        "gpu",
-        ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"),
-        required=True,
-        text=True,
-        may_be_blank=False,
-    ),
-    ModelColumn(
-        "duration_s",
-        ("duration", "time", "kernel_time", "elapsed", "latency"),
-        required=True,
-        positive=True,
-        may_be_blank=False,
-    ),
+    ModelColumn("gpu", ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"), required=True, text=True),
+    ModelColumn("duration_s", ("duration", "time", "kernel_time", "elapsed", "latency"), required=True, positive=True),
     ModelColumn("kernel", ("kernel_name", "name", "op", "benchmark"), text=True),
     ModelColumn("node", ("node_key", "hostname", "host", "node_name"), text=True),
     ModelColumn("cluster", ("site", "fleet"), text=True),

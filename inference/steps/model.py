@@ -63,10 +63,8 @@ LEVEL_SCALE = (math.log(1.5e-3), 1.5)
 LEVEL_FLOOR = 1e-10  # added to squares of ln(total): clocks tick
 
 COLUMNS = (
-    ModelColumn("run", ("run_id",), required=True, text=True, may_be_blank=False),
-    ModelColumn(
-        "duration_s", ("value", "dt_ms", "step_time", "duration"), required=True, positive=True, may_be_blank=False
-    ),
+    ModelColumn("run", ("run_id",), required=True, text=True),
+    ModelColumn("duration_s", ("value", "dt_ms", "step_time", "duration"), required=True, positive=True),
     ModelColumn("system", text=True),
     ModelColumn("submitter", text=True),
     ModelColumn("benchmark", ("source", "model"), text=True),
