@@ -328,10 +328,3 @@ class AbstractSums(Model[SumsData]):
             lambda rows: self.trivial(data, rows),
             key,
         )
-
-
-def column_of(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of numbers, 0 where there is none."""
-    if name not in frame:
-        return np.zeros(len(frame))
-    return np.nan_to_num(frame[name].to_numpy(dtype=float), nan=0.0)

@@ -156,14 +156,10 @@ class PredictedEfficiency:
 def efficiency(
     data: KernelsData,
     draws: Draws,
+    size: ArrayLike,
     *,
     gpu: str,
     dtype: str,
-    m: ArrayLike = 1.0,
-    n: ArrayLike = 1.0,
-    k: ArrayLike = 1.0,
-    groups: ArrayLike = 1.0,
-    size: ArrayLike | None = None,
     op: str = "gemm",
     software: str | None = None,
     key: Array,
@@ -171,8 +167,7 @@ def efficiency(
     """Share of peak FLOP/s of kernels on `gpu`.
 
     Args:
-        m, n, k, groups: sizes, [row]; for attention rows of a sequence, batch x heads, head width, heads per key-value head.
-        size: all sizes, [row, axis], in the place of these four (`shapes` states the axes of every op; those left out are 1).
+        size: [row, axis]: m, n, k of products; `laws` states the axes of every op, those left out are 1.
         software: as in the fit; by default the one with most measured shapes.
 
     Warns:
@@ -187,8 +182,7 @@ def efficiency(
         raise FitError(
             f"no {op} in {dtype} was measured; there are {', '.join(data.classes)}{did_you_mean(name, data.classes, '')}"
         )
-    four = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (m, n, k, groups)))
-    size = np.stack(four, axis=1) if size is None else np.asarray(size, dtype=np.float64)
+    size = np.asarray(size, dtype=np.float64)
     n_axis = size.shape[1]
     size = np.concatenate([size, np.ones((len(size), len(AXES) - n_axis))], axis=1)
     found = _Predictor(data, draws, key).at(name, gpu, software, size)
