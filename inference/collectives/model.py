@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -42,7 +43,7 @@ from .cost import FittedCurve, fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
 from .predict import FabricPlace, find_fabric, log_centre, noise
-from .report import fit_laws
+from .report import SHORT_BYTES, fit_laws
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
 
@@ -261,8 +262,19 @@ class Collectives(Model[CollectivesData]):
         return predict.drawn_residuals(self.size_law, data, draws, generator(key))
 
     def judged(self, data: CollectivesData, draws: Draws) -> Mapping[str, np.ndarray]:
-        """Log latency and bandwidth at every measured scale, and the spreads, [chain, draw, ...]."""
-        return report.judged(self.size_law, data, draws)
+        """What the data can tell [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
+        fabric = data.curve_fabric
+        p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(self.size_law), "two_node")}
+        with jax.enable_x64(True):
+            latency = np.asarray(laws.log_seconds(self.size_law, p, data.curve_where, SHORT_BYTES))
+            bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
+        names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
+        if len(data.curve_gpus) > len(data.fabrics):
+            names += ["step_scale", "uneven_growth", *(["noise_growth"] if len(data.repeat) else [])]
+        names += ["across_scale"] if data.curve_across.any() else []
+        return {"log_latency_s": latency, "log_bytes_per_s": bandwidth} | {
+            name: np.asarray(draws[name]) for name in names
+        }
 
     def describe(self, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         """Latency, bandwidth and noise by fabric and scale, with 90 % intervals."""

@@ -145,20 +145,6 @@ def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
     }
 
 
-def judged(law: str, data: CollectivesData, draws: Draws) -> dict[str, np.ndarray]:
-    """What the data can tell, as draws [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
-    fabric = data.curve_fabric
-    p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(law), "two_node")}
-    with jax.enable_x64(True):
-        latency = np.asarray(laws.log_seconds(law, p, data.curve_where, SHORT_BYTES))
-        bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
-    names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
-    if len(data.curve_gpus) > len(data.fabrics):
-        names += ["step_scale", "uneven_growth", *(["noise_growth"] if len(data.repeat) else [])]
-    names += ["across_scale"] if data.curve_across.any() else []
-    return {"log_latency_s": latency, "log_bytes_per_s": bandwidth} | {name: np.asarray(draws[name]) for name in names}
-
-
 def noise_scale(
     data: CollectivesData, draws: Mapping[str, np.ndarray], fabric: int, n_gpus: float, kind: str = "noise"
 ) -> Any:

@@ -36,7 +36,16 @@ from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import ModelPart
 from .durations import chosen, drawn, some_of
 from .revocation_data import CLASSES, COLUMNS, FAMILIES, QUANTITIES, SHAPES_OF, TRAITS, RevocationData, from_frame
-from .revocation_populations import joined, of_population, of_spells, populations, seen
+from .revocation_populations import (
+    LOSSES,
+    OF_EXPONENTIAL,
+    OF_FAMILY,
+    name_of,
+    of_population,
+    of_spells,
+    populations,
+    seen,
+)
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -295,8 +304,14 @@ class Revocation(Model[RevocationData]):
         return populations(data)
 
     def joined(self, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Sites of all populations side by side."""
-        return joined(found)
+        """Sites [chain, draw, (family,) quantity, ...] of the draws of all populations; the exponential family apart."""
+
+        def of(family: str, site: str) -> np.ndarray:
+            return np.stack([found[name_of(family, quantity)][site] for quantity in QUANTITIES], axis=2)
+
+        out = {site: np.stack([of(family, site) for family in SHAPES_OF], axis=2) for site in OF_FAMILY}
+        out |= {name: of(FAMILIES[0], site) for site, name in OF_EXPONENTIAL.items()}
+        return out | {"shape_share": of("mixture", "shape_share")} | dict(found[LOSSES])
 
     def program(self, data: RevocationData) -> None:
         """All populations at once, each under its own name."""

@@ -26,23 +26,19 @@ from jax.scipy.special import gammaln
 from scipy.special import ndtr, ndtri, stdtrit
 
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
+from prism_jax.variability.family_registry import Pool
 from prism_jax.variability.tree import Variability
 
 from ..data.columns import ModelColumn
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model
 from .data import EFFECTS, LEVEL_SD, N_KNOT, N_SMOOTH, POOL, Configurations, StepsData, covariance, growth, steps_data
-from .predict import (
-    Query,
-    autocorrelation,
-    level_law,
-    new_run,
-    shapes,
-)
-from .report import describe, score_groups, steps_variability
-from .runs import quantile
+from .predict import Query, autocorrelation, configurations, level_law, new_run, shapes
+from .report import describe, score_runs, unlabelled
+from .runs import quantile, read_runs
 
 N_REPLICATED = 200  # runs
+N_POOL = 1000  # quantiles of the step factor: up to one step in 2,000
 
 
 def measured_unit(data: StepsData) -> Query:
@@ -134,8 +130,20 @@ class StepsModel(Model[StepsData]):
         return describe(data, draws)
 
     def variability(self, data: StepsData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """The tree of one posterior draw for a configuration that was not measured, at the median number of GPUs."""
-        return steps_variability(data, draw)
+        """The tree of a configuration that was not measured, at the median GPU count: effects as in the site `typical`."""
+        one = {name: np.asarray(value)[None] for name, value in draw.items()}
+        asked = unlabelled(data)
+        mean, variance = configurations(data, one, asked)
+        own = np.zeros_like(mean[0, 0])
+        own[:N_SMOOTH] = one["typical"][0]
+        shape = shapes(data, mean[0, 0] + np.sqrt(variance[0, 0]) * own)
+        factors = quantile(shape, (np.arange(N_POOL) + 0.5) / N_POOL)
+        return Variability(
+            name="fitted steps",
+            step=Pool(tuple(factors.tolist())),
+            step_ar1=autocorrelation(data, asked),
+            source=f"prism-jax fit steps: {int(data.n_runs.sum())} runs of {len(data.units)} configurations",
+        )
 
     def measured_level(self, data: StepsData, draws: Draws) -> MeasuredLevel | NoLevel:
         """The typical step of the one configuration that was fitted, as the level of a job.
@@ -173,8 +181,11 @@ class StepsModel(Model[StepsData]):
     def score(
         self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
     ) -> list[GroupScore]:
-        """A score of every group of `column` among the runs left out."""
-        return score_groups(data, draws, left_out, column, key)
+        """One score for every group of `column`, benchmark and metric of the left-out runs."""
+        runs = read_runs(left_out, data.schedules).runs
+        first = left_out.drop_duplicates("run")
+        names = dict(zip(first["run"].astype(str), first[column].astype(str), strict=True))
+        return score_runs(data, draws, runs, [names[run.name] for run in runs], key)
 
 
 def _shapes(data: StepsData) -> None:
