@@ -13,7 +13,7 @@ import pytest
 from inference.engine.laplace import mode
 from inference.engine.program import constrained, program
 from inference.steps.data import StepsData
-from inference.steps.model import StepsModel
+from inference.steps.model import StepsModel, measured_unit
 from inference.steps.predict import coordinates, new_run, query_of, shapes
 from inference.steps.report import variance_shares
 from inference.steps.runs import P99, ratios, read_runs
@@ -73,7 +73,7 @@ def test_durations_in_other_units_change_nothing_but_the_level(fit):
 
 def test_repeats_of_known_systems_are_known_better_than_systems_not_seen(fit):
     _, data, draws = fit
-    known = query_of(data, [({"metric": "", "benchmark": "a"}, 8.0, data.units[0])])
+    known = measured_unit(data)
     other = query_of(data, [({"metric": "", "benchmark": "a"}, 8.0, "unseen")])
     tails = [
         np.log(ratios(shapes(data, coordinates(data, draws, q, 2000, jax.random.key(2))))[:, 0, 1] - 1.0)
@@ -114,8 +114,7 @@ def test_spread_between_systems_is_found_and_shares_sum_to_one(fit):
 
 def test_new_runs_have_median_one(fit):
     _, data, draws = fit
-    asked = query_of(data, [({"metric": "", "benchmark": "b"}, 16.0, data.units[1])])
-    steps = new_run(data, draws, asked, n_steps=400, n_draw=20, key=jax.random.key(5))
+    steps = new_run(data, draws, measured_unit(data), n_steps=400, n_draw=20, key=jax.random.key(5))
     assert steps.shape == (20, 400)
     np.testing.assert_allclose(np.median(steps, axis=1), 1.0, atol=0.01)
 
