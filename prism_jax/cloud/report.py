@@ -147,19 +147,13 @@ class CloudReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return cloud_lines(self)
+        blocks = [_headline(self), _best(self), _front(self), _ruled_out(self), _footer(self)]
+        found = [line.rstrip() for block in blocks if block for line in (*block, "")]
+        return found[:-1]
 
 
 OLD_DAYS = 90
 COLUMNS = ("instances", "where", "policy", "time mean", "p95", "cost mean", "p95", "USD/h")
-
-
-def cloud_lines(report: CloudReport) -> list[str]:
-    """The report, line by line."""
-    blocks = [_headline(report), _best(report), _front(report), _ruled_out(report), _footer(report)]
-    found = [line.rstrip() for block in blocks if block for line in (*block, "")]
-    return found[:-1]
 
 
 def money(usd: float, error: float | None = None) -> str:

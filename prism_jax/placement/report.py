@@ -98,8 +98,22 @@ class PlacementReport(Report):
         return tuple(self.value)
 
     def lines(self) -> list[str]:
-
-        return placement_lines(self)
+        job, n = self.job, len(self.assignment)
+        head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
+        if self.left_out:
+            head += f", {len(self.left_out)} left out"
+        blocks = [
+            [head],
+            _methods(self),
+            _gains(self),
+            _splits(self),
+            _map(self),
+            _assignment(self),
+            _left_out(self),
+        ]
+        lines = [line for block in blocks if block for line in (*block, "")]
+        notes = [f"note: {note}" for note in self.notes]
+        return [*lines, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
@@ -121,26 +135,6 @@ WORDS = {
     "even_splits": "best with even splits",
     OPTIMISED: "chosen",
 }
-
-
-def placement_lines(report: PlacementReport) -> list[str]:
-    """The report, line by line."""
-    job, n = report.job, len(report.assignment)
-    head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
-    if report.left_out:
-        head += f", {len(report.left_out)} left out"
-    blocks = [
-        [head],
-        _methods(report),
-        _gains(report),
-        _splits(report),
-        _map(report),
-        _assignment(report),
-        _left_out(report),
-    ]
-    lines = [line for block in blocks if block for line in (*block, "")]
-    notes = [f"note: {note}" for note in report.notes]
-    return [*lines, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
 def _methods(report: PlacementReport) -> list[str]:

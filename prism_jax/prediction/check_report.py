@@ -201,13 +201,7 @@ class CheckReport(Report):
     evidence: Evidence | None = None
 
     def lines(self) -> list[str]:
-
-        return check_lines(self)
-
-
-def check_lines(report: CheckReport) -> list[str]:
-    """The report, line by line."""
-    return check_facts(report).lines()
+        return check_facts(self).lines()
 
 
 def check_facts(report: CheckReport) -> Facts:

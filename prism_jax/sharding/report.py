@@ -112,8 +112,12 @@ class ShardingReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return sharding_lines(self)
+        job = self.job
+        head = f"{job.name}: {job.n_tables} embedding tables of {job.model} on {job.n_devices} GPUs ({job.device})"
+        blocks = [[head], _methods(self), _worth(self), _ranks(self), _everywhere(self)]
+        found = [line for block in blocks if block for line in (*block, "")]
+        notes = [f"note: {note}" for note in self.notes]
+        return [*found, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
 BAR_WIDTH = 24
@@ -126,16 +130,6 @@ WORDS = {
     "chunk": "in runs",
     "lpt": "LPT on milliseconds",
 }
-
-
-def sharding_lines(report: ShardingReport) -> list[str]:
-    """The report, line by line."""
-    job = report.job
-    head = f"{job.name}: {job.n_tables} embedding tables of {job.model} on {job.n_devices} GPUs ({job.device})"
-    blocks = [[head], _methods(report), _worth(report), _ranks(report), _everywhere(report)]
-    found = [line for block in blocks if block for line in (*block, "")]
-    notes = [f"note: {note}" for note in report.notes]
-    return [*found, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
 def _methods(report: ShardingReport) -> list[str]:

@@ -34,8 +34,7 @@ class CatalogueReport(Report):
     entries: tuple[Mapping[str, Json], ...]
 
     def lines(self) -> list[str]:
-
-        return catalogue_lines(self)
+        return catalogue_table(self).lines()
 
 
 @dataclass(frozen=True)
@@ -53,23 +52,12 @@ class EntryReport(Report):
     entry: Mapping[str, Json]
 
     def lines(self) -> list[str]:
-
-        return entry_lines(self)
-
-
-def catalogue_lines(report: CatalogueReport) -> list[str]:
-    """The report, line by line."""
-    return catalogue_table(report).lines()
+        return entry_facts(self).lines()
 
 
 def catalogue_table(report: CatalogueReport) -> Table:
     """One row per entry."""
     return Table("", report.columns, report.rows)
-
-
-def entry_lines(report: EntryReport) -> list[str]:
-    """The report, line by line."""
-    return entry_facts(report).lines()
 
 
 def entry_facts(report: EntryReport) -> Facts:

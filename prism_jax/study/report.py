@@ -84,21 +84,15 @@ class SweepReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return sweep_lines(self)
+        best = next((row for row in self.rows if row.is_best), None)
+        told = [f"best by {self.objective}: {_words(self, best)}"] if best else []
+        notes = [*_reasons(self), *(f"note: {note}" for note in self.notes)]
+        legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        return [*_table(self).lines(), legend, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
 MOST_REASONS = 4  # of impossible jobs that are told
 SIZE = "cluster.n_devices"
-
-
-def sweep_lines(report: SweepReport) -> list[str]:
-    """The report, line by line."""
-    best = next((row for row in report.rows if row.is_best), None)
-    told = [f"best by {report.objective}: {_words(report, best)}"] if best else []
-    notes = [*_reasons(report), *(f"note: {note}" for note in report.notes)]
-    legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
-    return [*_table(report).lines(), legend, *told, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
 def sweep_markdown(report: SweepReport) -> list[str]:
@@ -190,20 +184,14 @@ class ComparisonReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return comparison_lines(self)
-
-
-def comparison_lines(report: ComparisonReport) -> list[str]:
-    """The report, line by line."""
-    legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
-    return [
-        *_jobs(report).lines(),
-        legend,
-        *_matrix(report).lines(),
-        *(f"note: {note}" for note in report.notes),
-        f"seed {report.record.seed}; {report.elapsed_s:.1f} s",
-    ]
+        legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        return [
+            *_jobs(self).lines(),
+            legend,
+            *_matrix(self).lines(),
+            *(f"note: {note}" for note in self.notes),
+            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
+        ]
 
 
 def comparison_markdown(report: ComparisonReport) -> list[str]:
