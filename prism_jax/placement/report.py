@@ -15,7 +15,9 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import bar, decimals, with_error
+from ..core.use_case import NOT_TYPED, Option, OptionGroup
 from ..cost.partition import Splits
+from ..result.parameters import ObjectiveChoice
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,23 @@ class PlacedJob:
     name: str
     n_devices: int
     node_size: int
+
+
+@dataclass(frozen=True)
+class PlacementGoal(OptionGroup):
+    """What a placement is chosen for, and what it may change.
+
+    Attributes:
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        price_per_gpu_hour: for objectives in money.
+        spares: number of nodes to leave out; the table must list that many more than the job needs.
+        splits: also choose layers per stage and micro-batches per replica, uneven where that is faster.
+    """
+
+    objective: ObjectiveChoice = "p95"
+    price_per_gpu_hour: Annotated[float | None, NOT_TYPED] = None
+    spares: Annotated[int, Option("--spares", "N", least=0)] = 0
+    splits: bool = False
 
 
 @dataclass(frozen=True)

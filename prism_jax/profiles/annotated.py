@@ -33,7 +33,7 @@ from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, REPLICA_COLLECTIVES, TRANSFERS
 from ..trace.trace import NONE
 from .events import RankProfile, Spans, What, codes_of
-from .ops import Meets, Peers, RankOps, Rows, communication_ops, join, numbered, rank_ops, step_at, steps_of
+from .ops import Meets, NamedOps, Peers, RankOps, Rows, communication_ops, join, numbered, step_at, steps_of
 from .place import WorkerPlace
 
 COMPUTE = "compute"
@@ -125,11 +125,11 @@ def _runs(compute: _Placed, marks: Floats, streams: dict[int, str]) -> RankOps:
     new[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     first = np.flatnonzero(new)
     if len(first) == 0:
-        return rank_ops(step=np.zeros(0), op_type=[], start_us=np.zeros(0), duration_us=np.zeros(0))
+        return NamedOps(np.zeros(0), [], np.zeros(0), np.zeros(0)).coded()
     start = spans.start_us[order][first]
     end = np.maximum.reduceat(spans.end_us[order], first)
     names = [streams[lane] for lane in keys[1, first].tolist()]
-    return rank_ops(step=keys[0, first], op_type=names, stream=names, start_us=start, duration_us=end - start)
+    return NamedOps(keys[0, first], names, start, end - start, stream=names).coded()
 
 
 HOST_COMPUTE, STREAM = "compute", "gloo"
@@ -169,7 +169,7 @@ def _between(steps: Spans, spans: Spans) -> RankOps:
     starts, ends_ = np.concatenate(start), np.concatenate(end)
     numbers: Rows = np.concatenate(step)
     names = np.full(len(starts), HOST_COMPUTE)
-    return rank_ops(step=numbers, op_type=names, stream=names, start_us=starts, duration_us=ends_ - starts)
+    return NamedOps(numbers, names, starts, ends_ - starts, stream=names).coded()
 
 
 MEETS = {**dict.fromkeys(REPLICA_COLLECTIVES, Meets.REPLICAS), EMBEDDING: Meets.STAGES, CLIP: Meets.ALL}
@@ -200,18 +200,18 @@ def annotated_ops(profile: RankProfile, place: WorkerPlace) -> RankOps:
     _, at = np.unique(names, return_inverse=True)
     number = numbered(step, at, by=start)
     groups, meets = _groups(names, number, micro_batch, model_chunk, place)
-    return rank_ops(
-        step=step,
-        op_type=names,
-        start_us=start,
-        duration_us=end - start,
+    return NamedOps(
+        step,
+        names,
+        start,
+        end - start,
         group=groups,
         micro_batch=micro_batch,
         chunk=chunk,
         side=np.array([_side(name) for name in names.tolist()], dtype=np.int32),
         size=np.where(np.array(groups, dtype=str) == "", -1, 0),
         meets=meets,
-    )
+    ).coded()
 
 
 def _side(name: str) -> int:

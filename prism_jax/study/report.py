@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, with_error
 from ..core.units import format_bytes, format_s
+from ..core.use_case import Option
 from ..explain.types import percent
 from .figures import JobFigures
 from .table import StudyRow
@@ -90,14 +91,13 @@ class SweepReport(Report):
         legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
         return [*_table(self).lines(), legend, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
+    def markdown(self) -> list[str]:
+        """Returns the table alone, as Markdown."""
+        return markdown_table(_table(self))
+
 
 MOST_REASONS = 4  # of impossible jobs that are told
 SIZE = "cluster.n_devices"
-
-
-def sweep_markdown(report: SweepReport) -> list[str]:
-    """The table alone, as Markdown."""
-    return markdown_table(_table(report))
 
 
 def _table(report: SweepReport) -> Table:
@@ -193,10 +193,17 @@ class ComparisonReport(Report):
             f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
         ]
 
+    def markdown(self) -> list[str]:
+        """Returns both tables as Markdown."""
+        return [*markdown_table(_jobs(self)), "", *markdown_table(_matrix(self))]
 
-def comparison_markdown(report: ComparisonReport) -> list[str]:
-    """Both tables as Markdown."""
-    return [*markdown_table(_jobs(report)), "", *markdown_table(_matrix(report))]
+
+def markdown_or_lines(
+    report: SweepReport | ComparisonReport,
+    markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False,
+) -> list[str]:
+    """What `sweep` and `compare` print."""
+    return report.markdown() if markdown else report.lines()
 
 
 def _jobs(report: ComparisonReport) -> Table:
