@@ -159,7 +159,7 @@ def _worth(report: ShardingReport) -> list[str]:
     if report.best_sharder != report.gain_over:
         pairs.append((report.best_sharder, report.gain_over_best_sharder, report.gain_over_best_sharder_interval))
     for over, gain, (low, high) in pairs:
-        base = _of(report, over).value
+        base = report.baselines.get(over, report.best.steps).value
         found.append(
             f"gain over {WORDS.get(over, over)}: {scale * gain:.4g} {unit} ({gain / base:.1%}); "
             f"90 % interval on fresh draws {scale * low:.4g} to {scale * high:.4g} {unit}"
@@ -169,10 +169,6 @@ def _worth(report: ShardingReport) -> list[str]:
         f"{report.gap:.1%} above; noise-free {1e3 * report.noise_free_lower_bound_s:.4g} ms, {report.noise_free_gap:.1%}"
     )
     return found
-
-
-def _of(report: ShardingReport, method: str) -> ReachedSteps:
-    return report.baselines.get(method, report.best.steps)
 
 
 def _ranks(report: ShardingReport) -> list[str]:

@@ -157,7 +157,7 @@ def shard(
         batches,
         bound,
         _rank_loads(problem, best),
-        _misfits(methods, fitting),
+        tuple(name for name in methods if name not in fitting),
         time.perf_counter() - started,
     )
 
@@ -275,10 +275,6 @@ def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, .
 def _allows(problem: ShardingProblem, one: Assignment) -> bool:
     """Whether it is one of those that may be chosen: the job's own may split tables where the choice may not."""
     return problem.split or (one.cuts == problem.uncut and max(one.codes) < problem.n_ranks)
-
-
-def _misfits(methods: Mapping[str, Assignment], fitting: Mapping[str, Assignment]) -> tuple[str, ...]:
-    return tuple(name for name in methods if name not in fitting)
 
 
 def _no_room(problem: ShardingProblem) -> str:
