@@ -1,7 +1,4 @@
-"""CaptureReport: what a captured program holds.
-
-A captured program as text.
-"""
+"""Reports what a captured program holds, as plain data and as text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What fits of start-up and of saves say of a job in the cloud: the time of a restart, and what a checkpoint costs.
+"""Chooses what to rent for a job: instances, how many, spot or not; what `prism-jax cloud` does.
 
-Choosing what to rent for a job: instances, how many, spot or not; what `prism-jax cloud` does.
+Fits of start-up and of saves say the time of a restart and what a checkpoint costs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""CloudReport: which instances to rent, how many, spot or not, for a deadline and a budget.
-
-The choice of a cloud as lines of plain text: what to rent, the front of time and money, what was ruled out and why.
-"""
+"""Reports which instances to rent, how many, spot or not; the front of time and money, and what was ruled out and why."""
 
 from __future__ import annotations
 

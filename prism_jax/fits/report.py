@@ -1,9 +1,4 @@
-"""FitReport and KeptFitReport: a model of variability fitted to measurements.
-
-A fit of variability as lines of plain text.
-
-A fit read from a file as lines of plain text.
-"""
+"""Reports a model of variability fitted to measurements, new or read from a file."""
 
 from __future__ import annotations
 

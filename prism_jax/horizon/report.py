@@ -1,7 +1,4 @@
-"""RunReport: when a training run is done, with what probability, and where its time goes.
-
-A training run as lines of plain text: when it is done, where the time goes, what to change first.
-"""
+"""Reports when a training run is done, with what probability, where its time goes, and what to change first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""HostReport: recorded steps run again as calls of the host, work on two streams, and meetings of all ranks.
-
-Recorded steps as calls of the host and work on two streams, as lines of plain text.
-"""
+"""Reports recorded steps run again as calls of the host, work on two streams, and meetings of all ranks."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Files that launchers read: which host runs which ranks.
+"""Places measured nodes so that the tail of the step is smallest, and writes files for launchers; what `prism-jax place` does.
 
 A node holds `node_size` consecutive ranks, so the order of the lines of a hostfile is the order of ranks.
 
 Source: Open MPI, `mpirun` manual (hostfiles, rankfiles); DeepSpeed, "Resource configuration (multi-node)".
-
-Placing measured nodes so that the tail of the step time is smallest; what `prism-jax place` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""PlacementReport: which measured node sits where, and what that is worth.
-
-A placement as text: what every method reaches, what the choice is worth, and where the slow nodes went.
-"""
+"""Reports which measured node sits where: what every method reaches, what the choice is worth, and where the slow nodes went."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""PredictionReport: the distribution of the step time of a job, and why.
-
-A prediction as lines of plain text that a performance engineer reads in ten seconds.
-"""
+"""Reports the distribution of the step time of a job, and why, as text that a performance engineer reads in ten seconds."""
 
 from __future__ import annotations
 

@@ -1,23 +1,20 @@
-"""Ops of a GPU rank from its kernels: every NCCL kernel is an op, everything else is merged into runs of compute.
+"""Finds the ops of a rank in its profile: by annotations, from its GPU kernels, or from gloo's collectives on the host.
 
-A run holds the kernels of one stream that the host launched between two of its marks; a mark is the launch of an NCCL kernel or
-a call that makes a stream wait for another (cudaStreamWaitEvent). So a run begins where a wait for communication may begin, and
-because the marks come from the program and not from the clock, every step has the same runs. Time in which the stream idles
-inside a run (late launches) counts as part of the run. Where launches were not recorded, the starts of kernels take their place.
+From kernels, every NCCL kernel is an op, everything else is merged into runs of compute. A run holds the kernels of one stream
+that the host launched between two of its marks; a mark is the launch of an NCCL kernel or a call that makes a stream wait for
+another (cudaStreamWaitEvent). So a run begins where a wait for communication may begin, and because the marks come from the
+program and not from the clock, every step has the same runs. Time in which the stream idles inside a run (late launches) counts
+as part of the run. Where launches were not recorded, the starts of kernels take their place.
 
 The stream with most compute is "compute", the others "compute 2", ...; streams with NCCL kernels alone are "communication", ...
 
-Ops of a rank without GPU: gloo's collectives, and the rest of each step as compute between them.
+Without a GPU, ops are gloo's collectives and the rest of each step. Every step has one compute op before each communication and
+one after the last: from the end of all communication so far to the start of the next, of length zero where the next one has begun
+by then. Together they fill the step, so that compute which overlaps communication counts as communication.
 
-Every step has one compute op before each communication and one after the last: from the end of all communication so far to the
-start of the next, of length zero where the next one has begun by then. Together they fill the step, so that compute which
-overlaps communication counts as communication.
-
-Ops of a rank whose program names them, as `kineto_names.annotation` understands it.
-
-An op lasts from the first start to the last end of the GPU kernels that were launched while the host was inside its annotation
-(by any thread, as the backward pass has its own), joined with the GPU's own span of the annotation; where there is neither, as
-long as the host was inside.
+A program may name its ops, as `names.annotation` understands it. An op lasts from the first start to the last end of the GPU
+kernels that were launched while the host was inside its annotation (by any thread, as the backward pass has its own), joined with
+the GPU's own span of the annotation; where there is neither, as long as the host was inside.
 """
 
 from __future__ import annotations

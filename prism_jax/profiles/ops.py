@@ -1,6 +1,6 @@
-"""Ops of one rank, as the three ways of reading a profile find them, and what they need to know of time: steps and numbering.
+"""Defines ops of one rank, as the three ways of reading a profile find them, with steps and numbering.
 
-Communication ops of one rank, named so that the same op has the same name in every step and its group on every member.
+Communication ops have the same name in every step, and their group on every member.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""QueueReport: what scheduling policies make of the jobs of a cluster, and what a scheduler gains by knowing distributions.
-
-Policies side by side as lines of plain text.
-"""
+"""Reports what scheduling policies make of the jobs of a cluster, and what a scheduler gains by knowing distributions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Reports of predictions from recorded traces: of steps that were not recorded, and of what-ifs.
-
-The steps that were not recorded, as lines of plain text.
-
-Who slowed a recorded job down, as lines of plain text.
-"""
+"""Reports predictions from recorded traces: steps not recorded, who slowed the job down, what a change would bring."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Reports on recorded jobs: what a trace holds, how it replays, what comes next, and what changes would bring.
-
-Lines that all reports on recorded jobs share.
-
-What a trace or log holds, as lines of plain text.
-
-How well a trace's dependencies explain its steps, as lines of plain text.
-"""
+"""Reports what a trace or log holds and how well its dependencies explain its steps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""search: every plan of a space, screened without randomness, the survivors raced on their tails.
+"""Searches every plan of a space, screened without randomness, the survivors raced on their tails; or does so for several sizes.
 
-The same job on clusters of several sizes: the best plan of each, and sizes that no other beats in time, GPUs, energy or cost.
-
-The batch stays (strong scaling). Energy is that of all devices at their power limit for the median step; cost is the price of all
-devices for it.
+Of several cluster sizes, those count that no other beats in time, GPUs, energy or cost. The batch stays (strong scaling). Energy
+is that of all devices at their power limit for the median step; cost is the price of all devices for it.
 """
 
 from __future__ import annotations

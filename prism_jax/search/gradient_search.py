@@ -1,17 +1,14 @@
-"""Polish: the neighbours of the fastest plans, until none of these has a faster one.
+"""Searches the best plans of a space without enumerating it, by the gradient of relaxed plans and the neighbours of the fastest.
 
-Relaxation: plans become distributions over plans, whose expected log step time has a gradient.
+Plans become distributions over plans, whose expected log step time has a gradient. A log-degree is the mean of a normal
+distribution, a choice a mixture; both are cut to the values of the space. Plans are drawn from every start's own distribution,
+and the gradient of the expectation follows from their times by the score function, each draw held against the mean of the others.
+Widths shrink from step to step until one valid plan is left of every start.
 
-A log-degree is the mean of a normal distribution, a choice a mixture; both are cut to the values of the space. Plans are drawn
-from every start's own distribution, and the gradient of the expectation follows from their times by the score function, each
-draw held against the mean of the others. Widths shrink from step to step until one valid plan is left of every start.
-
-gradient_search: the best plans of a space without enumerating it.
-
-Plans are relaxed to log-degrees and mixtures over choices and follow the gradient of the expected log step time from many
-starts (`gradient_relax`), on times made from costs alone (`gradient_time`); neighbours of the best are looked at
-(`gradient_polish`). The fastest plans that this has met run as in `search`: exact times, race on tails, finalists and gain on
-fresh draws.
+Plans are relaxed to log-degrees and mixtures over choices and follow the gradient of the expected log step time from many starts
+(`gradient_relax`), on times made from costs alone (`gradient_time`); neighbours of the best are looked at (`gradient_polish`).
+The fastest plans that this has met run as in `search`: exact times, race on tails, finalists and gain on fresh draws. Neighbours
+of the best are looked at until none has a faster one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""StudyReport and SizesReport: what a search over plans has found.
-
-A study as lines of plain text: the best plan, how sure that is, what it gains, and the plans behind it.
-
-The best plan of every cluster size as lines of plain text.
-"""
+"""Reports what a search over plans has found: the best plan, how sure that is, what it gains, the plans behind it; or by size."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ShardingReport: which embedding table goes where, and what that is worth.
-
-A choice of sharding as text: what every sharder reaches, what the choice is worth, and what is on which GPU.
-"""
+"""Reports which embedding table goes where, and what that is worth: what every sharder reaches, and what is on which GPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""ShardingResult: the chosen assignment, what every sharder reaches on fresh draws, and what the choice is worth.
-
-The best assignment that is found: sharders, local search, cuts by columns; then under look-ups that vary.
+"""Searches the best assignment: sharders, local search, cuts by columns, then under look-ups that vary; what each reaches.
 
 Candidates come from the noise-free step and from stored draws of the look-ups, the choice from other draws, figures from fresh
 ones: paired, in batches, so that a gain's error is that of a difference.

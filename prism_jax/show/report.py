@@ -1,9 +1,4 @@
-"""CatalogueReport and EntryReport: what ships with the package.
-
-A catalogue as text.
-
-One entry of a catalogue as text.
-"""
+"""Reports what ships with the package: a catalogue, or one entry of it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Columns of tables about jobs, one figure each, and tables as Markdown.
-
-SweepReport: a grid of jobs, what each takes, and which is best.
-
-A grid of jobs as lines of plain text, or as a Markdown table.
-
-ComparisonReport: a few jobs on the same draws, and how probable it is that one beats another.
-
-A few jobs compared, as lines of plain text or as Markdown tables.
-"""
+"""Reports a grid of jobs, each beside the best, and a few jobs compared on the same draws, as text or Markdown tables."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""ScalingReport: throughput, exposed communication, energy and money of a job from small clusters to large ones.
+"""Reports a job from small clusters to large ones, and what fleets make of a job: tokens, days, money, energy.
 
-A job on several numbers of GPUs as lines of plain text.
-
-CapacityReport: what fleets make of a job: tokens, days, money, energy, and how probable it is that one is better.
-
-What fleets make of a job, as lines of plain text.
+A scaling study says throughput, exposed communication, energy and money; a capacity plan how probable it is that a fleet is
+better.
 """
 
 from __future__ import annotations

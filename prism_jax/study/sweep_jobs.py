@@ -1,6 +1,6 @@
-"""Tasks of studies about job files: picklable, and told apart by the content of their files.
+"""Predicts a grid of jobs and compares them with the best; what `prism-jax sweep` does.
 
-A grid of jobs, each predicted, compared with the best; what `prism-jax sweep` does.
+Tasks about job files are picklable, and told apart by the content of their files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""SiteReport and SuggestionReport: the cost model calibrated by measured runs of one's own cluster, and which runs to measure.
-
-A calibration by measured runs as lines of plain text.
-
-Jobs to measure as lines of plain text.
-"""
+"""Reports the cost model calibrated by measured runs of one's own cluster, and which runs to measure."""
 
 from __future__ import annotations
 

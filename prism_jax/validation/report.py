@@ -1,9 +1,4 @@
-"""StepsValidationReport and MemoryValidationReport: predictions against measurements.
-
-Predicted against measured peak memory as text.
-
-Predicted against measured steps as text: worst rows first and why, rows without a prediction, sources, and all together.
-"""
+"""Reports predictions against measurements: step times (worst rows first and why, rows without one, sources), peak memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""WatchReport: slow phases of a log, and whether to act.
-
-Slow phases of a log as lines of plain text.
-"""
+"""Reports the slow phases of a log, and whether to act."""
 
 from __future__ import annotations
 

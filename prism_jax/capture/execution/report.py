@@ -1,7 +1,4 @@
-"""Report on execution traces: what their last step does, and how much of it a profile has timed.
-
-What execution traces hold, as lines of plain text.
-"""
+"""Reports on execution traces: what their last step does, and how much of it a profile has timed."""
 
 from __future__ import annotations
 
