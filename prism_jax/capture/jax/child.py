@@ -4,7 +4,8 @@
 virtual devices that its environment asks for, and nothing of the step itself. The file defines either a jitted function and,
 beside it, `example_args` (a tuple, or a function that returns one) and perhaps `example_kwargs`; or a function without
 arguments that returns `(jitted, args)`, `(jitted, args, kwargs)`, or what `jitted.lower(...)` gives. The arguments of a step
-say of the job its mesh, its samples and its parameters."""
+say of the job its mesh, its samples and its parameters.
+"""
 
 from __future__ import annotations
 
