@@ -1,10 +1,6 @@
-"""What is asked of a choice of cloud, checked, and what it is made of.
+"""Makes the part of the choice of cloud that needs JAX: what is asked, checked; candidates, search, finalists, and the report.
 
-Spot capacity of offers: a law by name, or what a fit of revocations says of their zones.
-
-Choices as facts of a report.
-
-The part of the choice that needs JAX: candidates, search, finalists on fresh draws, and the report of them.
+Spot capacity of offers is a law by name, or what a fit of revocations says of their zones.
 """
 
 from __future__ import annotations

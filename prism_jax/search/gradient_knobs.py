@@ -1,14 +1,11 @@
-"""Noise-free step time of plans from their costs alone; no pipeline is run.
-
-Every schedule says what its stages wait for beyond the lower bound, in closed form (`PipelineSchedule.step_s`); what transfers
-between stages add is the same for all and is added here.
-
-Knobs of a plan as coordinates: log-degrees and choices, with a table of plans for every set of positions.
+"""Turns knobs of a plan into coordinates, and times plans from their costs alone, without noise and without running a pipeline.
 
 A degree (tp, pp, cp, ep, micro-batch, virtual stages, devices) has an order and lies on the axis of its logarithm; a choice
 (schedule, sharding, recomputation, switches) has none. dp follows from the others. Positions are indices into a knob's values.
+VisitedPlans keeps what has been found out about plans so far, each worked out once.
 
-VisitedPlans: what has been found out about plans so far, each worked out once.
+Every schedule says what its stages wait for beyond the lower bound, in closed form (`PipelineSchedule.step_s`); what transfers
+between stages add is the same for all and is added here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""PlanTable: many plans of one pipeline layout as columns of integers; only plans that are looked at become a `ParallelPlan`.
+"""Holds many plans of one layout as columns of integers, what was computed of them, and the kinds they fall into.
 
-PlanCache: a function of a plan, evaluated once per combination of the plan fields that it reads.
+Only plans that are looked at become a `ParallelPlan`. PlanCache evaluates a function of a plan once per combination of the plan
+fields that it reads. Nobody lists the fields: the function is given a plan that notes what is read of it, and what it read, in
+the order in which it did, is a path in a decision tree whose leaf holds the value. Another plan with the same answers along a
+path has the same value, since the function could not tell the two apart. So a cached value cannot be another plan's.
 
-Nobody lists the fields: the function is given a plan that notes what is read of it, and what it read, in the order in which it
-did, is a path in a decision tree whose leaf holds the value. Another plan with the same answers along a path has the same
-value, since the function could not tell the two apart. So a cached value cannot be another plan's.
-
-Kinds of plans: what makes two of them unlike, not the switches beside it; and the plans of each kind that may be its best.
+A kind is what makes two plans unlike, not the switches beside it; plans of each kind that may be its best are kept.
 """
 
 from __future__ import annotations

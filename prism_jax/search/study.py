@@ -1,7 +1,4 @@
-"""Pareto fronts: plans that no other plan beats in everything.
-
-Study: what a search has found; best plan, the plans behind it, how sure that is, and what is gained.
-"""
+"""Defines Study, what a search has found (best plan, plans behind it, how sure that is, the gain), and Pareto fronts of plans."""
 
 from __future__ import annotations
 
