@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from inference.fitting.models import PLACES
 from prism_jax import fit_variability
 from prism_jax.core.errors import PrismError
 from prism_jax.fits.fit_variability import Columns, HoldoutChoice
+from prism_jax.fits.models import MODELS, FitModel
 
 FITS = {
     "checkpoints": "experiments.checkpoints_fit.model.Checkpoints",
@@ -19,7 +19,7 @@ FITS = {
     "servers": "experiments.servers_fit.model.Servers",
     "totals": "experiments.totals_fit.model.Totals",
 }
-PLACES.update(FITS)
+MODELS.update({name: FitModel(place) for name, place in FITS.items()})
 
 
 def main(model: str) -> None:
