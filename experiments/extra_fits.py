@@ -44,7 +44,7 @@ def main(model: str) -> None:
             given.files,
             columns=Columns(*pairs),
             method=given.method,
-            holdout=None if given.holdout is None else HoldoutChoice(given.holdout, given.splits),
+            holdout=HoldoutChoice(given.holdout, given.splits),
             n_chain=given.chains,
             n_draw=given.draws,
             out=given.out,
