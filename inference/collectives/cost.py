@@ -3,7 +3,7 @@
 Seconds of the measured collectives over those of a cluster's own network, from a collectives fit.
 
 At the measured group sizes the fit says how long a message takes, noise and unevenness apart, and so does the network by its
-figures; the ratio, one value per doubling of the message, is what predictions take over (`system.network.measured`).
+figures; the ratio, one value per doubling of the message, is what predictions take over (`system.network_kinds.MeasuredNetwork`).
 """
 
 from __future__ import annotations

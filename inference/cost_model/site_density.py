@@ -11,12 +11,12 @@ The calibration of one site: what is known of the population, and how a few of t
     own          ~ misfit Student-t                                 a configuration, and runs that are wrong
     ln(misfit)   ~ Normal(population's median, misfit_sd)
 
-Given the misfit it is fitted at the mode, with the expected curvature around it (`site_law.py`): 15 numbers, milliseconds. The
-misfit is integrated over at the nodes of Gauss and Hermite, weighted by the evidence that the runs have for each.
+Given the misfit it is fitted at the mode, with the expected curvature around it (`SiteDensity.mode`): 15 numbers, milliseconds.
+The misfit is integrated over at the nodes of Gauss and Hermite, weighted by the evidence that the runs have for each.
 
 The result speaks of this site alone. Its factor is folded into the knobs: the time of a step is linear in all factors of
 seconds and in all seconds together, so that whatever predicts with the mean of the knobs has the factor in it. What the knobs
-leave of the runs carries over to jobs like them (`prism_jax/cost/nearby.py`).
+leave of the runs carries over to jobs like them (`ResidualGP`, `calibration/surrogate.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A dataclass with arrays says so in `AXES`: axes -> fields that have them. Axes o
 a number is a length; behind "->" is the axis on which the integers of a field are places ("cell -> gpu"; "or -1": or nowhere).
 A tuple has one axis. What is read from a file is checked by this before it is used.
 
-Fits on disk: archives of arrays (`_core/archive.py`) with the groups of ArviZ in their names.
+Fits on disk: archives of arrays (`core/archive.py`) with the groups of ArviZ in their names.
 
 `posterior/SITE` and `sample_stats/NAME` are [chain, draw, ...], `constant_data/FIELD` are the arrays of the model's data. Files
 are untrusted: all that is read is checked against the model's data class and its axes (`schema.py`) before it is used.
@@ -138,7 +138,7 @@ DIVERGING, STEPS = f"{STATS}diverging", f"{STATS}n_steps"
 
 
 class Storable(Protocol):
-    """What is kept of a fit; see `result.Fit`."""
+    """What is kept of a fit; see `fitting.result.Fit`."""
 
     @property
     def model(self) -> Model[Any]: ...

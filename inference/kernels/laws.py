@@ -2,7 +2,7 @@
 
 Axes of a matrix product: m, n, k, groups x batch. Of fused attention: rows of a sequence, batch x heads, head width, heads per
 key-value head. Of a pass over memory: bytes read and written. Of a convolution: the fields of
-`cost.laws.convolution.Convolution`. Of an element-wise kernel or one over rows: rows, values in a row. Further axes are ones.
+`cost.kernel_laws.Convolution`. Of an element-wise kernel or one over rows: rows, values in a row. Further axes are ones.
 Features are fixed functions of the shape and of the number of multiprocessors; nothing here is fitted.
 
 Laws that carry over between GPUs: log seconds of fp32 kernels from a device's datasheet and constants that GPUs share.
@@ -244,7 +244,7 @@ def pooled(law: Law, op: str, parts: Sequence[tuple[Device, Floats, Floats]]) ->
 
 
 def efficiency_of(device: Device, values: Values) -> Efficiency:
-    """Constants of fp32 kernels on a device; what `values` does not hold is as in `cost.cuda_cores`."""
+    """Constants of fp32 kernels on a device; what `values` does not hold is as in `cost/presets/cuda_cores.toml`."""
     base = cuda_core_efficiency(device)
     is_amd = device.generation.startswith(("cdna", "gcn"))
     own: dict[str, float] = {}

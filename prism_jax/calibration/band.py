@@ -11,7 +11,7 @@ Most of what the cost model does not know is the same for all jobs of one user a
 
 correction     members of a level that both belong to (generation, framework, kernel), seen or not; of others each has its own
 site           a user's jobs run at one site
-own            as much as the parts are alike that their steps are made of (`residual_gp.py`); equal jobs share all of it
+own            as much as the parts are alike that their steps are made of (`surrogate.py`); equal jobs share all of it
 unsaid         a field that both leave open with the same odds has the same value
 device         what a device that is only like a known one is off by, if both run on it
 """

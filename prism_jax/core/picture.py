@@ -1,4 +1,4 @@
-"""Figures without a window system, and figures as bytes. Writing files is the business of `io` and `cli`.
+"""Figures without a window system, and figures as bytes. Files are written by `core/write_file.py`.
 
 How prism-jax pictures look: one style sheet, one colour per kind of work. Nothing global is changed at import.
 """

@@ -8,7 +8,7 @@ Files that are whole or absent: the one way in which every command writes.
 
 A temporary file beside the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
 mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it. What a killed
-process left of its temporary file is removed by the next one that writes the same target (`temporary.py`).
+process left of its temporary file is removed by the next one that writes the same target.
 
 Texts, bytes and JSON in files that are whole or absent, and the record every written result carries.
 """

@@ -1,7 +1,7 @@
 """Correction: how measured training steps differ from what kernels and links alone would take.
 
 Factors multiply seconds; seconds are added. The neutral correction leaves every cost as the kernel model has it. Values come from
-a calibration (`calibration.py`): they depend on the device and on the training software.
+a calibration (`calibration/calibration.py`): they depend on the device and on the training software.
 
 Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml`, with the sources there.
 

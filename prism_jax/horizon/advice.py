@@ -9,7 +9,7 @@ hard interruption is r = q / (1 - (1 - q) p β), and k intervals take
     E = (r^{-k} - 1) / (1 - r) · (c + (1 - r) (e^{λR_h} - 1) / λ)
     c = ((1 - q) + (1 - q) p x / (1 - x p)) / (λ (1 - (1 - q) p β))
 
-which for p = 0 and k = 1 is the form of `renewal.py`. The wait for the remote copy is spread over its k intervals.
+which for p = 0 and k = 1 is the exact form of `run.py`. The wait for the remote copy is spread over its k intervals.
 
 What to change first: the expected time that each change would save, by the exact form.
 """

@@ -2,7 +2,8 @@
 
 job_fields: every field that a job file may have, with what it takes, its default and what it is.
 
-Names come from the schema and defaults from the dataclasses that the schema is made of; only the words stand in `about.py`.
+Names come from the schema and defaults from the dataclasses that the schema is made of; only the words stand in
+`field_descriptions.py`.
 
 The page of the docs that lists every field of a job file, from `job_fields`.
 """

@@ -51,7 +51,7 @@ class ParallelPlan:
     cp: int = 1
     ep: int = 1
     virtual_stages: int = 1
-    schedule: str | PipelineSchedule = DEFAULT_SCHEDULE  # a name of `schedule.SCHEDULES`, or an object
+    schedule: str | PipelineSchedule = DEFAULT_SCHEDULE  # a name of `schedule.registry.SCHEDULES`, or an object
     sequence_parallel: bool = False
     zero_stage: int = 0  # 0 none, 1 optimizer state, 2 and gradients, 3 and parameters
     sharding: str = "none"

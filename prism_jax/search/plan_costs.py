@@ -1,4 +1,4 @@
-"""Costs of many plans, each distinct one made once by the scalar code of `cost` and `memory`; see `plan_cache`.
+"""Costs of many plans, each distinct one made once by the scalar code of `cost`; see `plan_table.py`.
 
 Which plans cannot run, and why: the rules of a plan's numbers (`rules.arithmetic`) for a block of plans at once.
 

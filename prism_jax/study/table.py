@@ -4,7 +4,7 @@ How sure an order of jobs is: what they would measure on shared draws, and how o
 
     value measured = value predicted (1 + Monte Carlo error) x factor of the cost model
 
-Factors of a draw share what the jobs have in common (`calibration/joint.py`), so that it cancels in ratios: two separate
+Factors of a draw share what the jobs have in common (`calibration/band.py`), so that it cancels in ratios: two separate
 bands would hold it twice.
 
 Comparison: a few jobs on the same draws, each beside the best, with the probability that one beats another.

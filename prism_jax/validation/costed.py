@@ -9,8 +9,8 @@ Intervals that hold 90 % of what would be measured, given all that the calibrati
 
 Noise-free and typical steps of many jobs, those that share a pipeline side by side; seconds.
 
-`predict` draws every call of every op; here what varies from call to call enters by its mean (`search.replica_columns`), which
-moves a median by less than 0.1 % on most jobs, and thousands of jobs take a minute.
+`predict` draws every call of every op; here what varies from call to call enters by its mean
+(`simulate.predict.replica_columns`), which moves a median by less than 0.1 % on most jobs, and thousands of jobs take a minute.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Collectives of PyTorch, as the dispatcher sees them: `c10d` (in place) and `_c10d_functional` (DTensor), as rows.
 
-Bytes are those that `system.network.base` defines: the buffer of an all-reduce, the gathered size of an all-gather, the size
+Bytes are those that `system/network.py` defines: the buffer of an all-reduce, the gathered size of an all-gather, the size
 before reduction of a reduce-scatter, what one rank sends of an all-to-all.
 
 Recorder: every operation that torch dispatches while a step runs, who made its inputs, and in which module and pass it is.

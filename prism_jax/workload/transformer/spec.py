@@ -1,6 +1,6 @@
 """Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA, windows; exact parameter and FLOP counts.
 
-The dimensions are those of `sizes.py`; the counting is in `params.py` and `flops.py`, and `TransformerSpec` offers it as methods.
+The dimensions are those of `sizes.py`; the counting is in `params.py`, and `TransformerSpec` offers it as methods.
 
 What workloads of dense transformer layers have in common, whatever their inputs and losses are.
 
