@@ -45,6 +45,7 @@ NO_FOLDERS = {
     "schedule",
 }  # fields and attributes, mostly
 ENDING = re.compile(r"\.(?:csv|gz|json|md|npz|png|py|toml|txt|yaml)$")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 PLACEHOLDER = re.compile(r"(?:^|/)[A-Z]+(?:\.|/|$)")
 OF_USERS = {"examples/capture/NAME.py", "my_commands.py", "recipe.py"}
 DATA = re.compile(
@@ -188,3 +189,19 @@ def test_stale_names_are_found(text: str):
 )
 def test_names_that_exist_are_not(text: str):
     assert not list(stale(text, ROOT / "docs" / "design.md"))
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to the headings of a page say after `#`."""
+    headings = (line.lstrip("# ") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = []
+    for page in (file for file in readers() if file.suffix == ".md"):
+        for path, heading in LINK.findall(page.read_text(encoding="utf-8")):
+            target = page.parent / path if path else page
+            if not target.exists() or (heading and heading not in anchors(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {path}#{heading}")
+    assert not broken, "links that lead nowhere:\n" + "\n".join(broken)
