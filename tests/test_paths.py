@@ -205,3 +205,12 @@ def test_links_between_pages_lead_somewhere():
             if not target.exists() or (heading and heading not in anchors(target)):
                 broken.append(f"{page.relative_to(ROOT)}: {path}#{heading}")
     assert not broken, "links that lead nowhere:\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_contributing_names_every_folder(package: str):
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    folders = {
+        Path(name).parts[1] for name in tracked() if name.startswith(f"{package}/") and len(Path(name).parts) > 2
+    }
+    assert not [folder for folder in sorted(folders) if f"`{folder}/`" not in page]
