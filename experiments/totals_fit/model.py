@@ -38,7 +38,9 @@ COLUMNS = (
 # What terms take at 1: products at the peak, passes at the bandwidth; of the others, on a GPU of 15.7 TFLOP/s and 900 GB/s, a
 # tensor's kernels (two to three, some 40 us each) and what a step has whatever its network.
 TERMS = (SumTerm("products", 2.7), SumTerm("passes", 2.7), SumTerm("small kernels", 2.7), SumTerm("fixed", 2.7))
-N_PASS = 17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`workload/cnn/blocks.py`)
+N_PASS = (
+    17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`workload/cnn/blocks.py`)
+)
 KERNELS_S, FIXED_S = 100e-6, 5e-3
 REFERENCE = (15.7e12, 900e9)  # V100 SXM2 datasheet: fp32 FLOP/s, bytes/s
 _FP32_BYTES, _WINDOW, _PASSES = 4.0, 9.0, 3.0  # 3 x 3; forward, and two products backward
