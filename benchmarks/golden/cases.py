@@ -28,6 +28,7 @@ ENTRIES = (
     "objectives p95", "variability h100-default", "reliability llama3-2024", "families mixture", "examples gpt3_175b_1024",
 )  # fmt: skip
 FAILING = ("overlap", "repairs", "revocation")  # their few rows fail the checks, and the fit is kept under another name
+DRAWN = ("collectives", "power", "ladder", "totals", "servers", "saves", "startup")  # draws differ between processors
 FITS = {
     "fleet-map": "fleet times.csv --method map",
     "steps": "steps steps.csv --method map",
@@ -54,7 +55,7 @@ TABLE = {
     "show/yaml": " && ".join(
         f"show {entry} --yaml" for entry in ENTRIES if entry.split()[0] in ("models", "devices", "clusters", "examples")
     ),
-    "show/schema": "show schemas prediction --json && show schemas fit",
+    "show/schema": "show schemas prediction --json && show schemas fit --json",
     "show/wrong": "show modles && show models llama-3-9b && show schedules 1f1b --yaml && show models --yaml",
     "init/new": "init new.yaml && check new.yaml && init new.yaml && init new.yaml --force -q",
     "init/options": "init a.yaml --model mixtral-8x7b --cluster dgx-a100 --gpus 32 --framework megatron-core",
@@ -171,22 +172,30 @@ TABLE = {
     "fit/holdout": "fit fleet times.csv --method map --holdout node --splits 2"
     " && fit steps steps.csv --method map --holdout system",
     "fit/used": f"fit fleet times.csv --method map -o fleet.npz -q && fit collectives all_reduce.log --method map -o net.npz -q"
-    f" && predict job.yaml --cluster dgx-h100 --fit fleet.npz --fit net.npz --force {SMALL} && check job.yaml --fit fleet.npz --force"
+    f" && predict job.yaml --cluster dgx-h100 --fit fleet.npz --fit net.npz --force {SMALL}"
+    " && check job.yaml --fit fleet.npz --force"
     " && fit report fleet.npz --plot fit.png",
     "fit/wrong": "fit fleet absent.csv && fit fleet gemm.csv && fit steps steps.csv --method guess && fit report job.yaml"
     " && fit fleet times.csv --map x && fit fleet times.csv --unit duration=parsec && fit fleet times.csv --where gpu=99",
     "validate/steps": "validate steps runs.csv --workers 1 --plot accuracy.png && validate steps runs.csv --deterministic"
     " --workers 1",
     "validate/steps-json": "validate steps runs.csv --workers 1 --json",
-    "validate/memory": "validate memory memory.csv && validate memory memory.csv --json",
+    "validate/memory": "score memory memory.csv --json",
     "validate/wrong": "validate steps times.csv && validate memory runs.csv && validate steps absent.csv",
+}
+INTENDED = {  # cases that differ from 03e76ee, and why
+    "calibrate/wrong": "tables of jobs name their columns by fields of the job file, so other columns are refused in other words",
+    "validate/wrong": "as calibrate/wrong",
+    "validate/steps-json": "the draws of a job follow from the hash of its content, which named the modules of its classes: "
+    "intervals move within their Monte Carlo error",
+    "calibrate/runs": "as validate/steps-json: runs are sorted by that hash, so that sums differ in their last digits",
+    "calibrate/runs-json": "as calibrate/runs",
 }
 CASES = {name: tuple(line.strip() for line in commands.split("&&")) for name, commands in TABLE.items()}
 COMPARED_ONLY = (  # too slow for each run of the tests, or chains, which differ between machines
     "predict/pipeline", "predict/experts", "predict/dlrm", "predict/encoder-decoder", "predict/sharded", "predict/large",
     "predict/tables", "place/nodes", "place/splits-json", "plan/fleets", "capture/hlo", "shard/dlrm", "trace/predict*",
-    "fit/*-nuts", "fit/*-json", "fit/holdout", "fit/used", "fit/fleet-map",
-    *(f"fit/{name}" for name in FAILING),
+    "fit/*-nuts", "fit/*-json", "fit/holdout", "fit/used", "fit/fleet-map", *(f"fit/{name}" for name in (*FAILING, *DRAWN)),
 )  # fmt: skip
 
 

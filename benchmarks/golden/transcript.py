@@ -24,13 +24,15 @@ from typing import Any
 import numpy as np
 
 Main = Callable[[Sequence[str]], int]
-VOLATILE = frozenset({"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version"})
+VOLATILE = frozenset({"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version", "fingerprint"})
 PICTURES = frozenset({".png", ".pdf", ".svg"})
 TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
     (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ s\b).*"), r"\1 <time>"),
 )
-BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 120
+USAGE = ("Usage: prism-jax", "Usage: `prism-jax")  # what the option parser of a revision says
+DIGITS = re.compile(r"[\d.]+(e[+-]?\d+)?")
+BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 90
 
 
 def play(
@@ -53,7 +55,7 @@ def play(
         for line in commands:
             code, out, err = _captured(main, shlex.split(line))
             parts.append(f"$ prism-jax {line}\nexit code {code}\n")
-            if "--help" in line or "Usage: prism-jax" in out + err:
+            if "--help" in line or any(usage in out + err for usage in USAGE):
                 parts.append("<words of the option parser>\n")
                 continue
             parts.append(_shown(out, brief=brief))
@@ -130,6 +132,8 @@ def _array_text(array: np.ndarray | bytes, *, brief: bool) -> str:
 def _without_volatile(value: Any) -> Any:
     if isinstance(value, dict):
         value = _with_numbered_types(value) if "$defs" in value else value
+        inputs = value.get("inputs")
+        value = value | {"inputs": dict(sorted(inputs.items()))} if isinstance(inputs, dict) else value  # in no order
         return {key: _without_volatile(one) for key, one in value.items() if key not in VOLATILE}
     return [_without_volatile(one) for one in value] if isinstance(value, list) else value
 
@@ -150,14 +154,16 @@ def _with_numbered_types(schema: Mapping[str, Any]) -> dict[str, Any]:
     found = renamed({key: one for key, one in schema.items() if key != "$defs"})
     types: list[Any] = []
     while len(types) < len(numbers):
-        types.append(renamed(schema["$defs"][list(numbers)[len(types)]]))
+        words = {"description"}  # of the Python class
+        body = schema["$defs"][list(numbers)[len(types)]]
+        types.append(renamed({key: one for key, one in body.items() if key not in words}))
     return {**found, "types": types}
 
 
 def _json_lines(value: Any, *, brief: bool, before: str = "", indent: str = "") -> Iterator[str]:
-    """Short values on a line of their own, others opened up."""
+    """Short values on a line of their own, others opened up; how many digits a number has does not matter."""
     whole = json.dumps(value, ensure_ascii=False)
-    if len(whole) <= WIDTH or not isinstance(value, dict | list):
+    if len(DIGITS.sub("0", whole)) <= WIDTH or not isinstance(value, dict | list):
         yield f"{indent}{before}{whole}"
         return
     yield f"{indent}{before}{'{' if isinstance(value, dict) else '['}"

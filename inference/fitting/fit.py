@@ -100,8 +100,7 @@ def fit(
 
     Args:
         data: a table, one or more files, or measurements that were read before.
-        model: "fleet", "steps", "collectives", "kernels", "overlap", "failures", "repairs", "ladder", "saves",
-            "startup" or "revocation", or a model.
+        model: "fleet", "steps", "collectives" or another name of `prism_jax.fits.models.MODELS`, or a model.
         key: seed; the same gives the same draws.
         method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked) or "map" (the same around the mode);
             None for what suits the model.

@@ -243,7 +243,7 @@ def pooled(law: Law, op: str, parts: Sequence[tuple[Device, Floats, Floats]]) ->
 
 
 def efficiency_of(device: Device, values: Values) -> Efficiency:
-    """Constants of fp32 kernels on a device; what `values` does not hold is as in `cost.cuda_cores`."""
+    """Constants of fp32 kernels on a device; what `values` does not hold is as in `cost/presets/cuda_cores.toml`."""
     base = cuda_core_efficiency(device)
     is_amd = device.generation.startswith(("cdna", "gcn"))
     own: dict[str, float] = {}

@@ -4,8 +4,8 @@
 
     python experiments/cloud/cmdare/run.py [--data FOLDER] [--only networks|gpus|clusters|saves|starts|ladders]
 
-FOLDER holds `cloud/` and `nonllm/`. Whole groups are left out: repeats of one thing never lie on both sides of a split. Takes
-four minutes on two cores.
+FOLDER holds `../shared/data/cloud/` and `../shared/data/nonllm/`. Whole groups are left out: repeats of one thing never lie on
+both sides of a split. Takes four minutes on two cores.
 """
 
 from __future__ import annotations
