@@ -87,7 +87,18 @@ def tracked() -> tuple[str, ...]:
 
 @cache
 def file_names() -> frozenset[str]:
-    return frozenset(Path(name).name for name in tracked())
+    """Names of files of the packages, and of what else a page may call by its name alone."""
+    places = (*PACKAGES, "docs", "experiments/power_fit", "experiments/cloud/spot")
+    return frozenset(Path(name).name for name in tracked() if name.startswith(places))
+
+
+def is_file(name: str, file: Path) -> bool:
+    """Whether a file that is called by its name alone is there: beside the module that says so, or in a package if a page does."""
+    if (file.suffix == ".md" and not file.is_relative_to(ROOT / "experiments")) or file.is_relative_to(
+        ROOT / "scripts"
+    ):
+        return name in file_names()
+    return exists(name, file)
 
 
 def texts(file: Path) -> Iterator[tuple[int, str]]:
@@ -134,7 +145,7 @@ def stale(text: str, file: Path) -> Iterator[str]:
         if not known and not exists(path, file):
             yield path
     for name in MODULE_FILE.findall(text):
-        if name not in file_names() | OF_USERS | FOREIGN and not PLACEHOLDER.search(name):
+        if name not in OF_USERS | FOREIGN and not PLACEHOLDER.search(name) and not is_file(name, file):
             yield name
     for folder in FOLDER.findall(text):
         if not exists(folder, file):

@@ -10,7 +10,7 @@ the chain rule, of every spell given those before it.
 How long spot nodes stay and how long they are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
 
 Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a mixture
-of two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`predict.py`), for spells of
+of two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`revocation.py`), for spells of
 availability and for the gaps between them. No population has a parameter of another, so that each is fitted by itself, in three
 to eight dimensions. Weighted draws around the mode take a third of the time of chains and are as good for many zones (Pareto
 shape below .7); for three they are refused.

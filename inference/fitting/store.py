@@ -7,7 +7,7 @@ A tuple has one axis. What is read from a file is checked by this before it is u
 Fits on disk: archives of arrays (`core/archive.py`) with the groups of ArviZ in their names.
 
 `posterior/SITE` and `sample_stats/NAME` are [chain, draw, ...], `constant_data/FIELD` are the arrays of the model's data. Files
-are untrusted: all that is read is checked against the model's data class and its axes (`schema.py`) before it is used.
+are untrusted: all that is read is checked against the model's data class and its axes before it is used.
 """
 
 from __future__ import annotations

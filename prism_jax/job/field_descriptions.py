@@ -1,4 +1,4 @@
-"""What every field of a job file is, in one line; which fields there are is for `fields.py` to say, and a test compares.
+"""What every field of a job file is, in one line; which fields there are is for `reference.py` to say, and a test compares.
 
 `FORMS` says what a field takes where it takes several forms, which no single type describes.
 """
