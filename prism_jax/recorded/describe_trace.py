@@ -1,8 +1,6 @@
-"""Recorded steps as a file for Perfetto: the same format as `perfetto`, one process per worker and one thread per stream.
+"""Tells what a trace or log holds and how its dependencies explain its steps: `prism-jax trace info`, `replay` and `export`.
 
-What a trace or log holds, and how its dependencies explain its steps; `prism-jax trace info` and `trace replay`.
-
-Recorded steps for a timeline viewer; what `prism-jax trace export` does.
+An export is the same format as `perfetto`, with one process per worker and one thread per stream, for a timeline viewer.
 """
 
 from __future__ import annotations

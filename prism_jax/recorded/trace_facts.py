@@ -1,7 +1,4 @@
-"""The recording that a use case works on.
-
-Results on recorded jobs as parts of reports. Times in seconds. No JAX.
-"""
+"""Opens the recording that a use case works on, and makes its results parts of reports. Times in seconds. No JAX."""
 
 from __future__ import annotations
 

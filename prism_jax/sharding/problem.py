@@ -1,8 +1,6 @@
-"""Cut: into how many equal parts a table is cut, and the parts of all tables with what they are asked for.
+"""Defines ShardingProblem: the tables of a job on its cluster, which makes tasks for all cuts and all draws of look-ups.
 
-Seconds of one part of a table over how many rows a step looks up, for every way to hold it.
-
-ShardingProblem: the tables of a job on its cluster, which makes tasks for all cuts of tables and all draws of look-ups.
+A cut is into how many equal parts a table is cut, which share what the table is asked for.
 
 | held | rows | look-ups of a sample | samples | exchange |
 |---|---|---|---|---|

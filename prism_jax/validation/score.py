@@ -1,12 +1,8 @@
-"""What a comparison with measurements needs of a row, and what it finds.
+"""Scores predictions against measurements: errors of many rows in a few numbers, by source and overall, with and without defects.
 
-Groups of rows that are left out together: a source, a device, a model, a framework, a number of devices.
-
-The trivial prediction: a job reaches the utilisation that jobs of the other groups typically reach on such devices.
-
+Groups of rows that are left out together are a source, a device, a model, a framework, a number of devices. The trivial
+prediction beside ours is that a job reaches the utilisation that jobs of the other groups typically reach on such devices.
 Typical is the median over sources of the median of their rows, so that no large source decides alone.
-
-Errors of many rows in a few numbers: by source and overall, with and without rows that are known to be wrong.
 """
 
 from __future__ import annotations

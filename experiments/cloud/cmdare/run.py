@@ -23,7 +23,7 @@ from experiments.cloud.cmdare import baselines, tables
 from experiments.common import run_parts
 from experiments.servers_fit.law import saturating
 from experiments.totals_fit.model import Totals
-from inference.sums import groups_of
+from inference.data.checks import texts_of
 from prism_jax.system import catalog
 
 DATA = Path("../shared/data")
@@ -193,7 +193,7 @@ def _predicted(known: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
     fit = inference.fit(known, model="totals", key=KEY, method="map")
     frame = inference.measured(rows, "totals").frame
     assert isinstance(fit.model, Totals)
-    assert groups_of(frame, "gpu")
+    assert texts_of(frame, "gpu")
     return fit.model.predict(fit.data, fit.draws, frame, np.random.default_rng(0))
 
 

@@ -1,9 +1,7 @@
-"""Rows of a captured program: what one rank does for one micro-batch, operation by operation and collective by collective.
+"""RankProgram: a training step as one rank of every kind runs it, operation by operation and collective by collective.
 
-Sizes are those of one rank. Whoever reads a program (PyTorch, JAX, execution traces) makes these rows and nothing else; what they
-cost is decided later, by the kernel model and the network of the cluster that they are predicted on.
-
-RankProgram: a training step as one rank of every kind runs it; what a capture writes and a prediction reads.
+Sizes are those of one rank and micro-batch. Whoever reads a program (PyTorch, JAX, execution traces) makes these rows and nothing
+else; what they cost is decided later, by the kernel model and the network of the cluster that they are predicted on.
 """
 
 from __future__ import annotations
