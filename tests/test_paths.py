@@ -65,9 +65,11 @@ OF_OTHERS = {  # files of other projects, which are named as sources
         "tools/autograd/derivatives.yaml",
     ),
     "torchtitan": ("distributed/activation_checkpoint.py", "config/job_config.py"),
-    "torchvision": (
-        *(f"models/{name}.py" for name in ("alexnet", "convnext", "densenet", "inception", "mobilenetv2", "resnet")),
-        *("models/squeezenet.py", "models/vgg.py", "mnasnet.py", "efficientnet.py", "shufflenetv2.py"),
+    "torchvision": tuple(
+        f"{folder}{name}.py"
+        for folder in ("models/", "")
+        for name in ("alexnet", "convnext", "densenet", "efficientnet", "inception", "mnasnet", "mobilenetv2", "resnet")
+        + ("shufflenetv2", "squeezenet", "vgg")
     ),
     "DualPipe": ("dualpipe.py",),
     "Transformer Engine": ("transformer_engine/pytorch/module/base.py",),
@@ -93,10 +95,9 @@ def file_names() -> frozenset[str]:
 
 
 def is_file(name: str, file: Path) -> bool:
-    """Whether a file that is called by its name alone is there: beside the module that says so, or in a package if a page does."""
-    if (file.suffix == ".md" and not file.is_relative_to(ROOT / "experiments")) or file.is_relative_to(
-        ROOT / "scripts"
-    ):
+    """Whether a file called by its name alone is there: beside the module that says so, or in a package if a page does."""
+    in_experiments, in_scripts = (file.is_relative_to(ROOT / folder) for folder in ("experiments", "scripts"))
+    if (file.suffix == ".md" and not in_experiments) or in_scripts:
         return name in file_names()
     return exists(name, file)
 
