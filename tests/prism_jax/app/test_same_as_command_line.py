@@ -1,7 +1,5 @@
 """One call in Python answers what a command prints: same text, same JSON; reports survive JSON, pickle and a file."""
 
-from __future__ import annotations
-
 import csv
 import json
 import pickle

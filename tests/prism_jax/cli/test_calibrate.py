@@ -1,7 +1,5 @@
 """`prism-jax calibrate` on a few made-up runs: what it says, what it keeps, who uses it, and what it refuses."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`prism-jax fit` from a table to a prediction, on a small simulated fleet; and what is said of every wrong input."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

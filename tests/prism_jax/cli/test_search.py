@@ -1,7 +1,5 @@
 """`prism-jax search` as a person calls it."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`prism-jax validate steps`: what is printed, what the JSON holds, which mistakes are refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`prism-jax job`: answers that hang together, UNKNOWN without failures, and one line for every kind of bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

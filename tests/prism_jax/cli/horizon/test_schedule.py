@@ -1,7 +1,5 @@
 """`prism-jax schedule`: figures hang together, the same seed gives the same report, and wrong input is named."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

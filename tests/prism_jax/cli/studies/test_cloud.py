@@ -1,7 +1,5 @@
 """`prism-jax cloud`: figures hang together, a running job is re-planned, and wrong input is named with exit code 2."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

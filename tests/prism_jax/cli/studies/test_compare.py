@@ -1,7 +1,5 @@
 """`prism-jax compare`: one answer on every way out, wrong options refused in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`prism-jax plan`: fleets side by side, impossible ones told, wrong options refused in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

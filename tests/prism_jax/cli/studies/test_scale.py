@@ -1,7 +1,5 @@
 """`prism-jax scale`: rows, changes and the target in text and JSON; wrong options refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`prism-jax sweep`: one table on every way out, impossible jobs told, wrong options refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

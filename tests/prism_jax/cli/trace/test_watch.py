@@ -1,7 +1,5 @@
 """`prism-jax watch`: what it prints, and what it refuses in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
