@@ -1,61 +1,28 @@
-"""Fits whose results no command of the product takes, by name as the product's own: import this before `inference.fitting.fit`.
+"""Fits whose results no command of the product takes; importing this adds them to the models, and to `prism-jax fit`.
 
-python -m experiments.power_fit.fit TABLE... [--method map] [--holdout COLUMN] [-o FILE.npz] [--json]
+python -m experiments.power_fit.fit TABLE... [options and output as those of `prism-jax fit MODEL`]
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from inference.fitting.models import PLACES
 from prism_jax import fit_variability
-from prism_jax.core.errors import PrismError
-from prism_jax.fits.fit_variability import Columns, HoldoutChoice
+from prism_jax.shell.app import main as run
+from prism_jax.shell.catalogue import COMMANDS, Command
 
 FITS = {
-    "checkpoints": "experiments.checkpoints_fit.model.Checkpoints",
-    "power": "experiments.power_fit.model.Power",
-    "servers": "experiments.servers_fit.model.Servers",
-    "totals": "experiments.totals_fit.model.Totals",
+    "checkpoints": "Fit the seconds that checkpoints take to save and load.",
+    "power": "Fit watts and seconds against clocks and power limits.",
+    "servers": "Fit the speed of workers with parameter servers, and where servers saturate.",
+    "totals": "Fit step times of networks by operations, parameters and tensors, over GPUs and families.",
 }
-PLACES.update(FITS)
+for name, text in FITS.items():
+    PLACES[name] = f"experiments.{name}_fit.model.{name.title()}"
+    COMMANDS.add(Command(f"fit {name}", fit_variability, text, {"model": name, "collective": None}))
 
 
 def main(model: str) -> None:
     """Fits `model` to the tables on the command line; exit code 1 where the fit failed its checks, 2 of wrong input."""
-    parser = argparse.ArgumentParser(prog=f"python -m experiments.{model}_fit.fit")
-    parser.add_argument("files", nargs="+", metavar="TABLE")
-    parser.add_argument("-o", "--out", help="save the fit (.npz); a later run goes on from an interrupted one")
-    parser.add_argument("--method", choices=("nuts", "svi", "map"))
-    parser.add_argument("--holdout", metavar="COLUMN", help="leave whole groups of a column out and score them")
-    parser.add_argument("--splits", type=int)
-    parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--draws", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
-    for option, what in (("map", "COLUMN=NAME"), ("unit", "COLUMN=UNIT"), ("where", "COLUMN=VALUE")):
-        parser.add_argument(f"--{option}", action="append", default=[], metavar=what)
-    given = parser.parse_args()
-    pairs = [dict(text.split("=", 1) for text in texts) for texts in (given.map, given.unit, given.where)]
-    try:
-        report = fit_variability(
-            model,
-            given.files,
-            columns=Columns(*pairs),
-            method=given.method,
-            holdout=None if given.holdout is None else HoldoutChoice(given.holdout, given.splits),
-            n_chain=given.chains,
-            n_draw=given.draws,
-            out=given.out,
-            seed=given.seed,
-        )
-    except PrismError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    if given.json:
-        print(report.to_json())
-    else:
-        for line in report.lines():
-            print(line)
-    raise SystemExit(int(not report.fit.verdict.ok))
+    raise SystemExit(run(["fit", model, *sys.argv[1:]]))

@@ -1,12 +1,14 @@
-"""Checks how the code is built, and prints every violation as file:line: `python scripts/structure.py` from anywhere.
+"""Measures how far apart things lie, and lists what breaks the rules: `python scripts/structure.py [--root DIR]`.
 
-- at most 15 Python files in a folder;
-- no modules that import each other in a circle, imports inside functions and behind TYPE_CHECKING counted;
-- at most 60 lines of code in a function, without its docstring, comments and blank lines;
+Rules (each violation is printed as file:line, and the exit code is 1):
+
+- no modules, and no folders, that import each other in a circle (imports inside functions and behind TYPE_CHECKING count);
 - a docstring and complete type annotations on everything public in `prism_jax` and `inference`;
-- no report class that copies a domain class (`copies`); `--copies` prints these alone, and how many there are.
+- no `**options: Any`: a function states its whole signature.
 
-`--root FOLDER` reads another checkout.
+Measures with a limit (`LIMITS`; exceeding one is a violation): files and folders, floors (the longest chain of imports
+between folders), public class names that exist twice, functions with more than 8 parameters, report classes that copy a
+domain class, folders per concept. `--measures` prints them; files outside of 40 to 500 lines are listed by `--sizes`.
 
 Dunder methods, nested functions and bodies of `...` need no docstring, nor do methods that a base class documents.
 """
@@ -15,25 +17,49 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("prism_jax", "inference", "experiments", "benchmarks", "tests")
-PUBLIC = ("prism_jax", "inference")
-MOST_FILES, MOST_LINES = 15, 60
-SMALLEST_COPY, COPIED = 3, 0.8  # fields of a domain class, and the share of them that a copy has
+PRODUCT = ("prism_jax", "inference")
+HIDING = ("options", "kwargs")  # names of `**options: Any` that pass on the signature of another function
+FACES = ("prism_jax/__init__.py", "inference/__init__.py")  # of public names
+FEWEST_LINES, MOST_LINES = 40, 500  # of a file; outside of it: look whether it is one story
+MOST_PARAMETERS = 8
+COPIED, SMALLEST_COPY = (
+    0.8,
+    3,
+)  # share of the fields of a class, and its fewest fields, that make a report class its copy
+CONCEPTS = {
+    "cloud": r"cloud|spot",
+    "watch": r"watch|slow_phases",
+    "host": r"host",
+    "queue": r"queue|schedule_trace",
+    "shard": r"sharding|shard_tables",
+    "execution traces": r"execution",
+}  # concept -> names of its files and folders
+LIMITS = {
+    "lines": 93_000,
+    "files": 550,
+    "folders": 70,
+    "floors": 16,
+    "public class names twice": 20,
+    f"functions over {MOST_PARAMETERS} parameters": 15,
+    "copied report classes": 0,
+    **{f"folders of {concept}": 1 for concept in CONCEPTS},
+}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-KNOWN: frozenset[str] = frozenset()  # `path:name` of what is wrong and will be mended; nothing may be added
 
 
 @dataclass(frozen=True, order=True)
 class Violation:
-    """One thing that is not as it should be.
+    """One broken rule.
 
     Attributes:
         path: of the file or folder, below the root.
@@ -46,11 +72,6 @@ class Violation:
     line: int
     name: str
     text: str
-
-    @property
-    def key(self) -> str:
-        """`path:name`, which stays while lines move."""
-        return f"{self.path}:{self.name}"
 
     def __str__(self) -> str:
         """`path:line: name: what is wrong`."""
@@ -81,9 +102,19 @@ class Module:
         return parts[:-1] if parts[-1] == "__init__" else parts
 
     @property
+    def folder(self) -> str:
+        """The folder it lies in."""
+        return Path(self.path).parent.as_posix()
+
+    @property
     def package(self) -> tuple[str, ...]:
         """The package that relative imports start from."""
         return tuple(Path(self.path).parts[:-1])
+
+    @property
+    def of_product(self) -> bool:
+        """Whether it is shipped."""
+        return self.parts[0] in PRODUCT
 
 
 def modules(root: Path, folders: Sequence[str] = FOLDERS) -> list[Module]:
@@ -92,21 +123,67 @@ def modules(root: Path, folders: Sequence[str] = FOLDERS) -> list[Module]:
     return [Module(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")) for file in files]
 
 
-def crowded(found: Sequence[Module]) -> Iterator[Violation]:
-    """Folders with too many files."""
-    for folder, n in sorted(Counter(Path(module.path).parent.as_posix() for module in found).items()):
-        if n > MOST_FILES:
-            yield Violation(folder, 0, "", f"{n} Python files, more than {MOST_FILES}")
+# Imports: circles of modules and of folders, floors
+
+
+def imports_of(found: Sequence[Module]) -> dict[str, dict[str, int]]:
+    """Path -> paths that it imports, with the first line that does."""
+    known = {module.parts: module.path for module in found}
+    graph: dict[str, dict[str, int]] = {}
+    for module in found:
+        edges = graph.setdefault(module.path, {})
+        for path, line in _imports(module, known):
+            edges.setdefault(path, line)
+    return graph
 
 
 def circles(found: Sequence[Module]) -> Iterator[Violation]:
     """Groups of modules of which each reaches every other by imports, one violation per group."""
-    known = {module.parts: module.path for module in found}
-    graph = {module.path: dict(_imports(module, known)) for module in found}
+    graph = imports_of(found)
     for group in _components({path: list(edges) for path, edges in graph.items()}):
         first, *rest = sorted(group)
         line = min(line for path, line in graph[first].items() if path in group)
         yield Violation(first, line, "imports", f"in a circle with {', '.join(rest) or 'itself'}")
+
+
+def folder_graph(found: Sequence[Module]) -> dict[str, set[str]]:
+    """Folder of the product -> folders that its files import.
+
+    A file that lies directly in `prism_jax` or `inference` stands for itself; their `__init__`, whose names are loaded on
+    first use, do not count.
+    """
+    product = [module for module in found if module.of_product and module.path not in FACES]
+    folder_of = {each.path: each.path if each.folder in PRODUCT else each.folder for each in product}
+    graph: dict[str, set[str]] = {folder: set() for folder in folder_of.values()}
+    for path, edges in imports_of(product).items():
+        graph[folder_of[path]] |= {folder_of[to] for to in edges} - {folder_of[path]}
+    return graph
+
+
+def folder_circles(found: Sequence[Module]) -> Iterator[Violation]:
+    """Groups of folders that import each other, one violation per group."""
+    graph = folder_graph(found)
+    for group in _components({folder: sorted(to) for folder, to in graph.items()}):
+        first, *rest = sorted(group)
+        yield Violation(first, 0, "", f"folders import each other: {', '.join([first, *rest])}")
+
+
+def longest_chain(graph: dict[str, set[str]]) -> list[str]:
+    """The longest chain of folders of which each imports the next; folders in a circle are one floor."""
+    group_of = {node: node for node in graph}
+    for group in _components({node: sorted(to) for node, to in graph.items()}):
+        group_of |= dict.fromkeys(group, " = ".join(sorted(group)))
+    floors: dict[str, set[str]] = defaultdict(set)
+    for node, below in graph.items():
+        floors[group_of[node]] |= {group_of[to] for to in below} - {group_of[node]}
+    best: dict[str, list[str]] = {}
+
+    def chain(node: str) -> list[str]:
+        if node not in best:
+            best[node] = [node, *max(map(chain, sorted(floors[node])), key=len, default=[])]
+        return best[node]
+
+    return max(map(chain, sorted(floors)), key=len, default=[])
 
 
 def _imports(module: Module, known: dict[tuple[str, ...], str]) -> Iterator[tuple[str, int]]:
@@ -158,34 +235,14 @@ def _reached(start: str, graph: dict[str, list[str]]) -> set[str]:
     return seen
 
 
-def long_functions(module: Module) -> Iterator[Violation]:
-    """Functions and methods, nested ones too, with too many lines of code."""
-    blank = {n for n, line in enumerate(module.text.splitlines(), 1) if not line.strip() or line.lstrip()[0] == "#"}
-    for name, node in _functions(module.tree):
-        lines = set(range(node.lineno, (node.end_lineno or node.lineno) + 1)) - blank
-        if _documented(node):
-            words = node.body[0]
-            lines -= set(range(words.lineno, (words.end_lineno or words.lineno) + 1))
-        if len(lines) > MOST_LINES:
-            yield Violation(module.path, node.lineno, name, f"{len(lines)} lines of code, more than {MOST_LINES}")
-
-
-def _functions(tree: ast.AST, front: str = "") -> Iterator[tuple[str, Function]]:
-    """All functions below a node with their dotted names."""
-    for node in ast.iter_child_nodes(tree):
-        inner = front
-        if isinstance(node, Function | ast.ClassDef):
-            inner = f"{front}{node.name}."
-        if isinstance(node, Function):
-            yield inner[:-1], node
-        yield from _functions(node, inner)
+# Docstrings, types and signatures
 
 
 def undescribed(found: Sequence[Module]) -> Iterator[Violation]:
     """Public classes, functions and methods without a docstring or with incomplete annotations."""
     declared = _declared(found)
     for module in found:
-        if module.parts[0] in PUBLIC:
+        if module.of_product:
             yield from _undescribed_in(module.path, module.tree.body, declared, ())
 
 
@@ -271,6 +328,65 @@ def _unannotated(node: Function, *, method: bool) -> list[str]:
     return missing + (["the result"] if node.returns is None else [])
 
 
+def untyped_options(found: Sequence[Module]) -> Iterator[Violation]:
+    """Public functions and methods of the product that hide their signature behind `**options: Any`."""
+    for module in found:
+        for name, node in functions(module.tree) if module.of_product else ():
+            kwarg = node.args.kwarg
+            if kwarg is not None and kwarg.arg in HIDING and name == node.name:
+                yield Violation(module.path, node.lineno, name, f"**{kwarg.arg}: Any hides its signature")
+
+
+def functions(tree: ast.AST, front: str = "") -> Iterator[tuple[str, Function]]:
+    """All functions below a node with their dotted names."""
+    for node in ast.iter_child_nodes(tree):
+        inner = front
+        if isinstance(node, Function | ast.ClassDef):
+            inner = f"{front}{node.name}."
+        if isinstance(node, Function):
+            yield inner[:-1], node
+        yield from functions(node, inner)
+
+
+# Measures
+
+
+def wide_functions(found: Sequence[Module]) -> list[str]:
+    """Functions of the product with too many parameters, as `path:line: name: count`."""
+    wide = []
+    for module in found:
+        for name, node in functions(module.tree) if module.of_product else ():
+            every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            n = len([each for each in every if each.arg not in ("self", "cls")])
+            if n > MOST_PARAMETERS:
+                wide.append(f"{module.path}:{node.lineno}: {name}: {n}")
+    return wide
+
+
+def doubled_classes(found: Sequence[Module]) -> dict[str, list[str]]:
+    """Public class name -> the files of the product that define it, where more than one does."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in found:
+        for node in module.tree.body if module.of_product else ():
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module.path)
+    return {name: paths for name, paths in sorted(places.items()) if len(paths) > 1}
+
+
+def concept_folders(found: Sequence[Module], pattern: str) -> set[str]:
+    """Folders of `prism_jax` that hold what is named like a concept; folders below a counted one belong to it."""
+    holds = set()
+    for module in found:
+        parts = Path(module.path).with_suffix("").parts
+        if parts[0] != "prism_jax":
+            continue
+        for depth, name in enumerate(parts):
+            if re.search(rf"(?:^|_)(?:{pattern})(?:_|$)", name):
+                holds.add("/".join(parts[: depth + (depth < len(parts) - 1)]))
+                break
+    return holds
+
+
 @dataclass(frozen=True)
 class Fields:
     """A dataclass or `eqx.Module`: where it stands, and the fields that it adds to its bases, as JSON names them."""
@@ -283,18 +399,19 @@ class Fields:
     @property
     def of_report(self) -> bool:
         """Whether it is defined in a module of reports."""
-        return "report/types/" in self.path or self.path.endswith("/report.py")
+        return "report/types/" in self.path or self.path.endswith("report.py")
 
 
 def copies(found: Sequence[Module]) -> Iterator[Violation]:
     """Report classes with at least `COPIED` of the fields of a domain class, which make half of their own fields at least.
 
     Notes:
-        Classes of report modules (`report/types/**`, `report.py`) are held against all others of at least `SMALLEST_COPY` fields.
+        Classes of report modules (`report.py`, `prediction_report.py`; in older revisions `report/types/**`) are held against
+        all others of at least `SMALLEST_COPY` fields.
         Fields are compared by name, by that of `Key` where there is one; a base's fields are no copy. Without the half, a report
         of 31 fields that names tp, pp and dp would be a copy of any class of these three.
     """
-    classes = [one for module in found if module.parts[0] in PUBLIC for one in _dataclasses(module)]
+    classes = [one for module in found if module.of_product for one in _dataclasses(module)]
     domain = [one for one in classes if not one.of_report and len(one.fields) >= SMALLEST_COPY]
     for own in (one for one in classes if one.of_report):
         alike = [(len(own.fields & other.fields), other) for other in domain]
@@ -327,33 +444,66 @@ def _key(stated: ast.AnnAssign) -> str:
     return stated.target.id
 
 
-def violations(root: Path = ROOT) -> list[Violation]:
-    """Everything that is not as it should be, in order of files and lines."""
-    found = modules(root)
-    long = [each for module in found for each in long_functions(module)]
-    return sorted([*crowded(found), *circles(found), *long, *undescribed(found), *copies(found)])
+def measures(found: Sequence[Module]) -> dict[str, tuple[int, list[str]]]:
+    """Name of a measure -> its value and what it counts."""
+    product = [module for module in found if module.of_product]
+    chain = longest_chain(folder_graph(found))
+    doubled = [f"{name}: {', '.join(paths)}" for name, paths in doubled_classes(found).items()]
+    wide, copied = wide_functions(found), [str(each) for each in copies(found)]
+    rows: dict[str, tuple[int, list[str]]] = {
+        "lines": (sum(module.text.count("\n") for module in product), []),
+        "files": (len(product), []),
+        "folders": (len({module.folder for module in product}), []),
+        "floors": (len(chain), [" > ".join(chain)]),
+        "public class names twice": (len(doubled), doubled),
+        f"functions over {MOST_PARAMETERS} parameters": (len(wide), wide),
+        "copied report classes": (len(copied), copied),
+    }
+    for concept, pattern in CONCEPTS.items():
+        folders = sorted(concept_folders(found, pattern))
+        rows[f"folders of {concept}"] = (len(folders), folders)
+    return rows
+
+
+def odd_sizes(found: Sequence[Module]) -> list[str]:
+    """Files of the product with few or many lines; `__init__` files may be short."""
+    rows = []
+    for module in found:
+        n = module.text.count("\n")
+        if module.of_product and (n > MOST_LINES or (n < FEWEST_LINES and not module.path.endswith("__init__.py"))):
+            rows.append(f"{module.path}: {n} lines")
+    return rows
+
+
+def violations(found: Sequence[Module]) -> list[Violation]:
+    """Everything that breaks a rule, in order of files and lines."""
+    rules: Iterable[Iterator[Violation]] = (
+        circles(found),
+        folder_circles(found),
+        undescribed(found),
+        untyped_options(found),
+    )
+    return sorted(violation for rule in rules for violation in rule)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 1 where anything but `KNOWN` is wrong, or where something in `KNOWN` is right by now."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--copies", action="store_true", help="print report classes that copy a domain class, and their number"
-    )
-    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout; this one if not given")
-    asked = parser.parse_args(arguments)
-    if asked.copies:
-        copied = sorted(copies(modules(asked.root, PUBLIC)))
-        print(*copied, f"{len(copied)} copies", sep="\n")
-        return int(bool(copied))
-    found = violations(asked.root)
-    new = [each for each in found if each.key not in KNOWN]
-    done = sorted(KNOWN - {each.key for each in found})
-    for each in new:
-        print(each)
-    for key in done:
-        print(f"{key}: is right by now; take it out of KNOWN in scripts/structure.py")
-    return int(bool(new or done))
+    """Exit code: 1 where a rule is broken or a measure exceeds its limit."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--measures", action="store_true", help="print every measure and what it counts")
+    parser.add_argument("--sizes", action="store_true", help="list files outside of 40 to 500 lines")
+    options = parser.parse_args(arguments)
+    found = modules(options.root)
+    broken = [str(each) for each in violations(found)]
+    for name, (value, items) in measures(found).items():
+        if options.measures:
+            print(f"{name}: {value:,} (at most {LIMITS[name]:,})", *(f"    {item}" for item in items), sep="\n")
+        if value > LIMITS[name]:
+            broken.append(f"{name}: {value:,}, more than {LIMITS[name]:,} (`--measures` lists them)")
+    if options.sizes:
+        print(*odd_sizes(found), sep="\n")
+    print(*broken, sep="\n", end="\n" if broken else "")
+    return int(bool(broken))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,9 @@ TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
     (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ s\b).*"), r"\1 <time>"),
 )
-BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 120
+USAGE = ("Usage: prism-jax", "Usage: `prism-jax")  # what the option parser of a revision says
+DIGITS = re.compile(r"[\d.]+(e[+-]?\d+)?")
+BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 90
 
 
 def play(
@@ -53,7 +55,7 @@ def play(
         for line in commands:
             code, out, err = _captured(main, shlex.split(line))
             parts.append(f"$ prism-jax {line}\nexit code {code}\n")
-            if "--help" in line or "Usage: prism-jax" in out + err:
+            if "--help" in line or any(usage in out + err for usage in USAGE):
                 parts.append("<words of the option parser>\n")
                 continue
             parts.append(_shown(out, brief=brief))
@@ -155,9 +157,9 @@ def _with_numbered_types(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json_lines(value: Any, *, brief: bool, before: str = "", indent: str = "") -> Iterator[str]:
-    """Short values on a line of their own, others opened up."""
+    """Short values on a line of their own, others opened up; how many digits a number has does not matter."""
     whole = json.dumps(value, ensure_ascii=False)
-    if len(whole) <= WIDTH or not isinstance(value, dict | list):
+    if len(DIGITS.sub("0", whole)) <= WIDTH or not isinstance(value, dict | list):
         yield f"{indent}{before}{whole}"
         return
     yield f"{indent}{before}{'{' if isinstance(value, dict) else '['}"

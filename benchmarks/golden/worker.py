@@ -15,9 +15,13 @@ from pathlib import Path
 
 from .transcript import Main, play
 
+EXTRA_FITS = "experiments/extra_fits.py"  # adds the fits that left the product to `prism-jax fit`
+
 
 def main_of(checkout: Path) -> Main:
-    """Loads the function that the entry point `prism-jax` of a checkout names."""
+    """Loads the function that the entry point `prism-jax` of a checkout names, with the fits of its experiments."""
+    if (checkout / EXTRA_FITS).exists():
+        import_module(EXTRA_FITS.removesuffix(".py").replace("/", "."))
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module, _, function = project["scripts"]["prism-jax"].partition(":")
     return getattr(import_module(module), function)

@@ -15,8 +15,8 @@ from ..core import units
 from ..core.errors import SpecError
 from ..core.registry import did_you_mean
 from ..core.report import to_plain
-from ..shell.reports import REPORTS, published_schema
 from .report import CatalogueReport, EntryReport
+from .reports import REPORTS, published_schema
 
 Entry = dict[str, Any]
 

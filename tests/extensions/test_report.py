@@ -10,7 +10,7 @@ import pytest
 from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
 from prism_jax.shell.app import main
-from prism_jax.shell.reports import REPORTS, published_schema
+from prism_jax.show.reports import REPORTS, published_schema
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
 from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
-from prism_jax.shell.reports import REPORTS, published_schema
+from prism_jax.show.reports import REPORTS, published_schema
 from tests.support.files.execution_traces import trace_text
 from tests.support.intervals import estimates
 

@@ -9,7 +9,7 @@ import pytest
 
 from prism_jax.core.errors import DataError, SpecError
 from prism_jax.core.report import INLINE, WHERE_KNOWN, Key, Report, from_plain, json_schema, to_plain
-from prism_jax.shell.reports import FOLDER, REPORTS, publish, published_schema, schema_file, schema_text
+from prism_jax.show.reports import FOLDER, REPORTS, publish, published_schema, schema_file, schema_text
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ SAMPLE = Sample(1.5, Inner(0.0, None), (3, "x"), (Inner(1.0, 2.0),), {"a": Inner
 
 @pytest.mark.parametrize("kind", list(REPORTS), ids=lambda kind: kind.kind)
 def test_published_schemas_are_what_the_types_say(kind: type[Report]):
-    assert schema_file(kind).read_text(encoding="utf-8") == schema_text(kind), "run python -m prism_jax.shell.reports"
+    assert schema_file(kind).read_text(encoding="utf-8") == schema_text(kind), "run python -m prism_jax.show.reports"
 
 
 def test_no_other_schemas_are_published(tmp_path):

@@ -1,6 +1,6 @@
 """The reports that ship with the package, and their published schemas.
 
-`python -m prism_jax.shell.reports` writes the JSON schemas of all reports into the package; run it when a type changes.
+`python -m prism_jax.show.reports` writes the JSON schemas of all reports into the package; run it when a type changes.
 """
 
 from __future__ import annotations
