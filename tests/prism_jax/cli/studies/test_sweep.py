@@ -44,26 +44,6 @@ def test_text_json_csv_and_markdown_tell_the_same(job: str, tmp_path: Path, caps
     assert capsys.readouterr().out.splitlines()[1].startswith("| --- | ---")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ([], "nothing varies"),
-        (["--set", "plan.tp=1,1"], "twice"),
-        (["--gpus", "8:"], "--gpus"),
-        (["--set", "plan.tp=1,2", "--objective", "cost_per_mtoken"], "--price"),
-        (["--set", "plan.tp=1,2", "--price", "-1"], "--price"),
-        (["--set", "plan.micro_batch=3,5"], "no job of the grid is possible"),
-        (["--set", "plan.tp=1,2", "--fit", "absent.npz"], "absent.npz"),
-        (["--set", "plan.tp=1,2", "--csv", "/proc/x.csv"], "/proc/x.csv"),
-    ],
-)
-def test_wrong_options_are_one_line(job: str, arguments: list[str], told: str, capsys) -> None:
-    assert main(["sweep", job, *arguments]) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_workers_do_not_change_the_table(job: str, tmp_path: Path) -> None:
     files = [tmp_path / "one.csv", tmp_path / "two.csv"]
