@@ -1,11 +1,11 @@
-"""Fewer rows of large sites: they count as `MAX_ROWS` in all, and a few hundred say what thousands do.
-
-Fits of the step-time calibration: the mode of the posterior, and a normal law around it with the expected curvature.
+"""Fits of the step-time calibration: the mode of the posterior, and a normal law around it with the expected curvature.
 
 The time of a step has kinks (what hides, what is slowest) and rows that are far off bend the density upwards, so that second
 differences at the mode say little. The Fisher information is what such rows would say on average, and is never negative:
 
     H = prior + sum_rows weight (nu + 1) / ((nu + 3) scale^2) J J^T          J = d expected / d parameters
+
+Rows of large sites count as `MAX_ROWS` in all, and a few hundred say what thousands do (`few_of_each`).
 """
 
 from __future__ import annotations
@@ -85,28 +85,6 @@ MAX_ITERATION = 400
 TOLERANCE = 1e-7  # of the log density, relative
 
 
-def calibrate(
-    data: StepTimesData,
-    *,
-    key: jax.Array,
-    n_draw: int = N_DRAW,
-    record: Mapping[str, Any] | None = None,
-    terms: tuple[Assumed, ...] = TERMS,
-) -> Calibration:
-    """The calibration that measured steps amount to.
-
-    Args:
-        data: rows with their outlines.
-        key: seed of the draws.
-        n_draw: draws that are kept; their mean is the mode.
-        terms: deviations that are fitted; others are zero.
-
-    Raises:
-        FitError: no mode is found.
-    """
-    return Calibrator(data, terms).fit(data, key=key, n_draw=n_draw, record=record)
-
-
 class Calibrator:
     """Fits to rows of one table under several weights: all have the same shapes, so that what is compiled serves every one.
 
@@ -124,11 +102,16 @@ class Calibrator:
     def fit(
         self, data: StepTimesData, *, key: jax.Array, n_draw: int = N_DRAW, record: Mapping[str, Any] | None = None
     ) -> Calibration:
-        """As `calibrate`.
+        """The calibration that measured steps amount to.
 
         Args:
             data: the rows of the table under weights of their own; those without weight have no part in it, and members that
                 only they belong to stay unknown.
+            key: seed of the draws.
+            n_draw: draws that are kept; their mean is the mode.
+
+        Raises:
+            FitError: no mode is found.
         """
         with jax.enable_x64(True):
             _, draw_key = jax.random.split(key)

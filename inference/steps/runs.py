@@ -1,10 +1,8 @@
-"""The shape of a run: the quantile function of its step times over their median, by what a few quantiles exceed one.
+"""Runs from a table of step times, and the shape of a run: the quantile function of its step times over their median.
 
 A shape is a vector [..., knot] of `ln(|q - 1| + FLOOR)`, `q` the quantile of step / median at each of `LEVELS`. Between
 knots the quantile function is linear in the normal score; below the first it goes on so; above the last the excess
 grows like that of an exponential tail, which is what rare stalls look like.
-
-Runs from a table of step times: labels, relative step times, and how much was dropped.
 
 Jobs of a `group` follow one deterministic schedule (sequence length, batch size): their steps are divided by the median
 over the group's runs at the same position. Clocks that tick coarsely are read in blocks of steps.
@@ -32,7 +30,6 @@ P95, P99 = 10, 11
 FLOOR = 1e-4  # of a step: ties and rounding of logs; excesses below it are alike
 SMALLEST = 1e-3  # of the median: where the lower tail ends, so that step times stay positive
 TAIL_SCORES = np.linspace(-5.0, 5.0, 1001)
-_MIDDLES = (np.arange(2000) + 0.5) / 2000
 
 
 def shape_of(relative: Floats) -> Floats:
@@ -77,12 +74,6 @@ def cdf(shape: Floats, relative: Floats) -> Floats:
     prob = ndtr(TAIL_SCORES)
     rising = quantile(shape, prob) + 1e-12 * np.arange(prob.size)  # ties: any increasing function will do
     return np.interp(relative, rising, prob, left=0.0, right=1.0)
-
-
-def moments(shape: Floats) -> tuple[float, float]:
-    """Mean and variance of step time over its median."""
-    values = quantile(shape, _MIDDLES)
-    return float(values.mean()), float(values.var())
 
 
 def ks_distance(relative: Floats, prob: Floats) -> float:

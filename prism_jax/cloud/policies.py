@@ -1,19 +1,12 @@
-"""Policy: what decides where a job runs; View: what it may know; Use: what a place is in pace and nodes.
+"""Defines policies, which decide where a job runs, and what they may know of it; one that ships is a line of `POLICIES`.
 
-Spot while there is slack, on demand from when there is none to the end.
+A job may run on demand from start to end, on spot whenever there is some (and else wait), or with a part of the nodes on demand
+at all times and the rest on spot while there is some; or on spot while there is slack, on demand from when there is none.
 
 Source: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines" (NSDI 2024), section 4: the safety net. A job
 that waits goes on demand when time left <= work left + restart. One that finds spot takes it only if it can lose an interval
 and still change over; one that runs on spot stays until it is lost. The paper's machines on demand never fail; ours do, so that
 slack for one failure is kept, too (`failures = 0`: the paper's rule).
-
-A part of the nodes on demand at all times, the rest on spot while there is some.
-
-On demand from start to end.
-
-Spot whenever there is some; else the job waits.
-
-POLICIES: rules by name; a policy that ships is one line here.
 """
 
 from __future__ import annotations

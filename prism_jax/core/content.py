@@ -54,6 +54,12 @@ class ByContent:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
 
 
+def _name(of: Any) -> str:
+    """Name of a class or function; of our own without its module, so that content stays the same when code moves."""
+    own = of.__module__.partition(".")[0] in ("prism_jax", "inference")
+    return of.__qualname__ if own else f"{of.__module__}.{of.__qualname__}"
+
+
 def _parts(value: Any) -> Iterator[bytes]:
     match value:
         case None | bool() | int() | float() | str() | Enum():
@@ -68,14 +74,14 @@ def _parts(value: Any) -> Iterator[bytes]:
             for item in sorted(value, key=repr) if isinstance(value, frozenset) else value:
                 yield from _parts(item)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            yield f"{type(value).__module__}.{type(value).__qualname__}".encode()
+            yield _name(type(value)).encode()
             for item in fields(value):
                 if item.compare:
                     yield from _parts(getattr(value, item.name))
         case FunctionType() if "<" not in value.__qualname__:
-            yield f"{value.__module__}.{value.__qualname__}".encode()
+            yield _name(value).encode()
         case type():
-            yield f"{value.__module__}.{value.__qualname__}".encode()
+            yield _name(value).encode()
         case np.ndarray() | np.generic():
             array = np.asarray(value)
             yield f"array {array.dtype.str} {array.shape}".encode()

@@ -1,17 +1,12 @@
-"""Frozen dataclasses to plain JSON types and back, by their type hints.
+"""Report: what a use case answers, a value that is stored, compared, pickled and shown as text, JSON or HTML; its schema.
 
-A field may say how it stands in JSON: `Annotated[float, Key("S")]` is called S there, the fields of an
-`Annotated[RunRecord, INLINE]` stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where
-it is None. What a method or property marked `@shown` returns stands behind the fields and is not read back. Numbers that JSON
-lacks, NaN and infinity, are written as null; a field whose default is NaN, or an `Annotated[float, OR_NULL]`, may be.
+Frozen dataclasses go to plain JSON types and back by their type hints. A field may say how it stands in JSON:
+`Annotated[float, Key("S")]` is called S there, the fields of an `Annotated[RunRecord, INLINE]` (what is needed to repeat a
+run) stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where it is None. What a
+method or property marked `@shown` returns stands behind the fields and is not read back. NaN and infinity, which JSON lacks,
+are written as null; a field whose default is NaN, or an `Annotated[float, OR_NULL]`, may be. Schemas follow draft 2020-12.
 
 This module lies below the domain, whose types say it of their own fields: they are parts of reports as they are.
-
-What is needed to repeat a run.
-
-Report: what a use case answers; a value that can be stored, compared, pickled, and shown as text, JSON or HTML.
-
-JSON Schema of a report from the type hints of its dataclasses (draft 2020-12).
 """
 
 from __future__ import annotations

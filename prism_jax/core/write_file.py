@@ -1,16 +1,11 @@
-"""Temporary files beside their targets, and what killed processes left of them.
+"""Files that are whole or absent: the one way in which every command writes texts, bytes and JSON; and the record of a run.
+
+A temporary file beside the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
+mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it.
 
 A process holds a lock on its temporary file, which the system lets go of when the process ends, also by `kill -9` or a crash. So
 an unlocked temporary file is a leftover, and whoever writes the same target next removes it. Where there are no such locks
 (Windows, some network disks) leftovers stay.
-
-Files that are whole or absent: the one way in which every command writes.
-
-A temporary file beside the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
-mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it. What a killed
-process left of its temporary file is removed by the next one that writes the same target (`temporary.py`).
-
-Texts, bytes and JSON in files that are whole or absent, and the record every written result carries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Seconds of a convolution: the fastest of the ways in which libraries compute it.
+"""Laws of fp32 kernels on CUDA cores (no TF32): seconds of convolutions, of element-wise kernels and of kernels over rows.
+
+A convolution takes the fastest of the ways in which libraries compute it:
 
 | way | products (rows x columns x inner, how many) | also moved |
 |---|---|---|
@@ -10,16 +12,12 @@
 Winograd is for kernels of 3 x 3 with stride 1, FFT for stride 1. So the FLOPs of the direct formula over the time may exceed the
 peak. Sources: Lavin and Gray, arXiv 1509.09308 sections 4 and 5 (F(2x2, 3x3), F(4x4, 3x3)); Mathieu, arXiv 1312.5851 (FFT).
 
-Seconds of element-wise kernels and of kernels over rows (softmax, layer norm): bytes, arithmetic, rows.
+Element-wise kernels and softmax or layer norm over rows: bytes (those that the last-level cache holds are read faster),
+arithmetic (FP32 instructions; on NVIDIA parts below the bytes, AMD's `pow` is not), rows:
 
     t = max(bytes passes / bandwidth, elements operations / vector peak) + rows row_s / multiprocessors
 
-Bytes that the last-level cache holds are read faster (`compute.stream_s`). Operations are FP32 instructions per element; on all
-NVIDIA parts they stay below the bytes, AMD's `pow` does not.
-
-Constants of true fp32 (no TF32): products, convolutions and memory passes on CUDA cores, from `presets/cuda_cores.toml`.
-
-They are apart from `efficiency`, whose products run on tensor cores where there are some: a job in fp32 runs there as TF32.
+Constants stand in `presets/cuda_cores.toml`, apart from `efficiency`, whose products run on tensor cores where there are some.
 """
 
 from __future__ import annotations

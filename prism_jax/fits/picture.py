@@ -1,6 +1,6 @@
-"""Fitted collectives as a picture: bus bandwidth by message size, measured and by the law with its band.
+"""Draws fitted collectives (bus bandwidth by message size, measured and by the law with its band) and fits of variability.
 
-A fit of variability as a picture: shares of variance, and measured values against what the model replicates.
+Of variability the shares of variance, and measured values against what the model replicates.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The slowest member of a group: every lane's ranks that synchronise inside every op.
-
-Two ways, one interface. `ExplicitMembers` draws every member's residual: exact, the default for small groups, and brute force for
-any. `MemberTable` draws the maximum directly for large groups, from its distribution given the members' persistent factors.
-
-The max-plus engine: end times of every lane, as a pure jitted scan over levels.
+"""The max-plus engine: end times of every lane, as a pure jitted scan over levels; an op lasts as long as its slowest member.
 
 At level t lane l starts when it is free and its predecessors' results have arrived, runs for its slowest member's compute plus
 its exposed communication, and writes its end time into a ring buffer of the last few levels:
@@ -12,6 +7,10 @@ its exposed communication, and writes its end time into a ring buffer of the las
 
 Columns (last axis) are independent random draws of one replica. The `score` axis carries several values of the network regime
 at once: they share every random number, which costs next to nothing beside making those numbers.
+
+Members are the ranks of a lane that synchronise inside every op. `ExplicitMembers` draws every member's residual: exact, the
+default for small groups. `MemberTable` draws the maximum directly, from its distribution given the members' persistent
+factors.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What interrupts a job, and how often: hazards per GPU, per node and per job, and slow phases.
+"""Defines what interrupts a job, and how often: hazards per GPU, per node and per job, slow phases, and nodes in repair.
 
-Interruptions do not scale with the number of GPUs alone. Small jobs stop for reasons of their own (software, data, users): a
-rate per node that was measured over a whole cluster says 28.8 hours for 1,024 GPUs where 7.9 were measured (RSC-1, arXiv
-2410.21680). A hazard therefore has a rate per GPU, per node and per job, in events per hour.
-
-Nodes in repair at one time, and how many spare ones suffice.
+Interruptions do not scale with the number of GPUs alone. Small jobs stop for reasons of their own (software, data, users): a rate
+per node that was measured over a whole cluster says 28.8 hours for 1,024 GPUs where 7.9 were measured (RSC-1, arXiv 2410.21680).
+A hazard therefore has a rate per GPU, per node and per job, in events per hour. Of nodes in repair at one time follows how many
+spare ones suffice.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from math import ceil
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import binom
 
 from ..core.arrays import Floats
 from ..core.errors import Problem, SpecError
@@ -187,6 +185,8 @@ def n_down_law(reliability: Reliability, n_gpus: int, node_size: int, n_spare: i
         take k nodes together take groups of k; hazards are independent.
     """
     n_node = ceil(n_gpus / node_size)
+    from scipy.stats import binom  # here, so that reading a report does not pay for it
+
     law = np.ones(1)
     for hazard in reliability.hazards:
         size = max(round(hazard.nodes_lost), 1)

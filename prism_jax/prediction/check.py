@@ -1,7 +1,4 @@
-"""What a command says of a job that does not fit into memory.
-
-Checking a job, and its memory, without simulating anything; what `prism-jax check` does. No JAX.
-"""
+"""Checks a job and its memory, without simulating anything; what `prism-jax check` does. No JAX."""
 
 from __future__ import annotations
 

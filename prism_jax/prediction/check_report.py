@@ -1,10 +1,6 @@
-"""OpenFieldFacts: a field that a job leaves unsaid, and what it may do to the step.
+"""Reports what follows from a job without simulating anything: counts, peak memory by component, fields left unsaid.
 
-Peak memory of one device as reports hold it: by component, with what is not known of it.
-
-CheckReport: what follows from a job, without simulating anything.
-
-What follows from a job as text.
+Of memory it says what is not known of it; of an unsaid field what it may do to the step.
 """
 
 from __future__ import annotations
@@ -201,13 +197,7 @@ class CheckReport(Report):
     evidence: Evidence | None = None
 
     def lines(self) -> list[str]:
-
-        return check_lines(self)
-
-
-def check_lines(report: CheckReport) -> list[str]:
-    """The report, line by line."""
-    return check_facts(report).lines()
+        return check_facts(self).lines()
 
 
 def check_facts(report: CheckReport) -> Facts:

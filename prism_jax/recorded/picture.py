@@ -1,6 +1,6 @@
-"""Heat map of the workers of a recorded job: who slows the others down.
+"""Draws the workers of a recorded job, who slows the others down, and predicted beside recorded step times.
 
-Predicted and recorded step times of a traced job as distribution functions, with the interval that few steps leave.
+Step times are distribution functions, with the interval that few steps leave.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TracePrediction: the distribution of the steps that were not recorded, and how sure the recorded ones make us of it.
+"""Predicts the distribution of the steps that were not recorded, how sure it is, and when not to trust it.
 
 Two questions have two answers. *What is the p95 of this job?* The median of the p95 over refits, with an interval of the refits.
 *What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the median p95 of samples of n drawn
@@ -7,20 +7,15 @@ steps, with a wider interval; that one is to be compared with the p95 of n measu
 Estimate and interval are quantiles of the same values, so an estimate never lies outside its interval. A mean would: where one
 refit in forty gives a rare step much weight, it is larger than nearly all of the values.
 
-How predictions and replays of recorded jobs fare against recorded steps, as reports have it; plain data, no JAX.
+Scores of predictions and replays against recorded steps are plain data, no JAX. A prediction is not to be trusted where it
+contradicts itself (an estimate outside its own interval) or the recording (a quantile where no recorded step is), or asks more
+of the recorded steps than so many can tell.
 
-Why not to trust a prediction of unrecorded steps: what every report on one has to say beside the figures.
-
-A prediction may contradict itself (an estimate outside its own interval), the recording (a quantile where no recorded step is),
-or ask more of the recorded steps than so many can tell.
-
-Step times that were not recorded, from recorded step times alone: the smoothed Bayesian bootstrap.
-
-Redrawing recorded steps repeats their values, so no drawn step is longer than the longest one, though of two equal samples one
-has the longest step of both half of the time: intervals of a p95 would be too short. So every refit gives random weights
-(Dirichlet, all ones) to the n + 1 intervals between and beyond the n sorted log step times, and draws evenly within them. Beyond
-the longest and the shortest step the excess is exponential, its scale the mean excess of the sqrt(n) outermost steps over the
-next one.
+From recorded step times alone the smoothed Bayesian bootstrap draws. Redrawing recorded steps repeats their values, so no drawn
+step is longer than the longest one, though of two equal samples one has the longest step of both half of the time: intervals of a
+p95 would be too short. So every refit gives random weights (Dirichlet, all ones) to the n + 1 intervals between and beyond the n
+sorted log step times, and draws evenly within them. Beyond the longest and the shortest step the excess is exponential, its scale
+the mean excess of the sqrt(n) outermost steps over the next one.
 
 Source: Rubin, "The Bayesian Bootstrap", 1981; smoothed as in Banks, "Histospline Smoothing the Bayesian Bootstrap", 1988; tail as
 in Hill, "A Simple General Approach to Inference About the Tail of a Distribution", 1975.

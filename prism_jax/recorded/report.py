@@ -1,11 +1,4 @@
-"""Reports on recorded jobs: what a trace holds, how it replays, what comes next, and what changes would bring.
-
-Lines that all reports on recorded jobs share.
-
-What a trace or log holds, as lines of plain text.
-
-How well a trace's dependencies explain its steps, as lines of plain text.
-"""
+"""Reports what a trace or log holds and how well its dependencies explain its steps."""
 
 from __future__ import annotations
 
@@ -86,8 +79,15 @@ class TraceInfoReport(Report):
     info: Annotated[TraceFacts, INLINE]
 
     def lines(self) -> list[str]:
-
-        return info_lines(self)
+        info = self.info
+        lines = headline(info) + step_lines(info)
+        if info.op_types is not None:
+            lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
+            for name, facts in info.op_types.items():
+                lines.append(
+                    f"  {name:<28} {facts.ops_per_step:>6,}   median {facts.median_s:.4g} s, longest {facts.max_s:.4g} s"
+                )
+        return lines + notes(info)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,16 @@ class TraceReplayReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return replay_lines(self)
+        info, replayed = self.info, self.replay
+        return [
+            *headline(info),
+            *step_lines(info),
+            "replay of the recorded durations, median absolute error of the step",
+            f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
+            f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
+            f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
+            *notes(info),
+        ]
 
 
 BAR_WIDTH = 24
@@ -157,30 +165,3 @@ def _steps(info: TraceFacts) -> str:
 def counted(n: int, what: str) -> str:
     """As "1 gap", "2 gaps"."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def info_lines(report: TraceInfoReport) -> list[str]:
-    """What a trace or log holds."""
-    info = report.info
-    lines = headline(info) + step_lines(info)
-    if info.op_types is not None:
-        lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
-        for name, facts in info.op_types.items():
-            lines.append(
-                f"  {name:<28} {facts.ops_per_step:>6,}   median {facts.median_s:.4g} s, longest {facts.max_s:.4g} s"
-            )
-    return lines + notes(info)
-
-
-def replay_lines(report: TraceReplayReport) -> list[str]:
-    """How well the dependencies explain the recorded steps."""
-    info, replayed = report.info, report.replay
-    return [
-        *headline(info),
-        *step_lines(info),
-        "replay of the recorded durations, median absolute error of the step",
-        f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
-        f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
-        f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
-        *notes(info),
-    ]

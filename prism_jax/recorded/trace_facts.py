@@ -1,7 +1,4 @@
-"""The recording that a use case works on.
-
-Results on recorded jobs as parts of reports. Times in seconds. No JAX.
-"""
+"""Opens the recording that a use case works on, and makes its results parts of reports. Times in seconds. No JAX."""
 
 from __future__ import annotations
 
@@ -102,7 +99,7 @@ class StepDraws(OptionGroup):
 
     Attributes:
         n_draw: number of steps to draw.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         seed: same seed, same answer.
     """
 

@@ -1,8 +1,8 @@
-"""A sweep as a picture: the objective of every job, a line for every combination of the other axes.
+"""Draws a sweep, a comparison and a scaling study.
 
-A comparison as a picture: what every job takes, its ratio to the best, and how probable it is that one beats another.
-
-A scaling study as a picture: throughput per GPU, where the step goes, and what tokens cost, over the number of GPUs.
+A sweep has the objective of every job, a line for every combination of the other axes; a comparison what every job takes, its
+ratio to the best, and how probable it is that one beats another; a scaling study throughput per GPU, where the step goes, and
+what tokens cost, over the number of GPUs.
 """
 
 from __future__ import annotations

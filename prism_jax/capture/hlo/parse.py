@@ -1,11 +1,8 @@
-"""Brackets, commas and quotes of a line of HLO: one pass, a counter in the place of recursion, time linear in the line.
+"""Parses HLO text into a `Module`, line by line, in time linear in the line and within bounds.
 
-HLO text -> `Module`, line by line, within bounds.
-
-What `compiled.as_text()` and `--xla_dump_to` write, of XLA of 2020 to 2026: names with and without `%`, operands with and without
-shapes. The text is untrusted: nothing recurses, sizes and counts are bounded, and whatever is wrong names its line.
-
-Files and folders with HLO text: what `compiled.as_text()` gave and somebody saved, and what `--xla_dump_to` left.
+The text is what `compiled.as_text()` and `--xla_dump_to` write, of XLA of 2020 to 2026, and the files and folders that hold it:
+names with and without `%`, operands with and without shapes. It is untrusted: brackets, commas and quotes are counted in one
+pass, nothing recurses, sizes and counts are bounded, and whatever is wrong names its line.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ...core.errors import Problem
+from ...core.kernels import COMPUTE_CLASSES
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from .kernels import Kernel, KernelTable
@@ -23,7 +24,7 @@ class Comm(NamedTuple):
 
     Attributes:
         axis: tp | cp | ep | dp.
-        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `system.network.base` defines them.
+        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `system/network.py` defines them.
         phase: F | B.
         beside: compute that runs at the same time, empty if nothing does: "weight_grad" and "input_grad", the product of that
             phase (Megatron-LM's asynchronous sequence-parallel backward); "attention", the fused attention kernel (ring
@@ -93,6 +94,9 @@ class Split(NamedTuple):
     n: int
     what: str
     is_fixed: bool = False
+
+
+DENSE = "dense"  # name of the way in which parameters are sharded that every model has
 
 
 @runtime_checkable
@@ -208,6 +212,68 @@ class Workload(Protocol):
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """What else of the plan contradicts the model."""
         ...
+
+
+class BlockDefaults:
+    """Answers of `Block` for blocks that do not communicate, have no knob of their own and are never recomputed."""
+
+    @property
+    def comms(self) -> Sequence[Comm]:
+        """None."""
+        return ()
+
+    @property
+    def knob(self) -> str:
+        """None beside those of the kernels."""
+        return ""
+
+    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing beside what is saved."""
+        return 0.0
+
+    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing that another block would not need more of."""
+        return 0.0
+
+    def recomputed_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing is recomputed."""
+        return 0.0
+
+
+class WorkloadDefaults:
+    """Answers of `Workload` that most models share: shipped kernels, no experts, one way of sharding, all parameters active."""
+
+    @property
+    def sample_unit(self) -> str:
+        """Samples, whatever they are."""
+        return "samples"
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Those that ship with the package."""
+        return COMPUTE_CLASSES
+
+    @property
+    def has_experts(self) -> bool:
+        """None."""
+        return False
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Every rank of dp x cp has all parameters."""
+        return ((DENSE, 1),)
+
+    def n_params_active(self: Workload) -> int:
+        """All of them."""
+        return self.n_params()
+
+    def units_per_step(self: Workload, plan: ParallelPlan) -> int:
+        """Samples of a step, or their tokens."""
+        return plan.global_batch * (plan.seq_len if self.sample_unit == "tokens" else 1)
+
+
+def uncut(tp: str, cp: str = "sequence", ep: str = "experts") -> dict[str, Split]:
+    """Splits of a model that no axis cuts; the words say what there would have to be several of."""
+    return {"tp": Split(1, tp), "cp": Split(1, cp), "ep": Split(1, ep)}
 
 
 class LanedRow(NamedTuple):

@@ -1,7 +1,4 @@
-"""Fields of a plan that follow from a capture: degrees, batch, sharding, precision; a job may change those that stay free.
-
-What is wrong with a captured program as a whole: groups, waits, repeats, numbers of ranks.
-"""
+"""What follows from a captured program (degrees, batch, sharding, precision of a plan), and what is wrong with it."""
 
 from __future__ import annotations
 

@@ -1,24 +1,17 @@
-"""The chains that rows name (`CapturedOp.chain`), each as the one kernel that does it.
-
-Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
+"""Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
 
 Rows are those of a program that runs one operation after another.
 
 - eager: none is merged; every operation is a kernel.
-- fused: the chains that the rows name are one kernel each, see `chains`: what hand-written kernels do (Apex, Transformer Engine,
-  Liger), by who reads what.
+- fused: the chains that the rows name (`CapturedOp.chain`) are one kernel each, see `chains`: what hand-written kernels do (Apex,
+  Transformer Engine, Liger), by who reads what.
+- inductor: every chain of neighbours between two products: pointwise operations and reductions (torch.compile).
+- megatron: the chains of neighbours that Megatron-LM has kernels for: bias with activation, bias with dropout and sum, scale with
+  mask and softmax, gate with product, rotary embedding.
+- xla: every chain of neighbours, which a reduction ends (XLA's loop and input fusions).
 
-Three policies merge neighbours of one phase, stream and run:
-
-- inductor: every chain of pointwise operations and reductions between two products (torch.compile).
-- megatron: the chains that Megatron-LM has kernels for: bias with activation, bias with dropout and sum, scale with mask and
-  softmax, gate with product, rotary embedding.
-- xla: every chain, which a reduction ends (XLA's loop and input fusions).
-
-What an operation of such a chain writes for the next one alone stays in registers: it is not read again, and where nothing keeps
-it for the backward pass it is not written either.
-
-What a person should know of a capture, in sentences.
+Neighbours have one phase, stream and run. What an operation writes for the next one alone stays in registers: it is not read
+again, and where nothing keeps it for the backward pass it is not written either.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""Which tokens a query attends to: all before it, a sliding window, or its own chunk; and the area of the scores. Counts.
+"""Which tokens a layer mixes: attention windows and chunks, or a state of fixed size (Mamba-2, gated linear attention). Counts.
 
 Query q of a sequence (0 is the first) meets `q + 1` keys under full causal attention, `min(q + 1, w)` under a sliding window of w
 tokens (its own among them), and `q mod c + 1` where the sequence is cut into chunks of c tokens.
 
-Source: arXiv 2310.06825 section 2 (sliding windows); Llama 4, `attention_chunk_size` of its Hugging Face config (chunks).
-
-Layers that mix tokens through a state of fixed size in place of attention: Mamba-2 and gated linear attention. Counts.
-
-A head has a state of `state` x `head_dim` numbers that every token decays and adds to. Kernels cut a sequence into chunks: inside
-a chunk tokens meet as in attention under a causal mask, between chunks through the state.
+A head of a mixer has a state of `state` x `head_dim` numbers that every token decays and adds to. Kernels cut a sequence into
+chunks: inside a chunk tokens meet as in attention under a causal mask, between chunks through the state.
 
 | product, per token | FLOPs |
 |---|---|
@@ -17,8 +13,9 @@ a chunk tokens meet as in attention under a causal mask, between chunks through 
 | values into the state, the state to the outputs | 4 heads head_dim state |
 | gated_linear: corrections by keys among themselves (delta rule) | as the first two once more |
 
-Source: arXiv 2405.21060, section 6 (Mamba-2, SSD); 2412.06464 (gated delta networks); parameters as in `mamba_ssm` and as in
-`Qwen3NextGatedDeltaNet` of Hugging Face transformers.
+Source: arXiv 2310.06825 section 2 (windows); Llama 4, `attention_chunk_size` (chunks); arXiv 2405.21060, section 6 (Mamba-2,
+SSD); 2412.06464 (gated delta networks); parameters as in `mamba_ssm` and as in `Qwen3NextGatedDeltaNet` of Hugging Face
+transformers.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""What a transformer layer computes again in its backward pass, and what it need not save for that.
+"""What the backward pass keeps (bytes, per device and micro-batch, every tensor by name), and what recomputation drops of it.
 
-A module is named as Megatron-LM names it (`--recompute-modules`); kernels and saved tensors are those of `ops` and
-`saved_tensors`. torchtitan's `selective_op` saves the results of attention and of every other matrix product in the order in
-which a Llama layer runs them (query, value, gate, down), and computes everything else again, a mixture of experts as a whole.
-
-Source: Megatron-LM, megatron/core/transformer (`recompute_modules`); torchtitan, distributed/activation_checkpoint.py.
-
-What the backward pass keeps: the saved tensors of one transformer layer, of the embedding and of the head, in bytes.
-
-Every tensor that autograd holds between forward and backward is listed by name, per device and micro-batch. For the
-dense GPT layer the list adds up to the closed forms of arXiv 2205.05198 (section 4, equations 1, 2 and 4 and table 2):
+For the dense GPT layer the list adds up to the closed forms of arXiv 2205.05198 (section 4, equations 1, 2 and 4 and table 2):
 `sbh (34 + 5as/h)`, with tensor parallelism `sbh (10 + 24/t + 5as/(ht))`, with sequence parallelism everything `/ t`,
 `34 sbh/t` under selective and `2 sbh` under full recomputation. FlashAttention (arXiv 2205.14135) drops the `5as/h`
 term and keeps one fp32 log-sum-exp per row instead. Gated MLP, GQA, MLA and MoE follow by the same bookkeeping.
+
+A module that runs again is named as Megatron-LM names it (`--recompute-modules`). torchtitan's `selective_op` saves the
+results of attention and of every other matrix product in the order in which a Llama layer runs them (query, value, gate,
+down), and computes everything else again, a mixture of experts as a whole. Source: Megatron-LM, megatron/core/transformer
+(`recompute_modules`); torchtitan, distributed/activation_checkpoint.py.
 """
 
 from __future__ import annotations

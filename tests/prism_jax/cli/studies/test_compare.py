@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax.shell.app import main
-from prism_jax.study.report import ComparisonReport, comparison_markdown
+from prism_jax.study.report import ComparisonReport
 
 FEW = ["--samples", "64"]
 JOB = """\
@@ -44,7 +44,7 @@ def test_text_json_markdown_and_picture_tell_the_same(jobs: list[str], tmp_path:
     text = "\n".join(report.lines())
     assert "Probability that the job of the row" in text
     assert f"{100 * report.prob_less[1][0]:.0f}%" in text
-    assert comparison_markdown(report)[0].startswith("|  | job |")
+    assert report.markdown()[0].startswith("|  | job |")
 
 
 def test_overrides_apply_to_all_and_unlike_batches_compare_per_token(jobs: list[str], tmp_path: Path, capsys) -> None:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.folds import with_workloads
+from experiments.calibrate_steps.workloads import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.core.errors import DataError
