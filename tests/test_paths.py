@@ -5,8 +5,6 @@ benchmarks and experiments. Names with a placeholder (`NAME`, `*`, `<...>`, `{..
 claims.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -5,8 +5,6 @@ on small files written here, with the options of `FASTER` where they take long. 
 the block before printed (quantiles within 2 %), `<!-- job -->` blocks are loaded.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """What rows of other kinds of model say, and what they leave alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

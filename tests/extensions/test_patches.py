@@ -14,8 +14,6 @@ One line of context keeps edits near by from breaking a patch. Where an extensio
 before the bar.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

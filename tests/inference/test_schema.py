@@ -1,7 +1,5 @@
 """The data of every model say the axes of all their arrays, and come back from a file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

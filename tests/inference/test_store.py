@@ -1,7 +1,5 @@
 """A fit that was saved is the same fit when loaded; every other file is refused by one kind of error."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path

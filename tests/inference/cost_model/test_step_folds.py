@@ -1,7 +1,5 @@
 """Rows that are left out have no part in the calibration they are predicted with."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from typing import Any

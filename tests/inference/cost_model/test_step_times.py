@@ -1,7 +1,5 @@
 """The calibration recovers corrections that steps were made with, and is not moved by rows that are wrong."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

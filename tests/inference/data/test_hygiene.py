@@ -1,7 +1,5 @@
 """Rows that are dropped: by rule, counted, never silently."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every method finds the posterior that is known; runs repeat, and go on after an interruption as if there had been none."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whether a second component of a fleet is asked for by the data, and what the verdict then looks at."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

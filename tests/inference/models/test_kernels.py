@@ -1,7 +1,5 @@
 """The kernels model: the collapsed likelihood is the right one, known surfaces are found again, and extrapolation says so."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """The steps model on simulated systems: what it recovers, what it refuses, and that it knows what it has not seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

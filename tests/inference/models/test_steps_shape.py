@@ -1,7 +1,5 @@
 """Shapes of runs: quantile functions that rise, and sums of autocorrelated steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The repairs model: its integrals are exact, its laws are those of scipy, and group losses are told from independent nodes."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax

@@ -1,7 +1,5 @@
 """The revocation model: spells are read as they were, laws are those of scipy, and the family that made the data is chosen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

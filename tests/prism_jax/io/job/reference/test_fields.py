@@ -1,7 +1,5 @@
 """The reference of job files: the fields that the schema accepts, all of them and no others, each with its words."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.core.errors import ConfigError
