@@ -20,7 +20,7 @@ help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
 	@echo "make test       install, run the tests (about 12 minutes on 2 cores)"
 	@echo "make test-slow  run the slow tests too"
-	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py"
+	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py; FOLDER=prism_jax/queue: of one folder"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make clean      remove everything that make made"
 
@@ -37,11 +37,12 @@ test-slow:
 	@scripts/make_venv $(VENV) test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow or not slow"
 
+# All of it, or one folder (types included): make lint FOLDER=prism_jax/queue
 lint:
 	@scripts/make_venv $(VENV) dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/ruff check $(or $(FOLDER),.)
+	$(BIN)/ruff format --check $(or $(FOLDER),.)
+	$(BIN)/pyright --pythonpath $(BIN)/python $(FOLDER)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/structure.py
 

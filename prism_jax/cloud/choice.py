@@ -20,7 +20,7 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.errors import SpecError
 from ..core.processes import Progress, silent
-from ..horizon.steps import N_BATCH, Estimate
+from ..horizon.outcome import N_BATCH, Estimate
 from .availability import Availability
 from .candidates import CloudCandidate
 from .completion import Ran, simulate

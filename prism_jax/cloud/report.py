@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, prob
+from ..horizon.outcome import Estimate
 from ..horizon.report import duration
-from ..horizon.steps import Estimate
 from ..search.figures import SearchedPlan
 from .requirements import WorkDone
 

@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from .outcome import Response, RunChange
 from .reliability import HOUR_S, of_mtbf
 from .run import TrainingRun
-from .steps import Response, RunChange, StepSum
+from .steps import StepSum
 
 MOST_INTERVALS = 4096  # between two remote copies
 HOPELESS = 500.0  # logarithm of a time that nobody waits for

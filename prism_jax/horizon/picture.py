@@ -12,8 +12,8 @@ from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
 from ..explain.picture import plot_bars
 from ..explain.types import words
 from .advice import response
+from .outcome import Response, RunOutcome
 from .report import RunReport
-from .steps import Response, RunOutcome
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 SMALLEST_SHARE = 1e-3  # of the wall time; below, a bucket is not drawn

@@ -22,8 +22,8 @@ from .reliability_file import load_reliability
 from .report import RunReport
 
 if TYPE_CHECKING:
+    from .outcome import RunOutcome
     from .run import TrainingRun
-    from .steps import RunOutcome
 
 RESTART_S = 660.0  # median retry of 504 B200: 11 min (arXiv 2605.09370)
 RELIABILITY = (

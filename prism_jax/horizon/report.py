@@ -10,7 +10,7 @@ from ..core.report import Report, RunRecord
 from ..core.text_table import bar, prob
 from ..explain.types import words
 from ..prediction.report import JobFacts
-from .steps import Response, RunChange
+from .outcome import Response, RunChange
 
 
 @dataclass(frozen=True)

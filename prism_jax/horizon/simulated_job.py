@@ -21,6 +21,7 @@ from ..result.distribution import holding
 from ..simulate.predict import predict
 from .advice import MTBF_H, changes, response
 from .checkpoint import Checkpoint, Recovery
+from .outcome import RunOutcome
 from .reliability import Reliability, enough_prob
 from .report import (
     CauseFacts,
@@ -34,7 +35,7 @@ from .report import (
 )
 from .run import TrainingRun
 from .simulated_run import simulated_run
-from .steps import RunOutcome, step_sum
+from .steps import step_sum
 
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 N_LEVEL = 400  # draws of the level of a job that its own log sets

@@ -24,9 +24,9 @@ from ..core.errors import SpecError
 from ..graph.draws import key_words
 from ..simulate.columns import compiler_options
 from .events import Losses, RunRules, RunState
+from .outcome import RunOutcome
 from .reliability import HOUR_S, Hazard, n_down_law
 from .run import TrainingRun
-from .steps import RunOutcome
 from .worlds import ProgramKey, RunConstants, RunDraws, SlowArrays, Threats
 
 MOST_WORLDS = 8192  # of a chunk: its state stays in the second-level cache

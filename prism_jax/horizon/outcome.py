@@ -1,0 +1,107 @@
+"""Defines RunOutcome, when a job is done and where the time went, with errors; and what changes of the job would save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+
+from ..core.arrays import Floats
+
+N_BATCH = 20  # of worlds, for the Monte Carlo error
+BUCKETS = (
+    "useful",
+    "stragglers",
+    "slow_phases",
+    "checkpoint",
+    "failure",
+    "rework",
+    "restart",
+    "planned_stops",
+)
+"""Where time goes, in the words of Google's goodput library: `useful` and seven kinds of badput."""
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """A change, and the seconds of expected time that it saves; the interval is chosen anew unless it was stated."""
+
+    what: str
+    saves_s: float
+
+
+@dataclass(frozen=True)
+class Response:
+    """The answer at one mean time between failures: best interval, expected time, share of it in kept steps."""
+
+    mtbf_h: float
+    interval_s: float
+    expected_s: float
+    goodput: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its Monte Carlo standard error; not finite where some worlds never end."""
+
+    value: float = nan
+    error: float = nan
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A job in many worlds; [world].
+
+    Attributes:
+        time_s: wall time, seconds.
+        seconds: bucket -> seconds; they add up to the time of every world.
+        waiting_s: part of `failure`: for nodes to come back from repair.
+        n_failure: interruptions.
+        clock_s: the wall time as the simulation's own clock has it, in its precision.
+        expected_s: wall time that each world's rates and level of the step lead to: what is not known, without chance.
+    """
+
+    time_s: Floats
+    seconds: Mapping[str, Floats]
+    waiting_s: Floats
+    n_failure: Floats
+    clock_s: Floats
+    expected_s: Floats
+
+    @property
+    def mean_s(self) -> float:
+        """Mean wall time, seconds."""
+        return float(self.time_s.mean())
+
+    def quantile(self, p: float) -> float:
+        """Wall time that a share `p` of the worlds does not exceed, seconds."""
+        return float(np.quantile(self.time_s, p))
+
+    def mc_error(self, p: float) -> float:
+        """Monte Carlo standard error of `quantile(p)`, from batches of the worlds."""
+        return _error([float(np.quantile(part, p)) for part in np.array_split(self.time_s, N_BATCH)])
+
+    def band(self, level: float = 0.9) -> tuple[float, float]:
+        """Interval of the expected time over what is not known, seconds: rates, and the level of the step."""
+        low, high = np.quantile(self.expected_s, (0.5 - 0.5 * level, 0.5 + 0.5 * level))
+        return float(low), float(high)
+
+    def prob_by(self, deadline_s: float) -> tuple[float, float]:
+        """Probability that the job is done by the deadline, and its Monte Carlo standard error."""
+        on_time = self.time_s <= deadline_s
+        return float(on_time.mean()), float(on_time.std() / np.sqrt(len(on_time)))
+
+    @property
+    def goodput(self) -> Floats:
+        """Share of the wall time in steps that are kept, at the pace of the fleet; [world]."""
+        return (self.seconds["useful"] + self.seconds["stragglers"]) / self.time_s
+
+    def shares(self) -> dict[str, float]:
+        """Bucket -> share of the mean wall time; they add up to one."""
+        return {name: float(value.mean()) / self.mean_s for name, value in self.seconds.items()}
+
+
+def _error(estimates: list[float]) -> float:
+    return float(np.std(estimates, ddof=1) / np.sqrt(len(estimates)))
