@@ -1,9 +1,7 @@
-"""`program_of_job`: a job of ours as if it had been captured, kernel by kernel and collective by collective.
+"""Makes the program of a job of ours as if it had been captured, kernel by kernel; also as a front end.
 
 It is the independent end of tests: what a front end reads off code is compared with what the job's own blocks say, and what a
 prediction makes of the rows with what it makes of the blocks. Of overlap only that of sharded parameters is written down.
-
-Front end of prism-jax's own jobs: the program that a job file describes, for tests and for comparing captures with it.
 """
 
 from __future__ import annotations

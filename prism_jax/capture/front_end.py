@@ -1,12 +1,8 @@
-"""FrontEnd: one way of capturing a program, and CaptureRequest: what every one of them is asked.
+"""Defines FrontEnd, one way of capturing a program, and CaptureRequest, what every one of them is asked.
 
-The front ends that there are; a new one is a module of this package with a `FRONT_END`, and its name here.
-
-What a request says of a program, in the place of what the program says of itself.
-
-A function that a user's own file defines: loaded by path, and its mistakes told as such.
-
-The file is run, as `python file.py` would: capture only code that you trust.
+A new front end is a module with a `FRONT_END`, and its name here. What a request says of a program stands in the place of what
+the program says of itself. A function that a user's own file defines is loaded by path, and its mistakes are told as such: the
+file is run, as `python file.py` would, so capture only code that you trust.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""CaptureReport: what a captured program holds.
-
-A captured program as text.
-"""
+"""Reports what a captured program holds, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -68,31 +65,25 @@ class CaptureReport(Report):
     assumptions: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-
-        return capture_lines(self)
+        axes = " x ".join(f"{axis} {size}" for axis, size in self.axes.items()) or "no axes"
+        samples = f"{self.samples_per_step:,} samples"
+        if self.tokens_per_sample:
+            samples += f" of {self.tokens_per_sample:,} tokens"
+        found = [
+            f"{self.name}: {self.world:,} ranks, {axes}, captured by {self.front_end} from {self.source}",
+            f"  step        {samples}, {self.micro_batches} micro-batches per replica",
+            f"  parameters  {format_count(self.n_params)}",
+            f"  fusion      {self.fusion}",
+        ]
+        for one in self.classes[:MOST_CLASSES]:
+            found += _of_class(one)
+        if len(self.classes) > MOST_CLASSES:
+            found.append(f"  and {len(self.classes) - MOST_CLASSES:,} more classes")
+        found += [f"  assumed: {sentence}" for sentence in self.assumptions]
+        return [*found, f"wrote {self.file}"] if self.file else found
 
 
 MOST_CLASSES = 8  # told one by one
-
-
-def capture_lines(report: CaptureReport) -> list[str]:
-    """The report, line by line."""
-    axes = " x ".join(f"{axis} {size}" for axis, size in report.axes.items()) or "no axes"
-    samples = f"{report.samples_per_step:,} samples"
-    if report.tokens_per_sample:
-        samples += f" of {report.tokens_per_sample:,} tokens"
-    found = [
-        f"{report.name}: {report.world:,} ranks, {axes}, captured by {report.front_end} from {report.source}",
-        f"  step        {samples}, {report.micro_batches} micro-batches per replica",
-        f"  parameters  {format_count(report.n_params)}",
-        f"  fusion      {report.fusion}",
-    ]
-    for one in report.classes[:MOST_CLASSES]:
-        found += _of_class(one)
-    if len(report.classes) > MOST_CLASSES:
-        found.append(f"  and {len(report.classes) - MOST_CLASSES:,} more classes")
-    found += [f"  assumed: {sentence}" for sentence in report.assumptions]
-    return [*found, f"wrote {report.file}"] if report.file else found
 
 
 def _of_class(one: ClassFacts) -> list[str]:

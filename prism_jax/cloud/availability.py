@@ -1,19 +1,12 @@
-"""Availability: what a law of spot capacity must be able to say.
+"""Defines laws of spot capacity: what one must be able to say, Weibull spells, and spells as fitted to records; by name.
 
-Spot capacity as fitted to records: spells of any law, losses in groups, every world with parameters of its own.
+Between spells nothing can be had; each loss takes one node or many. A world is one draw of what is not known of the zone, so that
+a spread of worlds holds both chance and ignorance. How often nodes are lost while they are used is counted in draws, whatever the
+law.
 
-A world is one draw of what is not known of the zone, so that a spread of worlds holds both chance and ignorance.
-
-How often nodes of a law are lost while they are used: counted in draws, whatever the law.
-
-Several zones: a job runs in one that has all its nodes, and moves when they are taken.
-
-Zones of one region go up and down together more often than chance has it. A part of the worlds sees the zones of a region with
-the same draws, the others with draws of their own; zones of one law then correlate by that part.
-
-Spells of a Weibull law between which nothing can be had; each loss takes one node or many.
-
-AVAILABILITY: laws of spot capacity by name; a law that ships is one line here.
+A job runs in a zone that has all its nodes, and moves when they are taken. Zones of one region go up and down together more often
+than chance has it. A part of the worlds sees the zones of a region with the same draws, the others with draws of their own; zones
+of one law then correlate by that part.
 """
 
 from __future__ import annotations

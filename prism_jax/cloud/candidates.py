@@ -1,10 +1,7 @@
-"""CloudCandidate: so many instances of a shape under a policy, with the prices of an hour of all of them in every place.
+"""Lists the candidates of a catalogue: so many instances of a shape under a policy, with the prices of an hour in every place.
 
-Jobs that run in any of several zones of a region: the two, three and four cheapest that offer the same machine on spot.
-
-All candidates of a catalogue, and how many offers cannot be used and why.
-
-Pairs of kinds of instances on demand, in one region, that can still beat what was found on one kind.
+Offers that cannot be used are counted, with the reason. Jobs may run in any of the two, three and four cheapest zones of a
+region that offer the same machine on spot; pairs of kinds on demand in one region count where they can still beat what was found on one kind.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Bounds of candidates that hold world by world: what a job takes and costs if nothing interrupts it, at the least price.
+"""Chooses among candidates: simulated in the order of their bounds until no other can be best or on the front, then promised.
 
-Worlds of candidates: paths of spot capacity and factors on the step time, the same for all that are compared.
-
-Outcome: a candidate in its worlds: time, money, probabilities, with Monte Carlo errors.
-
-The search: candidates in the order of their bounds, simulated until no other can be best or on the front.
-
-What is promised: finalists on fresh draws, each with its own mean step and its own doubts, and the gain of the best.
+Bounds hold world by world: what a job takes and costs if nothing interrupts it, at the least price. Worlds are paths of spot
+capacity and factors on the step time, the same for all that are compared; in them a candidate has time, money and probabilities,
+with Monte Carlo errors. Finalists are promised on fresh draws, each with its own mean step and its own doubts, and the gain of
+the best.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What fits of start-up and of saves say of a job in the cloud: the time of a restart, and what a checkpoint costs.
+"""Chooses what to rent for a job: instances, how many, spot or not; what `prism-jax cloud` does.
 
-Choosing what to rent for a job: instances, how many, spot or not; what `prism-jax cloud` does.
+Fits of start-up and of saves say the time of a restart and what a checkpoint costs.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ WITH_SHIPPED = "The prices that ship count, too, where --catalog says nothing."
 
 
 @dataclass(frozen=True)
-class Goal(OptionGroup):
-    """What is to be kept.
+class Goal(WorkOptions):
+    """What is to be done, in steps or tokens of the whole job, and what is to be kept.
 
     Attributes:
         deadline_s: from the start of the job: 10d, 200h.
@@ -171,19 +171,32 @@ class Interruptions(OptionGroup):
         return {}
 
 
+@dataclass(frozen=True)
+class CloudRun(OptionGroup):
+    """What a choice goes on from, and how it is simulated.
+
+    Attributes:
+        resume: JSON of what a running job has done and spent: re-plan the rest.
+        fits: files of `prism-jax calibrate`, or of `fit startup` and `fit saves`, to apply.
+        n_worlds: simulated worlds.
+        seed: of the simulation.
+    """
+
+    resume: Annotated[str | Path | CloudState | None, Option("--resume", "STATE", key=None)] = None
+    fits: Fits = ()
+    n_worlds: Annotated[int, Option("--worlds", "N", key=None)] = 10_000
+    seed: Seed = 0
+
+
 @use_case(untold=("tokens",))
 def choose_cloud(
     job: JobFile,
     *,
     overrides: Overrides = (),
-    work: WorkOptions = WorkOptions(),
     goal: Goal = Goal(),
     market: Market = Market(),
     interruptions: Interruptions = Interruptions(),
-    resume: Annotated[str | Path | CloudState | None, Option("--resume", "STATE", key=None)] = None,
-    fits: Fits = (),
-    n_worlds: Annotated[int, Option("--worlds", "N", key=None)] = 10_000,
-    seed: Seed = 0,
+    run: CloudRun = CloudRun(),
     progress: Progress = silent,
 ) -> CloudReport:
     """Choose which instances to rent, how many, and spot or not, for a deadline and a budget.
@@ -191,14 +204,10 @@ def choose_cloud(
     Args:
         job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
         overrides: "section.field=value" texts that replace fields of a file.
-        work: steps or tokens of the whole job.
-        goal: deadline and budget of the whole job.
+        goal: steps or tokens, deadline and budget of the whole job.
         market: what can be rented.
         interruptions: what interrupts the job besides the loss of spot nodes, and what checkpoints and restarts cost.
-        resume: JSON of what a running job has done and spent: re-plan the rest.
-        fits: files of `prism-jax calibrate`, or of `fit startup` and `fit saves`, to apply.
-        n_worlds: simulated worlds.
-        seed: of the simulation.
+        run: state to go on from, fits, simulated worlds and seed.
         progress: told what is being done.
 
     Raises:
@@ -211,14 +220,14 @@ def choose_cloud(
 
     keep_programs()
     _check(goal.deadline_s, goal.budget_usd, market.spot, market.most_gpus)
-    state = read_cloud_state(resume) if isinstance(resume, (str, Path)) else resume
+    state = read_cloud_state(run.resume) if isinstance(run.resume, (str, Path)) else run.resume
     offers = in_regions(_offers(market.catalogues, market.only_catalogues), market.regions)
-    own, rest = calibrated_job(loaded(job, overrides), fits)
+    own, rest = calibrated_job(loaded(job, overrides), run.fits)
     threats = threats_of(interruptions.reliability)
-    n_steps = steps_of(own, work.n_steps, work.n_tokens)
+    n_steps = steps_of(own, goal.n_steps, goal.n_tokens)
     from .chosen import CloudRequest, chosen
 
-    small, stated_s = small_laws(own, rest, seed=seed), interruptions.restart_s
+    small, stated_s = small_laws(own, rest, seed=run.seed), interruptions.restart_s
     asked = CloudRequest(
         offers,
         *_left(n_steps, goal.deadline_s, goal.budget_usd, state),
@@ -234,8 +243,8 @@ def choose_cloud(
         most_gpus=market.most_gpus or max(own.plan.n_devices, DEFAULT_GPUS),
         mix=market.mix,
         state=state,
-        n_worlds=n_worlds,
-        seed=seed,
+        n_worlds=run.n_worlds,
+        seed=run.seed,
         today=market.today or date.today(),
         catalogue=tuple(map(str, market.catalogues)) or ("what ships with prism-jax",),
         told=small.notes,

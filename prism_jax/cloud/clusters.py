@@ -1,8 +1,7 @@
-"""A number of equal instances as a cluster: the fabric inside an instance, and the network between them.
+"""Makes clusters of instances (the fabric inside, the network between), their best parallel plans, and mixes of two kinds.
 
-The best parallel plan of a job on so many instances of a shape, noise-free, all numbers of instances in one evaluation.
-
-Kinds of instances that meet in the gradient exchange alone: each runs replicas of its own, the batch is split by rate.
+Plans are noise-free, for all numbers of instances of a shape in one evaluation. Kinds of instances meet in the gradient exchange
+alone: each runs replicas of its own, the batch is split by rate.
 
     b_i ~ rate_i, whole micro-batches on every replica;  T = max_i T_i(b_i) + 2 (k - 1)/k G / min_i (n_i B_i) + 2 (k - 1) l
 

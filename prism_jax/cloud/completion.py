@@ -1,12 +1,9 @@
-"""Task: what is to be done on some nodes: intervals of work, each followed by a checkpoint, and what a restart takes.
+"""Simulates a task under a policy on nodes that come and go: when it is done, and how long nodes were paid by spot and on demand.
 
-State of the worlds of a job on nodes that come and go, and their step from one event to the next; JAX.
-
-An event is the end of a piece of a path, a failure, the end of the job, or a moment at which the policy says otherwise though
-nothing has happened. Between events a job runs at one pace, so that whole intervals are counted, not simulated. Time is
-relative: seconds left of the piece and until the failure, seconds into the interval; single precision then suffices.
-
-Worlds of a task under a policy: when it is done, and how long its nodes were paid by spot and on demand.
+A task is intervals of work, each followed by a checkpoint, and what a restart takes. An event is the end of a piece of a path, a
+failure, the end of the job, or a moment at which the policy says otherwise though nothing has happened. Between events a job runs
+at one pace, so that whole intervals are counted, not simulated. Time is relative: seconds left of the piece and until the
+failure, seconds into the interval; single precision then suffices.
 """
 
 from __future__ import annotations

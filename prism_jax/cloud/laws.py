@@ -1,8 +1,7 @@
-"""SaveLaw: seconds of a checkpoint by its bytes, on the storage that was measured.
+"""Defines laws that fits speak of: seconds of a checkpoint, of the start of a machine, and of a step against the batch.
 
-StartUpLaw: seconds from asking for a machine until it runs, in parts that follow each other.
-
-LadderLaw: seconds of a step against the batch on one instance, for models that nobody described.
+A save takes seconds by its bytes, on the storage that was measured; a start-up goes from asking for a machine until it runs, in
+parts that follow each other; a ladder gives the step on one instance, for models that nobody described.
 """
 
 from __future__ import annotations

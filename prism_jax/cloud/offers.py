@@ -1,8 +1,6 @@
-"""Which preset device a catalogue means by the name of a GPU: "A100 (40 GB)", "L4-24GB", "K80".
+"""Reads offers, kinds of instances in a zone and what an hour of them cost on a date, from catalogues: CSV (gzip too).
 
-Offer: one kind of instance in one zone, and what an hour of it cost on a date.
-
-Catalogues of instances and prices: one row per instance and zone, CSV (gzip too).
+There is one row per instance and zone. GPUs by name ("A100 (40 GB)", "L4-24GB", "K80") are matched to preset devices.
 
 | column | what |
 |---|---|

@@ -1,19 +1,12 @@
-"""Policy: what decides where a job runs; View: what it may know; Use: what a place is in pace and nodes.
+"""Defines policies, which decide where a job runs, and what they may know of it; one that ships is a line of `POLICIES`.
 
-Spot while there is slack, on demand from when there is none to the end.
+A job may run on demand from start to end, on spot whenever there is some (and else wait), or with a part of the nodes on demand
+at all times and the rest on spot while there is some; or on spot while there is slack, on demand from when there is none.
 
 Source: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines" (NSDI 2024), section 4: the safety net. A job
 that waits goes on demand when time left <= work left + restart. One that finds spot takes it only if it can lose an interval
 and still change over; one that runs on spot stays until it is lost. The paper's machines on demand never fail; ours do, so that
 slack for one failure is kept, too (`failures = 0`: the paper's rule).
-
-A part of the nodes on demand at all times, the rest on spot while there is some.
-
-On demand from start to end.
-
-Spot whenever there is some; else the job waits.
-
-POLICIES: rules by name; a policy that ships is one line here.
 """
 
 from __future__ import annotations
@@ -122,11 +115,19 @@ class SpotWithFallback:
         return view.time_left_s - view.work_left_s - view.restart_s - self.failures * failure_s - ROUNDING_S
 
 
+class SteadyPolicy:
+    """Base of policies that never say otherwise before something happens."""
+
+    def changes_in_s(self, view: SpotView) -> Any:
+        """Never."""
+        return jnp.full_like(view.work_left_s, jnp.inf)
+
+
 HALF = (Use(0.0, 0.0, 0.0), Use(1.0, 0.5, 0.5), Use(0.5, 0.0, 0.5))
 
 
 @dataclass(frozen=True)
-class OnDemandMixture:
+class OnDemandMixture(SteadyPolicy):
     """Half of the nodes on demand; where spot is lost the job goes on with them, at half the pace and the same batch."""
 
     name: str = "mixture"
@@ -138,13 +139,9 @@ class OnDemandMixture:
         """See `Policy`."""
         return jnp.where(view.spot_up, SPOT, ON_DEMAND)
 
-    def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
-        return jnp.full_like(view.work_left_s, jnp.inf)
-
 
 @dataclass(frozen=True)
-class OnDemand:
+class OnDemand(SteadyPolicy):
     """On demand from start to end."""
 
     name: str = "on_demand"
@@ -156,13 +153,9 @@ class OnDemand:
         """See `Policy`."""
         return jnp.full_like(view.place, ON_DEMAND)
 
-    def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
-        return jnp.full_like(view.work_left_s, jnp.inf)
-
 
 @dataclass(frozen=True)
-class Spot:
+class Spot(SteadyPolicy):
     """Spot whenever there is some; else the job waits."""
 
     name: str = "spot"
@@ -173,10 +166,6 @@ class Spot:
     def place(self, view: SpotView) -> Any:
         """See `Policy`."""
         return jnp.where(view.spot_up, SPOT, WAIT)
-
-    def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
-        return jnp.full_like(view.work_left_s, jnp.inf)
 
 
 def _shipped() -> Iterable[SpotPolicy]:

@@ -1,7 +1,4 @@
-"""CloudReport: which instances to rent, how many, spot or not, for a deadline and a budget.
-
-The choice of a cloud as lines of plain text: what to rent, the front of time and money, what was ruled out and why.
-"""
+"""Reports which instances to rent, how many, spot or not; the front of time and money, and what was ruled out and why."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, prob
 from ..horizon.report import duration
 from ..horizon.steps import Estimate
-from ..search.report import PlanFacts
+from ..search.figures import SearchedPlan
 from .requirements import WorkDone
 
 
@@ -58,7 +55,7 @@ class RentFacts:
     """
 
     parts: tuple[PartFacts, ...]
-    plan: PlanFacts
+    plan: SearchedPlan
     policy: str
     law: str
     step_s: float
@@ -147,19 +144,13 @@ class CloudReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return cloud_lines(self)
+        blocks = [_headline(self), _best(self), _front(self), _ruled_out(self), _footer(self)]
+        found = [line.rstrip() for block in blocks if block for line in (*block, "")]
+        return found[:-1]
 
 
 OLD_DAYS = 90
 COLUMNS = ("instances", "where", "policy", "time mean", "p95", "cost mean", "p95", "USD/h")
-
-
-def cloud_lines(report: CloudReport) -> list[str]:
-    """The report, line by line."""
-    blocks = [_headline(report), _best(report), _front(report), _ruled_out(report), _footer(report)]
-    found = [line.rstrip() for block in blocks if block for line in (*block, "")]
-    return found[:-1]
 
 
 def money(usd: float, error: float | None = None) -> str:

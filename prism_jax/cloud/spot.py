@@ -1,14 +1,14 @@
-"""Draws of spells: Weibull, log-normal or two log-normals, from their start or given the age that they have reached.
+"""Draws the capacity and the price of spot nodes: spells, groups of nodes from loss to loss, and paths of several zones.
 
-All have the log median (of the mixture: the mean of log times) and the standard deviation of log times as parameters.
+Spells are Weibull, log-normal or two log-normals, from their start or given the age that they have reached. All have the log
+median (of the mixture: the mean of log times) and the standard deviation of log times as parameters.
 
-How a spot price moves: log price returns to its mean, and jumps now and then.
+The log of a price returns to its mean, and jumps now and then:
 
 d log p = -return_per_s log p dt + sd sqrt(2 return_per_s) dW + jumps of Normal(0, jump_sd) at jumps_per_s
 
-Walk of groups of nodes from loss to loss and from gap to gap, all worlds at once.
-
-Paths of several zones as one: a job stays in its zone while its nodes are there, and else moves to the first that has them.
+All worlds walk at once. Of several zones, a job stays in its own while its nodes are there, and else moves to the first that has
+them.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def power_phases(job: Job, breakdown_s: Mapping[str, float]) -> dict[str, float]
 
     Args:
         job: what was predicted.
-        breakdown_s: of `explain.breakdown`, with `compute`.
+        breakdown_s: of `breakdown`, with `compute`.
     """
     cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
     by_class = cost.compute_s.sum(axis=(0, 1))

@@ -1,11 +1,8 @@
-"""Whether a fit of collectives says anything of a job: one of all-reduces says nothing of a job that runs none.
-
-Measured tables (fits of kernels, collectives, overlap) as the cost of a job, in place of presets of its device and network.
-
-Kept fits applied to a job: their posterior mean in place of what the job assumes, and the draws behind it.
+"""Applies kept fits to a job: their posterior mean in place of what the job assumes, and the draws behind it.
 
 A file of `prism-jax fit` speaks of variability, of the cost of kernels, collectives and overlap, or of both; one of `prism-jax
-calibrate` of the cost model; all are taken.
+calibrate` of the cost model; all are taken. Measured tables (fits of kernels, collectives, overlap) stand in the place of presets
+of its device and network; a fit of collectives says something of a job only if the job runs them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""FitReport and KeptFitReport: a model of variability fitted to measurements.
-
-A fit of variability as lines of plain text.
-
-A fit read from a file as lines of plain text.
-"""
+"""Reports a model of variability fitted to measurements, new or read from a file."""
 
 from __future__ import annotations
 
@@ -108,8 +103,7 @@ class FitReport(Report):
     holdout: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
-
-        return fit_report_lines(self)
+        return [*fit_lines(self.fit), *scores("groups left out", self.holdout)]
 
 
 @dataclass(frozen=True)
@@ -129,8 +123,11 @@ class KeptFitReport(Report):
     loo: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
-
-        return kept_fit_lines(self)
+        return [
+            *fit_lines(self.fit),
+            *scores("fitted rows, replicated", self.checks),
+            *scores("leave one out", self.loo),
+        ]
 
 
 BAR_WIDTH = 24
@@ -152,11 +149,6 @@ REMEDY = {  # what failed -> what to do at the command line
     "approximation": "use --method nuts",
 }
 LEAST_SQUARES = "the latency and bandwidth under `least squares` need no sampling and stand whatever the verdict"
-
-
-def fit_report_lines(report: FitReport) -> list[str]:
-    """The report, line by line."""
-    return [*fit_lines(report.fit), *scores("groups left out", report.holdout)]
 
 
 def fit_lines(fit: FitFacts) -> list[str]:
@@ -224,12 +216,3 @@ def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "unknown" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def kept_fit_lines(report: KeptFitReport) -> list[str]:
-    """The report, line by line."""
-    return [
-        *fit_lines(report.fit),
-        *scores("fitted rows, replicated", report.checks),
-        *scores("leave one out", report.loo),
-    ]

@@ -15,7 +15,7 @@ Three loops over the same table run this cell. They differ in what their columns
 |---|---|---|
 | `graph.propagate` | draws of one replica, at several network scores | made level by level from random numbers, inside the scan |
 | `search.pipeline` | plans, or plans and draws | looked up by op signature, a few dozen rows for a whole table of levels |
-| `placement.step` | draws under one assignment | mean and spread of a node's slowest GPU, with noise that is kept |
+| `placement.evaluator` | draws under one assignment | mean and spread of a node's slowest GPU, with noise that is kept |
 
 They stay three. One loop would carry the axis of scores, which only the first has, through the gather from the ring in the
 other two, and it would have to store a row of seconds per op and column where the second looks up signatures. The cell is
@@ -76,7 +76,7 @@ OpT = TypeVar("OpT")
 
 @dataclass(frozen=True)
 class StepGraph(Generic[OpT]):
-    """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.base.Op`, or those of a trace.
+    """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.order.Op`, or those of a trace.
 
     Attributes:
         compute_s: [level, lane, compute_class] noise-free compute seconds; zero where the lane idles.

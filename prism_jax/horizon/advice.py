@@ -1,17 +1,16 @@
-"""Two levels of recovery: a copy in memory for interruptions that lose no node, a remote one for those that do.
+"""Advises what to change first, by the expected time that each change would save, with two levels of recovery in closed form.
 
-Work is done in intervals of D, each followed by a copy into memory; every k-th is written to storage, too. A soft interruption
-(rate λ_s, outage R_s) loses the interval, a hard one (λ_h, R_h) all intervals since the last remote copy; either may strike
-during an outage. With λ = λ_s + λ_h, p = λ_s / λ, an interval and its copies of span s, q = e^{-λs}, x = 1 - e^{-λR_s}, and the
-chance β = (1 - x) / (1 - x p) that a soft outage ends before a hard interruption, the chance that an interval is done before a
-hard interruption is r = q / (1 - (1 - q) p β), and k intervals take
+A copy in memory serves interruptions that lose no node, a remote one those that do. Work is done in intervals of D, each followed
+by a copy into memory; every k-th is written to storage, too. A soft interruption (rate λ_s, outage R_s) loses the interval, a
+hard one (λ_h, R_h) all intervals since the last remote copy; either may strike during an outage. With λ = λ_s + λ_h, p = λ_s / λ,
+an interval and its copies of span s, q = e^{-λs}, x = 1 - e^{-λR_s}, and the chance β = (1 - x) / (1 - x p) that a soft outage
+ends before a hard interruption, the chance that an interval is done before a hard interruption is r = q / (1 - (1 - q) p β), and
+k intervals take
 
     E = (r^{-k} - 1) / (1 - r) · (c + (1 - r) (e^{λR_h} - 1) / λ)
     c = ((1 - q) + (1 - q) p x / (1 - x p)) / (λ (1 - (1 - q) p β))
 
-which for p = 0 and k = 1 is the form of `renewal.py`. The wait for the remote copy is spread over its k intervals.
-
-What to change first: the expected time that each change would save, by the exact form.
+which for p = 0 and k = 1 is the form of `run.py`. The wait for the remote copy is spread over its k intervals.
 """
 
 from __future__ import annotations

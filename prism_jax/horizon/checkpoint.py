@@ -1,6 +1,6 @@
-"""What a checkpoint costs: seconds that training waits, seconds until it can be loaded, seconds to load it.
+"""Defines what a checkpoint costs (seconds of waiting, until it can be loaded, to load it) and what an interruption does.
 
-What follows an interruption: restart, load, warm-up, spare nodes; and stops that are planned.
+After one come restart, load, warm-up and spare nodes; some stops are planned.
 """
 
 from __future__ import annotations

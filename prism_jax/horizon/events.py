@@ -1,7 +1,4 @@
-"""Where every world stands, and what a stretch of time between two events does to it.
-
-One turn of the loop: every world goes to its next event, and through it.
-"""
+"""Takes every world through one turn of the loop: to its next event, through what the stretch of time before it does, and on."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ..core.use_case import NOT_TYPED, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import calibrated_job, with_variability
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
-from ..result.parameters import Applied, Overrides, Seed
+from ..result.parameters import Fits, Force, Overrides, Seed
 from .checkpoint import DISK, Checkpoint, Recovery, checkpoint_bytes
 from .reliability import Reliability, of_mtbf
 from .reliability_file import load_reliability
@@ -195,6 +195,23 @@ class RunParts:
 FIT = "fit"  # kind of archive
 
 
+@dataclass(frozen=True)
+class SimulatedRun(OptionGroup):
+    """By when the run is to be done, and how it is simulated.
+
+    Attributes:
+        deadline_s: for P(done by then): 54d, 1300h.
+        n_worlds: simulated worlds.
+        seed: same seed, same answer.
+    """
+
+    deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None
+    fits: Fits = ()
+    force: Force = False
+    n_worlds: Annotated[int, Option("--worlds", "N", key="worlds")] = DEFAULT_WORLDS
+    seed: Seed = 0
+
+
 @use_case()
 def predict_run(
     job: JobFile,
@@ -204,10 +221,7 @@ def predict_run(
     threats: FailureOptions = FailureOptions(),
     saves: CheckpointOptions = CheckpointOptions(),
     restarts: Restarts = Restarts(),
-    deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None,
-    applied: Applied = Applied(),
-    n_worlds: Annotated[int, Option("--worlds", "N", key="worlds")] = DEFAULT_WORLDS,
-    seed: Seed = 0,
+    run: SimulatedRun = SimulatedRun(),
     progress: Progress = silent,
 ) -> RunReport:
     """Predict when a training run is done: failures, checkpoints, slow phases, deadline.
@@ -219,10 +233,7 @@ def predict_run(
         threats: what interrupts the job.
         saves: what checkpoints cost.
         restarts: how the job comes back.
-        deadline_s: for P(done by then): 54d, 1300h.
-        applied: fits, as in `explain_step`.
-        n_worlds: simulated worlds.
-        seed: same seed, same answer.
+        run: deadline, fits as in `explain_step`, simulated worlds and seed.
         progress: told what is being done.
 
     Raises:
@@ -235,18 +246,18 @@ def predict_run(
 
     stated, recovery = saves.stated(), restarts.stated()
     keep_programs()
-    own, rest = calibrated_job(loaded(job, overrides), applied.fits)
-    wanted = _threats(own, threats.reliability, threats.mtbf_h, applied.force)
-    _check_numbers(deadline_s, n_worlds)
+    own, rest = calibrated_job(loaded(job, overrides), run.fits)
+    wanted = _threats(own, threats.reliability, threats.mtbf_h, run.force)
+    _check_numbers(run.deadline_s, run.n_worlds)
     count = steps_of(own, work.n_steps, work.n_tokens)
     assumed: list[str] = []
     made = _checkpoint(own, stated, saves.interval_s, assumed)
     after = recovery or _recovery(assumed)
-    fitted = with_variability(own, rest, seed=seed, force=applied.force, progress=progress)
+    fitted = with_variability(own, rest, seed=run.seed, force=run.force, progress=progress)
     record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
     from .simulated_job import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = RunRequest(count, wanted, made, after, deadline_s, n_worlds, seed, tuple(assumed))
+    asked = RunRequest(count, wanted, made, after, run.deadline_s, run.n_worlds, run.seed, tuple(assumed))
     report, *parts = simulated(fitted, asked, record, progress)
     return report.made_of(RunParts(*parts))
 

@@ -1,10 +1,9 @@
-"""What interrupts a job, and how often: hazards per GPU, per node and per job, and slow phases.
+"""Defines what interrupts a job, and how often: hazards per GPU, per node and per job, slow phases, and nodes in repair.
 
-Interruptions do not scale with the number of GPUs alone. Small jobs stop for reasons of their own (software, data, users): a
-rate per node that was measured over a whole cluster says 28.8 hours for 1,024 GPUs where 7.9 were measured (RSC-1, arXiv
-2410.21680). A hazard therefore has a rate per GPU, per node and per job, in events per hour.
-
-Nodes in repair at one time, and how many spare ones suffice.
+Interruptions do not scale with the number of GPUs alone. Small jobs stop for reasons of their own (software, data, users): a rate
+per node that was measured over a whole cluster says 28.8 hours for 1,024 GPUs where 7.9 were measured (RSC-1, arXiv 2410.21680).
+A hazard therefore has a rate per GPU, per node and per job, in events per hour. Of nodes in repair at one time follows how many
+spare ones suffice.
 """
 
 from __future__ import annotations

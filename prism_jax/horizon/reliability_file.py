@@ -1,12 +1,9 @@
-"""A `Reliability` from plain data: a preset, or a file of the user's own.
+"""Reads a `Reliability` by the name of a preset, or from a YAML or TOML file of the user's own.
 
-A cause is stated by its rates (`per_gpu_h`, `per_node_h`, `per_job_h`, events per hour) or by what was counted (`events` on
-`per: gpu | node | job`, over what `observed` says). Counts know how well they know a rate: the logarithm of a rate from n events
-has the standard deviation 1/√n. Every mistake is found, not the first alone.
-
-Reliability presets by name; `presets/reliability.toml` holds what was counted, and where.
-
-A reliability by the name of a preset, or from a YAML or TOML file of the user's own.
+A cause is stated by its rates (`per_gpu_h`, `per_node_h`, `per_job_h`, events per hour) or by what was counted (`events` on `per:
+gpu | node | job`, over what `observed` says). Counts know how well they know a rate: the logarithm of a rate from n events has
+the standard deviation 1/√n. Every mistake is found, not the first alone. `presets/reliability.toml` holds what was counted, and
+where.
 """
 
 from __future__ import annotations

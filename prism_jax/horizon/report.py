@@ -1,7 +1,4 @@
-"""RunReport: when a training run is done, with what probability, and where its time goes.
-
-A training run as lines of plain text: when it is done, where the time goes, what to change first.
-"""
+"""Reports when a training run is done, with what probability, where its time goes, and what to change first."""
 
 from __future__ import annotations
 
@@ -150,8 +147,9 @@ class RunReport(Report):
     record: RunRecord
 
     def lines(self) -> list[str]:
-
-        return run_lines(self)
+        blocks = [_headline(self), _answer(self), _where(self), _changes(self), _setting(self), _footer(self)]
+        found = [line.rstrip() for block in blocks if block for line in (*block, "")]
+        return found[:-1]
 
 
 DAY_S = 86400.0
@@ -159,13 +157,6 @@ BAR_WIDTH = 24
 MOST_CHANGES = 4
 MOST_CAUSES = 6
 SMALLEST_SHARE = 5e-4
-
-
-def run_lines(report: RunReport) -> list[str]:
-    """The report, line by line."""
-    blocks = [_headline(report), _answer(report), _where(report), _changes(report), _setting(report), _footer(report)]
-    found = [line.rstrip() for block in blocks if block for line in (*block, "")]
-    return found[:-1]
 
 
 def duration(seconds: float, error: float | None = None) -> str:

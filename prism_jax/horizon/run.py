@@ -1,4 +1,4 @@
-"""Expected time of a job interrupted at a constant rate: the exact renewal form, and the checkpoint interval that is best.
+"""Defines a training run: so many steps, what interrupts them, what is done about it, and its expected time by the exact form.
 
 Work is done in intervals of D seconds, each followed by a checkpoint that blocks for w seconds. An interruption, at a rate of
 λ per second, loses the interval and costs an outage of R seconds, in which the next interruption may strike. Every interval
@@ -7,13 +7,12 @@ starts anew:
     E[T] = W / D · e^{λR} (e^{λ(D + w)} - 1) (1 / λ + N)
 
 where N is the time until an interruption is noticed, in which no other can strike. A checkpoint that takes b seconds more behind
-the steps until it can be loaded costs what an outage longer by b costs (b at most D + w).
+the steps until it can be loaded costs what an outage longer by b costs (b at most D + w). The checkpoint interval that is best
+follows.
 
 Source: Young (1974) and Daly (2006, "A higher order estimate of the optimum checkpoint interval") expand this form for small
 λ(D + w); first-order lines in λ turn negative where it says a few percent. Functions take NumPy or JAX arrays of one shape,
 in any one unit of time, and are differentiable in all arguments.
-
-A training run: so many steps, what interrupts them, what is done about it, and its expected time by the exact form.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The loop over events: interruptions, onsets and ends of slow phases, nodes that come back, the end of the job.
+"""Simulates a training run in many worlds, from event to event: interruptions, slow phases, nodes that come back, the end.
 
 All worlds advance together, each to its own next event. A world in which little happens is done early and waits for the others;
 the cost is that of the world with most events. Between two events a world runs at one pace, so that whole intervals are counted,
 not simulated: a million steps cost what their interruptions cost.
-
-A training run as inputs of the event simulation, and its worlds as an outcome.
 """
 
 from __future__ import annotations

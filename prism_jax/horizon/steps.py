@@ -1,9 +1,7 @@
-"""RunOutcome: when a job is done, in how many worlds, and where the time went; figures of it with their error, and of changes.
+"""Defines RunOutcome, when a job is done and where the time went, with errors; and the time of K steps of one fleet.
 
-The time of K steps of one fleet: what persists multiplies K, what drifts fades, what is independent averages out.
-
-With a step's spread s, its part r that persists (which GPUs and nodes the fleet has), and a part a that drifts with lag-k
-correlation ρ^k:
+What persists multiplies K, what drifts fades, what is independent averages out. With a step's spread s, its part r that persists
+(which GPUs and nodes the fleet has), and a part a that drifts with lag-k correlation ρ^k:
 
     Var[sum of K] = K² r² + a² (K (1 + ρ)/(1 - ρ) - 2ρ (1 - ρ^K)/(1 - ρ)²) + K (s² - r² - a²)
 

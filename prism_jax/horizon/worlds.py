@@ -1,6 +1,6 @@
-"""Inputs of a simulation: the job cut into intervals, its outages, what interrupts it and what slows it.
+"""Makes the inputs of a simulation (the job cut into intervals, outages, what interrupts and slows it) and its random numbers.
 
-Random numbers of the worlds: counters are (world, turn of the loop), so that no draw depends on how worlds are spread.
+Counters of the numbers are (world, turn of the loop), so that no draw depends on how worlds are spread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""HostProgram: what the hosts of some ranks do in one step, one call of the driver after another.
+"""Makes HostProgram, what the hosts of some ranks do in one step, one call of the driver after another, and their overheads.
 
 Calls of a rank stand in the order of their starts, whichever thread made them: the threads of a training step wait for each
 other. Collectives of all ranks stand in the same columns; calls that do nothing fill the gaps.
 
-Host overheads by operator, from a profile: T1 to T5 of the universal multi-GPU performance model (arXiv 2404.12674).
+Overheads by operator are T1 to T5 of the universal multi-GPU performance model (arXiv 2404.12674), from a profile.
 
     T1  end of an operator to the start of the next        T4  inside a call of the driver that starts work
     T2  start of an operator to its first call             T5  between two calls of one operator

@@ -146,8 +146,9 @@ def _top(name: str) -> JobField:
 
 def _field(path: Path, takes_of: type[BaseModel] | None, default: Any) -> JobField:
     key = ".".join(path)
-    words = FORMS[key] if key in FORMS or takes_of is None else takes(takes_of.model_fields[path[-1]])
-    return JobField(path, words, default, ABOUT.get(key, ""))
+    stated = None if takes_of is None else takes_of.model_fields[path[-1]]
+    words = FORMS[key] if key in FORMS or stated is None else takes(stated)
+    return JobField(path, words, default, ABOUT.get(key) or (stated and stated.description) or "")
 
 
 def _of_dataclass(

@@ -1,11 +1,9 @@
-"""Mean and spread of the slowest GPU of a node, per kind of work: all that an assignment changes in the duration of an op.
+"""Draws what still varies from step to step once every GPU's slowdown is known, and the slowest GPU of a node per kind of work.
 
-An op lasts v_m (1 + sd r) on GPU m, with v_m its persistent factor over the op's mix of kernel classes and r its residual; the
-group waits for the slowest. The maximum's mean and standard deviation are integrated on the host in float64, once per node. The
-simulation then adds the same standardised noise to every assignment: exact where the GPUs of a group are alike, exact in mean and
-variance where they are not.
-
-What still varies from step to step once every GPU's slowdown is known, drawn once and used for every assignment.
+The mean and spread of that GPU are all that an assignment changes in the duration of an op. An op lasts v_m (1 + sd r) on GPU m,
+with v_m its persistent factor over the op's mix of kernel classes and r its residual; the group waits for the slowest. The
+maximum's mean and standard deviation are integrated on the host in float64, once per node. The simulation then adds the same
+standardised noise to every assignment: exact where the GPUs of a group are alike, exact in mean and variance where they are not.
 
 A replica has noise of its own, made from its index: residuals of its ops and its links. All replicas of a step share the network
 regime, the residual of the final communication, the step factor and stalls. The shared part is cheap, so that every simulated

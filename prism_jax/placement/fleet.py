@@ -1,9 +1,8 @@
-"""Fleet: how slow every GPU of every node is, as measured.
+"""Defines Fleet, how slow every GPU of every node is, as measured, and which slot of a job plays which part.
 
-Which slot of a job plays which part: stages, replicas and members of a node's GPUs.
-
-A slot is the place of one node: `node_size` consecutive devices in the plan's axis order. It may hold one member group (tp = 8 in
-nodes of 8), several (tp = 1: eight groups of one GPU), or a share of one (a sharding group over many nodes).
+Parts are stages, replicas and members of a node's GPUs. A slot is the place of one node: `node_size` consecutive devices in the
+plan's axis order. It may hold one member group (tp = 8 in nodes of 8), several (tp = 1: eight groups of one GPU), or a share of
+one (a sharding group over many nodes).
 """
 
 from __future__ import annotations

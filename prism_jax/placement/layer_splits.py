@@ -1,9 +1,8 @@
-"""Layers per model chunk, their sum fixed: relaxed by pathwise gradients, rounded, polished by moves of one layer.
+"""Splits layers over model chunks, their sum fixed: relaxed by pathwise gradients, rounded, polished by moves of one layer.
 
 Seconds are linear in a chunk's layers to a fraction of a percent, and the slope comes from the same job with one layer more per
-chunk. Whole splits are evaluated with the cost model's own seconds, and only those whose memory fits.
-
-Assignment, micro-batches and layers in turn, from several starts; each given the others.
+chunk. Whole splits are evaluated with the cost model's own seconds, and only those whose memory fits. Assignment, micro-batches
+and layers are chosen in turn, from several starts, each given the others.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""Adam (Optax) on a gradient that the caller compiles.
+"""Optimises assignments: those that need no search, simulated annealing over swaps, and relaxation by gradients (Adam, Optax).
 
-Assignments that need no search: as given, random, sorted; and every one of them, where there are few.
+An assignment holds the node of every slot, then the nodes that are left out; where there are few, every one of them is tried.
 
-An assignment holds the node of every slot, then the nodes that are left out.
+Annealing swaps two nodes on kept noise, as one compiled loop. A swap changes the replicas of two slots only; the times of all
+others are carried along. Half of the proposals take a node out of the replica that is slowest at the moment: elsewhere a swap
+cannot help.
 
-Simulated annealing over swaps of two nodes, on kept noise, as one compiled loop.
-
-A swap changes the replicas of two slots only; the times of all others are carried along. Half of the proposals take a
-node out of the replica that is slowest at the moment: elsewhere a swap cannot help.
-
-Assignments as doubly stochastic matrices (Gumbel-Sinkhorn, Mena et al., ICLR 2018).
-
-Moved by pathwise gradients of the smoothed objective, rounded by linear assignment.
-
-A seat then holds a mixture of nodes: the mean and spread of its slowest GPU's factor are the mixtures of theirs.
+Relaxed assignments are doubly stochastic matrices (Gumbel-Sinkhorn, Mena et al., ICLR 2018), moved by pathwise gradients of the
+smoothed objective and rounded by linear assignment. A seat then holds a mixture of nodes: the mean and spread of its slowest
+GPU's factor are the mixtures of theirs.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from jax import Array
 
 from ..core.arrays import Floats
 from ..core.processes import Progress, part_of, silent
+from ..core.use_case import use_case
 from ..job.job import Job
-from ..result.objective import Objective, PlanObjective, plan_objective
+from ..result.objective import PlanObjective, plan_objective
 from ..result.spread import mean_and_error
 from .draws import Draws
 from .evaluator import Assignments, PlacementProblem, Stored, problem_of, score, step_times, stored
@@ -35,6 +36,7 @@ from .optimisers import (
     relaxed,
     sorted_assignments,
 )
+from .report import PlacementGoal
 from .result import EVEN_SPLITS, OPTIMISED, SPLITS, PlacementResult, asked, reported
 
 N_RANDOM = 1000
@@ -71,15 +73,13 @@ class Effort:
     n_exhaustive: int = MAX_EXHAUSTIVE
 
 
+@use_case()
 def place(
     job: Job,
     slowdown: Mapping[str, Mapping[int, float]] | Floats | MeasuredFleet,
     *,
     key: Array,
-    objective: str | Objective = "p95",
-    price_per_gpu_hour: float | None = None,
-    spares: int = 0,
-    splits: bool = False,
+    goal: PlacementGoal = PlacementGoal(),
     effort: Effort | None = None,
     progress: Progress = silent,
 ) -> PlacementResult:
@@ -89,28 +89,25 @@ def place(
         job: model, cluster, plan; of its variability what differs between GPUs and nodes is replaced by `slowdown`.
         slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor (`io.tables.slowdowns`).
         key: typed PRNG key; the same key gives the same answer.
-        objective: one of `OBJECTIVES`, by name or as it is.
-        price_per_gpu_hour: for objectives in money.
-        spares: nodes to leave out.
-        splits: also choose how many layers every stage and how many micro-batches every replica gets.
+        goal: objective, its price, nodes to leave out, and whether splits may change; callers may give these by keyword.
         effort: how long to search.
         progress: called with the share that is done, and what is being done.
 
     Raises:
         DataError: nodes and slots do not match, an unknown objective, or one that needs a price without one.
     """
-    wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
+    wanted = plan_objective(goal.objective, job.plan, goal.price_per_gpu_hour)
     effort = Effort() if effort is None else effort
     fleet = fleet_of(slowdown, job.cluster.node_size, job.model.kernel_classes)
-    check_counts(fleet, slots_of(job).n_slot, spares)
+    check_counts(fleet, slots_of(job).n_slot, goal.spares)
     problem = problem_of(job, fleet)
     effort = replace(effort, n_step=max(effort.n_step, STEPS_PER_NODE * fleet.n_node))
-    searched = SEARCHED_WITH_SPLITS if splits else SEARCHED
+    searched = SEARCHED_WITH_SPLITS if goal.splits else SEARCHED
     found = candidates(problem, wanted, key, effort, part_of(progress, 0.0, searched))
     progress(searched, "choosing")
     chosen, method = choose(problem, found, wanted, key)
     choice = None
-    if splits:
+    if goal.splits:
         choice = choose_splits(problem, found, chosen, wanted, key, effort, part_of(progress, searched, SEARCHED))
     progress(SEARCHED, "scoring on fresh draws")
     return report(problem, chosen, method, wanted, key, effort, choice)

@@ -1,10 +1,8 @@
-"""Files that launchers read: which host runs which ranks.
+"""Places measured nodes so that the tail of the step is smallest, and writes files for launchers; what `prism-jax place` does.
 
 A node holds `node_size` consecutive ranks, so the order of the lines of a hostfile is the order of ranks.
 
 Source: Open MPI, `mpirun` manual (hostfiles, rankfiles); DeepSpeed, "Resource configuration (multi-node)".
-
-Placing measured nodes so that the tail of the step time is smallest; what `prism-jax place` does.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from ..core.processes import Progress, keep_programs, silent
 from ..core.use_case import UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
-from ..result.parameters import ObjectiveChoice, Overrides, Seed
+from ..result.parameters import Overrides, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
-from .report import PlacedJob, PlacementReport, SlotFacts
+from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
 
 if TYPE_CHECKING:
     from .result import PlacementResult
@@ -109,9 +107,7 @@ def place_nodes(
     slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "CSV")],
     *,
     overrides: Overrides = (),
-    objective: ObjectiveChoice = "p95",
-    spares: Annotated[int, Option("--spares", "N", least=0)] = 0,
-    splits: bool = False,
+    goal: PlacementGoal = PlacementGoal(),
     seed: Seed = 0,
     files: LaunchFiles = LaunchFiles(),
     progress: Progress = silent,
@@ -122,9 +118,7 @@ def place_nodes(
         job, overrides, seed, progress: as in `explain_step`.
         slowdowns: measured slowdowns of every node: CSV with host (a name or a number), with gpu or without, and slowdown (1.05 =
             5 % slower) or gemm, attention, memory; or kernel class (or "all") -> device -> factor.
-        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
-        spares: number of nodes to leave out; the table must list that many more than the job needs.
-        splits: also choose layers per stage and micro-batches per replica, uneven where that is faster.
+        goal: objective, spare nodes, and whether splits may change.
         files: what to write for launchers.
 
     Raises:
@@ -148,9 +142,7 @@ def place_nodes(
         own,
         fleet_of(measured.factors, node_size, own.model.kernel_classes, measured.hosts),
         key=jax.random.key(seed),
-        objective=objective,
-        spares=spares,
-        splits=splits,
+        goal=goal,
         progress=progress,
     )
     report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result).made_of(result)

@@ -1,7 +1,4 @@
-"""PlacementReport: which measured node sits where, and what that is worth.
-
-A placement as text: what every method reaches, what the choice is worth, and where the slow nodes went.
-"""
+"""Reports which measured node sits where: what every method reaches, what the choice is worth, and where the slow nodes went."""
 
 from __future__ import annotations
 
@@ -15,7 +12,9 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import bar, decimals, with_error
+from ..core.use_case import NOT_TYPED, Option, OptionGroup
 from ..cost.partition import Splits
+from ..result.parameters import ObjectiveChoice
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,23 @@ class PlacedJob:
     name: str
     n_devices: int
     node_size: int
+
+
+@dataclass(frozen=True)
+class PlacementGoal(OptionGroup):
+    """What a placement is chosen for, and what it may change.
+
+    Attributes:
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        price_per_gpu_hour: for objectives in money.
+        spares: number of nodes to leave out; the table must list that many more than the job needs.
+        splits: also choose layers per stage and micro-batches per replica, uneven where that is faster.
+    """
+
+    objective: ObjectiveChoice = "p95"
+    price_per_gpu_hour: Annotated[float | None, NOT_TYPED] = None
+    spares: Annotated[int, Option("--spares", "N", least=0)] = 0
+    splits: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,8 +114,22 @@ class PlacementReport(Report):
         return tuple(self.value)
 
     def lines(self) -> list[str]:
-
-        return placement_lines(self)
+        job, n = self.job, len(self.assignment)
+        head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
+        if self.left_out:
+            head += f", {len(self.left_out)} left out"
+        blocks = [
+            [head],
+            _methods(self),
+            _gains(self),
+            _splits(self),
+            _map(self),
+            _assignment(self),
+            _left_out(self),
+        ]
+        lines = [line for block in blocks if block for line in (*block, "")]
+        notes = [f"note: {note}" for note in self.notes]
+        return [*lines, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
@@ -121,26 +151,6 @@ WORDS = {
     "even_splits": "best with even splits",
     OPTIMISED: "chosen",
 }
-
-
-def placement_lines(report: PlacementReport) -> list[str]:
-    """The report, line by line."""
-    job, n = report.job, len(report.assignment)
-    head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
-    if report.left_out:
-        head += f", {len(report.left_out)} left out"
-    blocks = [
-        [head],
-        _methods(report),
-        _gains(report),
-        _splits(report),
-        _map(report),
-        _assignment(report),
-        _left_out(report),
-    ]
-    lines = [line for block in blocks if block for line in (*block, "")]
-    notes = [f"note: {note}" for note in report.notes]
-    return [*lines, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
 def _methods(report: PlacementReport) -> list[str]:

@@ -1,12 +1,11 @@
-"""Splits: layers per model chunk and micro-batches per replica, uneven where nodes are.
+"""Splits layers over model chunks and micro-batches over replicas, uneven where nodes are.
 
 A split problem is a problem like any other. Replicas with m micro-batches run the schedule of m micro-batches; another layer
 split changes seconds only, so that a split costs one pass of the cost model on the host.
 
-Micro-batches per replica, their sum fixed: relaxed on the exact times of every replica with every number, rounded, polished.
-
-Replicas meet at the end of the step only, so the times of each with every possible number of micro-batches tell all there is to
-know: moves are looked up, not simulated.
+Micro-batches per replica, their sum fixed, are relaxed on exact times, rounded and polished. Replicas meet at the end of the step
+only, so the times of each with every possible number of micro-batches tell all there is to know: moves are looked up, not
+simulated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A job and a fleet as arrays: everything about a step that does not depend on which node sits where, and everything that does.
+"""Turns a job and a fleet into arrays, and times one replica's step under an assignment on noise that was drawn before.
 
 An op is told by its lane and its *kind* there (forward of a chunk, backward of a chunk, ...): its seconds under an assignment are
 those of its kind times the slowdown of the group's slowest GPU, so an assignment is a handful of numbers per lane and replica.
 
-Time of one replica's step under an assignment: the max-plus scan of the engine, on noise that was drawn before.
+The time is the max-plus scan of the engine:
 
     start = max(end[t-1, l], max_d(end[dep_d] + lag_d))       end = start + busy (loc + scale e) + communication
 

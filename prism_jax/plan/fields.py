@@ -29,13 +29,36 @@ distributed/activation_checkpoint.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from ..core.bounds import MOST_DEVICES
 from ..core.errors import PlanError, Problem
+from ..core.registry import Registry
+
+
+@dataclass(frozen=True)
+class PlanField:
+    """What is said of a field of a plan, once: checks of job files and of `--set`, and the page of all fields, follow from it.
+
+    Attributes:
+        about: what it is, in one line.
+        known: names of which it, or each of its items, must be one; a registry is asked when a value is checked.
+        least, most: bounds of a number; None: what its type and default say, 1 or 0 for a whole number.
+        or_auto: `auto` may be written in its place.
+        read: makes the value of what is written.
+        takes: what `read` takes, in words.
+    """
+
+    about: str
+    known: Iterable[str] | Registry[Any] | None = None
+    least: float | None = None
+    most: float | None = None
+    or_auto: bool = False
+    read: Callable[[Any], Any] | None = None
+    takes: str = ""
 
 
 class Precision(NamedTuple):
@@ -124,12 +147,14 @@ class StateDtypes:
     Source: Megatron-LM, docs/source/api-guide/dist_optimizer.md and arguments.py; torchtitan, config/job_config.py.
     """
 
-    grad_reduce: str | None = None
-    main_grads: str = "fp32"
-    main_params: str = "fp32"
-    exp_avg: str = "fp32"
-    exp_avg_sq: str = "fp32"
-    fp8_params: bool = False
+    grad_reduce: Annotated[
+        str | None, PlanField("of the buffer that gradients are reduced from; by default as the framework does")
+    ] = None
+    main_grads: Annotated[str, PlanField("of gradients as the optimizer reads them")] = "fp32"
+    main_params: Annotated[str, PlanField("of the copy of parameters that the optimizer updates")] = "fp32"
+    exp_avg: Annotated[str, PlanField("of Adam's first moment")] = "fp32"
+    exp_avg_sq: Annotated[str, PlanField("of Adam's second moment")] = "fp32"
+    fp8_params: Annotated[bool, PlanField("parameters are kept or gathered in fp8")] = False
 
     @property
     def moments_bytes(self) -> float:

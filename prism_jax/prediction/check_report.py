@@ -1,10 +1,6 @@
-"""OpenFieldFacts: a field that a job leaves unsaid, and what it may do to the step.
+"""Reports what follows from a job without simulating anything: counts, peak memory by component, fields left unsaid.
 
-Peak memory of one device as reports hold it: by component, with what is not known of it.
-
-CheckReport: what follows from a job, without simulating anything.
-
-What follows from a job as text.
+Of memory it says what is not known of it; of an unsaid field what it may do to the step.
 """
 
 from __future__ import annotations
@@ -152,6 +148,23 @@ def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None)
     return from_plain(MemoryFacts, {**needed.as_dict(), **uncertain})
 
 
+def job_names(job: Job) -> dict[str, Any]:
+    """Names, degrees and sizes of a job under the names of the fields that reports have for them."""
+    plan = job.plan
+    return {
+        "name": job.name,
+        "model": job.model.name,
+        "cluster": job.cluster.name,
+        "device": job.cluster.device.name,
+        "variability": job.variability.name,
+        "framework": job.software.name,
+        "schedule": plan.schedule_name,
+        "tokens_per_step": job.model.units_per_step(plan),
+        "sample_unit": job.model.sample_unit,
+        **{name: getattr(plan, name) for name in ("n_devices", "tp", "cp", "pp", "dp", "ep", "n_micro_batch")},
+    }
+
+
 @dataclass(frozen=True)
 class CheckReport(Report):
     """Counts that follow from a job, and whether it fits into memory.
@@ -201,13 +214,7 @@ class CheckReport(Report):
     evidence: Evidence | None = None
 
     def lines(self) -> list[str]:
-
-        return check_lines(self)
-
-
-def check_lines(report: CheckReport) -> list[str]:
-    """The report, line by line."""
-    return check_facts(report).lines()
+        return check_facts(self).lines()
 
 
 def check_facts(report: CheckReport) -> Facts:

@@ -18,7 +18,7 @@ from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
 from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
-from ..result.parameters import Fits, Force, JobChanges, Seed
+from ..result.parameters import Applied, Fits, Force, JobChanges, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import IGNORE_MEMORY, memory_verdict
 from .report import MoneyFacts, PredictionReport
@@ -78,17 +78,29 @@ class Sampling(OptionGroup):
     seed: Seed = 0
 
 
+@dataclass(frozen=True)
+class SimulatedColumns(OptionGroup):
+    """What `prism_jax.simulate.predict` is told; None for the default there."""
+
+    n_samples: int | None = None
+    method: str = "symmetric"
+    known: KnownGpus | None = None
+    pad: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are given, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@use_case()
 def predict(
     job: JobSource,
     *,
     key: Array,
-    fits: FitFiles = (),
-    force: bool = False,
+    applied: Applied = Applied(),
     use_level: bool = True,
-    n_samples: int | None = None,
-    method: str = "symmetric",
-    known: KnownGpus | None = None,
-    pad: bool = False,
+    columns: SimulatedColumns = SimulatedColumns(),
     progress: Callable[[float], None] | None = None,
 ) -> StepTimeDistribution:
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
@@ -96,10 +108,9 @@ def predict(
     Args:
         job: a Job, a job file, or the name of a shipped example.
         key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
-        fits: files of `prism-jax fit` or `calibrate` to apply.
-        force: use a fit even where its verdict is failed.
+        applied: files of `prism-jax fit` or `calibrate`, `fits=[...]`; `force=True` uses a fit even where its verdict is failed.
         use_level: let a fit to the log of this very job set the level of its step time.
-        n_samples, method, known, pad, progress: as in `prism_jax.simulate.predict`, None for the default there.
+        columns, progress: `n_samples`, `method`, `known`, `pad` as in `prism_jax.simulate.predict`, None for the default there.
 
     Raises:
         ConfigError, DataError, FitError: a job, a fit or an option is wrong.
@@ -110,16 +121,14 @@ def predict(
     keep_programs()
     from ..simulate.predict import predict as simulate  # needs JAX, which importing this module does not
 
-    options = {"n_samples": n_samples, "known": known, "progress": progress}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    fitted = load_fits(loaded(job), fits, force=force)
+    one = partial(simulate, key=key, **columns.given, **({} if progress is None else {"progress": progress}))
+    fitted = load_fits(loaded(job), applied.fits, force=applied.force)
     if not use_level or fitted.level is None:
-        plain = simulate(fitted.job, key=key, method=method, pad=pad, **given)
+        plain = one(fitted.job)
         told = (*plain.notes, *fitted.tables, *fitted.unused)
         return replace(plain, notes=told) if told != plain.notes else plain
     from .predicted_step import at_log_level
 
-    one = partial(simulate, key=key, method=method, pad=pad, **given)
     found = at_log_level(fitted.job, fitted.level, one)
     told = one(found.job)
     notes = (*told.notes, *fitted.tables, *fitted.unused, *((found.note,) if found.note else ()))

@@ -1,6 +1,6 @@
-"""A job at the level of its own log: every second of it times measured over predicted typical step.
+"""Makes the part of a prediction that needs JAX: simulate, explain, what fits leave open, and the level of the job's own log.
 
-The part of a prediction that needs JAX: simulate, explain, and what fits leave open.
+At that level every second of the job is taken times measured over predicted typical step.
 """
 
 from __future__ import annotations

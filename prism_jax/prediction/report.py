@@ -1,7 +1,4 @@
-"""PredictionReport: the distribution of the step time of a job, and why.
-
-A prediction as lines of plain text that a performance engineer reads in ten seconds.
-"""
+"""Reports the distribution of the step time of a job, and why, as text that a performance engineer reads in ten seconds."""
 
 from __future__ import annotations
 
@@ -218,8 +215,17 @@ class PredictionReport(Report):
     open_fields: tuple[OpenFieldFacts, ...] = ()
 
     def lines(self) -> list[str]:
-
-        return prediction_lines(self)
+        blocks = [
+            _headline(self),
+            _quantiles(self),
+            [*_rates(self), _busy(self), *_money(self)],
+            _memory(self),
+            _breakdown(self),
+            _owners(self),
+            _footer(self),
+        ]
+        lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
+        return lines[:-1]
 
 
 BAR_WIDTH = 24
@@ -230,21 +236,6 @@ MOST_CRITICAL = 4
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
-
-
-def prediction_lines(report: PredictionReport) -> list[str]:
-    """The report, line by line."""
-    blocks = [
-        _headline(report),
-        _quantiles(report),
-        [*_rates(report), _busy(report), *_money(report)],
-        _memory(report),
-        _breakdown(report),
-        _owners(report),
-        _footer(report),
-    ]
-    lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
-    return lines[:-1]
 
 
 def _headline(report: PredictionReport) -> list[str]:

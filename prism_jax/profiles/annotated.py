@@ -1,23 +1,20 @@
-"""Ops of a GPU rank from its kernels: every NCCL kernel is an op, everything else is merged into runs of compute.
+"""Finds the ops of a rank in its profile: by annotations, from its GPU kernels, or from gloo's collectives on the host.
 
-A run holds the kernels of one stream that the host launched between two of its marks; a mark is the launch of an NCCL kernel or
-a call that makes a stream wait for another (cudaStreamWaitEvent). So a run begins where a wait for communication may begin, and
-because the marks come from the program and not from the clock, every step has the same runs. Time in which the stream idles
-inside a run (late launches) counts as part of the run. Where launches were not recorded, the starts of kernels take their place.
+From kernels, every NCCL kernel is an op, everything else is merged into runs of compute. A run holds the kernels of one stream
+that the host launched between two of its marks; a mark is the launch of an NCCL kernel or a call that makes a stream wait for
+another (cudaStreamWaitEvent). So a run begins where a wait for communication may begin, and because the marks come from the
+program and not from the clock, every step has the same runs. Time in which the stream idles inside a run (late launches) counts
+as part of the run. Where launches were not recorded, the starts of kernels take their place.
 
 The stream with most compute is "compute", the others "compute 2", ...; streams with NCCL kernels alone are "communication", ...
 
-Ops of a rank without GPU: gloo's collectives, and the rest of each step as compute between them.
+Without a GPU, ops are gloo's collectives and the rest of each step. Every step has one compute op before each communication and
+one after the last: from the end of all communication so far to the start of the next, of length zero where the next one has begun
+by then. Together they fill the step, so that compute which overlaps communication counts as communication.
 
-Every step has one compute op before each communication and one after the last: from the end of all communication so far to the
-start of the next, of length zero where the next one has begun by then. Together they fill the step, so that compute which
-overlaps communication counts as communication.
-
-Ops of a rank whose program names them, as `kineto_names.annotation` understands it.
-
-An op lasts from the first start to the last end of the GPU kernels that were launched while the host was inside its annotation
-(by any thread, as the backward pass has its own), joined with the GPU's own span of the annotation; where there is neither, as
-long as the host was inside.
+A program may name its ops, as `names.annotation` understands it. An op lasts from the first start to the last end of the GPU
+kernels that were launched while the host was inside its annotation (by any thread, as the backward pass has its own), joined with
+the GPU's own span of the annotation; where there is neither, as long as the host was inside.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, REPLICA_COLLECTIVES, TRANSFERS
 from ..trace.trace import NONE
 from .events import RankProfile, Spans, What, codes_of
-from .ops import Meets, Peers, RankOps, Rows, communication_ops, join, numbered, rank_ops, step_at, steps_of
+from .ops import Meets, NamedOps, Peers, RankOps, Rows, communication_ops, join, numbered, step_at, steps_of
 from .place import WorkerPlace
 
 COMPUTE = "compute"
@@ -125,11 +122,11 @@ def _runs(compute: _Placed, marks: Floats, streams: dict[int, str]) -> RankOps:
     new[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     first = np.flatnonzero(new)
     if len(first) == 0:
-        return rank_ops(step=np.zeros(0), op_type=[], start_us=np.zeros(0), duration_us=np.zeros(0))
+        return NamedOps(np.zeros(0), [], np.zeros(0), np.zeros(0)).coded()
     start = spans.start_us[order][first]
     end = np.maximum.reduceat(spans.end_us[order], first)
     names = [streams[lane] for lane in keys[1, first].tolist()]
-    return rank_ops(step=keys[0, first], op_type=names, stream=names, start_us=start, duration_us=end - start)
+    return NamedOps(keys[0, first], names, start, end - start, stream=names).coded()
 
 
 HOST_COMPUTE, STREAM = "compute", "gloo"
@@ -169,7 +166,7 @@ def _between(steps: Spans, spans: Spans) -> RankOps:
     starts, ends_ = np.concatenate(start), np.concatenate(end)
     numbers: Rows = np.concatenate(step)
     names = np.full(len(starts), HOST_COMPUTE)
-    return rank_ops(step=numbers, op_type=names, stream=names, start_us=starts, duration_us=ends_ - starts)
+    return NamedOps(numbers, names, starts, ends_ - starts, stream=names).coded()
 
 
 MEETS = {**dict.fromkeys(REPLICA_COLLECTIVES, Meets.REPLICAS), EMBEDDING: Meets.STAGES, CLIP: Meets.ALL}
@@ -200,18 +197,18 @@ def annotated_ops(profile: RankProfile, place: WorkerPlace) -> RankOps:
     _, at = np.unique(names, return_inverse=True)
     number = numbered(step, at, by=start)
     groups, meets = _groups(names, number, micro_batch, model_chunk, place)
-    return rank_ops(
-        step=step,
-        op_type=names,
-        start_us=start,
-        duration_us=end - start,
+    return NamedOps(
+        step,
+        names,
+        start,
+        end - start,
         group=groups,
         micro_batch=micro_batch,
         chunk=chunk,
         side=np.array([_side(name) for name in names.tolist()], dtype=np.int32),
         size=np.where(np.array(groups, dtype=str) == "", -1, 0),
         meets=meets,
-    )
+    ).coded()
 
 
 def _side(name: str) -> int:

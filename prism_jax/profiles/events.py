@@ -1,6 +1,4 @@
-"""What is kept of one rank's profile: spans as columns, and what their names and arguments say.
-
-Reads the spans of one rank's profile that matter here: steps, annotated ops, GPU kernels, launches, communication.
+"""Reads the spans of one rank's profile that matter here, as columns: steps, annotated ops, GPU kernels, launches, communication.
 
 Times stay in microseconds on the rank's own clock, as recorded.
 """

@@ -1,6 +1,6 @@
-"""Ops of one rank, as the three ways of reading a profile find them, and what they need to know of time: steps and numbering.
+"""Defines ops of one rank, as the three ways of reading a profile find them, with steps and numbering.
 
-Communication ops of one rank, named so that the same op has the same name in every step and its group on every member.
+Communication ops have the same name in every step, and their group on every member.
 """
 
 from __future__ import annotations
@@ -74,42 +74,43 @@ class RankOps:
         return replace(self, **columns)
 
 
-def rank_ops(
-    *,
-    step: NDArray,
-    op_type: Sequence[str] | NDArray,
-    start_us: NDArray,
-    duration_us: NDArray,
-    stream: Sequence[str] | NDArray | None = None,
-    group: Sequence[str] | NDArray | None = None,
-    micro_batch: NDArray | None = None,
-    chunk: NDArray | None = None,
-    side: NDArray | None = None,
-    size: NDArray | None = None,
-    meets: NDArray | None = None,
-    notes: tuple[str, ...] = (),
-) -> RankOps:
-    """Ops from columns in which texts are texts; what is not given is absent."""
-    n = len(step)
-    types, streams, groups = (_coded(texts, n) for texts in (op_type, stream, group))
-    none = np.full(n, NONE)
-    return RankOps(
-        step=np.asarray(step, dtype=np.int64),
-        op_type=types[0],
-        op_types=types[1],
-        stream=streams[0],
-        streams=streams[1],
-        group=np.where(np.array([*groups[1], ""])[groups[0]] == "", NONE, groups[0]),
-        groups=groups[1],
-        micro_batch=none if micro_batch is None else micro_batch,
-        chunk=none if chunk is None else chunk,
-        start_us=np.asarray(start_us, dtype=np.float64),
-        duration_us=np.asarray(duration_us, dtype=np.float64),
-        side=np.zeros(n, dtype=np.int32) if side is None else side,
-        size=none if size is None else size,
-        meets=np.zeros(n, dtype=np.int32) if meets is None else meets,
-        notes=notes,
-    )
+@dataclass(frozen=True)
+class NamedOps:
+    """Columns of `RankOps` in which texts are texts; what is None is absent."""
+
+    step: NDArray
+    op_type: Sequence[str] | NDArray
+    start_us: NDArray
+    duration_us: NDArray
+    stream: Sequence[str] | NDArray | None = None
+    group: Sequence[str] | NDArray | None = None
+    micro_batch: NDArray | None = None
+    chunk: NDArray | None = None
+    side: NDArray | None = None
+    size: NDArray | None = None
+    meets: NDArray | None = None
+
+    def coded(self) -> RankOps:
+        """Returns the ops with indices in the place of texts."""
+        n = len(self.step)
+        types, streams, groups = (_coded(texts, n) for texts in (self.op_type, self.stream, self.group))
+        none, zero = np.full(n, NONE), np.zeros(n, dtype=np.int32)
+        return RankOps(
+            step=np.asarray(self.step, dtype=np.int64),
+            op_type=types[0],
+            op_types=types[1],
+            stream=streams[0],
+            streams=streams[1],
+            group=np.where(np.array([*groups[1], ""])[groups[0]] == "", NONE, groups[0]),
+            groups=groups[1],
+            micro_batch=none if self.micro_batch is None else self.micro_batch,
+            chunk=none if self.chunk is None else self.chunk,
+            start_us=np.asarray(self.start_us, dtype=np.float64),
+            duration_us=np.asarray(self.duration_us, dtype=np.float64),
+            side=zero if self.side is None else self.side,
+            size=none if self.size is None else self.size,
+            meets=zero if self.meets is None else self.meets,
+        )
 
 
 def join(parts: Sequence[RankOps]) -> RankOps:
@@ -225,7 +226,7 @@ def communication_ops(
     types = _types([channel for channel, _ in found])
     groups = [_group(found[c][0], n) for c, n in zip(at.tolist(), number.tolist(), strict=True)]
     together = [c.kind in END_TOGETHER or (c.kind in SIDES and c.known) for c, _ in found]
-    return rank_ops(
+    return NamedOps(
         step=step,
         op_type=np.array(types, dtype=str)[at],
         stream=stream,
@@ -235,7 +236,7 @@ def communication_ops(
         side=np.array([SIDES.get(channel.kind, 0) for channel, _ in found], dtype=np.int32)[at],
         size=np.array([size for _, size in found], dtype=np.int32)[at],
         meets=np.where(np.array(together, dtype=bool)[at], Meets.ALL, Meets.NOBODY),
-    )
+    ).coded()
 
 
 def _channels(

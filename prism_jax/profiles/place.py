@@ -1,10 +1,11 @@
-"""Where a rank stands in its job: its number, and its parallel ranks and degrees if the program wrote them into the profile.
+"""Finds where a rank stands in its job, and which job the profiled ranks make up.
+
+A program writes its number, parallel ranks and degrees into the profile:
 
     profiler.preset_metadata_json("prism", '{"dp": 1, "pp": 0, "tp": 0, "dp_size": 2, "pp_size": 4, "tp_size": 1}')
 
-before the profiler starts, or `add_metadata_json` while it records (PyTorch drops it at other times, with a warning).
-
-Which job the profiled ranks make up: replicas of each other, stages of their own, or what their metadata say.
+before the profiler starts, or `add_metadata_json` while it records (PyTorch drops it at other times, with a warning). Without
+them ranks are replicas of each other, or stages of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""QueuedJobs: when jobs were submitted, how many GPUs they need and how long they run; and the GPUs that they keep busy.
-
-Outcome: when every job was done, and the figures that say how good a schedule is.
-"""
+"""Defines queued jobs (when submitted, how many GPUs, how long), the GPUs that they keep busy, and the outcome of a schedule."""
 
 from __future__ import annotations
 

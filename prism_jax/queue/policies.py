@@ -1,22 +1,9 @@
-"""View: what a policy sees of the cluster at one moment.
+"""Defines queueing policies by name: who comes first, who may be interrupted, and which of the free GPUs a job gets.
 
-Free GPUs of a cluster, and which of them a job gets. GPUs are numbered from the fastest.
-
-What every queueing policy is: who comes first, who may be interrupted, and which of the free GPUs a job gets.
-
-First in, first out.
-
-Earliest deadline first, among the jobs that can still make it.
-
-Least attained service, of GPUs and time (2D-LAS of Tiresias, NSDI 2019), in queues with thresholds.
-
-Variability-aware placement, after PAL (SC 2024): the same order as FIFO, other GPUs.
-
-Shortest job first.
-
-Shortest remaining time first.
-
-Queueing policies by name: those that ship with the package and those that a caller adds.
+GPUs are numbered from the fastest. Shipped are first in, first out; earliest deadline among the jobs that can still make it;
+least attained service, of GPUs and time (2D-LAS of Tiresias, NSDI 2019), in queues with thresholds; variability-aware placement
+after PAL (SC 2024), the order of FIFO on other GPUs; shortest job; shortest remaining time. A policy sees a `View` of the
+cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""QueueReport: what scheduling policies make of the jobs of a cluster, and what a scheduler gains by knowing distributions.
-
-Policies side by side as lines of plain text.
-"""
+"""Reports what scheduling policies make of the jobs of a cluster, and what a scheduler gains by knowing distributions."""
 
 from __future__ import annotations
 
@@ -48,8 +45,19 @@ class QueueReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return queue_lines(self)
+        of_group = f", group {self.group}" if self.group else ""
+        deadlines = (
+            "deadlines of the trace" if self.slack is None else f"deadlines drawn, mean slack {self.slack:g} x duration"
+        )
+        head = [
+            f"{self.source}{of_group}: {self.n_jobs:,} jobs in {duration(self.span_s)} on {self.n_gpus:,} GPUs "
+            f"({self.n_gpus_from}), load {self.load:.2f}",
+            f"GPUs vary like {self.variability}; {deadlines}; restart {duration(self.restart_s)}; estimates from 10% of the "
+            f"steps; {self.n_seeds} seeds",
+        ]
+        tables = [line for cv in dict.fromkeys(row.cv for row in self.rows) for line in _table(self, cv)]
+        notes = [f"note: {note}" for note in self.notes]
+        return [*head, "", *tables, *_answer(self), "", *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
 COLUMNS = (
@@ -67,23 +75,6 @@ COLUMNS = (
 )
 DAY_S, HOUR_S, MINUTE_S = 86400.0, 3600.0, 60.0
 ENOUGH = 0.005  # of a ratio: smaller differences are not called one
-
-
-def queue_lines(report: QueueReport) -> list[str]:
-    """The report, line by line."""
-    of_group = f", group {report.group}" if report.group else ""
-    deadlines = (
-        "deadlines of the trace" if report.slack is None else f"deadlines drawn, mean slack {report.slack:g} x duration"
-    )
-    head = [
-        f"{report.source}{of_group}: {report.n_jobs:,} jobs in {duration(report.span_s)} on {report.n_gpus:,} GPUs "
-        f"({report.n_gpus_from}), load {report.load:.2f}",
-        f"GPUs vary like {report.variability}; {deadlines}; restart {duration(report.restart_s)}; estimates from 10% of the "
-        f"steps; {report.n_seeds} seeds",
-    ]
-    tables = [line for cv in dict.fromkeys(row.cv for row in report.rows) for line in _table(report, cv)]
-    notes = [f"note: {note}" for note in report.notes]
-    return [*head, "", *tables, *_answer(report), "", *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
 def duration(seconds: float) -> str:

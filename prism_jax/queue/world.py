@@ -1,10 +1,8 @@
-"""World: one draw of what a scheduler does not know: how fast every GPU is, how long every job takes, and what was seen of it.
+"""Draws a world: how fast every GPU is, how long every job takes, and what a scheduler has seen and makes of it.
 
 A job of n steps runs as fast as its slowest GPU: seconds = duration x max over its GPUs of the factor x mean of n step factors,
 whose variance is s² (1 + ρ) / (1 - ρ) / n for steps of standard deviation s and lag-1 autocorrelation ρ. A tenth of the steps has
 been seen before, on other GPUs of the same cluster: that is what estimates are made of.
-
-What a scheduler takes for the duration of a job: one number of the distribution that a tenth of its steps leaves.
 
 The steps that were seen ran on some GPUs, the job will run on others: given seconds seen, the duration is seen x M₂ / M₁ with
 M₁ and M₂ the slowest factors of two independent draws of as many GPUs. The point estimate is its mean. A new estimate is one

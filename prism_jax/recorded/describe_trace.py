@@ -1,8 +1,6 @@
-"""Recorded steps as a file for Perfetto: the same format as `perfetto`, one process per worker and one thread per stream.
+"""Tells what a trace or log holds and how its dependencies explain its steps: `prism-jax trace info`, `replay` and `export`.
 
-What a trace or log holds, and how its dependencies explain its steps; `prism-jax trace info` and `trace replay`.
-
-Recorded steps for a timeline viewer; what `prism-jax trace export` does.
+An export is the same format as `perfetto`, with one process per worker and one thread per stream, for a timeline viewer.
 """
 
 from __future__ import annotations
@@ -127,7 +125,7 @@ def describe_trace(
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         unit: of step times whose name does not say it: s, ms, us or ns.
         kernels: Kineto profiles of the run of execution traces: files, archives or folders.
 

@@ -1,11 +1,9 @@
-"""A recorded pipeline job with another number of micro-batches per step.
+"""Changes a recorded job and keeps its draws, so that differences are due to the change alone.
 
-The schedule is recognised among those with one chunk per stage and whole backwards, and laid out anew. Every op takes after
-the recorded one in the same phase: counted from the start of the step in its first half, from the end in its second, a middle
-one where there are more than recorded. So do the waits that were read off the recording; they are carried over as distances
-in the order of the stage's compute.
-
-A recorded job with something changed: the same draws, so that differences are due to the change alone.
+With another number of micro-batches per step, the schedule is recognised among those with one chunk per stage and whole
+backwards, and laid out anew. Every op takes after the recorded one in the same phase: counted from the start of the step in its
+first half, from the end in its second, a middle one where there are more than recorded. So do the waits that were read off the
+recording; they are carried over as distances in the order of the stage's compute.
 """
 
 from __future__ import annotations

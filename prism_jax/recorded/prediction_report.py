@@ -1,9 +1,4 @@
-"""Reports of predictions from recorded traces: of steps that were not recorded, and of what-ifs.
-
-The steps that were not recorded, as lines of plain text.
-
-Who slowed a recorded job down, as lines of plain text.
-"""
+"""Reports predictions from recorded traces: steps not recorded, who slowed the job down, what a change would bring."""
 
 from __future__ import annotations
 
@@ -13,8 +8,23 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..core.text_table import bar, with_error
-from .prediction import CriticalShares, HeldOutScore, MomentMatch, Quantiles, ReplayErrors, SplitScore
-from .report import BAR_WIDTH, FAR, SMALLEST_SHARE, TraceFacts, counted, headline, notes, step_lines, warnings
+from .prediction import MomentMatch
+from .report import (
+    BAR_WIDTH,
+    FAR,
+    SMALLEST_SHARE,
+    CriticalShares,
+    HeldOutScore,
+    Quantiles,
+    ReplayErrors,
+    SplitScore,
+    TraceFacts,
+    counted,
+    headline,
+    notes,
+    step_lines,
+    warnings,
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,9 @@ class Intervals3:
 
 
 @dataclass(frozen=True)
-class PredictedSteps:
+class PredictedSteps(Quantiles):
     """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
 
-    p50: float
-    p95: float
-    p99: float
     interval: Intervals3
     mc_error: Quantiles
     level: float
@@ -119,8 +126,21 @@ class TracePredictionReport(Report):
     check: Annotated[CheckFacts | None, INLINE, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
-
-        return prediction_lines(self)
+        info, steps = self.info, self.steps_s
+        lines = [*headline(info), *step_lines(info), "", f"unrecorded steps{_asked(self.asked)}"]
+        for name in ("p50", "p95", "p99"):
+            low, high = getattr(steps.interval, name)
+            value, error = with_error(getattr(steps, name), getattr(steps.mc_error, name))
+            known = f"{low:.4g} to {high:.4g} s at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
+            lines.append(f"  {name}   {value} ± {error} s   ({known})")
+        lines += warnings(self.doubts)
+        if _of_whole_steps(self):
+            lines += ["whole recorded steps are redrawn, as nothing within a step can be recombined"]
+        if self.evidence is not None:
+            lines += ["", *_evidence(self.evidence)]
+        if self.check is not None:
+            lines += ["", *_check(self, self.check)]
+        return lines + _unreplayed(self) + notes(info)
 
 
 @dataclass(frozen=True)
@@ -156,27 +176,22 @@ class WhatIfReport(Report):
     doubts: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-
-        return what_if_lines(self)
-
-
-def prediction_lines(report: TracePredictionReport) -> list[str]:
-    """The predicted distribution, why it is so, and how predictions fared on steps that were held out."""
-    info, steps = report.info, report.steps_s
-    lines = [*headline(info), *step_lines(info), "", f"unrecorded steps{_asked(report.asked)}"]
-    for name in ("p50", "p95", "p99"):
-        low, high = getattr(steps.interval, name)
-        value, error = with_error(getattr(steps, name), getattr(steps.mc_error, name))
-        known = f"{low:.4g} to {high:.4g} s at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
-        lines.append(f"  {name}   {value} ± {error} s   ({known})")
-    lines += warnings(report.doubts)
-    if _of_whole_steps(report):
-        lines += ["whole recorded steps are redrawn, as nothing within a step can be recombined"]
-    if report.evidence is not None:
-        lines += ["", *_evidence(report.evidence)]
-    if report.check is not None:
-        lines += ["", *_check(report, report.check)]
-    return lines + _unreplayed(report) + notes(info)
+        lines = [
+            *headline(self.info),
+            f"slowdown S = {self.slowdown:.5f}: without host gaps the mean step takes {self.recorded_s:.4g} s, "
+            f"without stragglers {self.ideal_s:.4g} s",
+            *_replayed(self),
+            _blame(self),
+            "",
+            *_ranking("slowdown by op type", self.by_op_type, ""),
+            *_ranking("slowdown by stage", self.by_stage, "stage "),
+            *_ranking("slowdown by rank", self.by_rank, "rank "),
+            "",
+            "critical path of the recorded steps",
+        ]
+        shares = [(n, v) for n, v in self.criticality.by_op_type.items() if v >= SMALLEST_SHARE][:MOST]
+        lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
+        return lines + ["", *_changes(self.changes), *warnings(self.doubts), *notes(self.info)]
 
 
 def _unreplayed(report: TracePredictionReport) -> list[str]:
@@ -303,26 +318,6 @@ def _fitted(report: TracePredictionReport) -> str:
 
 
 MOST = 8  # lines of a ranking
-
-
-def what_if_lines(report: WhatIfReport) -> list[str]:
-    """Who slowed the job down, and what a change would bring."""
-    lines = [
-        *headline(report.info),
-        f"slowdown S = {report.slowdown:.5f}: without host gaps the mean step takes {report.recorded_s:.4g} s, "
-        f"without stragglers {report.ideal_s:.4g} s",
-        *_replayed(report),
-        _blame(report),
-        "",
-        *_ranking("slowdown by op type", report.by_op_type, ""),
-        *_ranking("slowdown by stage", report.by_stage, "stage "),
-        *_ranking("slowdown by rank", report.by_rank, "rank "),
-        "",
-        "critical path of the recorded steps",
-    ]
-    shares = [(n, v) for n, v in report.criticality.by_op_type.items() if v >= SMALLEST_SHARE][:MOST]
-    lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
-    return lines + ["", *_changes(report.changes), *warnings(report.doubts), *notes(report.info)]
 
 
 def _replayed(report: WhatIfReport) -> list[str]:

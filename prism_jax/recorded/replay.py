@@ -1,17 +1,13 @@
-"""StepGraph of a trace: one lane per stream of every stage, one row per recorded op, for one replica.
+"""Replays a recorded job under given durations: step times, how well its dependencies explain its steps, and its criticality.
 
-A transfer is two rows: the moment its worker is ready, and the transfer itself, which waits for the ready rows of all members of
-its group (and for all replicas where the group spans them). Host gaps and durations are not in the graph: they are given when
-it runs, per replica and sample.
+The graph has one lane per stream of every stage and one row per recorded op, for one replica. A transfer is two rows: the moment
+its worker is ready, and the transfer itself, which waits for the ready rows of all members of its group (and for all replicas
+where the group spans them). Host gaps and durations are not in the graph: they are given when it runs, per replica and sample.
 
-Replay: step times of a traced job under given durations. Pure, jitted, batched over replicas and samples, differentiable.
-
-How well a trace's dependencies explain its own steps: three replays of the recorded durations.
-
-Criticality of a recorded job by autodiff: how many seconds of the mean step each op type and each worker account for.
-
-The step is a maximum of sums, homogeneous of degree one in its durations, so the seconds of all ops times their derivatives
-sum to the step (Euler). The derivative is one on the critical path of a step and zero off it.
+A replay is pure, jitted, batched over replicas and samples, differentiable; three replays of the recorded durations check the
+dependencies. Criticality is by autodiff: the seconds of the mean step that each op type and each worker account for. The step is
+a maximum of sums, homogeneous of degree one in its durations, so the seconds of all ops times their derivatives sum to the step
+(Euler). The derivative is one on the critical path of a step and zero off it.
 """
 
 from __future__ import annotations
@@ -33,8 +29,8 @@ from ..graph.step_graph import StepGraph, ring_rows
 from ..trace.dependencies import Dependencies, durations, observed_waits
 from ..trace.pipeline import dependencies
 from ..trace.trace import Trace, TraceOp
-from .prediction import CriticalShares, MedianError, ReplayErrors
 from .recorded_job import RecordedJob
+from .report import CriticalShares, MedianError, ReplayErrors
 
 
 class Ready(NamedTuple):

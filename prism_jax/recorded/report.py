@@ -1,21 +1,115 @@
-"""Reports on recorded jobs: what a trace holds, how it replays, what comes next, and what changes would bring.
-
-Lines that all reports on recorded jobs share.
-
-What a trace or log holds, as lines of plain text.
-
-How well a trace's dependencies explain its steps, as lines of plain text.
-"""
+"""Reports what a trace or log holds and how well its dependencies explain its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..trace.trace import JobShape
-from .prediction import ReplayErrors
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """p50, p95 and p99, in the unit of the field that holds them."""
+
+    p50: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, quantile: Callable[[float], float]) -> Quantiles:
+        """From the function that says the quantile of a probability."""
+        return cls(quantile(0.5), quantile(0.95), quantile(0.99))
+
+
+@dataclass(frozen=True)
+class MeasuredQuantiles:
+    """Of the held-out steps, seconds."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class NaiveScore:
+    """How a simpler way fared."""
+
+    p95_error: float
+    ks_distance: float
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """How a prediction fared on steps that were held out; errors relative and signed.
+
+    Attributes:
+        p95_covered: whether the interval holds the p95 of the held-out steps; of several splits, the share.
+        p50_error, p95_error: predicted over measured, minus one.
+        ks_distance: of the predicted distribution to the held-out steps.
+        ks_floor: the same of the recorded step times that were fitted on, re-used as they are.
+        predicted_s: expected of as many steps as were held out.
+        long_run_s: of the predicted distribution itself.
+        p95_interval_s: holds the p95 of the held-out steps with probability 0.9, says the prediction.
+        naive: simpler way -> how it fared.
+    """
+
+    p95_covered: bool | float
+    p50_error: float
+    p95_error: float
+    ks_distance: float
+    ks_floor: float
+    measured_s: MeasuredQuantiles
+    predicted_s: Quantiles
+    long_run_s: Quantiles
+    p95_interval_s: tuple[float, float]
+    naive: Mapping[str, NaiveScore]
+
+
+@dataclass(frozen=True)
+class SplitScore:
+    """One split of the recorded steps: how many were fitted on and held out, and how the prediction fared."""
+
+    n_train: int
+    n_test: int
+    score: Annotated[HeldOutScore, INLINE]
+
+
+@dataclass(frozen=True)
+class CriticalShares:
+    """Shares of the critical path of the recorded steps, largest first; each sums to one.
+
+    Attributes:
+        by_op_type: op type, or host gaps -> share.
+        by_rank: global rank -> share.
+    """
+
+    by_op_type: Mapping[str, float]
+    by_rank: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class MedianError:
+    """Median absolute error of replayed steps, relative."""
+
+    median_abs_error: float
+
+
+@dataclass(frozen=True)
+class ReplayErrors:
+    """Relative errors of replayed steps against recorded ones.
+
+    Attributes:
+        median_abs_error, p90_abs_error: by the rules of the schedule alone, without host gaps.
+        with_observed_waits: with the waits that are read off the recording.
+        with_host_gaps: with host gaps too.
+    """
+
+    median_abs_error: float
+    p90_abs_error: float
+    with_observed_waits: MedianError
+    with_host_gaps: MedianError
 
 
 @dataclass(frozen=True)
@@ -29,12 +123,9 @@ class RecordedJobFacts:
 
 
 @dataclass(frozen=True)
-class RecordedTimes:
+class RecordedTimes(Quantiles):
     """Quantiles, mean and coefficient of variation of the recorded steps."""
 
-    p50: float
-    p95: float
-    p99: float
     mean: float
     cv: float
 
@@ -86,8 +177,15 @@ class TraceInfoReport(Report):
     info: Annotated[TraceFacts, INLINE]
 
     def lines(self) -> list[str]:
-
-        return info_lines(self)
+        info = self.info
+        lines = headline(info) + step_lines(info)
+        if info.op_types is not None:
+            lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
+            for name, facts in info.op_types.items():
+                lines.append(
+                    f"  {name:<28} {facts.ops_per_step:>6,}   median {facts.median_s:.4g} s, longest {facts.max_s:.4g} s"
+                )
+        return lines + notes(info)
 
 
 @dataclass(frozen=True)
@@ -107,8 +205,16 @@ class TraceReplayReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return replay_lines(self)
+        info, replayed = self.info, self.replay
+        return [
+            *headline(info),
+            *step_lines(info),
+            "replay of the recorded durations, median absolute error of the step",
+            f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
+            f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
+            f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
+            *notes(info),
+        ]
 
 
 BAR_WIDTH = 24
@@ -157,30 +263,3 @@ def _steps(info: TraceFacts) -> str:
 def counted(n: int, what: str) -> str:
     """As "1 gap", "2 gaps"."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def info_lines(report: TraceInfoReport) -> list[str]:
-    """What a trace or log holds."""
-    info = report.info
-    lines = headline(info) + step_lines(info)
-    if info.op_types is not None:
-        lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
-        for name, facts in info.op_types.items():
-            lines.append(
-                f"  {name:<28} {facts.ops_per_step:>6,}   median {facts.median_s:.4g} s, longest {facts.max_s:.4g} s"
-            )
-    return lines + notes(info)
-
-
-def replay_lines(report: TraceReplayReport) -> list[str]:
-    """How well the dependencies explain the recorded steps."""
-    info, replayed = report.info, report.replay
-    return [
-        *headline(info),
-        *step_lines(info),
-        "replay of the recorded durations, median absolute error of the step",
-        f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
-        f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
-        f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
-        *notes(info),
-    ]

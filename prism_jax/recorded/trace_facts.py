@@ -1,7 +1,4 @@
-"""The recording that a use case works on.
-
-Results on recorded jobs as parts of reports. Times in seconds. No JAX.
-"""
+"""Opens the recording that a use case works on, and makes its results parts of reports. Times in seconds. No JAX."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from ..result.parameters import Seed
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 from .formats.open_trace import open_trace
-from .prediction import LEVEL, QUANTILES, CriticalShares, Quantiles, SplitScore, TracePrediction, doubts, mean_of_splits
+from .prediction import LEVEL, QUANTILES, TracePrediction, doubts, mean_of_splits
 from .prediction_report import CheckFacts, EvidenceFacts, Intervals3, PredictedSteps, ShapeFacts, WhatIfReport
 from .recorded_job import RecordedJob
-from .report import OpTypeFacts, RecordedJobFacts, RecordedTimes, TraceFacts
+from .report import CriticalShares, OpTypeFacts, Quantiles, RecordedJobFacts, RecordedTimes, SplitScore, TraceFacts
 
 if TYPE_CHECKING:
     from ..explain.types import Stragglers
@@ -102,7 +99,7 @@ class StepDraws(OptionGroup):
 
     Attributes:
         n_draw: number of steps to draw.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         seed: same seed, same answer.
     """
 

@@ -1,13 +1,11 @@
-"""Steps that were not recorded, drawn from what the recorded ones share. Pure, jitted, batched.
+"""Draws steps that were not recorded from what the recorded ones share, and holds what was fitted against the recorded steps.
 
 A new step takes the regime of one recorded step: its effect on compute, and its communication, host gaps and whatever belongs to
 no micro-batch, as they were recorded together. Every micro-batch of every replica draws one recorded micro-batch, whole: forward
 and backward on all stages. Which one is decided by a normal score, correlated within a replica and step.
 
-How sure one can be after a few recorded steps: the draws are made under several reweightings of the recorded steps
-(Bayesian bootstrap; Rubin 1981), and quantiles are compared across them.
-
-A fitted job held against its own recorded steps.
+Draws are pure, jitted and batched. How sure one can be after a few recorded steps: the draws are made under several reweightings
+of the recorded steps (Bayesian bootstrap; Rubin 1981), and quantiles are compared across them.
 
 Steps drawn from what was learned should be as long as the recorded ones on average, and scatter as much. Where they do not,
 something is shared that the model does not know (processes that take turns on one core, for example), and predictions are moved

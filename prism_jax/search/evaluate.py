@@ -1,9 +1,8 @@
-"""Noise-free evaluation of all plans of a space, block by block: reasons, memory, bounds and exact step times.
+"""Evaluates all plans of a space, block by block: reasons, memory, bounds and exact noise-free step times, and tails of some.
 
-Tail of the step time of many plans: replica columns on common random numbers, plans of one pipeline side by side.
-
-Columns leave out what averages out over the ops of a step (`replica_columns`), so that scoring a plan costs little more than
-running its pipeline for each column. `predict` draws every call; finalists are scored by it.
+Tails are replica columns on common random numbers, plans of one pipeline side by side. Columns leave out what averages out over
+the ops of a step (`replica_columns`), so that scoring a plan costs little more than running its pipeline for each column.
+`predict` draws every call; finalists are scored by it.
 """
 
 from __future__ import annotations

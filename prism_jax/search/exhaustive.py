@@ -1,9 +1,7 @@
-"""search: every plan of a space, screened without randomness, the survivors raced on their tails.
+"""Searches every plan of a space, screened without randomness, the survivors raced on their tails; or does so for several sizes.
 
-The same job on clusters of several sizes: the best plan of each, and sizes that no other beats in time, GPUs, energy or cost.
-
-The batch stays (strong scaling). Energy is that of all devices at their power limit for the median step; cost is the price of all
-devices for it.
+Of several cluster sizes, those count that no other beats in time, GPUs, energy or cost. The batch stays (strong scaling). Energy
+is that of all devices at their power limit for the median step; cost is the price of all devices for it.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import numpy as np
 
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
+from ..core.use_case import OptionGroup, use_case
 from ..job.job import Job
 from ..job.rules import problems
 from ..plan.plan import ParallelPlan
@@ -35,17 +34,46 @@ from .study import Candidate, Study, front
 MOST = 1e30  # of any figure in a journal: larger ones overflow where they are squared
 
 
+@dataclass(frozen=True)
+class SearchAim(OptionGroup):
+    """What a search looks for, and what else it takes into account.
+
+    Attributes:
+        objective: one of `OBJECTIVES`, by name or as it is.
+        price_per_gpu_hour: for objectives in money.
+        seed: same seed, same answer.
+        top: how many plans are to be told apart.
+        posterior: draws of the variability from a fit, for the interval of the gain.
+        memory_margin: share of a device's memory that a feasible plan leaves free; None: what the framework needs.
+    """
+
+    objective: str | Objective = "p95"
+    price_per_gpu_hour: float | None = None
+    seed: int = 0
+    top: int = 10
+    posterior: Sequence[Variability] = ()
+    memory_margin: float | None = None
+
+    def objective_of(self, job: Job) -> PlanObjective:
+        """Returns the objective for plans of `job`.
+
+        Raises:
+            DataError: it is unknown, or needs a price without one.
+        """
+        return plan_objective(self.objective, job.plan, self.price_per_gpu_hour)
+
+    def margin_of(self, job: Job) -> float:
+        """Returns the share of a device's memory that a plan leaves free."""
+        return job.software.memory_margin if self.memory_margin is None else self.memory_margin
+
+
+@use_case()
 def search(
     job: Job,
     space: PlanSpace | None = None,
     *,
-    objective: str | Objective = "p95",
-    price_per_gpu_hour: float | None = None,
-    seed: int = 0,
-    top: int = 10,
-    posterior: Sequence[Variability] = (),
+    aim: SearchAim = SearchAim(),
     journal: str | Path | None = None,
-    memory_margin: float | None = None,
     progress: Progress = silent,
 ) -> Study:
     """The plans of `space` with the least objective, for the model, the cluster and the batch of `job`.
@@ -53,13 +81,8 @@ def search(
     Args:
         job: its own plan gives what the space does not vary, and is what gains are measured against.
         space: `default_space(job)` if not given.
-        objective: one of `OBJECTIVES`, by name or as it is.
-        price_per_gpu_hour: for objectives in money.
-        seed: same seed, same answer.
-        top: how many plans are to be told apart.
-        posterior: draws of the variability from a fit, for the interval of the gain.
+        aim: objective, price, seed and the like, which callers may give by keyword.
         journal: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
-        memory_margin: share of a device's memory that a feasible plan leaves free; None: what the framework needs.
         progress: called with the fraction done of what is being done.
 
     Raises:
@@ -67,38 +90,36 @@ def search(
         DataError: unknown objective, one that needs a price without one, or a journal of another search.
     """
     started = time.perf_counter()
-    wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
+    wanted, margin = aim.objective_of(job), aim.margin_of(job)
     space = default_space(job) if space is None else space
-    margin = job.software.memory_margin if memory_margin is None else memory_margin
     evaluator = Evaluator(job, space, margin)
-    mark = _fingerprint(job, space, wanted, seed, top, margin)
+    mark = _fingerprint(job, space, wanted, aim.seed, aim.top, margin)
     kept = Journal(None if journal is None else Path(journal), mark, _schema(evaluator))
     screen = _screen(evaluator, kept, progress)
     try:
-        found = successive_halving(evaluator, screen, wanted, seed, top, kept.scores, progress)
+        found = successive_halving(evaluator, screen, wanted, aim.seed, aim.top, kept.scores, progress)
     finally:
         kept.save()
     progress(1.0, "gain on fresh draws")
-    return study_of(evaluator, screen, found, wanted, seed, "exhaustive", posterior, started)
+    return study_of(evaluator, screen, found, aim, "exhaustive", started)
 
 
 def study_of(
     evaluator: Evaluator,
     screen: ScreeningResult,
     found: Finalists,
-    objective: PlanObjective,
-    seed: int,
+    aim: SearchAim,
     method: str,
-    posterior: Sequence[Variability],
     started: float,
 ) -> Study:
     """The study of a finished race, with what its winner is worth."""
-    candidates = _candidates(evaluator, screen, found, seed)
-    gain, notes = _promise(evaluator, candidates[0], objective, seed, posterior)
+    objective = aim.objective_of(evaluator.job)
+    candidates = _candidates(evaluator, screen, found, aim.seed)
+    gain, notes = _promise(evaluator, candidates[0], objective, aim.seed, aim.posterior)
     return Study(
         evaluator.job,
         objective,
-        seed,
+        aim.seed,
         method,
         screen,
         candidates,
@@ -226,23 +247,21 @@ class Size(SizeFigures):
         return SizeFacts(**numbers, plan=plan_facts(self.study.best.plan))
 
 
+@use_case()
 def search_sizes(
     job: Job,
     n_devices: Sequence[int],
     space: PlanSpace | None = None,
     *,
     price_per_hour: float = 0.0,
-    objective: str | Objective = "p95",
-    seed: int = 0,
-    top: int = 1,
-    memory_margin: float | None = None,
+    aim: SearchAim = SearchAim(top=1),
     any_framework: bool = False,
     progress: Progress = silent,
 ) -> tuple[Size, ...]:
     """Best plan on every number of devices, fewest first.
 
     Args:
-        job, objective, seed, top, memory_margin, progress: as in `search`.
+        job, aim, progress: as in `search`, the price left out.
         space: `default_space` of each size if not given; its own numbers of devices do not count.
         any_framework: as in `default_space`.
         price_per_hour: of one device.
@@ -255,20 +274,11 @@ def search_sizes(
         raise DataError(f"n_devices = {list(n_devices)}, but different sizes are needed, one at least")
     if not price_per_hour >= 0.0:
         raise DataError(f"price_per_hour = {price_per_hour}, but it must not be negative")
-    found = []
+    found, priced = [], replace(aim, price_per_gpu_hour=price_per_hour or None)
     for n in sorted(n_devices):
         sized = replace(job, cluster=job.cluster.of_size(n))
         values = default_space(sized, any_framework=any_framework) if space is None else replace(space, n_devices=(n,))
-        study = search(
-            sized,
-            values,
-            objective=objective,
-            price_per_gpu_hour=price_per_hour or None,
-            seed=seed,
-            top=top,
-            memory_margin=memory_margin,
-            progress=progress,
-        )
+        study = search(sized, values, aim=priced, progress=progress)
         device_s = n * study.best.p50_s
         found.append(
             Size(

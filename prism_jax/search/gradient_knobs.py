@@ -1,14 +1,11 @@
-"""Noise-free step time of plans from their costs alone; no pipeline is run.
-
-Every schedule says what its stages wait for beyond the lower bound, in closed form (`PipelineSchedule.step_s`); what transfers
-between stages add is the same for all and is added here.
-
-Knobs of a plan as coordinates: log-degrees and choices, with a table of plans for every set of positions.
+"""Turns knobs of a plan into coordinates, and times plans from their costs alone, without noise and without running a pipeline.
 
 A degree (tp, pp, cp, ep, micro-batch, virtual stages, devices) has an order and lies on the axis of its logarithm; a choice
 (schedule, sharding, recomputation, switches) has none. dp follows from the others. Positions are indices into a knob's values.
+VisitedPlans keeps what has been found out about plans so far, each worked out once.
 
-VisitedPlans: what has been found out about plans so far, each worked out once.
+Every schedule says what its stages wait for beyond the lower bound, in closed form (`PipelineSchedule.step_s`); what transfers
+between stages add is the same for all and is added here.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from ..schedule.order import PipelineWork
 from ..schedule.registry import resolve_schedule
 from ..workload.base.workload import Workload
 from .plan_costs import FEASIBLE, MEMORY, PlanCosts, TableCost, chunk_seconds, feasibility, lower_bound, table_cost
-from .plan_table import COLUMNS, PipelineLayout, PlanTable, Rows
+from .plan_table import COLUMNS, KNOBS, PipelineLayout, PlanTable, Rows
 from .space import PlanSpace
 
 _ROWS = 1 << 14
@@ -62,7 +59,7 @@ def _sent_s(cost: TableCost, rows: np.ndarray, whole: Floats) -> Floats:
 
 
 DEGREES = ("n_devices", "tp", "pp", "cp", "ep", "micro_batch", "virtual_stages")
-CHOICES = ("schedule", "sharding", "recompute", "sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")
+CHOICES = ("schedule", "sharding", "recompute", *KNOBS)
 NOWHERE = -1  # layout of a plan that the space does not hold
 
 
@@ -128,7 +125,7 @@ class Knobs:
         """Plans at `positions` [plan, knob]; a knob without effect is at its plain value, as in `PlanSpace.block`."""
         at: dict[str, Rows] = dict(zip((*DEGREES, *CHOICES), positions.T, strict=True))
         value: dict[str, Rows] = {name: values[at[name]] for name, values in self.degrees.items()}
-        for name in ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp"):
+        for name in KNOBS:
             value[name] = np.array(getattr(self.space, name))[at[name]]
         value["recompute"] = np.array([RECOMPUTE.index(name) for name in self.space.recompute])[at["recompute"]]
         inner = value["tp"] * value["cp"] * value["pp"]
@@ -179,8 +176,9 @@ class Knobs:
         degree = [int(np.abs(np.log2(values / getattr(plan, name))).argmin()) for name, values in self.degrees.items()]
         code = (plan.zero_stage, SHARDING.index(plan.sharding), plan.dp_shard)
         same = (self.shardings == code).all(axis=1)
-        wanted = {"schedule": plan.schedule, "recompute": plan.recompute, "sequence_parallel": plan.sequence_parallel}
-        wanted |= {f"overlap_{axis}": int(getattr(plan.overlap, axis)) for axis in ("dp", "tp", "pp")}
+        own = PlanTable.of(plan)
+        wanted = {"schedule": plan.schedule, "recompute": plan.recompute}
+        wanted |= {name: int(getattr(own, name)[0]) for name in KNOBS}
         choice = [
             int(same.argmax()) if name == "sharding" else _position(getattr(self.space, name), wanted[name])
             for name in CHOICES

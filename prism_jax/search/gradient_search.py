@@ -1,23 +1,19 @@
-"""Polish: the neighbours of the fastest plans, until none of these has a faster one.
+"""Searches the best plans of a space without enumerating it, by the gradient of relaxed plans and the neighbours of the fastest.
 
-Relaxation: plans become distributions over plans, whose expected log step time has a gradient.
+Plans become distributions over plans, whose expected log step time has a gradient. A log-degree is the mean of a normal
+distribution, a choice a mixture; both are cut to the values of the space. Plans are drawn from every start's own distribution,
+and the gradient of the expectation follows from their times by the score function, each draw held against the mean of the others.
+Widths shrink from step to step until one valid plan is left of every start.
 
-A log-degree is the mean of a normal distribution, a choice a mixture; both are cut to the values of the space. Plans are drawn
-from every start's own distribution, and the gradient of the expectation follows from their times by the score function, each
-draw held against the mean of the others. Widths shrink from step to step until one valid plan is left of every start.
-
-gradient_search: the best plans of a space without enumerating it.
-
-Plans are relaxed to log-degrees and mixtures over choices and follow the gradient of the expected log step time from many
-starts (`gradient_relax`), on times made from costs alone (`gradient_time`); neighbours of the best are looked at
-(`gradient_polish`). The fastest plans that this has met run as in `search`: exact times, race on tails, finalists and gain on
-fresh draws.
+Plans are relaxed to log-degrees and mixtures over choices and follow the gradient of the expected log step time from many starts
+(`gradient_relax`), on times made from costs alone (`gradient_time`); neighbours of the best are looked at (`gradient_polish`).
+The fastest plans that this has met run as in `search`: exact times, race on tails, finalists and gain on fresh draws. Neighbours
+of the best are looked at until none has a faster one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,11 +27,10 @@ from jaxtyping import Float, Int
 from ..core.arrays import Floats
 from ..core.errors import PlanError
 from ..core.processes import Progress, silent
+from ..core.use_case import use_case
 from ..job.job import Job
-from ..result.objective import Objective, plan_objective
-from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, TailScorer
-from .exhaustive import study_of
+from .exhaustive import SearchAim, study_of
 from .gradient_knobs import CHOICES, DEGREES, Knobs, PlanList, VisitedPlans
 from .journal import Journal
 from .plan_costs import FEASIBLE, broken_rules
@@ -226,29 +221,16 @@ WITHIN = 1.05  # of the fastest by estimate: what estimates err, and what tails 
 GAP_SEEDS = 90_000  # away from the seeds of searches and of what they promise
 
 
+@use_case()
 def gradient_search(
-    job: Job,
-    space: PlanSpace | None = None,
-    *,
-    objective: str | Objective = "p95",
-    price_per_gpu_hour: float | None = None,
-    seed: int = 0,
-    top: int = 10,
-    posterior: Sequence[Variability] = (),
-    memory_margin: float | None = None,
-    progress: Progress = silent,
+    job: Job, space: PlanSpace | None = None, *, aim: SearchAim = SearchAim(), progress: Progress = silent
 ) -> Study:
     """Plans of `space` with a small objective; for spaces too large for `search`, whose arguments and result it shares.
 
     Args:
         job: its own plan gives what the space does not vary, and is what gains are measured against.
         space: `default_space(job)` if not given.
-        objective: one of `OBJECTIVES`, by name or as it is.
-        price_per_gpu_hour: for objectives in money.
-        seed: same seed, same answer.
-        top: how many plans are to be told apart.
-        posterior: draws of the variability from a fit, for the interval of the gain.
-        memory_margin: as in `search`.
+        aim: as in `search`.
         progress: called with the fraction done of what is being done.
 
     Raises:
@@ -259,19 +241,18 @@ def gradient_search(
         `screen` of the study holds the plans that were looked at, not the whole space.
     """
     started = time.perf_counter()
-    wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
+    wanted, seed = aim.objective_of(job), aim.seed
     space = default_space(job) if space is None else space
-    margin = job.software.memory_margin if memory_margin is None else memory_margin
     knobs = Knobs(space, job.plan, job.model)
-    first = Evaluator(job, space, margin)
+    first = Evaluator(job, space, aim.margin_of(job))
     known = VisitedPlans(knobs, first.costs)
     known.look_up(knobs.start(job.plan)[None])
     known.look_up(descend(knobs, known, seed, progress))
     polish(knobs, known)
     evaluator, screen = _looked_at(first, knobs, known)
-    found = successive_halving(evaluator, screen, wanted, seed, top, Journal(None, "").scores, progress)
+    found = successive_halving(evaluator, screen, wanted, seed, aim.top, Journal(None, "").scores, progress)
     progress(1.0, "gain on fresh draws")
-    study = study_of(evaluator, screen, found, wanted, seed, "gradient", posterior, started)
+    study = study_of(evaluator, screen, found, aim, "gradient", started)
     return replace(study, notes=(*study.notes, f"{screen.n_plans:,} plans were looked at, not the whole space"))
 
 

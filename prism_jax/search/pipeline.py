@@ -1,9 +1,8 @@
-"""Noise-free end times of a pipeline for many plans at once: the max-plus scan over levels with plans in the place of draws.
+"""Runs the pipelines of many plans at once: noise-free end times, and replica columns on draws that all plans see.
 
-All plans of a call share the schedule, its table of levels and its op signatures; their seconds per signature and edge differ.
-Tables are padded to a few common sizes, so that a search over any space compiles a few programs.
-
-Replica columns of plans that share a pipeline: draws that all of them see, and the time of every plan in every draw.
+Plans stand in the place of draws in the max-plus scan over levels. All plans of a call share the schedule, its table of levels
+and its op signatures; their seconds per signature and edge differ. Tables are padded to a few common sizes, so that a search over
+any space compiles a few programs.
 
 What varies for the whole step decides the tail: the slowest GPU of every stage, its node, the network's regime. These are drawn
 (importance-sampled as in `simulate.importance`, the same draws for all plans of a pipeline) and carried through the max-plus scan

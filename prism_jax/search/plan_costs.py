@@ -1,12 +1,8 @@
-"""Costs of many plans, each distinct one made once by the scalar code of `cost` and `memory`; see `plan_cache`.
+"""Costs many plans without simulation: why some cannot run, memory, costs of chunks, edges and ends, and a lower bound.
 
-Which plans cannot run, and why: the rules of a plan's numbers (`rules.arithmetic`) for a block of plans at once.
-
-A reason is a number per plan, 0 where nothing is in the way; the first rule that is broken counts.
-
-Everything about a block of plans (one layout) that needs no simulation: reasons, memory, costs of chunks, edges and ends.
-
-A lower bound of the noise-free step time, from costs alone.
+Each distinct plan is costed once by the scalar code of `cost` and `memory` (`plan_table`). A reason is a number per plan, 0 where
+nothing is in the way; the first rule that is broken counts (`rules.arithmetic`). The bound is of the noise-free step time, from
+costs alone.
 
 Stage s starts when the first micro-batch has come through the stages before it, is busy for all its work, and the step ends after
 the last gradient has gone back to the first stage and every stage has done what it does at the end:

@@ -1,12 +1,11 @@
-"""PlanTable: many plans of one pipeline layout as columns of integers; only plans that are looked at become a `ParallelPlan`.
+"""Holds many plans of one layout as columns of integers, what was computed of them, and the kinds they fall into.
 
-PlanCache: a function of a plan, evaluated once per combination of the plan fields that it reads.
+Only plans that are looked at become a `ParallelPlan`. PlanCache evaluates a function of a plan once per combination of the plan
+fields that it reads. Nobody lists the fields: the function is given a plan that notes what is read of it, and what it read, in
+the order in which it did, is a path in a decision tree whose leaf holds the value. Another plan with the same answers along a
+path has the same value, since the function could not tell the two apart. So a cached value cannot be another plan's.
 
-Nobody lists the fields: the function is given a plan that notes what is read of it, and what it read, in the order in which it
-did, is a path in a decision tree whose leaf holds the value. Another plan with the same answers along a path has the same
-value, since the function could not tell the two apart. So a cached value cannot be another plan's.
-
-Kinds of plans: what makes two of them unlike, not the switches beside it; and the plans of each kind that may be its best.
+A kind is what makes two plans unlike, not the switches beside it; plans of each kind that may be its best are kept.
 """
 
 from __future__ import annotations
@@ -142,6 +141,7 @@ class PlanTable:
     def plan(self, row: int) -> ParallelPlan:
         """One plan as an object."""
         value: dict[str, Any] = {name: int(getattr(self, name)[row]) for name in COLUMNS}
+        value |= {name: bool(on) for name, on in value.items() if name in SWITCHES}
         recompute = RECOMPUTE[value.pop("recompute")]
         options = {} if recompute == self.base.recompute else OPTIONS  # those of another kind mean nothing
         return replace(
@@ -149,7 +149,6 @@ class PlanTable:
             pp=self.layout.pp,
             schedule=self.layout.schedule,
             virtual_stages=self.layout.virtual_stages,
-            sequence_parallel=bool(value.pop("sequence_parallel")),
             recompute=recompute,
             sharding=SHARDING[value.pop("sharding")],
             overlap=Overlap(**{axis: bool(value.pop(f"overlap_{axis}")) for axis in ("dp", "tp", "pp")}),
@@ -161,6 +160,10 @@ class PlanTable:
 
 MAX_CODE = 2**62  # combinations that a code can tell apart
 COLUMNS = tuple(field.name for field in fields(PlanTable) if field.name not in ("base", "layout"))
+TOGETHER = ("zero_stage", "sharding", "dp_shard")  # columns that vary together
+NOT_ALONE = ("tp", "cp", "dp", "ep", "micro_batch", "recompute", *TOGETHER)
+KNOBS = tuple(name for name in COLUMNS if name not in NOT_ALONE)  # whose values are those of the space, one by one
+SWITCHES = tuple(field.name for field in fields(ParallelPlan) if isinstance(field.default, bool))
 
 
 def distinct(*columns: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -1,6 +1,4 @@
-"""How sure an order of plans is given all that the cost model does not know: most of it is the same for all of them.
-
-Racing: many plans scored with few draws, fewer plans with more, the finalists on several independent sets of draws.
+"""Races plans on their tails: many with few draws, fewer with more, the finalists on several independent sets of draws.
 
 Which plans enter: factors have mean one and a step waits for its slowest part, so a plan's tail is above its noise-free time.
 A plan's nominal value is the objective of a step that always takes the noise-free time. A pilot measures by how much values lie
@@ -8,10 +6,10 @@ above nominal ones for this job (the least ratio), and by how much scores of few
 exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out. A few plans of each
 of the `top` fastest kinds go through all rounds, so that the finalists are not all alike.
 
-What a chosen plan is worth: scored again beside the job's own plan, on draws that no search has seen.
-
-The plan that looked best is the one whose draws were kindest (winner's curse); new draws know nothing of the choice. Both plans
-see the same draws, so that the gain is known better than either time.
+What a chosen plan is worth is scored again beside the job's own plan, on draws that no search has seen. The plan that looked best
+is the one whose draws were kindest (winner's curse); new draws know nothing of the choice. Both plans see the same draws, so that
+the gain is known better than either time. Most of what the cost model does not know is the same for all plans, which makes their
+order surer than their times.
 """
 
 from __future__ import annotations

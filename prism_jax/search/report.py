@@ -1,9 +1,4 @@
-"""StudyReport and SizesReport: what a search over plans has found.
-
-A study as lines of plain text: the best plan, how sure that is, what it gains, and the plans behind it.
-
-The best plan of every cluster size as lines of plain text.
-"""
+"""Reports what a search over plans has found: the best plan, how sure that is, what it gains, the plans behind it; or by size."""
 
 from __future__ import annotations
 
@@ -15,8 +10,6 @@ from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import decimals, prob, uncertain_memory, with_error
 from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
-
-PlanFacts = SearchedPlan  # the name by which the report of clouds takes it
 
 
 @dataclass(frozen=True)
@@ -66,8 +59,15 @@ class StudyReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return study_lines(self)
+        blocks = [
+            _headline(self),
+            _best(self),
+            _table(self),
+            _infeasible(self),
+            [f"note: {n}" for n in self.notes],
+        ]
+        lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
+        return lines[:-1]
 
 
 @dataclass(frozen=True)
@@ -88,24 +88,27 @@ class SizesReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return sizes_lines(self)
+        head = ("GPUs", self.objective, "GPU-s per step", "energy", "cost", "memory", "plan")
+        is_time, unit = self.objective_unit == "s", self.objective_unit
+        rows = [
+            (
+                f"{'*' if size.n_devices in self.front else ' '} {size.n_devices:,}",
+                format_s(size.value_s) if is_time else f"{size.value_s:.4g} {unit}",
+                f"{size.n_devices * (size.value_s if is_time else size.p50_s):,.0f}",
+                f"{size.energy_j / 3.6e6:.4g} kWh",
+                f"{size.cost:.4g}" if size.cost else "-",
+                format_bytes(size.memory_bytes),
+                plan_words(size.plan),
+            )
+            for size in self.sizes
+        ]
+        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        title = f"{self.job.name}: {self.job.model} on {self.job.device}, best plan by {self.objective}"
+        last = "* on the Pareto front of time, GPUs, energy and cost; energy and cost refer to the median step"
+        return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]
 
 
 MOST_REASONS = 4
-
-
-def study_lines(report: StudyReport) -> list[str]:
-    """The report, line by line."""
-    blocks = [
-        _headline(report),
-        _best(report),
-        _table(report),
-        _infeasible(report),
-        [f"note: {n}" for n in report.notes],
-    ]
-    lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
-    return lines[:-1]
 
 
 def plan_words(plan: SearchedPlan) -> str:
@@ -212,25 +215,3 @@ def _sharding(plan: SearchedPlan) -> str:
 def _overlap(plan: SearchedPlan) -> str:
     """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
     return " ".join(axis for axis, on in plan.overlap.items() if on and getattr(plan, axis) > 1) or "nothing"
-
-
-def sizes_lines(report: SizesReport) -> list[str]:
-    """The best plan of every cluster size, and which sizes nothing else beats."""
-    head = ("GPUs", report.objective, "GPU-s per step", "energy", "cost", "memory", "plan")
-    is_time, unit = report.objective_unit == "s", report.objective_unit
-    rows = [
-        (
-            f"{'*' if size.n_devices in report.front else ' '} {size.n_devices:,}",
-            format_s(size.value_s) if is_time else f"{size.value_s:.4g} {unit}",
-            f"{size.n_devices * (size.value_s if is_time else size.p50_s):,.0f}",
-            f"{size.energy_j / 3.6e6:.4g} kWh",
-            f"{size.cost:.4g}" if size.cost else "-",
-            format_bytes(size.memory_bytes),
-            plan_words(size.plan),
-        )
-        for size in report.sizes
-    ]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    title = f"{report.job.name}: {report.job.model} on {report.job.device}, best plan by {report.objective}"
-    last = "* on the Pareto front of time, GPUs, energy and cost; energy and cost refer to the median step"
-    return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]

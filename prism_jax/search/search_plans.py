@@ -139,9 +139,16 @@ def search_plans(
     price = price_per_gpu_hour or None
     fitted, values = _asked(loaded(job, changes.texts), searched, applied, price, seed, progress)
     own = fitted.job
-    common: dict[str, Any] = {"objective": searched.objective, "price_per_gpu_hour": price}
-    common |= {"memory_margin": searched.memory_margin, "seed": seed, "top": how.top, "posterior": fitted.draws}
-    study = _study(own, values, how.method, how.resume, progress, **common)
+    progress(0.0, "loading JAX")
+    from .exhaustive import SearchAim, search as exhaustive  # needs JAX, which mistakes above do not wait for
+
+    aim = SearchAim(searched.objective, price, seed, how.top, fitted.draws, searched.memory_margin)
+    if how.method == "gradient":
+        from .gradient_search import gradient_search
+
+        study = gradient_search(own, values, aim=aim, progress=progress)
+    else:
+        study = exhaustive(own, values, aim=aim, journal=how.resume, progress=progress)
     notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
     return _report(study, how.top, notes).made_of(SearchParts(study, job, tuple(changes.texts)))
 
@@ -273,19 +280,6 @@ def _check_margin(memory_margin: float | None) -> None:
         )
 
 
-def _study(
-    job: Job, space: PlanSpace, method: str, journal: str | Path | None, progress: Progress, **common: Any
-) -> Study:
-    progress(0.0, "loading JAX")
-    if method == "gradient":
-        from .gradient_search import gradient_search  # needs JAX, which mistakes do not wait for
-
-        return gradient_search(job, space, progress=progress, **common)
-    from .exhaustive import search
-
-    return search(job, space, journal=journal, progress=progress, **common)
-
-
 def _facts(job: Job) -> SearchedJob:
     device = job.cluster.device
     return SearchedJob(
@@ -299,6 +293,21 @@ def _facts(job: Job) -> SearchedJob:
     )
 
 
+@dataclass(frozen=True)
+class SearchRun(OptionGroup):
+    """What a search of one cluster size or of several takes beside plans and fits.
+
+    Attributes:
+        price: of a GPU-hour.
+        output, plot: of one size alone.
+    """
+
+    price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0
+    seed: Seed = 0
+    output: Output = None
+    plot: str | None = None
+
+
 @use_case(then=(write_best_job,))
 def search(
     job: JobFile,
@@ -308,27 +317,23 @@ def search(
     searched: Searched = Searched(),
     how: Method = Method(),
     applied: Applied = Applied(),
-    price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0,
-    seed: Seed = 0,
-    output: Output = None,
-    plot: str | None = None,
+    run: SearchRun = SearchRun(),
     progress: Progress = silent,
 ) -> StudyReport | SizesReport:
     """Search for the parallel plan that minimises the tail of the step time, or for that of every cluster size.
 
     Args:
-        job, changes, searched, how, applied, seed, progress: as in `search_plans`.
+        job, changes, searched, how, applied, progress: as in `search_plans`.
         gpus: search this cluster size instead; repeat the option to compare sizes.
-        price: of a GPU-hour.
-        output, plot: of one size alone.
+        run: price, seed, and what one size alone has.
     """
     common: dict[str, Any] = {"changes": changes, "searched": searched, "applied": applied}
-    common |= {"seed": seed, "progress": progress}
+    common |= {"seed": run.seed, "progress": progress}
     if not gpus:
-        return search_plans(job, how=how, price_per_gpu_hour=price or None, **common)
-    if plot or how.resume or output or how.method != "exhaustive":
+        return search_plans(job, how=how, price_per_gpu_hour=run.price or None, **common)
+    if run.plot or how.resume or run.output or how.method != "exhaustive":
         check_method(how.method, how.resume)
         raise DataError(
             "--gpus: cannot be combined with --output, --plot, --resume and --method. Remove these options."
         )
-    return search_sizes(job, gpus, price_per_hour=price, **common)
+    return search_sizes(job, gpus, price_per_hour=run.price, **common)

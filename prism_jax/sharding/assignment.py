@@ -1,9 +1,8 @@
-"""Thousands of assignments at once: seconds of the step, memory, and an objective that memory masks.
+"""Scores thousands of assignments at once (seconds of the step, memory, an objective that memory masks), and names one of them.
 
 Assignments are columns [piece, candidate] of codes (`task`). Loads of ranks are sums over pieces: with one sample a weighted
 count, with many a product of a 0-1 matrix [candidate rank, piece] and seconds [piece, part sample], in blocks of bounded memory.
-
-Assignment: how every table is cut and where its parts are, and the same as plans and job files write it.
+An Assignment says how every table is cut and where its parts are, as plans and job files write it.
 """
 
 from __future__ import annotations

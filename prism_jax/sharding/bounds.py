@@ -1,4 +1,4 @@
-"""What no assignment can beat: even work, the largest piece, even traffic.
+"""Bounds the noise-free step from below: what no assignment can beat, by even work, the largest piece and even traffic.
 
 In a part of the step the slowest rank takes at least the mean over ranks, and at least what the longest piece takes. A piece
 may be held in the way that is least work: whole it is one rank's, spread by rows or copied it is every rank's. A table may be
@@ -6,7 +6,7 @@ cut into the number of columns that is least work, and, for the longest piece, i
 if all ranks send equally much. Which tables leave the exchange (rows, copies) is a trade, bounded from below table by table:
 every table pays the least of its work per rank plus its traffic at the exchange's cheapest rate.
 
-A tighter lower bound of the noise-free step, from linear programs in which tables may be held in shares.
+A tighter bound follows from linear programs in which tables may be held in shares.
 
     min  sum_p z_p + exchanges(s) + collectives     over shares w of (table, way to cut and hold it), sums 1 per table
     z_p >= sum_t w work / n  for every resource,  z_p >= sum w piece  for every table,  s >= sum_t w sent / n

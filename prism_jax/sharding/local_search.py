@@ -1,9 +1,8 @@
-"""Local search: moves and swaps from several starts, every round all starts' neighbours in one batch.
+"""Improves assignments by moves and swaps from several starts, every round all starts' neighbours in one batch.
 
-A move gives a piece another code (another rank, rows spread, copies); a swap exchanges the codes of two pieces. First only
-pieces of the ranks that a part of the step waits for are touched; where none of these neighbours is better, all of them are.
-
-Cutting tables finer: where one table decides the step, it is put on twice as many ranks, and the search goes on.
+A move gives a piece another code (another rank, rows spread, copies); a swap exchanges the codes of two pieces. First only pieces
+of the ranks that a part of the step waits for are touched; where none of these neighbours is better, all of them are. Where one
+table decides the step, it is cut finer, put on twice as many ranks, and the search goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Cut: into how many equal parts a table is cut, and the parts of all tables with what they are asked for.
+"""Defines ShardingProblem: the tables of a job on its cluster, which makes tasks for all cuts and all draws of look-ups.
 
-Seconds of one part of a table over how many rows a step looks up, for every way to hold it.
-
-ShardingProblem: the tables of a job on its cluster, which makes tasks for all cuts of tables and all draws of look-ups.
+A cut is into how many equal parts a table is cut, which share what the table is asked for.
 
 | held | rows | look-ups of a sample | samples | exchange |
 |---|---|---|---|---|
@@ -129,7 +127,7 @@ class ShardingProblem:
         law: seconds of lookup kernels on a device.
         capacity_bytes: memory of a rank that is left for tables.
         rest: of the step.
-        optimizer, output_bytes: as in `workload.dlrm.traffic.traffic`.
+        optimizer, output_bytes: as in `workload.dlrm.lookup_law.traffic`.
         kernel_factor: of the seconds of lookup kernels inside a training step over `law`.
         copy_bytes: memory of an element of a copied table, with its gradient and optimizer state.
         spread: [table] standard deviation over mean of a step's look-ups, from step to step; empty: they do not vary.

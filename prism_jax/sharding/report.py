@@ -1,7 +1,4 @@
-"""ShardingReport: which embedding table goes where, and what that is worth.
-
-A choice of sharding as text: what every sharder reaches, what the choice is worth, and what is on which GPU.
-"""
+"""Reports which embedding table goes where, and what that is worth: what every sharder reaches, and what is on which GPU."""
 
 from __future__ import annotations
 
@@ -112,8 +109,12 @@ class ShardingReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return sharding_lines(self)
+        job = self.job
+        head = f"{job.name}: {job.n_tables} embedding tables of {job.model} on {job.n_devices} GPUs ({job.device})"
+        blocks = [[head], _methods(self), _worth(self), _ranks(self), _everywhere(self)]
+        found = [line for block in blocks if block for line in (*block, "")]
+        notes = [f"note: {note}" for note in self.notes]
+        return [*found, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
 BAR_WIDTH = 24
@@ -126,16 +127,6 @@ WORDS = {
     "chunk": "in runs",
     "lpt": "LPT on milliseconds",
 }
-
-
-def sharding_lines(report: ShardingReport) -> list[str]:
-    """The report, line by line."""
-    job = report.job
-    head = f"{job.name}: {job.n_tables} embedding tables of {job.model} on {job.n_devices} GPUs ({job.device})"
-    blocks = [[head], _methods(report), _worth(report), _ranks(report), _everywhere(report)]
-    found = [line for block in blocks if block for line in (*block, "")]
-    notes = [f"note: {note}" for note in report.notes]
-    return [*found, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
 def _methods(report: ShardingReport) -> list[str]:
@@ -165,7 +156,7 @@ def _worth(report: ShardingReport) -> list[str]:
     if report.best_sharder != report.gain_over:
         pairs.append((report.best_sharder, report.gain_over_best_sharder, report.gain_over_best_sharder_interval))
     for over, gain, (low, high) in pairs:
-        base = _of(report, over).value
+        base = report.baselines.get(over, report.best.steps).value
         found.append(
             f"gain over {WORDS.get(over, over)}: {scale * gain:.4g} {unit} ({gain / base:.1%}); "
             f"90 % interval on fresh draws {scale * low:.4g} to {scale * high:.4g} {unit}"
@@ -175,10 +166,6 @@ def _worth(report: ShardingReport) -> list[str]:
         f"{report.gap:.1%} above; noise-free {1e3 * report.noise_free_lower_bound_s:.4g} ms, {report.noise_free_gap:.1%}"
     )
     return found
-
-
-def _of(report: ShardingReport, method: str) -> ReachedSteps:
-    return report.baselines.get(method, report.best.steps)
 
 
 def _ranks(report: ShardingReport) -> list[str]:

@@ -1,6 +1,4 @@
-"""ShardingResult: the chosen assignment, what every sharder reaches on fresh draws, and what the choice is worth.
-
-The best assignment that is found: sharders, local search, cuts by columns; then under look-ups that vary.
+"""Searches the best assignment: sharders, local search, cuts by columns, then under look-ups that vary; what each reaches.
 
 Candidates come from the noise-free step and from stored draws of the look-ups, the choice from other draws, figures from fresh
 ones: paired, in batches, so that a gain's error is that of a difference.
@@ -157,7 +155,7 @@ def shard(
         batches,
         bound,
         _rank_loads(problem, best),
-        _misfits(methods, fitting),
+        tuple(name for name in methods if name not in fitting),
         time.perf_counter() - started,
     )
 
@@ -275,10 +273,6 @@ def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, .
 def _allows(problem: ShardingProblem, one: Assignment) -> bool:
     """Whether it is one of those that may be chosen: the job's own may split tables where the choice may not."""
     return problem.split or (one.cuts == problem.uncut and max(one.codes) < problem.n_ranks)
-
-
-def _misfits(methods: Mapping[str, Assignment], fitting: Mapping[str, Assignment]) -> tuple[str, ...]:
-    return tuple(name for name in methods if name not in fitting)
 
 
 def _no_room(problem: ShardingProblem) -> str:

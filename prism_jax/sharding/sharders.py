@@ -1,16 +1,8 @@
-"""Sharder: a rule that says which table goes where, and the greedy rule that most of them are.
+"""Defines Sharder, a rule that says which table goes where, and the sharders by name, shipped and those that a caller adds.
 
-Sharder that balances the sizes of tables.
-
-Sharders that balance look-ups, as they are or weighed by the size of the table.
-
-LPT: longest processing time first, on the milliseconds that the cost model predicts.
-
-Source: Graham, Bounds on multiprocessing timing anomalies, 1969: at most 4/3 - 1/(3n) times the optimum of one part.
-
-Sharders that look at no costs: random, in turn, in runs.
-
-Sharders by name: those that ship with the package and those that a caller adds.
+Most are greedy. Some look at no costs (random, in turn, in runs), some balance the sizes of tables, or look-ups as they are or
+weighed by the size of the table. LPT, longest processing time first, takes the milliseconds that the cost model predicts (Graham,
+Bounds on multiprocessing timing anomalies, 1969: at most 4/3 - 1/(3n) times the optimum of one part).
 
 Source of the first seven: the sharders of the universal performance model (arXiv 2404.12674) and of DreamShard (arXiv
 2210.02023).

@@ -1,6 +1,4 @@
-"""Exchange: seconds of the all-to-all of pooled vectors, and of other collectives, for thousands of assignments at once.
-
-ShardingTask: embedding tables, ranks, and what every way to hold a table costs, as plain arrays.
+"""Defines ShardingTask: embedding tables, ranks, and what every way to hold a table costs, as plain arrays; exchanges and draws.
 
 An assignment is one integer per piece of a table. Codes 0 to n - 1 hold the piece whole on that rank, `rows_code` spreads its
 rows over all ranks, `copies_code` puts a copy on every rank (data parallel). A table that is cut by columns is several pieces.
@@ -8,9 +6,9 @@ rows over all ranks, `copies_code` puts a copy on every rank (data parallel). A 
 A step is a row of parts, at each of which the ranks wait for the slowest (the look-ups before the forward exchange; the updates
 after the backward one), exchanges of pooled rows, collectives of tables that are held by all, and what does not depend on the
 assignment. The pieces of a rank are one kernel: it takes as long as the resource that is busiest (device memory, cache), and a
-start.
+start. Seconds of the all-to-all of pooled vectors and of other collectives are made for thousands of assignments at once.
 
-How many rows each table looks up in a step, over its mean: draws that every assignment shares.
+How many rows each table looks up in a step, over its mean, are draws that every assignment shares.
 
     factor = exp(s z - s^2 / 2),   s^2 = ln(1 + spread^2),   z standard normal, one per table and step
 

@@ -1,9 +1,4 @@
-"""CatalogueReport and EntryReport: what ships with the package.
-
-A catalogue as text.
-
-One entry of a catalogue as text.
-"""
+"""Reports what ships with the package: a catalogue, or one entry of it."""
 
 from __future__ import annotations
 
@@ -34,8 +29,7 @@ class CatalogueReport(Report):
     entries: tuple[Mapping[str, Json], ...]
 
     def lines(self) -> list[str]:
-
-        return catalogue_lines(self)
+        return catalogue_table(self).lines()
 
 
 @dataclass(frozen=True)
@@ -53,23 +47,12 @@ class EntryReport(Report):
     entry: Mapping[str, Json]
 
     def lines(self) -> list[str]:
-
-        return entry_lines(self)
-
-
-def catalogue_lines(report: CatalogueReport) -> list[str]:
-    """The report, line by line."""
-    return catalogue_table(report).lines()
+        return entry_facts(self).lines()
 
 
 def catalogue_table(report: CatalogueReport) -> Table:
     """One row per entry."""
     return Table("", report.columns, report.rows)
-
-
-def entry_lines(report: EntryReport) -> list[str]:
-    """The report, line by line."""
-    return entry_facts(report).lines()
 
 
 def entry_facts(report: EntryReport) -> Facts:

@@ -10,26 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.report import RunRecord
-from ..core.use_case import UNTIMED_S, Argument, Option, noted, use_case
+from ..core.use_case import UNTIMED_S, Argument, noted, use_case
 from ..fits.load_fits import load_fits
 from ..job.job import Job
 from ..job.load_job import JobSource, loaded, source_of
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
 from ..result.prices import Prices, checked, price_of
-from .report import ComparedJob, ComparisonReport, comparison_markdown
+from .report import ComparedJob, ComparisonReport, markdown_or_lines
 
 if TYPE_CHECKING:
     from .table import Comparison
 
 MOST_JOBS = len(ascii_uppercase)
-
-
-def markdown_or_lines(
-    report: ComparisonReport, markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False
-) -> list[str]:
-    """What is printed."""
-    return comparison_markdown(report) if markdown else report.lines()
 
 
 @use_case(text=markdown_or_lines, says="predicting")

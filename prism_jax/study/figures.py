@@ -1,6 +1,6 @@
-"""Figures: what a study measures of one job, as plain numbers; NaN where nothing is known.
+"""Defines what a study measures of one job, as plain numbers (NaN where nothing is known), and targets for them.
 
-Targets: "p95<=8s", "tokens_per_s>=5e6": whether a job meets one, and with what probability.
+A target is "p95<=8s" or "tokens_per_s>=5e6": whether a job meets it, and with what probability.
 """
 
 from __future__ import annotations

@@ -36,16 +36,37 @@ WORLDS = 1000  # of the run whose exact form gives the goodput
 
 
 @dataclass(frozen=True)
-class Amount(OptionGroup):
-    """How much is to be done: one of both; 30 days if neither is given.
+class FleetOptions(OptionGroup):
+    """How much is to be done, in days or tokens (30 days if neither is given), and how the best plans of fleets are chosen.
 
     Attributes:
         days: how long the fleet is there; 30 by default.
         tokens: tokens (samples) to be done: 15.6T, 300B, 1e12.
+        space: values per knob of the plan, as in `prism-jax search`.
+        objective: by which the best plan of a fleet is chosen.
+        price_per_gpu_hour: of every device, or by the name of the device.
+        reliability: what interrupts the job, as in `predict_run`; None: nothing is said of failures.
     """
 
     days: float | None = None
     tokens: Annotated[float | None, Option(metavar="T", parse=count_of)] = None
+    space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None
+    objective: ObjectiveName = "mean"
+    price_per_gpu_hour: DevicePrices = None
+    reliability: ReliabilitySource = None
+
+
+@dataclass(frozen=True)
+class AppliedDraws(Applied):
+    """Fits that apply on all fleets, and the draws.
+
+    Attributes:
+        n_samples: replica columns.
+        seed: of the draws, which all fleets share.
+    """
+
+    n_samples: Samples = None
+    seed: Seed = 0
 
 
 @dataclass(frozen=True)
@@ -67,14 +88,8 @@ def plan_capacity(
     fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", told=list)],
     *,
     overrides: Overrides = (),
-    amount: Amount = Amount(),
-    space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None,
-    objective: ObjectiveName = "mean",
-    price_per_gpu_hour: DevicePrices = None,
-    reliability: ReliabilitySource = None,
-    applied: Applied = Applied(),
-    n_samples: Samples = None,
-    seed: Seed = 0,
+    asked: FleetOptions = FleetOptions(),
+    applied: AppliedDraws = AppliedDraws(),
     progress: Progress = silent,
 ) -> CapacityReport:
     """Plan capacity: what fleets make of a job in tokens, days and money.
@@ -85,15 +100,9 @@ def plan_capacity(
         job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
         fleets: devices of a kind, 512xh200, on the reference design of the device, or a preset cluster, 512xaws-p5; may be
             repeated. A fleet of the job's own device has the job's network.
-        amount: days or tokens.
         overrides: "section.field=value" texts that replace a field of the file.
-        space: values per knob of the plan, as in `prism-jax search`.
-        objective: by which the best plan of a fleet is chosen.
-        price_per_gpu_hour: of every device, or by the name of the device.
-        reliability: what interrupts the job, as in `predict_run`; None: nothing is said of failures.
-        applied: fits, as in `explain_step`; they apply on all fleets.
-        n_samples: replica columns.
-        seed: of the draws, which all fleets share.
+        asked: days or tokens, plans, prices and failures.
+        applied: fits, as in `explain_step`, which apply on all fleets, and draws.
         progress: told what is done.
 
     Raises:
@@ -102,12 +111,12 @@ def plan_capacity(
     Example:
         >>> plan_capacity("llama3_405b_8192", ["8192xh200", "6144xb200"], days=30).prob_faster  # doctest: +SKIP
     """
-    days, tokens = _check_span(amount.days, amount.tokens), amount.tokens
-    wanted, prices = fleets_of(fleets), checked(price_per_gpu_hour)
+    days, tokens, seed = _check_span(asked.days, asked.tokens), asked.tokens, applied.seed
+    wanted, prices = fleets_of(fleets), checked(asked.price_per_gpu_hour)
     own = load_fits(loaded(job, overrides), applied.fits, seed=seed, force=applied.force).job
     moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
-    threats = threats_of(reliability, force=applied.force)
-    if "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
+    threats = threats_of(asked.reliability, force=applied.force)
+    if "price_per_gpu_hour" in OBJECTIVES.named(asked.objective).needs:
         _check_prices(prices, moved)
     from .capacity import Span  # needs JAX, which mistakes above do not wait for
 
@@ -115,21 +124,21 @@ def plan_capacity(
     found = []
     for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
         progress(number / len(wanted), f"searching plans of {fleet.text}")
-        searched = _best(fleet, one, space, objective, prices, n_samples, seed)
+        searched = _best(fleet, one, asked, prices, applied)
         found.append(searched if searched.figures is None else _with_goodput(searched, span, threats, seed))
     made = _capacities(found, prices, span, seed)
     return CapacityReport(
         job=source_of(job),
         model=own.model.name,
         sample_unit=own.model.sample_unit,
-        objective=objective,
+        objective=asked.objective,
         days=days,
         tokens=tokens,
-        reliability=None if reliability is None else str(reliability),
+        reliability=None if asked.reliability is None else str(asked.reliability),
         fleets=_facts(found, made),
         prob_faster=made.prob_faster,
         prob_cheaper=made.prob_cheaper,
-        notes=_notes(own, found, reliability),
+        notes=_notes(own, found, threats),
         elapsed_s=UNTIMED_S,
         record=noted(days=days),
     )
@@ -153,11 +162,11 @@ def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) 
     )
 
 
-def _notes(job: Job, found: Sequence[_Found], reliability: str | Path | None) -> tuple[str, ...]:
+def _notes(job: Job, found: Sequence[_Found], threats: Reliability | None) -> tuple[str, ...]:
     """What was assumed, and what nothing is said of."""
     silent_of = ["nothing is said of failures: state --reliability (`prism-jax show reliability`)"]
     told = (*_batches(job, found), *(text for one in found for text in one.assumed))
-    return tuple(dict.fromkeys((*told, *(silent_of if reliability is None else []))))
+    return tuple(dict.fromkeys((*told, *(silent_of if threats is None else []))))
 
 
 def _batches(job: Job, found: Sequence[_Found]) -> list[str]:
@@ -191,24 +200,17 @@ def _check_prices(prices: Prices, jobs: Sequence[Job]) -> None:
         raise DataError(f"the objective needs the price of a GPU-hour of {unknown[0]}: --price {unknown[0]}=2.5")
 
 
-def _best(
-    fleet: Fleet,
-    job: Job,
-    space: str | Path | PlanSpace | None,
-    objective: str,
-    prices: Prices,
-    n_samples: int | None,
-    seed: int,
-) -> _Found:
+def _best(fleet: Fleet, job: Job, asked: FleetOptions, prices: Prices, draws: AppliedDraws) -> _Found:
     """The best plan of a fleet with its figures."""
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, figures_of
 
     price = price_of(prices, job.cluster.device.name)
     try:
-        report = search_plans(job, space=space, objective=objective, price_per_gpu_hour=price, top=1, seed=seed)
+        common = {"space": asked.space, "objective": asked.objective, "price_per_gpu_hour": price}
+        report = search_plans(job, **common, top=1, seed=draws.seed)
         best = replace(job, plan=report.parts.study.best.plan)
-        asked = StudyRequest("mean", price, None, n_samples or DEFAULT_SAMPLES, seed)
-        return _Found(fleet, best, report.best.plan, figures_of(best, asked))
+        request = StudyRequest("mean", price, None, draws.n_samples or DEFAULT_SAMPLES, draws.seed)
+        return _Found(fleet, best, report.best.plan, figures_of(best, request))
     except (PlanError, SpecError) as error:
         return _Found(fleet, job, problem=" ".join(str(error).split()))
 

@@ -1,13 +1,4 @@
-"""Columns of tables about jobs, one figure each, and tables as Markdown.
-
-SweepReport: a grid of jobs, what each takes, and which is best.
-
-A grid of jobs as lines of plain text, or as a Markdown table.
-
-ComparisonReport: a few jobs on the same draws, and how probable it is that one beats another.
-
-A few jobs compared, as lines of plain text or as Markdown tables.
-"""
+"""Reports a grid of jobs, each beside the best, and a few jobs compared on the same draws, as text or Markdown tables."""
 
 from __future__ import annotations
 
@@ -19,6 +10,7 @@ from typing import Annotated, ClassVar
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, with_error
 from ..core.units import format_bytes, format_s
+from ..core.use_case import Option
 from ..explain.types import percent
 from .figures import JobFigures
 from .table import StudyRow
@@ -84,26 +76,19 @@ class SweepReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
+        best = next((row for row in self.rows if row.is_best), None)
+        told = [f"best by {self.objective}: {_words(self, best)}"] if best else []
+        notes = [*_reasons(self), *(f"note: {note}" for note in self.notes)]
+        legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        return [*_table(self).lines(), legend, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
-        return sweep_lines(self)
+    def markdown(self) -> list[str]:
+        """Returns the table alone, as Markdown."""
+        return markdown_table(_table(self))
 
 
 MOST_REASONS = 4  # of impossible jobs that are told
 SIZE = "cluster.n_devices"
-
-
-def sweep_lines(report: SweepReport) -> list[str]:
-    """The report, line by line."""
-    best = next((row for row in report.rows if row.is_best), None)
-    told = [f"best by {report.objective}: {_words(report, best)}"] if best else []
-    notes = [*_reasons(report), *(f"note: {note}" for note in report.notes)]
-    legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
-    return [*_table(report).lines(), legend, *told, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
-
-
-def sweep_markdown(report: SweepReport) -> list[str]:
-    """The table alone, as Markdown."""
-    return markdown_table(_table(report))
 
 
 def _table(report: SweepReport) -> Table:
@@ -190,25 +175,26 @@ class ComparisonReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
+        legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        return [
+            *_jobs(self).lines(),
+            legend,
+            *_matrix(self).lines(),
+            *(f"note: {note}" for note in self.notes),
+            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
+        ]
 
-        return comparison_lines(self)
-
-
-def comparison_lines(report: ComparisonReport) -> list[str]:
-    """The report, line by line."""
-    legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
-    return [
-        *_jobs(report).lines(),
-        legend,
-        *_matrix(report).lines(),
-        *(f"note: {note}" for note in report.notes),
-        f"seed {report.record.seed}; {report.elapsed_s:.1f} s",
-    ]
+    def markdown(self) -> list[str]:
+        """Returns both tables as Markdown."""
+        return [*markdown_table(_jobs(self)), "", *markdown_table(_matrix(self))]
 
 
-def comparison_markdown(report: ComparisonReport) -> list[str]:
-    """Both tables as Markdown."""
-    return [*markdown_table(_jobs(report)), "", *markdown_table(_matrix(report))]
+def markdown_or_lines(
+    report: SweepReport | ComparisonReport,
+    markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False,
+) -> list[str]:
+    """What `sweep` and `compare` print."""
+    return report.markdown() if markdown else report.lines()
 
 
 def _jobs(report: ComparisonReport) -> Table:

@@ -1,11 +1,8 @@
-"""figures_of: predicts a job and reads off what a study measures.
-
-Journal of a study: the tasks that are done, in an archive, so that an interrupted study goes on where it stopped.
-
-run_study: figures of every task, on this process or on several, in the order of the tasks.
+"""Predicts every task of a study and reads off its figures, on this process or on several, in the order of the tasks.
 
 A task is whatever `load` makes a job of: options of a command, or a job itself. Every task is measured by itself under the same
-seed, so that the table is the same to the last bit however many processes share the work.
+seed, so that the table is the same to the last bit however many processes share the work. A journal in an archive keeps what is
+done, so that an interrupted study goes on where it stopped.
 """
 
 from __future__ import annotations

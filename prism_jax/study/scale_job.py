@@ -37,15 +37,23 @@ class SizeTask:
 
 @dataclass(frozen=True)
 class Growth(OptionGroup):
-    """What changes with the number of GPUs.
+    """What is set for all sizes, by what they are judged, and what changes with the number of GPUs.
 
     Attributes:
+        overrides: fields that are set for all sizes.
+        objective: by which that is the best.
+        price_per_gpu_hour: for money.
+        power_limit_watts: power limit of every GPU: clocks follow it.
         mode: weak: the batch grows with the GPUs; strong: it stays.
         vary: each size takes the best combination of these, plan.tp=1,2,4; may be repeated.
         target: "p95<=8s", "tokens_per_s>=5e6": the smallest size that meets it is named.
         threshold: marginal return below which more GPUs do not pay.
     """
 
+    overrides: Overrides = ()
+    objective: ObjectiveName = "mean"
+    price_per_gpu_hour: Price = None
+    power_limit_watts: Annotated[float | None, Option("--power-limit", "WATTS", key="power_limit")] = None
     mode: Annotated[str, Option(metavar="NAME")] = "weak"
     vary: Annotated[Sequence[str], Option("--vary", "FIELD=V1,V2", told=list)] = ()
     target: Annotated[str | None, Option(metavar="BOUND")] = None
@@ -57,10 +65,6 @@ def scale_job(
     job: JobFile,
     gpus: Annotated[str, Option("--gpus", "N,N|N:N")],
     *,
-    overrides: Overrides = (),
-    objective: ObjectiveName = "mean",
-    price_per_gpu_hour: Price = None,
-    power_limit_watts: Annotated[float | None, Option("--power-limit", "WATTS", key="power_limit")] = None,
     growth: Growth = Growth(),
     applied: Applied = Applied(),
     study: StudyRun = StudyRun(),
@@ -71,11 +75,7 @@ def scale_job(
     Args:
         job: a job file, or the name of a shipped example.
         gpus: numbers of GPUs; 8:65536: all doublings.
-        overrides: fields that are set for all sizes.
-        objective: by which that is the best.
-        price_per_gpu_hour: for money.
-        power_limit_watts: power limit of every GPU: clocks follow it.
-        growth: what changes with the number of GPUs.
+        growth: what is set for all sizes, objective, and what changes with the number of GPUs.
         applied, study: as in `sweep_jobs`.
         progress: told what is done.
 
@@ -85,24 +85,31 @@ def scale_job(
     Example:
         >>> scale_job("llama2_7b_fsdp_64", "8:2048").stop_size  # doctest: +SKIP
     """
-    mode, threshold, target, seed, resume = growth.mode, growth.threshold, growth.target, study.seed, study.resume
+    mode, threshold, target, resume, power_w = (
+        growth.mode,
+        growth.threshold,
+        growth.target,
+        study.resume,
+        growth.power_limit_watts,
+    )
+    objective, price = growth.objective, growth.price_per_gpu_hour
     source, sizes = source_text(job), sizes_of(gpus)
     OBJECTIVES.named(objective)
-    check_price(objective, price_per_gpu_hour)
+    check_price(objective, price)
     if mode not in MODES:
         raise DataError(f"--mode: {mode!r} is unknown; known are {', '.join(MODES)}")
     if not 0.0 < threshold < 1.0:
         raise DataError(f"--threshold: {threshold:g}, but it must be between 0 and 1")
-    if power_limit_watts is not None and not 0.0 < power_limit_watts < float("inf"):
-        raise DataError(f"--power-limit: {power_limit_watts:g} W, but it must be finite and above 0")
+    if power_w is not None and not 0.0 < power_w < float("inf"):
+        raise DataError(f"--power-limit: {power_w:g} W, but it must be finite and above 0")
     wanted = None if target is None else target_of(target)
     _, points = grid(growth.vary)
     names = tuple(str(file) for file in applied.fits)
     identity = content_of(source, names)
     if resume is not None:
         check_target(resume)
-    limit = () if power_limit_watts is None else (f"cluster.device.power={power_limit_watts:g} W",)
-    shared = (*limit, *overrides, *((FILL,) if growth.vary else ()))
+    limit = () if power_w is None else (f"cluster.device.power={power_w:g} W",)
+    shared = (*limit, *growth.overrides, *((FILL,) if growth.vary else ()))
     base = load_task(JobTask(source, (*shared, *points[0].overrides), names, applied.force))
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
@@ -111,7 +118,7 @@ def scale_job(
     tasks = [
         SizeTask(JobTask(source, (*shared, *point.overrides), names, applied.force), n, chosen) for n, point in pairs
     ]
-    asked = StudyRequest(objective, price_per_gpu_hour, wanted, study.n_samples or DEFAULT_SAMPLES, seed)
+    asked = StudyRequest(objective, price, wanted, study.n_samples or DEFAULT_SAMPLES, study.seed)
     path = None if resume is None else Path(resume)
     found = run_study(
         tasks, load_size, asked, identity=identity, resume=path, n_workers=study.n_workers, progress=progress

@@ -1,14 +1,13 @@
-"""The same job on another number of GPUs: strong scaling keeps the batch, weak scaling the batch per replica.
+"""Compares the sizes of a job: what each makes of it, where more GPUs stop paying, and where communication shows.
 
-Scaling: what each size makes of a job, beside the smallest one, and the size at which more GPUs stop paying.
+Strong scaling keeps the batch, weak scaling the batch per replica.
 
 marginal return of size n      d ln(tokens/s) / d ln n, from the size before
 per-GPU change                 tokens/s/GPU over that of the smallest size, minus 1
 stop size                      first size whose marginal return is below a threshold
 
-Onset: the number of GPUs at which the communication of sharded parameters stops hiding behind compute.
-
-Weights of a layer are gathered, and its gradients scattered, beside the compute of a neighbour that takes W; they take
+The onset is the number of GPUs at which the communication of sharded parameters stops hiding behind compute. Weights of a layer
+are gathered, and its gradients scattered, beside the compute of a neighbour that takes W; they take
 
     T(n) = c + a n                  on a ring: a is the latency of a hop, c what the bytes take
     T(n) = c + a log2 n             on a tree (PAT)

@@ -1,10 +1,7 @@
-"""ScalingReport: throughput, exposed communication, energy and money of a job from small clusters to large ones.
+"""Reports a job from small clusters to large ones, and what fleets make of a job: tokens, days, money, energy.
 
-A job on several numbers of GPUs as lines of plain text.
-
-CapacityReport: what fleets make of a job: tokens, days, money, energy, and how probable it is that one is better.
-
-What fleets make of a job, as lines of plain text.
+A scaling study says throughput, exposed communication, energy and money; a capacity plan how probable it is that a fleet is
+better.
 """
 
 from __future__ import annotations
@@ -70,8 +67,19 @@ class ScalingReport(Report):
     onset_step: float = nan
 
     def lines(self) -> list[str]:
-
-        return scaling_lines(self)
+        known = [row.figures for row in self.rows if row.figures]
+        shown = [column for column in COLUMNS if any(map(column.is_known, known))]
+        varied = list(dict.fromkeys(field for row in self.rows for field in row.settings))
+        head = ("GPUs", *map(short, varied), *(column.name for column in shown))
+        cells = [_cells(row, varied, shown) for row in self.rows]
+        title = f"{self.job}: {self.mode} scaling" + (f", best plan by {self.objective}" if varied else "")
+        return [
+            *Table(title, head, cells).lines(),
+            *_reasons(self),
+            *_answers(self),
+            *(f"note: {note}" for note in self.notes),
+            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
+        ]
 
 
 MOST_REASONS = 4
@@ -99,23 +107,6 @@ COLUMNS = (
     _Column("money/Mtoken", lambda _, own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
     _Column("P(target)", lambda _, own: f"{100 * own.target_prob:.0f}%", lambda own: isfinite(own.target_prob)),
 )
-
-
-def scaling_lines(report: ScalingReport) -> list[str]:
-    """The report, line by line."""
-    known = [row.figures for row in report.rows if row.figures]
-    shown = [column for column in COLUMNS if any(map(column.is_known, known))]
-    varied = list(dict.fromkeys(field for row in report.rows for field in row.settings))
-    head = ("GPUs", *map(short, varied), *(column.name for column in shown))
-    cells = [_cells(row, varied, shown) for row in report.rows]
-    title = f"{report.job}: {report.mode} scaling" + (f", best plan by {report.objective}" if varied else "")
-    return [
-        *Table(title, head, cells).lines(),
-        *_reasons(report),
-        *_answers(report),
-        *(f"note: {note}" for note in report.notes),
-        f"seed {report.record.seed}; {report.elapsed_s:.1f} s",
-    ]
 
 
 def _cells(row: SizeRow, varied: list[str], shown: list[_Column]) -> tuple[str, ...]:
@@ -221,23 +212,17 @@ class CapacityReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return capacity_lines(self)
-
-
-def capacity_lines(report: CapacityReport) -> list[str]:
-    """The report, line by line."""
-    known = [one for one in report.fleets if one.capacity is not None]
-    labels = [one.label for one in known]
-    return [
-        *_table(report, known).lines(),
-        *(f"{one.label}: {plan_words(one.plan)}" for one in known if one.plan),
-        *(f"{one.label}: {one.fleet} is impossible: {one.problem}" for one in report.fleets if one.problem),
-        *_probabilities("the fleet of the row does more per day than that of the column", labels, report.prob_faster),
-        *_probabilities("it costs less per token", labels, report.prob_cheaper),
-        *(f"note: {note}" for note in report.notes),
-        f"seed {report.record.seed}; {report.elapsed_s:.1f} s",
-    ]
+        known = [one for one in self.fleets if one.capacity is not None]
+        labels = [one.label for one in known]
+        return [
+            *_table(self, known).lines(),
+            *(f"{one.label}: {plan_words(one.plan)}" for one in known if one.plan),
+            *(f"{one.label}: {one.fleet} is impossible: {one.problem}" for one in self.fleets if one.problem),
+            *_probabilities("the fleet of the row does more per day than that of the column", labels, self.prob_faster),
+            *_probabilities("it costs less per token", labels, self.prob_cheaper),
+            *(f"note: {note}" for note in self.notes),
+            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
+        ]
 
 
 def _table(report: CapacityReport, known: Sequence[FleetFacts]) -> Table:

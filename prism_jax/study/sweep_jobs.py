@@ -1,6 +1,6 @@
-"""Tasks of studies about job files: picklable, and told apart by the content of their files.
+"""Predicts a grid of jobs and compares them with the best; what `prism-jax sweep` does.
 
-A grid of jobs, each predicted, compared with the best; what `prism-jax sweep` does.
+Tasks about job files are picklable, and told apart by the content of their files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Price, StudyRun
 from ..tables.streams import example_files
 from .axes import Axis, grid, sizes_of
-from .report import SweepReport, sweep_markdown
+from .report import SweepReport, markdown_or_lines
 from .table import StudyTable, study_table
 
 PART = 1 << 20
@@ -88,13 +88,6 @@ def _digest(file: Path) -> str:
 
 SIZES = "cluster.n_devices"
 FILL = "plan.dp=auto"  # what other sizes need of the plan
-
-
-def markdown_or_lines(
-    report: SweepReport, markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False
-) -> list[str]:
-    """What is printed."""
-    return sweep_markdown(report) if markdown else report.lines()
 
 
 def write_csv(

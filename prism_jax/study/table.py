@@ -1,13 +1,11 @@
-"""StudyTable: the rows of a study beside the best of them, as plain data, CSV or a data frame.
+"""Compares the rows of a study with the best of them, as plain data, CSV or a data frame, and tells how sure their order is.
 
-How sure an order of jobs is: what they would measure on shared draws, and how often one beats the other.
+Jobs are compared by what they would measure on shared draws, and how often one beats the other.
 
     value measured = value predicted (1 + Monte Carlo error) x factor of the cost model
 
-Factors of a draw share what the jobs have in common (`calibration/joint.py`), so that it cancels in ratios: two separate
+Factors of a draw share what the jobs have in common (`calibration/band.py`), so that it cancels in ratios: two separate
 bands would hold it twice.
-
-Comparison: a few jobs on the same draws, each beside the best, with the probability that one beats another.
 """
 
 from __future__ import annotations

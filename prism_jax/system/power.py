@@ -123,7 +123,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 class GpuKind(Protocol):
-    """What decides which law holds; `system.Device` is one.
+    """What decides which law holds; `system.hardware.Device` is one.
 
     Attributes:
         generation: key of its generation.
@@ -165,7 +165,7 @@ def _presets() -> dict[str, Any]:
     return tomllib.loads((files(_PACKAGE) / "presets" / "power.toml").read_text(encoding="utf-8"))
 
 
-# Kind of work of every phase that `explain.breakdown` names, and of compute where it is split by kernel class.
+# Kind of work of every phase that `explain.explain.breakdown` names, and of compute where it is split by kernel class.
 KIND_OF = {
     "compute": "compute",
     "gemm": "gemm",
@@ -219,7 +219,7 @@ def step_power(
 
     Args:
         phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention`, `memory` and `slowed`
-            (what they lose to communication beside them; `explain.power_phases` splits them); exposed
+            (what they lose to communication beside them; `explain.explain.power_phases` splits them); exposed
             `tp_comm`, `cp_comm`, `ep_comm`, `dp_comm`, `pp_comm`; `bubble`, `waiting_for_stragglers`, `stalls`.
         device: whose `power_watts` is TDP.
         law: of its power; None: the preset's.

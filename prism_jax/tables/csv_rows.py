@@ -1,15 +1,10 @@
-"""Numbers as files spell them: digits of ASCII, where Python would also take underscores and the digits of other scripts.
-
-Text of a table that may be gzipped, told by its content, not by its name.
-
-Rows of a CSV table whose text is at hand: fields by column, with the line they end on, in bounded memory.
+"""Reads rows of a CSV table, gzipped or not by its content, with the line they end on, and their fields, in bounded memory.
 
 Lines end in LF, CRLF or CR, and nowhere else; a field in quotes may hold any of them. Columns may stand in any order; a space
 after a comma is no part of a field; rows in which nothing stands are passed over.
 
-Counts in tables: whole numbers up to the largest that makes sense.
-
-Fields of a row of a table: numbers, seconds, counts and truths, blank as None; errors name row and field.
+Numbers are digits of ASCII, where Python would also take underscores and the digits of other scripts; counts are whole numbers
+up to the largest that makes sense; blank fields are None. Errors name row and field.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The jobs and traces shipped with prism-jax: under examples/ in a checkout, inside the package in an installed wheel.
+"""Opens files that may be packed with gzip, in bounded memory however long the lines, and tells files by their first bytes.
 
-Files that are told by their first bytes and that no reader of traces or measurements reads.
-
-Bytes and lines of files that may be packed with gzip, in bounded memory however long the lines and however small the file.
+The jobs and traces shipped with prism-jax lie under examples/ in a checkout, inside the package in an installed wheel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""TOML text to a Document. The parser keeps no positions, so lines are found again by a search for headers and keys.
+"""Reads YAML and TOML text into a Document: safe types only, every field with its line, nothing silently dropped or expanded.
 
-YAML text to a Document: safe types only, every field with its line and column, nothing silently dropped or expanded.
+The parser of TOML keeps no positions, so lines are found again by a search for headers and keys.
 """
 
 from __future__ import annotations

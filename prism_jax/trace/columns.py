@@ -1,7 +1,4 @@
-"""Columns of recorded ops, collected block by block in their final types and checked as they arrive.
-
-Columns of a CSV file, packed with gzip or not, read in blocks of rows.
-"""
+"""Reads columns of recorded ops from CSV, gzipped or not, block by block in their final types, checked as they arrive."""
 
 from __future__ import annotations
 

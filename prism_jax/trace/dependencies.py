@@ -1,17 +1,13 @@
-"""Who waits for whom in a recorded step: the same for every replica and every step.
+"""Defines who waits for whom in a recorded step, the same for every replica and step, and what of a recorded op was work.
 
 An op starts when the ops in `after` (on its own worker) have ended. Ops of one group meet: each is ready on its own, and
 none begins its transfer before the last is ready. Some groups meet across replicas too.
 
-What of a recorded op was work: plain ops as recorded, transfers from the moment the last peer was there.
+Plain ops are work as recorded. A transfer recorded by a waiting worker is as long as the wait; end minus the latest start among
+the peers is the transfer. What remains between an op's start and the end of everything it waits for is the host's gap (launch
+delay): data loading, Python, a late launch.
 
-A transfer recorded by a waiting worker is as long as the wait; end minus the latest start among the peers is the transfer.
-What remains between an op's start and the end of everything it waits for is the host's gap (launch delay): data loading,
-Python, a late launch.
-
-Waits that no rule states but the recording shows.
-
-Three kinds, looked for in this order.
+Waits that no rule states but the recording shows are of three kinds, looked for in this order.
 1. An op that never starts before another op of its worker has ended, and mostly starts right then, waits for it.
 2. An op that all replicas start together, however early some of them are ready, meets the other replicas (a barrier that was
    not recorded, such as the reduction of the loss).

@@ -1,18 +1,14 @@
-"""Dependencies of a pipeline-parallel job, from the op types that Megatron-like frameworks record.
+"""Finds the dependencies of any trace: rules where its op types are known, recorded order elsewhere.
 
-Compute of a stage runs in recorded order. A receive is posted when the compute before the one that needs it has ended; a send
-follows the compute whose result it carries. Sends and receives of one type form a stream. Gradients are reduced after the last
-backward, or bucket by bucket behind it where "separate-grads-all-reduce" says that the job overlaps them. Where no transfers were
-recorded at all, compute waits for the compute of the neighbouring stage.
-Source: the dependency model of Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis",
-arXiv 2505.05713, section 3.
-
-Dependencies of a trace whose op types say nothing: streams run in order, groups meet, the rest is read off the recording.
+Megatron-like frameworks record op types of a pipeline. Compute of a stage runs in recorded order. A receive is posted when the
+compute before the one that needs it has ended; a send follows the compute whose result it carries. Sends and receives of one type
+form a stream. Gradients are reduced after the last backward, or bucket by bucket behind it where "separate-grads-all-reduce" says
+that the job overlaps them. Where no transfers were recorded at all, compute waits for the compute of the neighbouring stage.
+Source: the dependency model of Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", arXiv
+2505.05713, section 3.
 
 Used for profiles of arbitrary jobs (FSDP, data parallel, DLRM): ops of one stream of one worker follow each other, members of a
 named group meet. What else an op waits for is found by `waits.observed_waits`.
-
-The dependencies of any trace: rules where its op types are known, recorded order elsewhere.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""StepLog: measured step times without their ops, as training logs hold them.
+"""Defines StepLog, measured step times without their ops; TraceFormat, how files are read; and what of them is warm-up.
 
-Which of the first recorded steps are warm-up (compilation, allocator, first data) and left out.
-
-The rule. Later steps are those of the second half of the recording; their median is the typical step. A step is *unlike* them if
-it is further from the typical one than a factor 1.5, or than 6 robust standard deviations of the logarithm, whichever is more,
-either way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is
-unlike. The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it
-is no warm-up but a job that changed, and nothing is left out. A log that starts over has a warm-up after every start.
-
-`TraceFormat`: how the files of one format are recognised and read.
+Warm-up (compilation, allocator, first data) is left out. The rule. Later steps are those of the second half of the recording;
+their median is the typical step. A step is *unlike* them if it is further from the typical one than a factor 1.5, or than 6
+robust standard deviations of the logarithm, whichever is more, either way: asynchronous dispatch makes one of the first steps too
+short. A recording begins with a warm-up if its first step is unlike. The warm-up lasts until two steps in a row are like the
+later ones. If that takes more than a fifth of the recording, it is no warm-up but a job that changed, and nothing is left out. A
+log that starts over has a warm-up after every start.
 """
 
 from __future__ import annotations

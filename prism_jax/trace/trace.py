@@ -1,9 +1,7 @@
-"""What every trace reader returns: one row per recorded op, and the shape of the job it was recorded on.
+"""Defines what every trace reader returns: one row per recorded op and the shape of the job, and Trace, the same as dense arrays.
 
-Trace: the recorded steps of a job in which every replica and every step does the same ops in the same order.
-
-The ops of one replica form a skeleton; start and end times are dense arrays over (op, replica, step), so that
-everything after this is arithmetic on arrays.
+In a Trace every replica and every step does the same ops in the same order. The ops of one replica form a skeleton; start and end
+times are dense arrays over (op, replica, step), so that everything after this is arithmetic on arrays.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""SiteReport and SuggestionReport: the cost model calibrated by measured runs of one's own cluster, and which runs to measure.
-
-A calibration by measured runs as lines of plain text.
-
-Jobs to measure as lines of plain text.
-"""
+"""Reports the cost model calibrated by measured runs of one's own cluster, and which runs to measure."""
 
 from __future__ import annotations
 
@@ -116,8 +111,22 @@ class SiteReport(Report):
     notes: Annotated[tuple[str, ...] | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
-
-        return site_calibration_lines(self)
+        framework = self.framework or "framework not specified"
+        device = self.device or self.generation
+        n = self.n_run
+        return [
+            f"{n} run{'s' if n > 1 else ''} of {device}, {framework}, calibrated in {self.elapsed_s:.1f} s",
+            *(f"note: {name} was not used: {reason}" for name, reason in self.dropped.items()),
+            "",
+            *_runs(self.runs),
+            "",
+            *_curve(self),
+            "",
+            *_moves(self),
+            "",
+            *_band(self.band),
+            *(f"note: {note}" for note in self.notes or ()),
+        ]
 
 
 @dataclass(frozen=True)
@@ -147,8 +156,17 @@ class SuggestionReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return suggestion_lines(self)
+        found = self.suggested
+        width = max(3, *(len(one.id) for one in found))
+        return [
+            f"measure these {len(found)} of {self.n_job} jobs first; the other jobs are similar to them",
+            "",
+            f"{'job':<{width}}   step time  represents  largest components",
+            *(
+                f"{one.id:<{width}}  {one.noise_free_s:>8.4g} s  {one.stands_for:>10}  {_parts(one.parts)}"
+                for one in found
+            ),
+        ]
 
 
 BAR_WIDTH = 24
@@ -172,26 +190,6 @@ WORDS = {
     "step_s": "idle time per step",
     "network_step_s": "idle time per step and doubling of the nodes",
 }
-
-
-def site_calibration_lines(report: SiteReport) -> list[str]:
-    """Runs, the error by number of runs, what moved, and the band that is left."""
-    framework = report.framework or "framework not specified"
-    device = report.device or report.generation
-    n = report.n_run
-    return [
-        f"{n} run{'s' if n > 1 else ''} of {device}, {framework}, calibrated in {report.elapsed_s:.1f} s",
-        *(f"note: {name} was not used: {reason}" for name, reason in report.dropped.items()),
-        "",
-        *_runs(report.runs),
-        "",
-        *_curve(report),
-        "",
-        *_moves(report),
-        "",
-        *_band(report.band),
-        *(f"note: {note}" for note in report.notes or ()),
-    ]
 
 
 def _runs(runs: Sequence[SiteRun]) -> Iterator[str]:
@@ -261,18 +259,6 @@ def _band(band: BandByStage) -> Iterator[str]:
 
 
 MOST_PARTS = 3  # that are named per job
-
-
-def suggestion_lines(report: SuggestionReport) -> list[str]:
-    """One line per job: its step, how many jobs it stands for, and what most of its time hangs on."""
-    found = report.suggested
-    width = max(3, *(len(one.id) for one in found))
-    return [
-        f"measure these {len(found)} of {report.n_job} jobs first; the other jobs are similar to them",
-        "",
-        f"{'job':<{width}}   step time  represents  largest components",
-        *(f"{one.id:<{width}}  {one.noise_free_s:>8.4g} s  {one.stands_for:>10}  {_parts(one.parts)}" for one in found),
-    ]
 
 
 def _parts(parts: Mapping[str, float]) -> str:

@@ -1,16 +1,13 @@
-"""Where the noise-free step goes, in four parts that add up: compute, communication that shows, host, bubble. Seconds.
+"""Costs measured rows once, for predictions and intervals: where the noise-free step goes, in four parts. Seconds.
 
-Work is averaged over the stages of the pipeline. `host`: compute that waits for the host to start it, and time in which nothing
-runs. `bubble`: the rest; stages that wait for each other, and what lies on the way between them.
+The parts, which add up, are compute, communication that shows, host and bubble. Work is averaged over the stages of the
+pipeline. `host`: compute that waits for the host to start it, and time in which nothing runs. `bubble`: the rest; stages that
+wait for each other, and what lies on the way between them.
 
-A measured row as a job with its costs: what predictions, intervals and parts of it are made of, computed once.
-
-Intervals that hold 90 % of what would be measured, given all that the calibration of the cost model leaves open.
-
-Noise-free and typical steps of many jobs, those that share a pipeline side by side; seconds.
-
-`predict` draws every call of every op; here what varies from call to call enters by its mean (`search.replica_columns`), which
-moves a median by less than 0.1 % on most jobs, and thousands of jobs take a minute.
+Intervals hold 90 % of what would be measured, given all that the calibration of the cost model leaves open. Typical steps are
+made for jobs that share a pipeline side by side. `predict` draws every call of every op; here what varies from call to call
+enters by its mean (`simulate.predict.replica_columns`), which moves a median by less than 0.1 % on most jobs, and thousands of
+jobs take a minute.
 """
 
 from __future__ import annotations

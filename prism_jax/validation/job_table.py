@@ -1,4 +1,4 @@
-"""Tables of measured jobs: a CSV with one job per row, by fields of a job file, and what was measured of it.
+"""Reads tables of measured jobs, a CSV with one job per row by fields of a job file, and measured runs from the logs of jobs.
 
 Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `cluster.n_devices`), blank where nothing is said, and
 
@@ -8,9 +8,8 @@ Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `clu
 - `fits`, `peak_memory_bytes`: whether the job ran or was out of memory, and the most that the allocator of a device reserved;
 - `row`, `source`, `notes`: what the row is called, where it is from, and anything else.
 
-`measured_step_time_s` is another name of `step_time_s`, and `id` of `row`.
-
-Measured runs from the logs of jobs: a job file, and the typical step of the log that a run of it has written.
+`measured_step_time_s` is another name of `step_time_s`, and `id` of `row`. A run's log stands for a job file and the typical step
+of the log.
 """
 
 from __future__ import annotations

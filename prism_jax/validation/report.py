@@ -1,9 +1,4 @@
-"""StepsValidationReport and MemoryValidationReport: predictions against measurements.
-
-Predicted against measured peak memory as text.
-
-Predicted against measured steps as text: worst rows first and why, rows without a prediction, sources, and all together.
-"""
+"""Reports predictions against measurements: step times (worst rows first and why, rows without one, sources), peak memory."""
 
 from __future__ import annotations
 
@@ -27,8 +22,7 @@ class StepsValidationReport(Validation, Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return steps_validation_lines(self)
+        return [line for table in steps_validation_tables(self) for line in table.lines()]
 
 
 @dataclass(frozen=True)
@@ -61,19 +55,13 @@ class MemoryValidationReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-
-        return memory_validation_lines(self)
+        return memory_validation_table(self).lines()
 
 
 COLUMNS = (
     ("model", "n", "right", "majority", "fits: right", "fits: wrong", "oom: right", "oom: wrong")
     + ("peaks", "median error", "bias")
 )  # fmt: skip
-
-
-def memory_validation_lines(report: MemoryValidationReport) -> list[str]:
-    """The report, line by line."""
-    return memory_validation_table(report).lines()
 
 
 def memory_validation_table(report: MemoryValidationReport) -> Table:
@@ -102,11 +90,6 @@ WORST_ROWS = 40
 FEW_MODELS = 12
 NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
 FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %")
-
-
-def steps_validation_lines(report: StepsValidationReport) -> list[str]:
-    """The report, line by line."""
-    return [line for table in steps_validation_tables(report) for line in table.lines()]
 
 
 def steps_validation_tables(report: StepsValidationReport) -> list[Table]:

@@ -1,12 +1,8 @@
-"""What a comparison with measurements needs of a row, and what it finds.
+"""Scores predictions against measurements: errors of many rows in a few numbers, by source and overall, with and without defects.
 
-Groups of rows that are left out together: a source, a device, a model, a framework, a number of devices.
-
-The trivial prediction: a job reaches the utilisation that jobs of the other groups typically reach on such devices.
-
+Groups of rows that are left out together are a source, a device, a model, a framework, a number of devices. The trivial
+prediction beside ours is that a job reaches the utilisation that jobs of the other groups typically reach on such devices.
 Typical is the median over sources of the median of their rows, so that no large source decides alone.
-
-Errors of many rows in a few numbers: by source and overall, with and without rows that are known to be wrong.
 """
 
 from __future__ import annotations
@@ -80,7 +76,7 @@ class RowResult:
         n_devices: of the job.
         mfu: model-FLOP utilisation that was measured, 0-1.
         baseline_error: the same as `error` of a prediction from the other groups' typical utilisation alone.
-        parts_s: seconds of the noise-free step by cause; see `validation.parts`.
+        parts_s: seconds of the noise-free step by cause; see `validation.costed.parts_of`.
         defect, unsupported: in words; empty if there is nothing to say.
         assumed: what the row does not state and was taken for, one text each.
         software: what it states of its kernels, field by field.

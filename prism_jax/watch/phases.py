@@ -1,13 +1,11 @@
-"""Restart now, or wait for a slow phase to end? Ski rental: act when the seconds lost reach the cost of a restart.
+"""Finds the slow phases of a log of step times, what each has cost, which worker made it slow, and whether to act.
 
-Nobody knows how long a phase lasts. Whoever acts at that moment pays at most twice what the best decision in hindsight would
-have cost (and the loss of one step), and no rule without a forecast promises less.
+Restart now, or wait for a slow phase to end, is ski rental: act when the seconds lost reach the cost of a restart. Nobody knows
+how long a phase lasts. Whoever acts at that moment pays at most twice what the best decision in hindsight would have cost (and
+the loss of one step), and no rule without a forecast promises less. The worker is the one whose own work grew most, of a trace
+with the ops of its workers.
 
 Source: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching" (1988); for slow phases of jobs, arXiv:2410.12588.
-
-Which worker made a phase slow: the one whose own work grew most, of a trace with the ops of its workers.
-
-`watch`: the slow phases of a log of step times, what each has cost, and whether to act.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the first steps of a run show that bears on the later ones: level, scatter, stalls, and a change among them.
+"""Predicts the seconds that the next steps of a run take, from the steps that are logged: level, scatter, stalls, a change.
 
-DriftLaw: how far the mean of a run's later steps lies from the level of its first ones.
+How far the mean of later steps lies from the level of the first ones is the drift law:
 
     ln(later mean / first level) = μ + w stalls + s u,    w = n / (n + k)
     s² = drift² + sampling² + (c_stalls stalls)² + (c_change change)²
@@ -9,8 +9,6 @@ DriftLaw: how far the mean of a run's later steps lies from the level of its fir
 What persists is in the level; what drifts is `drift`, which no number of steps averages out; stalls that were seen go on as far
 as n entries outweigh k of other runs. `sampling` is the error of both means under the log's own spread and correlation. u
 follows the errors of runs of sources that were left out of the fit, so that it holds what differs from source to source.
-
-Seconds that the next steps of a run take, from the steps that are logged.
 """
 
 from __future__ import annotations

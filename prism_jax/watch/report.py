@@ -1,7 +1,4 @@
-"""WatchReport: slow phases of a log, and whether to act.
-
-Slow phases of a log as lines of plain text.
-"""
+"""Reports the slow phases of a log, and whether to act."""
 
 from __future__ import annotations
 
@@ -49,8 +46,25 @@ class WatchReport(Report):
     time_left: Annotated[TimeLeft | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
-
-        return watch_lines(self)
+        found = [*headline(self.info), *step_lines(self.info)]
+        found.append(
+            f"ordinary steps {format_s(self.normal_s)}, spread {self.spread:.2%}, correlation from step to step {self.ar1:.2f}"
+        )
+        found.append("")
+        if not self.phases:
+            found.append(f"no slow phase: no lasting change of {self.smallest:.0%} or more")
+        for phase in self.phases:
+            found += _phase(phase, self.restart_cost_s)
+        if self.faster_steps:
+            found.append(f"note: steps are faster than before from step {_named(self.faster_steps)} on")
+        if self.settled_steps:
+            found.append(
+                f"note: {counted(len(self.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
+                f"percent (step {_named(self.settled_steps)}): compilation and caches, no alarm"
+            )
+        if self.time_left is not None:
+            found += _time_left(self.time_left)
+        return found + notes(self.info)
 
 
 MOST_NAMED = 5  # steps in a line
@@ -62,29 +76,6 @@ VARIANCES = {
     "change": "a change within the log",
 }
 CLEARLY = 2.0  # times the growth of the others, from which a worker is blamed
-
-
-def watch_lines(report: WatchReport) -> list[str]:
-    """The report, line by line."""
-    found = [*headline(report.info), *step_lines(report.info)]
-    found.append(
-        f"ordinary steps {format_s(report.normal_s)}, spread {report.spread:.2%}, correlation from step to step {report.ar1:.2f}"
-    )
-    found.append("")
-    if not report.phases:
-        found.append(f"no slow phase: no lasting change of {report.smallest:.0%} or more")
-    for phase in report.phases:
-        found += _phase(phase, report.restart_cost_s)
-    if report.faster_steps:
-        found.append(f"note: steps are faster than before from step {_named(report.faster_steps)} on")
-    if report.settled_steps:
-        found.append(
-            f"note: {counted(len(report.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
-            f"percent (step {_named(report.settled_steps)}): compilation and caches, no alarm"
-        )
-    if report.time_left is not None:
-        found += _time_left(report.time_left)
-    return found + notes(report.info)
 
 
 def _time_left(left: TimeLeft) -> Iterator[str]:

@@ -1,11 +1,9 @@
 """A fit that was saved is the same fit when loaded; every other file is refused by one kind of error."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,17 +24,15 @@ from tests.support.files.archives import changed, npy
 class AllKinds:
     """One field of every kind that a model's data may have."""
 
-    AXES: ClassVar[dict[str, str]] = {"row": "number", "name": "levels", "mark -> name or -1": "index"}
-
-    number: np.ndarray
+    number: Annotated[np.ndarray, "row"]
     table: np.ndarray
-    index: np.ndarray
+    index: Annotated[np.ndarray, "mark -> name or -1"]
     mask: np.ndarray
     limits: np.ndarray
     label: NDArray[np.str_]
     nothing: np.ndarray
     no_label: NDArray[np.str_]
-    levels: tuple[str, ...]
+    levels: Annotated[tuple[str, ...], "name"]
     none: tuple[str, ...]
     yes: bool
     no: bool

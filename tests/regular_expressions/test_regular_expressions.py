@@ -1,7 +1,5 @@
 """Every regular expression of the package searches a long text in a time in proportion to it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

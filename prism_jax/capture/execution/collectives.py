@@ -121,7 +121,7 @@ def collective(trace: ExecutionTrace, node: Node, groups: Mapping[str, ProcessGr
     )
     said = node.attrs.get("collective_name")
     name = said if isinstance(said, str) else "" if at is None else str(node.inputs[at])
-    sequence = _sequence(node)
+    sequence = next((value for value in node.inputs if type(value) is int), -1)
     if name.lower() == WAIT:
         return Collective(WAIT, sequence, ProcessGroup(""), 0.0, "fp32")
     kind = communication_kind(name)
@@ -139,11 +139,6 @@ def collective(trace: ExecutionTrace, node: Node, groups: Mapping[str, ProcessGr
         "fp32" if first is None else dtype_of(first),
         kind * (kind in STANDS_FOR),
     )
-
-
-def _sequence(node: Node) -> int:
-    """The first whole number among the inputs."""
-    return next((value for value in node.inputs if type(value) is int), -1)
 
 
 def _bytes(kind: str, node: Node, given: list[TraceTensor], made: list[TraceTensor], ranks: int) -> float:

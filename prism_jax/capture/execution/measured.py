@@ -1,10 +1,8 @@
-"""Which operator of a profile is which node of an execution trace of the same program.
+"""Finds the kernel seconds of the nodes of an execution trace in a profile of the same run.
 
 The two come from different observers: names and order agree, numbers do not, and either may lack what the other has. The trace
 holds a step or a few, the profile often many: the trace is therefore read as a ring. Operators are followed as long as names
 agree; where they stop, the nearest place is searched at which several names in a row agree again.
-
-Kernel seconds of the nodes of an execution trace, from a profile of the same run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What operators of PyTorch do, by their names: products, convolutions, attention, lookups, memory traffic, or nothing.
+"""Defines `Node` and `Tensor`, a node of an execution trace, the same for all versions, and what operators do, by name.
 
-Only names are looked at. An operator that calls others (aten::linear, which calls aten::addmm) has the kind of its work all the
-same: which of them runs it is decided by the tree (`ops.py`).
-
-`Node` and `Tensor`: one node of an execution trace, the same for all versions of the format.
+Work is products, convolutions, attention, lookups, memory traffic, or nothing. Only names are looked at. An operator that calls
+others (aten::linear, which calls aten::addmm) has the kind of its work all the same: which of them runs it is decided by the tree
+(`ops.py`).
 
 Versions: 1.0.0 and 1.0.1 keep everything flat (`inputs`, `input_shapes`, `parent`); since 1.0.2-chakra inputs and outputs are
 objects of `values`, `shapes` and `types`, the parent is called `ctrl_deps`, and the rest is in `attrs`, a list of {name, type,

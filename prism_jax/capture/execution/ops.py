@@ -1,6 +1,4 @@
-"""FLOPs, bytes and the sizes of the product of an operator, from the shapes of its tensors.
-
-Which nodes of an execution trace are work of the device, in which pass they run, and to which step they belong.
+"""Finds the work of an execution trace: which nodes the device runs, in which pass and step, with FLOPs, bytes and product sizes.
 
 PyTorch records every layer of a call: aten::conv2d calls aten::convolution, which calls aten::cudnn_convolution, which starts the
 kernel. The innermost one with work of its own counts: a product, convolution or lookup that calls no other; memory traffic that

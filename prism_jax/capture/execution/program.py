@@ -1,9 +1,4 @@
-"""`read_traces`: the execution traces of a job, and the profiles beside them, as one captured program.
-
-Execution traces in the place of captures: what `predict` and `capture` read them by.
-
-Front end of execution traces: what PyTorch recorded of a job that ran, one file per rank, and profiles of the same run.
-"""
+"""Reads execution traces of a job, one file per rank, and profiles of the same run, as one captured program; a front end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Report on execution traces: what their last step does, and how much of it a profile has timed.
-
-What execution traces hold, as lines of plain text.
-"""
+"""Reports on execution traces: what their last step does, and how much of it a profile has timed."""
 
 from __future__ import annotations
 
@@ -106,23 +103,17 @@ class ExecutionTraceReport(Report):
     assumptions: tuple[str, ...]
 
     def lines(self) -> list[str]:
-
-        return execution_lines(self)
-
-
-def execution_lines(report: ExecutionTraceReport) -> list[str]:
-    """What execution traces hold."""
-    found = [
-        f"{report.name}: execution traces of {report.n_traces:,} of {report.world:,} ranks, {report.n_classes:,} kinds of ranks",
-        f"schema {', '.join(report.schemas)}; first rank: {report.n_nodes:,} nodes, {report.n_dependencies:,} data dependencies, "
-        f"steps: {report.n_steps:,}",
-        f"{units.format_count(report.parameters)} parameters, {report.samples:,} samples per rank and step",
-        "",
-        *_ops(report),
-        *_collectives(report),
-        *(line for one in report.kernels for line in _kernels(one)),
-    ]
-    return found + [f"note: {note}" for note in report.assumptions]
+        found = [
+            f"{self.name}: execution traces of {self.n_traces:,} of {self.world:,} ranks, {self.n_classes:,} kinds of ranks",
+            f"schema {', '.join(self.schemas)}; first rank: {self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies, "
+            f"steps: {self.n_steps:,}",
+            f"{units.format_count(self.parameters)} parameters, {self.samples:,} samples per rank and step",
+            "",
+            *_ops(self),
+            *_collectives(self),
+            *(line for one in self.kernels for line in _kernels(one)),
+        ]
+        return found + [f"note: {note}" for note in self.assumptions]
 
 
 def _ops(report: ExecutionTraceReport) -> list[str]:

@@ -1,10 +1,8 @@
-"""JSON files one by one, as people keep traces: plain, packed with gzip, in a tar archive of either kind, in a folder.
+"""Reads `ExecutionTrace`: the nodes of one rank, with their order and their tree, checked, from files as people keep them.
 
-Nothing is ever unpacked onto the disk: the members of an archive are read where they lie, in the order in which they lie there.
-
-`ExecutionTrace`: the nodes of one rank, with their order and their tree, checked; `read_execution_trace`.
-
-An execution trace has no clock that means anything: what is used of it is the order of its nodes, never a duration.
+JSON files come one by one, plain, packed with gzip, in a tar archive of either kind, in a folder. Nothing is ever unpacked onto
+the disk: the members of an archive are read where they lie, in the order in which they lie there. An execution trace has no
+clock that means anything: what is used of it is the order of its nodes, never a duration.
 """
 
 from __future__ import annotations

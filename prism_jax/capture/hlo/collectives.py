@@ -1,11 +1,8 @@
-"""Collectives of HLO: kind, groups and bytes, as networks count them.
+"""Reads collectives of HLO, with kind, groups and bytes as networks count them, and finds the loops that are layers with experts.
 
 An all-reduce of which every device keeps only its own slice is a reduce-scatter: XLA for GPUs and TPUs makes one of it, XLA for
-CPUs does not.
-
-Which loops are layers with experts: those that choose tokens or experts by `top_k`, and the backward passes of these.
-
-JAX leaves no names of layers in a program; the operations that differentiation made of a product are known by its name.
+CPUs does not. Layers with experts are loops that choose tokens or experts by `top_k`, and the backward passes of these. JAX
+leaves no names of layers in a program; the operations that differentiation made of a product are known by its name.
 """
 
 from __future__ import annotations

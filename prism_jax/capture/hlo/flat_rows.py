@@ -1,8 +1,7 @@
-"""Gatherings that XLA for GPUs makes one of: of the same groups, in the same loop, that wait for nothing between them.
+"""Makes rows of single operations: products by their sizes, all else by the bytes that it moves.
 
-XLA for CPUs leaves each parameter's apart. Up to `MOST_BYTES` a combined one: `xla_gpu_all_gather_combine_threshold_bytes`.
-
-Rows of single operations: products by their sizes, all else by the bytes that it moves.
+Gatherings of the same groups, in the same loop, that wait for nothing between them are one, as XLA for GPUs makes them; XLA for
+CPUs leaves each parameter's apart. Up to `MOST_BYTES` a combined one: `xla_gpu_all_gather_combine_threshold_bytes`.
 """
 
 from __future__ import annotations

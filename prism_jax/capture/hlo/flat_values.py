@@ -1,10 +1,6 @@
-"""Values of a program: the memory that they lie in and the operation that made them, wherever names take them.
+"""Finds the value that a name stands for: its memory and the operation that made it, through tuples, loops, calls and slices.
 
-What a kernel may do with an HLO operation, as one of the words of `chains`.
-
-Which value a name stands for: through tuples, loops and calls, as far as they hand it on as it is.
-
-Parts of values that slices take.
+What a kernel may do with an HLO operation is one of the words of `chains`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which devices take part in a collective: replica groups in all their notations, and pairs of sources and targets.
+"""Reads which devices take part in a collective, and which dimension of the mesh such a group runs along.
 
 `{{0,1},{2,3}}` lists, `[4,2]<=[2,4]T(1,0)` counts through a transposed block, `mesh['dp'=2,'tp'=4] {'dp'}` names dimensions, and
 `{}` means everybody. Numbers are those of the logical devices: positions in the device assignment.
 
-Dimensions of the mesh: which one a group of devices runs along; where nobody says what the mesh is, which there seem to be.
+Where nobody says what the mesh is, the groups show which dimensions there seem to be.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Where a value comes from and where it goes, through what only moves or converts it.
+"""Follows values of HLO through what only moves or converts them: their bytes, and which products are gradients of weights.
 
 XLA for CPUs computes and communicates in fp32 what the program says in bf16: it converts before and after. Converts that it put
 there carry no name of the user's program, which tells them from the user's own. Likewise it sums gradients over all ranks and
 keeps a slice, where XLA for accelerators has a reduce-scatter.
 
-Bytes of device memory that an instruction reads and writes: a fusion what goes in and comes out, a slice what it takes.
-
-As XLA's cost analysis counts: a value of which a fusion only takes slices is read slice by slice, and an update in place writes
-what it updates. Caches are left out. Values that XLA for CPUs widened count as what they were.
-
-Which products of the backward pass are gradients of weights: those of a layer that read none of its weights.
+Bytes are those of device memory that an instruction reads and writes, as XLA's cost analysis counts: a value of which a fusion
+only takes slices is read slice by slice, and an update in place writes what it updates. Caches are left out. Values that XLA for
+CPUs widened count as what they were.
 
 A product of a layer multiplies activations by weights. Of the two that differentiation makes of it, one multiplies by the weights
 again (the gradient of its input), and the other does not. Weights are arguments of the program, also where loops hand them on

@@ -1,12 +1,10 @@
-"""Which pass and which layer of the user's model an instruction belongs to, by the names that JAX leaves in the metadata.
+"""Reads matrix products and convolutions of HLO (batch, m, n, k; FLOPs), and which pass and layer an instruction belongs to.
 
-`jit(step)/transpose(jvp(Model))/layers/dot_general`: JAX names what differentiation made of a program. What has neither mark and
-depends on gradients is the optimizer. `rematted_computation` is forward work that runs again in the backward pass.
-
-Matrix products and convolutions: sizes (batch, m, n, k) and FLOPs of dots, convolutions and calls into libraries.
-
-FLOPs are multiply-adds times two. Positions of a convolution that fall on padding or on the holes of a dilated input are not
-counted, as XLA's own cost analysis does: the gradients of strided convolutions would cost several times too much.
+JAX leaves names in the metadata: `jit(step)/transpose(jvp(Model))/layers/dot_general` says what differentiation made of a
+program. What has neither mark and depends on gradients is the optimizer. `rematted_computation` is forward work that runs again
+in the backward pass. Products are dots, convolutions and calls into libraries; FLOPs are multiply-adds times two. Positions of a
+convolution that fall on padding or on the holes of a dilated input are not counted, as XLA's own cost analysis does: the
+gradients of strided convolutions would cost several times too much.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rows of what a device computes: products and fused attention by their sizes, all else by the bytes that it moves.
+"""Makes rows of what a device computes: products and fused attention by their sizes, all else by the bytes that it moves.
 
-What reading HLO had to assume, one sentence each.
+What reading HLO had to assume is told, one sentence each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""HLO as it is read here: modules of computations of instructions, with shapes; what XLA writes, without what nobody asks for.
+"""Defines HLO as it is read here: modules of computations of instructions, with shapes; without what nobody asks for.
 
-Which computation calls which: every one exists, and none reaches itself.
+Computations that a module calls exist, and none reaches itself.
 """
 
 from __future__ import annotations

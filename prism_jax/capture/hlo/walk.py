@@ -1,6 +1,6 @@
-"""How often a loop runs: what XLA wrote beside it, or its counter, where that starts, steps and ends at constants.
+"""Walks the instructions of a module as a device runs them: loops with their trips, calls, the dearest branch of conditionals.
 
-The instructions of a module as a device runs them: loops with their trips, calls, the dearest branch of conditionals.
+How often a loop runs is what XLA wrote beside it, or follows from its counter: where that starts, steps and ends at constants.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""What a user's file has to define, and what is made of it.
+"""Compiles a user's step in a process of its own.
 
-Either a jitted function and, beside it, `example_args` (a tuple, or a function that returns one) and perhaps `example_kwargs`;
-or a function without arguments that returns `(jitted, args)`, `(jitted, args, kwargs)`, or what `jitted.lower(...)` gives.
-
-What the arguments of a step say of the job: its mesh, its samples, its parameters.
-
-The process that compiles: `python -m prism_jax.capture.jax.child FILE NAME FOLDER`; writes about.json and step.txt.
-
-It runs the user's file, with the virtual devices that its environment asks for, and nothing of the step itself.
+`python -m prism_jax.capture.jax.child FILE NAME FOLDER` writes about.json and step.txt. It runs the user's file, with the
+virtual devices that its environment asks for, and nothing of the step itself. The file defines either a jitted function and,
+beside it, `example_args` (a tuple, or a function that returns one) and perhaps `example_kwargs`; or a function without
+arguments that returns `(jitted, args)`, `(jitted, args, kwargs)`, or what `jitted.lower(...)` gives. The arguments of a step
+say of the job its mesh, its samples and its parameters.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Which collectives run beside computation on a GPU: a policy, for a CPU shows none of it.
+"""Makes a class of ranks of recorded events: passes told apart, waits as indices, the optimizer as one kernel per operation.
 
-FSDP gathers the parameters of the next unit while this one computes: its all-gather moves to where the unit before has its
-parameters. In the backward pass torch asks for it that early by itself. Gradients are reduced beside the backward pass
-(FSDP, DDP) and awaited at its end. Other collectives are awaited by the first row that reads their result.
+Which collectives run beside computation on a GPU is a policy, for a CPU shows none of it. FSDP gathers the parameters of the next
+unit while this one computes: its all-gather moves to where the unit before has its parameters. In the backward pass torch asks
+for it that early by itself. Gradients are reduced beside the backward pass (FSDP, DDP) and awaited at its end. Other collectives
+are awaited by the first row that reads their result.
 
-Which rows of a backward pass only make gradients of weights (phase W), so that a schedule may run them later.
-
-A row is W if nothing that computes further back in the network reads what it made: its result ends in the gradient of a
-parameter, through views, casts, sums and collectives at most. What an input of the stage needs is never W.
-
-Recorded events as a class of ranks: passes told apart, waits as indices, the optimizer as one kernel per operation.
+Some rows of a backward pass only make gradients of weights (phase W), so that a schedule may run them later. A row is W if
+nothing that computes further back in the network reads what it made: its result ends in the gradient of a parameter, through
+views, casts, sums and collectives at most. What an input of the stage needs is never W.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user's `build(layout)` is given and what it returns.
+"""Defines what a user's `build(layout)` is given and what it returns, and the dimensions of the device mesh.
 
     def build(layout):
         model = GPT().to(layout.device)
@@ -9,10 +9,8 @@
 A function that takes no argument will do for a job without mesh. Where there is a pipeline, `build` makes the part of the model
 of `layout.stage`, and takes activations as inputs on every stage but the first; loss is None on every stage but the last.
 
-Dimensions of the device mesh: their order, what is left for data parallelism, and which of them a group of ranks is.
-
-Outermost first, as launchers of PyTorch lay ranks out: pipeline, data (replicated, then sharded), experts, context, tensor. So
-ranks of one tensor-parallel group are neighbours.
+Dimensions lie outermost first, as launchers of PyTorch lay ranks out: pipeline, data (replicated, then sharded), experts,
+context, tensor. So ranks of one tensor-parallel group are neighbours.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What an ATen operation reads of every tensor, and what a kernel may do with it: what `chains` needs to know of it.
+"""Records every operation that torch dispatches while a step runs, who made its inputs, and in which module and pass it is.
 
-Collectives of PyTorch, as the dispatcher sees them: `c10d` (in place) and `_c10d_functional` (DTensor), as rows.
+Of every tensor it is told what an ATen operation reads and what a kernel may do with it, as `chains` needs it. Collectives are
+those that the dispatcher sees: `c10d` (in place) and `_c10d_functional` (DTensor).
 
-Bytes are those that `system.network.base` defines: the buffer of an all-reduce, the gathered size of an all-gather, the size
+Bytes are those that `system/network.py` defines: the buffer of an all-reduce, the gathered size of an all-gather, the size
 before reduction of a reduce-scatter, what one rank sends of an all-to-all.
-
-Recorder: every operation that torch dispatches while a step runs, who made its inputs, and in which module and pass it is.
 """
 
 from __future__ import annotations

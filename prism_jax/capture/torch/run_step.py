@@ -1,6 +1,6 @@
-"""What GPUs run as one kernel each way and a CPU takes apart: scaled dot-product attention (dropout inside) and RMSNorm.
+"""Runs one step of one rank with fake tensors (forward, loss, backward, optimizer), and tells what of it a stage hands on.
 
-One step of one rank with fake tensors: forward, loss, backward, optimizer; and what of it a stage hands on.
+What GPUs run as one kernel each way and a CPU takes apart stays whole: scaled dot-product attention (dropout inside) and RMSNorm.
 """
 
 from __future__ import annotations

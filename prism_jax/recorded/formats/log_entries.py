@@ -1,14 +1,9 @@
-"""Step times by the clock: the time between two entries of a log over the steps between them.
-
-A clock that ticks in whole seconds says little of one step of two seconds. So an interval spans at least 50 ticks, and its time
-is the mean over the steps in it. Intervals in which training paused, or the count of steps went back, are left out.
-
-`Entries`: what a log says of its steps, entry by entry, and the `StepLog` that follows from it.
+"""Collects what a log says of its steps into a `StepLog`; `LineFormat` is how one framework writes a step on a line.
 
 An entry holds a step time, or the clock, or a rate of work. Step times come first; then the clock, because it holds everything
-that happens between two entries; then the work of a step over its rate.
-
-`LineFormat`: how one framework writes a step on a line of its log.
+that happens between two entries; then the work of a step over its rate. A clock that ticks in whole seconds says little of one
+step of two seconds. So an interval spans at least 50 ticks, and its time is the mean over the steps in it. Intervals in which
+training paused, or the count of steps went back, are left out.
 
 Every pattern is bounded, so that a hostile line costs time in proportion to its length.
 """

@@ -1,12 +1,10 @@
-"""Steps and their times from the entries of an MLPerf log.
-
-Entries count progress as `step_num` (steps), `samples_count` (samples) or `step`, which is steps in some logs and samples in
-others. Some count from the start of the run, some the samples of one block. What rises from entry to entry counts from the start.
-
-Step times from MLPerf Training logs: lines that hold `:::MLLOG {json}`, whatever stands before it.
+"""Reads step times from MLPerf Training logs: lines that hold `:::MLLOG {json}`, whatever stands before it.
 
 Step times that the framework itself reports (`tracked_stats` with train_step_time or step_time, in s) are taken where there are
 any. Otherwise they follow from the clock: time between successive entries of one key over the steps between them.
+
+Entries count progress as `step_num` (steps), `samples_count` (samples) or `step`, which is steps in some logs and samples in
+others. Some count from the start of the run, some the samples of one block. What rises from entry to entry counts from the start.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""`STEP_LOGS`: files that hold step times and no ops. Asked in turn, the last one first.
+"""Opens a recorded job in any of the known formats: ops (`TRACE_FORMATS`), or step times alone (`STEP_LOGS`).
 
-`TRACE_FORMATS`: the formats that `open_trace` knows.
-
-Which format a trace file has: by its content, and by its ending only where the content leaves it open.
-
-The small YAML file beside a trace that states the degrees of the recorded job.
+The format follows from the content of a file, and from its ending only where the content leaves it open; step logs are asked in
+turn, the last one first. A small YAML file beside a trace states the degrees of the recorded job.
 
 Fields: name (or trial_name), dp, pp, tp, sp (or dp_size, pp_size, tp_size, dsp_size), virtual_stages (or vpp_size), each 1 if
 absent; world_size, which must be their product without virtual_stages; run_id, which is not used.
-
-`open_trace`: a recorded job in any of the known formats.
 """
 
 from __future__ import annotations
@@ -223,7 +218,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | Non
     Args:
         path: a file of any known format (`TRACE_FORMATS`); for Kineto also the folder of the files of all ranks, or a pattern
             such as "run/rank*.json"; or the name of a shipped trace. The content decides the format.
-        meta: file with the degrees of the job (see `meta.py`); by default the one beside the trace, then what the trace itself
+        meta: file with the degrees of the job (YAML or JSON); by default the one beside the trace, then what the trace itself
             says, then the highest ranks in it.
         unit: of step times whose name does not say it: s, ms, us or ns.
 

@@ -1,6 +1,4 @@
-"""Rows of a plain table that stand there twice, as when a file was appended to itself: they would count as twice the work.
-
-The plain table of recorded ops: what to write when the tool that recorded them has no reader here.
+"""Reads the plain table of recorded ops: what to write when the tool that recorded them has no reader here.
 
 A CSV file (`.csv`, `.csv.gz`) whose first line names the columns, or a parquet file. One row per op and worker, in any order of
 rows and columns; other columns are an error.
@@ -19,7 +17,7 @@ rows and columns; other columns are an error.
 | group | | empty | ops of one step with the same group meet: none finishes before the last has started |
 
 Whole numbers are written without a point. An empty field of a column with a default means the default (in CSV only).
-Rows that are the same as one before in every column count once.
+Rows that are the same as one before in every column count once, as when a file was appended to itself.
 Record at least one worker of every (dp, pp); steps in which workers did different ops are left out. At most 8 million rows
 are read, which take 2 GB of memory.
 

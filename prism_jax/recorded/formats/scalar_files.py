@@ -1,16 +1,17 @@
-"""One JSON object per line: the history of a W&B run, or what a training script wrote itself.
+"""Reads step times from files of scalars: JSON lines, CSV tables, and trainer_state.json of the Hugging Face Trainer.
+
+JSON lines, one object each, are the history of a W&B run or what a training script wrote itself:
 
 {"_step": 10, "_timestamp": 1710241821.5, "_runtime": 63.2, "train/step_time": 1.21, "train/loss": 2.3}
 
-Tables of step times: CSV with comma, semicolon or tab, as people write them, and as W&B and TensorBoard export them.
+Tables have comma, semicolon or tab, as people write them and as W&B and TensorBoard export them:
 
-step,step_time_s                                         any table with a known name; see `names.py`
+step,step_time_s                                         any table with a known name; see `scalars.py`
 "Step","run-7 - train/step_time","run-7 - train/step_time__MIN",...     a chart of W&B
 Wall time,Step,Value                                     one tag of TensorBoard, whose name is in that of the file
 
-trainer_state.json of the Hugging Face Trainer: an object whose `log_history` lists what was logged.
-
-Its records hold no time but the last one, which has the seconds of the whole run; where a callback has logged step times, those.
+trainer_state.json is an object whose `log_history` lists what was logged. Its records hold no time but the last one, which has
+the seconds of the whole run; where a callback has logged step times, those.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What the name of a scalar says: the step, the time of a step in some unit, or the clock.
+"""Reads step times from rows of named scalars, whatever file they stand in: which name is the step, its time, the clock.
 
 "run-7 - train/step_time", "perf/step_time_seconds" and "Step Time (ms)" are one quantity: what stands before " - " is the run,
 what stands before "/" is a group, what stands in brackets is a unit.
-
-Which of the names in a file are the number of the step, its time and the clock.
-
-`read_scalars`: step times from rows of named scalars, whatever file they stand in.
 """
 
 from __future__ import annotations

@@ -1,23 +1,13 @@
-"""NeMo: the time of a step on a line of its own, or in the progress bar.
+"""Reads the step times of a text log in the format that says most about it; of two equal ones, the first of `LINE_FORMATS`.
+
+NeMo logs the time of a step on a line of its own or in the progress bar; nanotron with letters for thousands; Megatron-LM,
+Megatron-DeepSpeed and Megatron-Bridge the mean over the steps since the entry before; MaxText the time of a step:
 
 Training epoch 0, iteration 5/99 | ... | train_step_timing in s: 11.2
 Epoch 0: :  5%|#   | 51/1000 [09:37<2:59:01, ... train_step_timing in s=11.20]
-
-Hugging Face nanotron: the time of a step, with letters for thousands.
-
 iteration: 5 / 100 | ... | elapsed_time_per_iteration_ms: 3.51K | ...
-
-Megatron-LM, Megatron-DeepSpeed and Megatron-Bridge: the mean over the steps since the entry before.
-
 iteration 20/ 1000 | ... | elapsed time per iteration (ms): 1234.5 | ...
-
-MaxText: the time of a step.
-
 completed step: 5, seconds: 3.214, TFLOP/s/device: 180.1, Tokens/s/device: 3187.2, total_weights: 65536, loss: 10.9
-
-`LINE_FORMATS`: the text logs that are read, one file per framework. Where two say as much, the first counts.
-
-`read_text_log`: the step times of a text log, in the format that says most about it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Comm(NamedTuple):
 
     Attributes:
         axis: tp | cp | ep | dp.
-        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `system.network.base` defines them.
+        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `system/network.py` defines them.
         phase: F | B.
         beside: compute that runs at the same time, empty if nothing does: "weight_grad" and "input_grad", the product of that
             phase (Megatron-LM's asynchronous sequence-parallel backward); "attention", the fused attention kernel (ring

@@ -104,7 +104,7 @@ class CapturedComm:
         collective: one of `COLLECTIVES`.
         axis: name of the mesh dimension, one of the axes of the program: tp, dp, fsdp, group0.
         ranks, stride: members of the group, and the distance between the numbers of neighbours: which links it crosses.
-        n_bytes: as `system.network.base.Network.collective` counts them: the buffer of an all-reduce, the gathered size of an
+        n_bytes: as `system.network.Network.collective` counts them: the buffer of an all-reduce, the gathered size of an
             all-gather, the unreduced size of a reduce-scatter, what one rank sends to all (itself included) of an all-to-all.
         dtype: of its elements.
         asynchronous: other rows may run beside it until `wait`.

@@ -93,7 +93,7 @@ class Segment(NamedTuple):
 
     Attributes:
         name: of the first of them, as the network calls it.
-        place: body, first or last; see `workload.base.BlockRun`.
+        place: body, first or last; see `workload.base.workload.BlockRun`.
         layers: of one of them, in order.
         count: how many.
     """

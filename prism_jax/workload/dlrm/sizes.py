@@ -212,7 +212,7 @@ def exchange_bytes(own_bytes: Values, rule: SizeRule = SizeRule.MAX_OF_MAX) -> V
         own_bytes: [..., device] `s_i`, bytes that the device sends to one other.
 
     Notes:
-        Of an even exchange all three rules give `n s`: `n_bytes` of an all-to-all as `system.network.base` counts it, of which
+        Of an even exchange all three rules give `n s`: `n_bytes` of an all-to-all as `system/network.py` counts it, of which
         (n - 1) / n cross. Both directions of max-of-sum are halved for the same reason.
     """
     xp = namespace(own_bytes)

@@ -1,7 +1,5 @@
 """A job in any of several zones: where it is, what it pays and loses, and which zones are worth a look."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

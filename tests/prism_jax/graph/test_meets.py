@@ -1,7 +1,5 @@
 """Ops that all replicas start together, and durations that are given column by column."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import equinox as eqx

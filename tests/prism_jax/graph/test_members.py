@@ -1,7 +1,5 @@
 """The slowest member of a group: every member drawn, or its maximum drawn directly from a table."""
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp

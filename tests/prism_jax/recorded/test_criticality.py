@@ -1,15 +1,13 @@
 """Criticality of recorded steps: shares of a whole, all of it where there is but one path, and equal to finite differences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from prism_jax.recorded.prediction import CriticalShares
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import HOST, replay, replay_program, trace_criticality
+from prism_jax.recorded.report import CriticalShares
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 

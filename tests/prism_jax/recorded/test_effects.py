@@ -1,7 +1,5 @@
 """Planted effects are recovered, absent ones are found absent, and the strange shapes of short recordings do no harm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

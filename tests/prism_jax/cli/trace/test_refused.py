@@ -1,7 +1,5 @@
 """`prism-jax trace`: which options, files and recordings it refuses, before any work."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Layers with a state in place of attention: published counts, FLOPs linear in the sequence, blocks against totals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
