@@ -11,11 +11,9 @@ The shipped calibration is `presets/calibration.json`, made by `experiments/cali
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any
 from zlib import crc32
 
@@ -27,6 +25,7 @@ from ..core.errors import DataError
 from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency, MeasuredTables, efficiency
 from ..framework.base import Framework
 from ..plan.plan import ParallelPlan
+from ..system.catalog import load_json
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
 from .key import OF_HARDWARE, USED_OR_NOT, CalibrationKey, Level
@@ -271,12 +270,7 @@ def calibration_from(plain: Mapping[str, Any]) -> Calibration:
 @cache
 def shipped() -> Calibration:
     """The calibration of this package."""
-    text = (
-        resources.files(__package__ or "prism_jax.calibration")
-        .joinpath("presets", "calibration.json")
-        .read_text("utf-8")
-    )
-    return calibration_from(json.loads(text))
+    return calibration_from(load_json(__name__.rpartition(".")[0], "calibration.json"))
 
 
 def uncalibrated() -> Calibration:

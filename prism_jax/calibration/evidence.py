@@ -7,17 +7,16 @@ then those that differ in the least important things, until enough rows are foun
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
 from ..core.report import shown
 from ..framework.frameworks import style_of
 from ..plan.fields import QUANTISED
 from ..plan.plan import ParallelPlan
+from ..system.catalog import load_json
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
 
@@ -175,10 +174,7 @@ def _level(value: int, levels: tuple[int, ...]) -> int:
 @cache
 def shipped_cells() -> tuple[CellScore, ...]:
     """Cells of the blind score of the shipped calibration."""
-    text = (
-        resources.files(__package__ or "prism_jax.calibration").joinpath("presets", "evidence.json").read_text("utf-8")
-    )
-    return tuple(_cell_score(plain) for plain in json.loads(text)["cells"])
+    return tuple(_cell_score(plain) for plain in load_json(__name__.rpartition(".")[0], "evidence.json")["cells"])
 
 
 def _cell_score(plain: Mapping[str, list[float]]) -> CellScore:

@@ -34,6 +34,7 @@ from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..simulate.allocation import allocation_spread
 from ..simulate.columns import Chunk, ColumnInputs, one_chunk, trail_of_chunk
+from ..simulate.importance import Design
 from ..simulate.inputs import column_inputs, regime_factors, unit_step
 from ..simulate.predict import DEFAULT_COLUMNS, column_design, symmetric
 from ..simulate.program import Program, by_class, factor_groups, lower, variant
@@ -69,10 +70,8 @@ AXIS_NAMES = {axis: f"{axis} communication" for axis in NETWORK_AXES} | {"end": 
 
 def criticality(program: Program, key: Array) -> Mapping[str, float]:
     """Share of the critical path by class of work, largest first; sums to one."""
-    design = column_design(program, N_CRITICALITY_COLUMN, 0)
+    design, chunk = _one_chunk(program, N_CRITICALITY_COLUMN, 0)
     inputs = column_inputs(by_class(program), regime_factors(program, np.zeros(1)))
-    peak = jnp.asarray(design.peak_score[0], float) if program.has_persistent else None
-    chunk = Chunk(jnp.zeros((), jnp.int32), peak)
     weight = jnp.asarray(design.weight[0], float)
     seconds = np.asarray(_critical_seconds(inputs, key, chunk, weight, jnp.asarray(float(program.n_replica))))
     names = [*program.classes, "optimizer", *(AXIS_NAMES[NETWORK_AXES[a]] for a in inputs.graph.axes)]
@@ -80,6 +79,13 @@ def criticality(program: Program, key: Array) -> Mapping[str, float]:
     for name, value in zip([*names, AXIS_NAMES["pp"], AXIS_NAMES["end"]], seconds / seconds.sum(), strict=True):
         shares[name] = shares.get(name, 0.0) + float(value)
     return dict(sorted(((n, v) for n, v in shares.items() if v > 0), key=lambda item: -item[1]))
+
+
+def _one_chunk(program: Program, n_column: int, seed: int) -> tuple[Design, Chunk]:
+    """Importance-sampled columns, and the chunk of the first randomisation."""
+    design = column_design(program, n_column, seed)
+    peak = jnp.asarray(design.peak_score[0], float) if program.has_persistent else None
+    return design, Chunk(jnp.zeros((), jnp.int32), peak)
 
 
 @eqx.filter_jit
@@ -166,10 +172,8 @@ N_TIMELINE_COLUMN = 128
 
 def timelines(program: Program, distribution: StepTimeDistribution, key: Array) -> list[Timeline]:
     """The median and the p99 step: the simulated replica columns whose end comes nearest to them."""
-    design = column_design(program, N_TIMELINE_COLUMN, 1)
+    _, chunk = _one_chunk(program, N_TIMELINE_COLUMN, 1)
     inputs = column_inputs(program, regime_factors(program, np.zeros(1)))
-    peak = jnp.asarray(design.peak_score[0], float) if program.has_persistent else None
-    chunk = Chunk(jnp.zeros((), jnp.int32), peak)
     times, trail = _run(inputs, key, chunk)
     ends = np.asarray(times[0], dtype=np.float64)
     wanted = {"median step": distribution.quantile(0.5), "p99 step": distribution.quantile(0.99)}

@@ -97,9 +97,6 @@ def with_captured_plan(document: Document, model: CapturedModel) -> Document:
     own, cluster = plan_fields(model.program), data["cluster"]
     if isinstance(cluster, dict) and cluster.get("n_devices") is not None:
         own.pop("dp")  # fills the cluster
-    nested = {name: own[name] | written[name] for name in ("state_dtypes",) if _both(own, written, name)}
+    name, formats = "state_dtypes", written.get("state_dtypes")
+    nested = {name: own[name] | formats} if name in own and isinstance(formats, dict) else {}
     return replace(document, data={**data, "plan": {**own, **written, **nested}})
-
-
-def _both(own: dict[str, Any], written: dict[str, Any], name: str) -> bool:
-    return isinstance(own.get(name), dict) and isinstance(written.get(name), dict)

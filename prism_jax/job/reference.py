@@ -136,19 +136,12 @@ class JobField:
 
 def job_fields() -> tuple[JobField, ...]:
     """All fields, section by section."""
-    return tuple(field for name in job_sections().model_fields for field in (_top(name), *_SECTIONS.get(name, _none)()))
-
-
-def _none() -> Iterator[JobField]:
-    yield from ()
+    return tuple(field for name in job_sections().model_fields for field in (_top(name), *_SECTIONS.get(name, tuple)()))
 
 
 def _top(name: str) -> JobField:
-    return _field((name,), takes_of=job_sections(), default=NEEDED if _is_needed(job_sections(), name) else None)
-
-
-def _is_needed(section: type[BaseModel], name: str) -> bool:
-    return section.model_fields[name].is_required()
+    is_needed = job_sections().model_fields[name].is_required()
+    return _field((name,), takes_of=job_sections(), default=NEEDED if is_needed else None)
 
 
 def _field(path: Path, takes_of: type[BaseModel] | None, default: Any) -> JobField:

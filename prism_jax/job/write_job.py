@@ -255,11 +255,12 @@ def _plan_values(job: Job) -> dict[str, Any]:
     return {name: plain[name] for name in names if plain[name] is not None}
 
 
-def _software_values(job: Job) -> dict[str, Any]:
-    return {}  # none but those that are stated
-
-
-_VALUES = {"model": _model_values, "cluster": _cluster_values, "plan": _plan_values, "software": _software_values}
+_VALUES = {
+    "model": _model_values,
+    "cluster": _cluster_values,
+    "plan": _plan_values,
+    "software": lambda _: {},
+}  # of software none but those that are stated
 
 
 def job_with_plan(

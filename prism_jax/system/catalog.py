@@ -6,6 +6,7 @@ with the nearest known ones.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -73,7 +74,16 @@ def load_toml(package: str, name: str) -> dict[str, Any]:
     """A preset file `presets/<name>` that ships inside `package`."""
     import tomllib  # only needed when a preset is asked for
 
-    return tomllib.loads((files(package) / "presets" / name).read_text(encoding="utf-8"))
+    return tomllib.loads(_preset_text(package, name))
+
+
+def load_json(package: str, name: str) -> dict[str, Any]:
+    """The same of a file of JSON."""
+    return json.loads(_preset_text(package, name))
+
+
+def _preset_text(package: str, name: str) -> str:
+    return (files(package) / "presets" / name).read_text(encoding="utf-8")
 
 
 _MIB = 2.0**20

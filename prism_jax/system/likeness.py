@@ -83,7 +83,8 @@ def device_notes(device: Device) -> tuple[str, ...]:
 def _peaks(base: Device, stated: Mapping[str, float] | None, power: float) -> dict[str, float]:
     """Dense peaks: as stated, the others in proportion; without any, lower by the clock at a lower power limit."""
     if stated:
-        ratios = [log(peak / base.peak_flops_per_s[dtype]) for dtype, peak in stated.items() if _has(base, dtype, peak)]
+        own = base.peak_flops_per_s
+        ratios = [log(peak / own[dtype]) for dtype, peak in stated.items() if dtype in own and peak > 0]
         scale = exp(sum(ratios) / len(ratios)) if ratios else 1.0
     else:
         scale = _clock(base, power)
@@ -100,10 +101,6 @@ def _clock(base: Device, power: float) -> float:
         told = f"{power:g} W, but {base.name} draws {least:.0f} W at its lowest clock. State {least:.0f} W or more"
         raise SpecError.of(Problem("power_watts", f"{told}, or the peaks of the device."))
     return float(law.clock_under(power / base.power_watts, law.busy["gemm"]))
-
-
-def _has(base: Device, dtype: str, peak: float) -> bool:
-    return dtype in base.peak_flops_per_s and peak > 0
 
 
 def _likeness_sd(base: Device, peaks: Mapping[str, float], bytes_per_s: float, power: float, has_peaks: bool) -> float:
