@@ -47,7 +47,7 @@ def effects_of(job: RecordedJob) -> Effects:
 @pytest.fixture(autouse=True)
 def pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Micro-batch factors are those that were recorded, not those of a family fitted to them."""
-    monkeypatch.setattr("prism_jax.recorded.factor_shape.choose_shape", lambda log_factor: ShapeChoice(POOL, {}))
+    monkeypatch.setattr("prism_jax.recorded.effects.choose_shape", lambda log_factor: ShapeChoice(POOL, {}))
 
 
 @eqx.filter_jit
