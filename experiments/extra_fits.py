@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from inference.fitting.models import PLACES
 from prism_jax import fit_variability
+from prism_jax.fits.models import MODELS, FitModel
 from prism_jax.shell.app import main as run
 from prism_jax.shell.catalogue import COMMANDS, Command
 
@@ -19,7 +19,7 @@ FITS = {
     "totals": "Fit step times of networks by operations, parameters and tensors, over GPUs and families.",
 }
 for name, text in FITS.items():
-    PLACES[name] = f"experiments.{name}_fit.model.{name.title()}"
+    MODELS[name] = FitModel(f"experiments.{name}_fit.model.{name.title()}")
     COMMANDS.add(Command(f"fit {name}", fit_variability, text, {"model": name, "collective": None}))
 
 

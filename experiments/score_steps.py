@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def score_steps(*tables: str | Path, **options: Any) -> StepsValidationReport:
     return score_step_rows([row for table in tables for row in read_step_rows(table)], tables, **options)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", metavar="TABLE")
     parser.add_argument(
@@ -43,7 +44,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that predict")
     parser.add_argument("--plot", type=Path, help="picture of predicted against measured steps")
     parser.add_argument("--json", action="store_true", help="print the whole report as one object")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     start_jax()  # as the command does, so that figures are the same to the last digit
     try:
         report = score_steps(

@@ -6,9 +6,8 @@ program a ladder has its seconds at its largest batch, and the share of them tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,17 +19,18 @@ from jax import Array
 from prism_jax.cloud.laws import LadderLaw
 from prism_jax.core.errors import DataError
 
+from .data.checks import texts_of
 from .data.columns import ModelColumn
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale
-from .sums import chosen, group_scores, groups_of
+from .sums import chosen, group_scores
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
 
 
-NUMBER: dict[str, bool] = {"required": True, "strict": True, "positive": True, "may_be_blank": False}
+NUMBER: dict[str, bool] = {"required": True, "strict": True, "positive": True}
 COLUMNS = (
     ModelColumn("batch", ("batch_size", "micro_batch", "local_bsz"), **NUMBER),
     ModelColumn("step_s", ("duration_s", "step_time"), **NUMBER),
@@ -57,42 +57,12 @@ class LadderData:
         top, log_top: largest batch and mean log seconds at it, [setup].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "setup": "setups top log_top",
-        "rung -> setup": "of",
-        "rung": "batch log_s",
-    }
-
-    setups: tuple[str, ...]
-    of: np.ndarray
-    batch: np.ndarray
-    log_s: np.ndarray
-    top: np.ndarray
-    log_top: np.ndarray
-
-
-def from_frame(frame: pd.DataFrame) -> LadderData:
-    """Rungs of a checked table.
-
-    Raises:
-        DataError: a setup has fewer than two batch sizes, or there are too many setups.
-    """
-    frame = frame.sort_values(["batch", "step_s"])  # which step came first says nothing here
-    names = [name or ONE for name in groups_of(frame, "setup")]
-    setups = tuple(sorted(set(names)))
-    if len(setups) > MOST_LADDERS:
-        raise DataError(f"more than {MOST_LADDERS} setups. Is the column `setup` what it should be?")
-    of = np.array([setups.index(name) for name in names], dtype=np.int64)
-    batch, log_s = frame["batch"].to_numpy(dtype=float), np.log(frame["step_s"].to_numpy(dtype=float))
-    for place, name in enumerate(setups):
-        found = len(np.unique(batch[of == place]))
-        if found < FEWEST_BATCHES:
-            raise DataError(
-                f"setup {name[:40]}: {found} batch size, but a floor and a rate need {FEWEST_BATCHES}. Measure 3 to 5."
-            )
-    top = np.array([batch[of == place].max() for place in range(len(setups))])
-    log_top = np.array([log_s[(of == place) & (batch == top[place])].mean() for place in range(len(setups))])
-    return LadderData(setups, of, batch, log_s, top, log_top)
+    setups: Annotated[tuple[str, ...], "setup"]
+    of: Annotated[np.ndarray, "rung -> setup"]
+    batch: Annotated[np.ndarray, "rung"]
+    log_s: Annotated[np.ndarray, "rung"]
+    top: Annotated[np.ndarray, "setup"]
+    log_top: Annotated[np.ndarray, "setup"]
 
 
 class Ladder(Model[LadderData]):
@@ -104,8 +74,27 @@ class Ladder(Model[LadderData]):
     no_variability = "a fit of a ladder describes seconds of a step, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> LadderData:
-        """Rungs."""
-        return from_frame(frame)
+        """Rungs of a checked table.
+
+        Raises:
+            DataError: a setup has fewer than two batch sizes, or there are too many setups.
+        """
+        frame = frame.sort_values(["batch", "step_s"])  # which step came first says nothing here
+        names = [name or ONE for name in texts_of(frame, "setup")]
+        setups = tuple(sorted(set(names)))
+        if len(setups) > MOST_LADDERS:
+            raise DataError(f"more than {MOST_LADDERS} setups. Is the column `setup` what it should be?")
+        of = np.array([setups.index(name) for name in names], dtype=np.int64)
+        batch, log_s = frame["batch"].to_numpy(dtype=float), np.log(frame["step_s"].to_numpy(dtype=float))
+        for place, name in enumerate(setups):
+            found = len(np.unique(batch[of == place]))
+            if found < FEWEST_BATCHES:
+                raise DataError(
+                    f"setup {name[:40]}: {found} batch size, but a floor and a rate need {FEWEST_BATCHES}. Measure 3 to 5."
+                )
+        top = np.array([batch[of == place].max() for place in range(len(setups))])
+        log_top = np.array([log_s[(of == place) & (batch == top[place])].mean() for place in range(len(setups))])
+        return LadderData(setups, of, batch, log_s, top, log_top)
 
     def program(self, data: LadderData) -> None:
         """A line per setup, through Student's errors that they share."""
@@ -169,7 +158,7 @@ class Ladder(Model[LadderData]):
         self, data: LadderData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """Errors of rungs that were left out, of setups that have others, beside seconds in proportion to the batch."""
-        names = [name or ONE for name in groups_of(left_out, "setup")]
+        names = [name or ONE for name in texts_of(left_out, "setup")]
         rows = left_out[[name in data.setups for name in names]]
         return group_scores(
             rows,
@@ -187,7 +176,7 @@ def _relative(floor: Any, share: Any) -> Any:
 
 
 def _places(data: LadderData, rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    of = np.array([data.setups.index(name or ONE) for name in groups_of(rows, "setup")], dtype=np.int64)
+    of = np.array([data.setups.index(name or ONE) for name in texts_of(rows, "setup")], dtype=np.int64)
     return of, rows["batch"].to_numpy(dtype=float) / data.top[of]
 
 

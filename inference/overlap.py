@@ -33,8 +33,9 @@ from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster, Device
 
-from . import overlap_data as mixture, overlap_data as rule
-from .engine.model import Draws, GroupScore, Model
+from . import overlap_data
+from .engine.model import Draws, GroupScore, Model, interval
+from .engine.program import generator
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
 
 SITES = (
@@ -90,7 +91,7 @@ def slowdown(
 
 def point(factors: np.ndarray) -> np.ndarray:
     """One factor per row from draws [draw, row]: the one with the smallest expected relative error, never below 1."""
-    return np.maximum(mixture.best_for_mape(factors), 1.0)
+    return np.maximum(overlap_data.best_for_mape(factors), 1.0)
 
 
 def _index(data: OverlapData, kernel: Sequence[str]) -> np.ndarray:
@@ -123,33 +124,10 @@ def _draw(
         k_logit, k_extra, k_factor = jax.random.split(key, 3)
         logit = jnp.where(index < 0, jax.random.normal(k_logit, index.shape), site["kernel_logit"][index])
         extra = jnp.where(index < 0, jax.random.normal(k_extra, index.shape), site["kernel_extra"][index])
-        at = mixture.terms(site, features, log_duration, logit, extra)
-        return mixture.draw_factor(k_factor, ratio, at, index.shape, noisy)
+        at = overlap_data.terms(site, features, log_duration, logit, extra)
+        return overlap_data.draw_factor(k_factor, ratio, at, index.shape, noisy)
 
     return jax.vmap(one)(sites, keys)
-
-
-def scores(data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
-    """One score per group, over its rows with overlap; groups without any have none."""
-    beside = left_out.loc[left_out["overlap_ratio"] > 0.0]
-    if len(beside) == 0:
-        return []
-    k_point, k_interval = jax.random.split(key)
-    measured = beside["overlapped_s"].to_numpy(dtype=np.float64) / beside["duration_s"].to_numpy(dtype=np.float64)
-    error = np.abs(point(_of_rows(data, draws, beside, False, k_point)) / measured - 1.0)
-    low, high = np.quantile(_of_rows(data, draws, beside, True, k_interval), [0.05, 0.95], axis=0)
-    covered = (measured >= low) & (measured <= high)
-    names = beside[column].astype(str).to_numpy()
-    out = []
-    for group in np.unique(names):
-        of = names == group
-        extra = {
-            "mape": float(error[of].mean()),
-            "mape_no_slowdown": float(np.abs(1.0 / measured[of] - 1.0).mean()),
-            "n_rows": float(of.sum()),
-        }
-        out.append(GroupScore(group=str(group), coverage_90=float(covered[of].mean()), extra=extra))
-    return out
 
 
 def _of_rows(data: OverlapData, draws: Draws, rows: pd.DataFrame, noisy: bool, key: Array) -> np.ndarray:
@@ -194,12 +172,6 @@ def sentence(data: OverlapData) -> str:
     return f"does not beat no slowdown on kernels that were not measured: {figures} ({error}); those get no slowdown"
 
 
-def interval(values: np.ndarray) -> dict[str, float]:
-    """Median and 5-95 % of draws."""
-    low, mid, high = np.quantile(values, [0.05, 0.5, 0.95])
-    return {"median": float(mid), "p5": float(low), "p95": float(high)}
-
-
 def measured_slowdown(
     data: OverlapData, draws: Draws, device: Device, n_draw: int, rng: np.random.Generator
 ) -> MeasuredTables:
@@ -239,10 +211,8 @@ BASE_LOG_EXTRA = (-0.9, 0.7)
 KERNEL_LOGIT_SCALE, KERNEL_EXTRA_SCALE = 1.5, 0.7
 # Features by one standard deviation: odds by at most a factor exp(0.5) or so, unless the data insist; extra by half of that.
 SLOPE_LOGIT_SCALE, SLOPE_EXTRA_SCALE = 0.5, 0.25
-SHAPE_ABOVE_ONE = (
-    0.0,
-    0.7,
-)  # log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
+# Log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
+SHAPE_ABOVE_ONE = (0.0, 0.7)
 SHIFT_SCALE = 0.01  # kernels "not held up" may still take 1 % longer
 LOG_NOISE = (-4.2, 1.0)  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4 %
 NOISE_SLOPE = (-0.3, 0.3)  # short kernels are timed less well; -0.5 is independent noise per second
@@ -262,7 +232,7 @@ class OverlapModel(Model[OverlapData]):
 
     def prepare(self, frame: pd.DataFrame) -> OverlapData:
         """Rows, standardised features, and whether the model beats "no slowdown" on kernels left out."""
-        return rule.decide(from_frame(frame), self.program, self.start)
+        return overlap_data.decide(from_frame(frame), self.program, self.start)
 
     def program(self, data: OverlapData) -> None:
         """Priors on the log scale, non-centred effects (most kernels have one row), and the mixture."""
@@ -284,8 +254,8 @@ class OverlapModel(Model[OverlapData]):
         }
         effect_logit = jnp.asarray(numpyro.sample("kernel_logit", dist.Normal().expand([n_kernel])))[data.kernel]
         effect_extra = jnp.asarray(numpyro.sample("kernel_extra", dist.Normal().expand([n_kernel])))[data.kernel]
-        at = mixture.terms(site, data.features, data.log_duration, effect_logit, effect_extra)
-        density = mixture.log_density(jnp.asarray(data.log_factor), jnp.asarray(data.overlap_ratio), at)
+        at = overlap_data.terms(site, data.features, data.log_duration, effect_logit, effect_extra)
+        density = overlap_data.log_density(jnp.asarray(data.log_factor), jnp.asarray(data.overlap_ratio), at)
         numpyro.factor("log_factor", jnp.where(data.used, density, 0.0).sum())
 
     def start(self, data: OverlapData) -> dict[str, Any]:
@@ -338,11 +308,29 @@ class OverlapModel(Model[OverlapData]):
         self, data: OverlapData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
         """What compute loses beside communication."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        rng = generator(key)
         return measured_slowdown(data, draws, cluster.device, n_draw, rng)
 
     def score(
         self, data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Relative error of the time under overlap and of "no slowdown" by left-out group, over rows with overlap."""
-        return scores(data, draws, left_out, column, key)
+        """One score per group, over its rows with overlap; groups without any have none."""
+        beside = left_out.loc[left_out["overlap_ratio"] > 0.0]
+        if len(beside) == 0:
+            return []
+        k_point, k_interval = jax.random.split(key)
+        measured = beside["overlapped_s"].to_numpy(dtype=np.float64) / beside["duration_s"].to_numpy(dtype=np.float64)
+        error = np.abs(point(_of_rows(data, draws, beside, False, k_point)) / measured - 1.0)
+        low, high = np.quantile(_of_rows(data, draws, beside, True, k_interval), [0.05, 0.95], axis=0)
+        covered = (measured >= low) & (measured <= high)
+        names = beside[column].astype(str).to_numpy()
+        out = []
+        for group in np.unique(names):
+            of = names == group
+            extra = {
+                "mape": float(error[of].mean()),
+                "mape_no_slowdown": float(np.abs(1.0 / measured[of] - 1.0).mean()),
+                "n_rows": float(of.sum()),
+            }
+            out.append(GroupScore(group=str(group), coverage_90=float(covered[of].mean()), extra=extra))
+        return out

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,23 +48,11 @@ COUNTERS = (
 )
 COLUMNS = (
     # The coarser of the names a profiler gives: templates of one kernel behave alike and must be left out together.
-    ModelColumn("kernel", ("kShortName", "Kernel Name", "kernel_name"), required=True, text=True, may_be_blank=False),
+    ModelColumn("kernel", ("kShortName", "Kernel Name", "kernel_name"), required=True, text=True),
     # Echo-slowdown's names (nanoseconds): its "ground_truth" is the time alone, its "duration" the time under overlap.
-    ModelColumn(
-        "duration_s",
-        ("ground_truth", "alone", "duration_alone", "duration_s"),
-        required=True,
-        positive=True,
-        may_be_blank=False,
-    ),
-    ModelColumn(
-        "overlapped_s",
-        ("overlapped", "duration_overlapped", "duration"),
-        required=True,
-        positive=True,
-        may_be_blank=False,
-    ),
-    ModelColumn("overlap_ratio", ("overlap",), required=True, may_be_blank=False),
+    ModelColumn("duration_s", ("ground_truth", "alone", "duration_alone", "duration_s"), required=True, positive=True),
+    ModelColumn("overlapped_s", ("overlapped", "duration_overlapped", "duration"), required=True, positive=True),
+    ModelColumn("overlap_ratio", ("overlap",), required=True),
     ModelColumn("gpu", ("gpu_name", "gpu_model"), text=True),
     *COUNTERS,
 )
@@ -93,23 +81,15 @@ class OverlapData:
         gpus: that the kernels were measured on, as far as the table names them.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "kernel": "kernels",
-        "row": "log_factor overlap_ratio log_duration used",
-        "row -> kernel": "kernel",
-        f"row {len(FEATURES)}": "features",
-        f"{len(FEATURES)}": "centre spread",
-    }
-
-    kernels: tuple[str, ...]
-    kernel: np.ndarray
-    log_factor: np.ndarray
-    overlap_ratio: np.ndarray
-    log_duration: np.ndarray
-    features: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
-    used: np.ndarray
+    kernels: Annotated[tuple[str, ...], "kernel"]
+    kernel: Annotated[np.ndarray, "row -> kernel"]
+    log_factor: Annotated[np.ndarray, "row"]
+    overlap_ratio: Annotated[np.ndarray, "row"]
+    log_duration: Annotated[np.ndarray, "row"]
+    features: Annotated[np.ndarray, f"row {len(FEATURES)}"]
+    centre: Annotated[np.ndarray, f"{len(FEATURES)}"]
+    spread: Annotated[np.ndarray, f"{len(FEATURES)}"]
+    used: Annotated[np.ndarray, "row"]
     n_judged: int = 0
     mape_model: float = np.nan
     mape_none: float = np.nan

@@ -16,14 +16,15 @@ import pandas as pd
 
 from prism_jax.cloud.laws import SaveLaw
 
+from .data.checks import numbers_of
 from .data.columns import ModelColumn
 from .engine.model import Draws
-from .sums import AbstractSums, SumsData, SumTerm, column_of, effects_of, sums_data
+from .sums import AbstractSums, SumsData, SumTerm, effects_of, sums_data
 
 COLUMNS = (
-    ModelColumn("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
-    ModelColumn("save_s", ("duration_s", "save_total_s", "seconds"), required=True, positive=True, may_be_blank=False),
-    ModelColumn("weights_bytes", ("checkpoint_bytes", "size"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("model", ("network", "workload"), required=True, text=True),
+    ModelColumn("save_s", ("duration_s", "save_total_s", "seconds"), required=True, positive=True),
+    ModelColumn("weights_bytes", ("checkpoint_bytes", "size"), required=True, positive=True),
     ModelColumn("index_bytes", ("index",), positive=True),
     ModelColumn("meta_bytes", ("meta",), positive=True),
     ModelColumn("source", ("storage", "site"), text=True),
@@ -52,7 +53,9 @@ class SavesModel(AbstractSums):
 
     def sizes(self, frame: pd.DataFrame) -> np.ndarray:
         """Seconds of the fixed time, the weights, the index and the meta data, [row, term]."""
-        weights, index, meta = (column_of(frame, f"{name}_bytes") for name in ("weights", "index", "meta"))
+        weights, index, meta = (
+            np.nan_to_num(numbers_of(frame, f"{name}_bytes")) for name in ("weights", "index", "meta")
+        )
         return np.stack(
             [
                 np.full(len(frame), FIXED_S),

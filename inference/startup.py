@@ -7,11 +7,10 @@ A start is often near its median and at times far off; regions differ less than 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -22,10 +21,11 @@ from jax import Array
 from prism_jax.cloud.laws import PARTS, StartUpLaw
 from prism_jax.core.errors import DataError
 
+from .data.checks import texts_of
 from .data.columns import ModelColumn
 from .engine.model import Draws, GroupScore, Model, interval
-from .engine.program import Scale
-from .sums import chosen, groups_of
+from .engine.program import Scale, generator
+from .sums import chosen
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -34,7 +34,7 @@ from .sums import chosen, groups_of
 
 COLUMNS = (
     *(
-        ModelColumn(f"{part}_s", (part,), required=True, strict=True, positive=True, may_be_blank=False)
+        ModelColumn(f"{part}_s", (part,), required=True, strict=True, positive=True)
         for part in PARTS
     ),
     ModelColumn("tier", ("kind", "market"), text=True, strict=True),
@@ -58,38 +58,11 @@ class StartupData:
         log_s: of its parts, [start, 3].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "tier": "tiers",
-        "region": "regions",
-        "start -> tier": "tier",
-        "start -> region": "region",
-        "start part": "log_s",
-    }
-
-    tiers: tuple[str, ...]
-    regions: tuple[str, ...]
-    tier: np.ndarray
-    region: np.ndarray
-    log_s: np.ndarray
-
-
-def from_frame(frame: pd.DataFrame) -> StartupData:
-    """Starts of a checked table.
-
-    Raises:
-        DataError: there are too many tiers or regions.
-    """
-    tier, region = groups_of(frame, "tier"), groups_of(frame, "region")
-    tiers, regions = tuple(sorted(set(tier))), tuple(sorted(set(region)))
-    if max(len(tiers), len(regions)) > MOST_GROUPS:
-        raise DataError(f"more than {MOST_GROUPS} tiers or regions. Are the columns what they should be?")
-    return StartupData(
-        tiers=tiers,
-        regions=regions,
-        tier=np.array([tiers.index(name) for name in tier], dtype=np.int64),
-        region=np.array([regions.index(name) for name in region], dtype=np.int64),
-        log_s=np.log(np.stack([frame[f"{part}_s"].to_numpy(dtype=float) for part in PARTS], axis=1)),
-    )
+    tiers: Annotated[tuple[str, ...], "tier"]
+    regions: Annotated[tuple[str, ...], "region"]
+    tier: Annotated[np.ndarray, "start -> tier"]
+    region: Annotated[np.ndarray, "start -> region"]
+    log_s: Annotated[np.ndarray, "start part"]
 
 
 class Startup(Model[StartupData]):
@@ -101,8 +74,22 @@ class Startup(Model[StartupData]):
     no_variability = "a fit of start-up describes seconds until a machine runs, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> StartupData:
-        """Starts."""
-        return from_frame(frame)
+        """Starts of a checked table.
+
+        Raises:
+            DataError: there are too many tiers or regions.
+        """
+        tier, region = texts_of(frame, "tier"), texts_of(frame, "region")
+        tiers, regions = tuple(sorted(set(tier))), tuple(sorted(set(region)))
+        if max(len(tiers), len(regions)) > MOST_GROUPS:
+            raise DataError(f"more than {MOST_GROUPS} tiers or regions. Are the columns what they should be?")
+        return StartupData(
+            tiers=tiers,
+            regions=regions,
+            tier=np.array([tiers.index(name) for name in tier], dtype=np.int64),
+            region=np.array([regions.index(name) for name in region], dtype=np.int64),
+            log_s=np.log(np.stack([frame[f"{part}_s"].to_numpy(dtype=float) for part in PARTS], axis=1)),
+        )
 
     def program(self, data: StartupData) -> None:
         """Levels and errors of tiers and parts, regions non-centred."""
@@ -176,12 +163,12 @@ class Startup(Model[StartupData]):
         self, data: StartupData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """Coverage of whole starts, error of the median, and the continuous ranked score beside all other starts pooled."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-        names = np.array(groups_of(left_out, column))
+        rng = generator(key)
+        names = np.array(texts_of(left_out, column))
         pooled = np.exp(data.log_s).sum(axis=1)
         out = []
         for name in np.unique(names):
-            new = from_frame(left_out[names == name])
+            new = self.prepare(left_out[names == name])
             known = [tier in data.tiers for tier in new.tiers]
             parts: list[tuple[np.ndarray, np.ndarray]] = [
                 (

@@ -14,9 +14,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -26,8 +25,9 @@ from jax import Array
 
 from prism_jax.core.errors import DataError, FitError
 
+from .data.checks import texts_of
 from .engine.model import Draws, GroupScore, Model, interval
-from .engine.program import Scale
+from .engine.program import Scale, generator
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -72,27 +72,17 @@ class SumsData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "term": "terms factor",
-        "level": "levels spread",
-        "effect": "effects",
-        "effect -> level": "level",
-        "cell term": "size",
-        "cell effect": "member",
-        "cell": "log_s n",
-    }
-
-    terms: tuple[str, ...]
-    factor: np.ndarray
-    levels: tuple[str, ...]
-    spread: np.ndarray
-    effects: tuple[str, ...]
-    level: np.ndarray
+    terms: Annotated[tuple[str, ...], "term"]
+    factor: Annotated[np.ndarray, "term"]
+    levels: Annotated[tuple[str, ...], "level"]
+    spread: Annotated[np.ndarray, "level"]
+    effects: Annotated[tuple[str, ...], "effect"]
+    level: Annotated[np.ndarray, "effect -> level"]
     uneven: int
-    size: np.ndarray
-    member: np.ndarray
-    log_s: np.ndarray
-    n: np.ndarray
+    size: Annotated[np.ndarray, "cell term"]
+    member: Annotated[np.ndarray, "cell effect"]
+    log_s: Annotated[np.ndarray, "cell"]
+    n: Annotated[np.ndarray, "cell"]
     within: float
     n_within: int
     notes: tuple[str, ...] = ()
@@ -123,7 +113,7 @@ def sums_data(
         raise DataError(f"no row has {seconds} and the sizes that it depends on")
     if not np.isfinite(sizes).all():
         raise DataError("sizes of a row are too large to be numbers. Are the units what they should be?")
-    groups = [groups_of(frame, name) for name in levels]
+    groups = [texts_of(frame, name) for name in levels]
     effects = sorted({(place, text) for place, column in enumerate(groups) for text in column if text})
     keys = pd.DataFrame([*groups, *sizes.T]).T.astype(str).agg("|".join, axis=1).to_numpy()
     _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
@@ -153,11 +143,6 @@ def sums_data(
     )
 
 
-def groups_of(frame: pd.DataFrame, name: str) -> list[str]:
-    """Group of every row in a column, empty where none is named."""
-    return ["" if pd.isna(value) else str(value) for value in frame[name]] if name in frame else [""] * len(frame)
-
-
 def chosen(what: str, name: str, known: Sequence[str]) -> str:
     """A group of a fit by its name; the only one where none is named.
 
@@ -179,39 +164,6 @@ def membership(effects: Sequence[tuple[int, str]], groups: Sequence[Sequence[str
     for column, (place, text) in enumerate(effects):
         out[:, column] = [given == text for given in groups[place]]
     return out
-
-
-def sums_program(data: SumsData) -> None:
-    """Factors of terms, effects of groups (non-centred), errors."""
-    factor = jnp.log(jnp.asarray(data.factor))
-    log_factor = jnp.asarray(numpyro.sample("log_factor", dist.Normal(0.0, factor).to_event(1)))
-    mean = jnp.log(jnp.asarray(data.size) @ jnp.exp(log_factor))
-    member = jnp.asarray(data.member)
-    if data.effects:
-        deviation = jnp.asarray(numpyro.sample("deviation", dist.Normal().expand([len(data.effects)]).to_event(1)))
-        mean = mean + member @ (jnp.asarray(data.spread)[jnp.asarray(data.level)] * deviation)
-    misfit = jnp.asarray(numpyro.sample("misfit", MISFIT.law()))
-    noise = jnp.asarray(numpyro.sample("noise", NOISE.law()))
-    if data.uneven >= 0:
-        own = jnp.asarray(numpyro.sample("unevenness", dist.Normal().expand([len(data.effects)]).to_event(1)))
-        misfit = misfit * jnp.exp(member @ (UNEVEN_SD * own * (jnp.asarray(data.level) == data.uneven)))
-    scale = jnp.sqrt(misfit**2 + noise**2 / jnp.asarray(data.n))
-    numpyro.factor("cells", dist.StudentT(TAIL, mean, scale).log_prob(jnp.asarray(data.log_s)).sum())
-    numpyro.factor("repeats", -data.n_within * jnp.log(noise) - 0.5 * data.within / noise**2)
-
-
-def sums_start(data: SumsData) -> dict[str, Any]:
-    """The centres of the priors."""
-    start: dict[str, Any] = {
-        "log_factor": np.zeros(len(data.terms)),
-        "misfit": np.asarray(MISFIT.median),
-        "noise": np.asarray(NOISE.median),
-    }
-    if data.effects:
-        start["deviation"] = np.zeros(len(data.effects))
-    if data.uneven >= 0:
-        start["unevenness"] = np.zeros(len(data.effects))
-    return start
 
 
 def effects_of(data: SumsData, draws: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -278,8 +230,8 @@ def group_scores(
         predict: log seconds [draw, row] of rows.
         trivial: seconds [row] of rows, by the plainest rule.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-    names = np.array(groups_of(left_out, column))
+    rng = generator(key)
+    names = np.array(texts_of(left_out, column))
     out = []
     for name in np.unique(names):
         rows = left_out[names == name]
@@ -316,12 +268,35 @@ class AbstractSums(Model[SumsData]):
         """Seconds [row] by the plainest rule, which scores print beside."""
 
     def program(self, data: SumsData) -> None:
-        """The shared program."""
-        sums_program(data)
+        """Factors of terms, effects of groups (non-centred), errors."""
+        factor = jnp.log(jnp.asarray(data.factor))
+        log_factor = jnp.asarray(numpyro.sample("log_factor", dist.Normal(0.0, factor).to_event(1)))
+        mean = jnp.log(jnp.asarray(data.size) @ jnp.exp(log_factor))
+        member = jnp.asarray(data.member)
+        if data.effects:
+            deviation = jnp.asarray(numpyro.sample("deviation", dist.Normal().expand([len(data.effects)]).to_event(1)))
+            mean = mean + member @ (jnp.asarray(data.spread)[jnp.asarray(data.level)] * deviation)
+        misfit = jnp.asarray(numpyro.sample("misfit", MISFIT.law()))
+        noise = jnp.asarray(numpyro.sample("noise", NOISE.law()))
+        if data.uneven >= 0:
+            own = jnp.asarray(numpyro.sample("unevenness", dist.Normal().expand([len(data.effects)]).to_event(1)))
+            misfit = misfit * jnp.exp(member @ (UNEVEN_SD * own * (jnp.asarray(data.level) == data.uneven)))
+        scale = jnp.sqrt(misfit**2 + noise**2 / jnp.asarray(data.n))
+        numpyro.factor("cells", dist.StudentT(TAIL, mean, scale).log_prob(jnp.asarray(data.log_s)).sum())
+        numpyro.factor("repeats", -data.n_within * jnp.log(noise) - 0.5 * data.within / noise**2)
 
     def start(self, data: SumsData) -> dict[str, Any]:
         """The centres of the priors."""
-        return sums_start(data)
+        start: dict[str, Any] = {
+            "log_factor": np.zeros(len(data.terms)),
+            "misfit": np.asarray(MISFIT.median),
+            "noise": np.asarray(NOISE.median),
+        }
+        if data.effects:
+            start["deviation"] = np.zeros(len(data.effects))
+        if data.uneven >= 0:
+            start["unevenness"] = np.zeros(len(data.effects))
+        return start
 
     def describe(self, data: SumsData, draws: Draws) -> dict[str, Any]:
         """Factors on what was expected of the terms, effects of groups, errors."""
@@ -340,7 +315,7 @@ class AbstractSums(Model[SumsData]):
         self, data: SumsData, draws: Draws, frame: pd.DataFrame, rng: np.random.Generator, *, with_noise: bool = True
     ) -> np.ndarray:
         """Log seconds of the rows of a checked table, [draw, row]."""
-        groups = [groups_of(frame, name) for name in self.levels]
+        groups = [texts_of(frame, name) for name in self.levels]
         return log_seconds(data, draws, self.sizes(frame), groups, rng, with_noise=with_noise)
 
     def score(self, data: SumsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
@@ -353,10 +328,3 @@ class AbstractSums(Model[SumsData]):
             lambda rows: self.trivial(data, rows),
             key,
         )
-
-
-def column_of(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of numbers, 0 where there is none."""
-    if name not in frame:
-        return np.zeros(len(frame))
-    return np.nan_to_num(frame[name].to_numpy(dtype=float), nan=0.0)

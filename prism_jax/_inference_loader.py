@@ -34,28 +34,21 @@ def inference() -> ModuleType:
     return import_module("inference")
 
 
-def fit(*args: Any, **kwargs: Any) -> Any:
-    """Fits a Variability to measurements; see `inference.fitting.fit`.
+_OFFERED = {"fit": ("fit", "has no fit"), "calibrate": ("calibrate_runs", "cannot calibrate")}
+
+
+def __getattr__(name: str) -> Any:
+    """`fit` and `calibrate`: the functions `fit` and `calibrate_runs` of `inference` themselves, with their signatures.
 
     Raises:
-        InferenceLoaderError: `inference` is not ours, or this version of it has no `fit`.
+        InferenceLoaderError: `inference` is not ours, or this version of it has no such function.
     """
-    module = inference()
-    if not hasattr(module, "fit"):
-        raise InferenceLoaderError(f"the inference package in {module.__file__} has no fit. Upgrade prism-jax.")
-    return module.fit(*args, **kwargs)
-
-
-def calibrate(*args: Any, **kwargs: Any) -> Any:
-    """The shipped calibration updated by measured runs of one cluster; see `inference.calibrate_runs`.
-
-    Raises:
-        InferenceLoaderError: `inference` is not ours, or this version of it cannot calibrate.
-    """
-    module = inference()
-    if not hasattr(module, "calibrate_runs"):
-        raise InferenceLoaderError(f"the inference package in {module.__file__} cannot calibrate. Upgrade prism-jax.")
-    return module.calibrate_runs(*args, **kwargs)
+    if name not in _OFFERED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, (own, lack) = inference(), _OFFERED[name]
+    if not hasattr(module, own):
+        raise InferenceLoaderError(f"the inference package in {module.__file__} {lack}. Upgrade prism-jax.")
+    return getattr(module, own)
 
 
 def _location() -> Path | None:

@@ -1,7 +1,5 @@
 """What all tests share: one compilation cache, repeatable hypothesis examples, and 64-bit JAX for those who ask."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

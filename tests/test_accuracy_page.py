@@ -1,7 +1,5 @@
 """The page of blind scores: its figures are those of the rows, and nothing that was measured is on it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """The shipped jobs are the published ones: sizes, plans, and whether they fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/extending.md is true: its code runs, the program then knows what was added, and every section names its test."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

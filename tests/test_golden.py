@@ -1,7 +1,5 @@
 """Every command prints and writes what is stored in tests/golden; `python -m benchmarks.golden record` renews it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

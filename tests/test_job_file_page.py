@@ -1,7 +1,5 @@
 """The page of job fields is what the schema says."""
 
-from __future__ import annotations
-
 from prism_jax.job.reference import fields_of_kind, job_fields, page
 from prism_jax.workload.catalog import KINDS, TRANSFORMER
 from tests.conftest import ROOT

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
-from .cases import CASES, stored_cases
+from .cases import CASES, INTENDED, stored_cases
 from .differences import differing_lines
 from .inputs import write_inputs
 from .stored import ROOT, environment, file_of, recorded, write_transcript
@@ -69,19 +69,22 @@ def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int,
     for side, found in zip(("old", "new"), texts if keep else (), strict=False):
         for name, text in found.items():
             write_transcript(text, Path(keep or ".", side, f"{name}.txt"))
-    n_differ = 0
+    n_differ = n_intended = 0
     for name in cases:
         lines = differing_lines(
             *(found.get(name, f"{side}: no transcript") for side, found in zip(("old", "new"), texts, strict=True)),
             tolerance,
         )
-        if lines:
+        if lines and name in INTENDED:
+            n_intended += 1
+            print(f"--- {name}: as intended: {INTENDED[name]}")
+        elif lines:
             n_differ += 1
             print(f"--- {name}", *lines, sep="\n")
     for one in sorted(after, key=lambda one: -one["cpu_s"])[:10]:
         print(f"{one['cpu_s']:8.1f} s  {one['name']}")
     print(f"processor seconds: {sum(one['cpu_s'] for one in before):.0f} and {sum(one['cpu_s'] for one in after):.0f}")
-    print(f"{len(cases)} cases, {n_differ} differ")
+    print(f"{len(cases)} cases, {n_differ} differ, {n_intended} more as intended")
     return int(n_differ > 0)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 Main = Callable[[Sequence[str]], int]
-VOLATILE = frozenset({"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version"})
+VOLATILE = frozenset({"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version", "fingerprint"})
 PICTURES = frozenset({".png", ".pdf", ".svg"})
 TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
@@ -132,6 +132,8 @@ def _array_text(array: np.ndarray | bytes, *, brief: bool) -> str:
 def _without_volatile(value: Any) -> Any:
     if isinstance(value, dict):
         value = _with_numbered_types(value) if "$defs" in value else value
+        inputs = value.get("inputs")
+        value = value | {"inputs": dict(sorted(inputs.items()))} if isinstance(inputs, dict) else value  # in no order
         return {key: _without_volatile(one) for key, one in value.items() if key not in VOLATILE}
     return [_without_volatile(one) for one in value] if isinstance(value, list) else value
 
@@ -152,7 +154,9 @@ def _with_numbered_types(schema: Mapping[str, Any]) -> dict[str, Any]:
     found = renamed({key: one for key, one in schema.items() if key != "$defs"})
     types: list[Any] = []
     while len(types) < len(numbers):
-        types.append(renamed(schema["$defs"][list(numbers)[len(types)]]))
+        words = {"description"}  # of the Python class
+        body = schema["$defs"][list(numbers)[len(types)]]
+        types.append(renamed({key: one for key, one in body.items() if key not in words}))
     return {**found, "types": types}
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -19,12 +20,25 @@ EXTRA_FITS = "experiments/extra_fits.py"  # adds the fits that left the product 
 
 
 def main_of(checkout: Path) -> Main:
-    """Loads the function that the entry point `prism-jax` of a checkout names, with the fits of its experiments."""
+    """Loads the function that the entry point `prism-jax` of a checkout names, with the fits of its experiments.
+
+    `score KIND TABLE` scores a research table: `validate KIND TABLE` where the product still reads these, else the command of
+    the experiments.
+    """
     if (checkout / EXTRA_FITS).exists():
         import_module(EXTRA_FITS.removesuffix(".py").replace("/", "."))
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module, _, function = project["scripts"]["prism-jax"].partition(":")
-    return getattr(import_module(module), function)
+    program: Main = getattr(import_module(module), function)
+
+    def run(arguments: Sequence[str]) -> int:
+        if arguments[:1] != ["score"]:
+            return program(arguments)
+        if not (checkout / f"experiments/score_{arguments[1]}.py").exists():
+            return program(["validate", *arguments[1:]])
+        return import_module(f"experiments.score_{arguments[1]}").main(arguments[2:])
+
+    return run
 
 
 def _work(checkout: Path, inputs: Path) -> None:

@@ -1,4 +1,7 @@
-"""Measured collectives against `system.network`: nothing is fitted here, the shares in `nccl.py` were read off these tables."""
+"""Measured collectives against `system.network`: nothing is fitted here.
+
+The shares in `system/collectives.py` were read off these tables.
+"""
 
 from __future__ import annotations
 

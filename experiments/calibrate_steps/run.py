@@ -19,9 +19,10 @@ from pathlib import Path
 
 import jax
 
+from experiments.calibrate_steps.workloads import with_workloads
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.calibrate import calibrate
-from inference.cost_model.folds import row_data, thinned_rows, usable, with_workloads
+from inference.cost_model.calibrate import Calibrator
+from inference.cost_model.folds import row_data, thinned_rows, usable
 from inference.cost_model.store import save
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import workload_of
@@ -80,7 +81,7 @@ def of_transformers(tables: Sequence[Path], without: Sequence[str], draws: int) 
         "made_by": "experiments/calibrate_steps/run.py",
         **{name: run_record({}, SEED)[name] for name in ("seed", "versions")},
     }
-    return calibrate(data, key=jax.random.key(SEED), n_draw=draws, record=record)
+    return Calibrator(data).fit(data, key=jax.random.key(SEED), n_draw=draws, record=record)
 
 
 if __name__ == "__main__":

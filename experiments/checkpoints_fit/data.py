@@ -9,9 +9,8 @@ written, `load_s` until training can go on. Each is one observation; a synchrono
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ from inference.data.columns import ModelColumn
 from prism_jax.core.errors import DataError
 
 COLUMNS = (
-    ModelColumn("source", ("group", "site", "cluster"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("source", ("group", "site", "cluster"), required=True, text=True, strict=True),
     ModelColumn("checkpoint_bytes", ("ckpt", "checkpoint_size", "ckpt_size", "size"), positive=True, strict=True),
     ModelColumn("params_billion", ("params_B", "parameters_billion"), positive=True, strict=True),
     ModelColumn("writers", ("n_writers", "ranks"), strict=True, least=1.0),
@@ -54,18 +53,12 @@ class CheckpointsData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "feature": "names prior_mean prior_sd zr",
-        "feature -> 4": "level",
-        "feature feature": "zz",
-    }
-
-    names: tuple[str, ...]
-    level: np.ndarray
-    prior_mean: np.ndarray
-    prior_sd: np.ndarray
-    zz: np.ndarray
-    zr: np.ndarray
+    names: Annotated[tuple[str, ...], "feature"]
+    level: Annotated[np.ndarray, "feature -> 4"]
+    prior_mean: Annotated[np.ndarray, "feature"]
+    prior_sd: Annotated[np.ndarray, "feature"]
+    zz: Annotated[np.ndarray, "feature feature"]
+    zr: Annotated[np.ndarray, "feature"]
     rr: float
     n_obs: int
     log_bandwidth: float

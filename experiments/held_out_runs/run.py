@@ -104,7 +104,7 @@ def lines(found: dict[str, dict[str, float]]) -> list[str]:
 
 
 def as_toml(law: DriftLaw) -> str:
-    """The shipped law, as `presets/drift.toml` holds it."""
+    """The shipped law, as `watch/presets/drift.toml` holds it."""
     rows = []
     for field in fields(law):
         value = getattr(law, field.name)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from experiments.device_names import device_of_text
 from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made
@@ -15,7 +16,6 @@ from prism_jax.job.rules import check_plan
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
-from prism_jax.system.likeness import device_of_text
 from prism_jax.validation.score import MeasuredRow
 
 _VENDORS = ("dle",)  # examples of the vendor of the GPUs

@@ -9,9 +9,8 @@ top; the others are held as logarithms of their ratio to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,9 @@ from prism_jax.core.errors import DataError
 
 SETTINGS = ("dataset", "optimizer", "batch_size", "stage", "instruction")
 COLUMNS = (
-    ModelColumn("device", ("gpu", "gpu_name", "gpu_model"), required=True, text=True, may_be_blank=False),
-    ModelColumn("workload", ("network", "model"), required=True, text=True, may_be_blank=False),
-    ModelColumn("duration_s", ("epoch_s", "step_s", "time"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("device", ("gpu", "gpu_name", "gpu_model"), required=True, text=True),
+    ModelColumn("workload", ("network", "model"), required=True, text=True),
+    ModelColumn("duration_s", ("epoch_s", "step_s", "time"), required=True, positive=True),
     ModelColumn("power_watts", ("avg_power_w", "power_w", "mean_power_w", "watts"), positive=True),
     ModelColumn("energy_joules", ("energy_j", "energy", "joules"), positive=True),
     ModelColumn("clock_mhz", ("frequency", "sm_clock_mhz", "clock"), positive=True),
@@ -53,29 +52,19 @@ class PowerData:
         reference_watts: highest limit met, or highest power where clocks were varied, [device].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "device": "devices reference_watts",
-        "kind": "kinds",
-        "series": "series is_limit top top_power",
-        "series -> device": "device",
-        "series -> kind": "kind",
-        "row -> series": "of",
-        "row": "control log_time log_power",
-    }
-
-    devices: tuple[str, ...]
-    kinds: tuple[str, ...]
-    series: tuple[str, ...]
-    device: np.ndarray
-    kind: np.ndarray
-    is_limit: np.ndarray
-    top: np.ndarray
-    top_power: np.ndarray
-    of: np.ndarray
-    control: np.ndarray
-    log_time: np.ndarray
-    log_power: np.ndarray
-    reference_watts: np.ndarray
+    devices: Annotated[tuple[str, ...], "device"]
+    kinds: Annotated[tuple[str, ...], "kind"]
+    series: Annotated[tuple[str, ...], "series"]
+    device: Annotated[np.ndarray, "series -> device"]
+    kind: Annotated[np.ndarray, "series -> kind"]
+    is_limit: Annotated[np.ndarray, "series"]
+    top: Annotated[np.ndarray, "series"]
+    top_power: Annotated[np.ndarray, "series"]
+    of: Annotated[np.ndarray, "row -> series"]
+    control: Annotated[np.ndarray, "row"]
+    log_time: Annotated[np.ndarray, "row"]
+    log_power: Annotated[np.ndarray, "row"]
+    reference_watts: Annotated[np.ndarray, "device"]
 
 
 def from_frame(frame: pd.DataFrame) -> PowerData:

@@ -2,7 +2,7 @@
 
 python experiments/scaling/onset.py [--jobs 50] [--seed 0] [--workers 2]
 
-Jobs are drawn over models, clusters, sequence lengths, micro-batches and accumulation. The closed form (`study.onset.of_step`:
+Jobs are drawn over models, clusters, sequence lengths, micro-batches and accumulation. The closed form (`study.scaling.of_step`:
 the cost of one step on the host, nothing simulated) has to be within one doubling of the size, between doublings from 8 to
 65,536, at which exposed data-parallel communication passes 5 % of the simulated mean step.
 """

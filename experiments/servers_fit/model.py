@@ -9,9 +9,8 @@ parameters there and back, over a network of 10 Gbit/s; where parameters are not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,18 +20,19 @@ import pandas as pd
 from jax import Array
 
 from experiments.servers_fit.law import ServerLaw
+from inference.data.checks import texts_of
 from inference.data.columns import ModelColumn
 from inference.engine.model import Draws, GroupScore, Model, interval
 from inference.engine.program import Scale
-from inference.sums import chosen, group_scores, groups_of
+from inference.sums import chosen, group_scores
 from prism_jax.core.errors import DataError
 
 COLUMNS = (
-    ModelColumn("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
+    ModelColumn("model", ("network", "workload"), required=True, text=True),
     ModelColumn("gpu", ("device",), text=True),
-    ModelColumn("workers", ("n_workers",), required=True, strict=True, least=1.0, may_be_blank=False),
+    ModelColumn("workers", ("n_workers",), required=True, strict=True, least=1.0),
     ModelColumn("servers", ("ps", "n_servers", "parameter_servers"), strict=True, least=1.0),
-    ModelColumn("steps_per_s", ("speed", "throughput"), required=True, strict=True, positive=True, may_be_blank=False),
+    ModelColumn("steps_per_s", ("speed", "throughput"), required=True, strict=True, positive=True),
     ModelColumn("n_params", ("params", "parameters", "number_of_parameters"), positive=True),
 )  # fmt: skip
 SPEED_SD = 0.5  # of log v, around the median of steps/s per worker
@@ -56,20 +56,14 @@ class ServersData:
         of: setup of each cell; workers, servers: of it; log_rate: median log steps/s of all workers, [cell].
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "setup": "setups log_speed log_capacity most",
-        "cell -> setup": "of",
-        "cell": "workers servers log_rate",
-    }
-
-    setups: tuple[str, ...]
-    log_speed: np.ndarray
-    log_capacity: np.ndarray
-    most: np.ndarray
-    of: np.ndarray
-    workers: np.ndarray
-    servers: np.ndarray
-    log_rate: np.ndarray
+    setups: Annotated[tuple[str, ...], "setup"]
+    log_speed: Annotated[np.ndarray, "setup"]
+    log_capacity: Annotated[np.ndarray, "setup"]
+    most: Annotated[np.ndarray, "setup"]
+    of: Annotated[np.ndarray, "cell -> setup"]
+    workers: Annotated[np.ndarray, "cell"]
+    servers: Annotated[np.ndarray, "cell"]
+    log_rate: Annotated[np.ndarray, "cell"]
 
 
 def from_frame(frame: pd.DataFrame) -> ServersData:
@@ -108,7 +102,7 @@ def _with_setups(frame: pd.DataFrame) -> pd.DataFrame:
     """With the setup, the servers (1 where not told) and the parameters (NaN where not told) of every row."""
     n = len(frame)
     setup = [
-        f"{model} {gpu}".strip() for model, gpu in zip(groups_of(frame, "model"), groups_of(frame, "gpu"), strict=True)
+        f"{model} {gpu}".strip() for model, gpu in zip(texts_of(frame, "model"), texts_of(frame, "gpu"), strict=True)
     ]
     servers = frame["servers"].fillna(1.0) if "servers" in frame else np.ones(n)
     n_params = frame["n_params"] if "n_params" in frame else np.full(n, np.nan)
@@ -200,7 +194,7 @@ class Servers(Model[ServersData]):
     ) -> list[GroupScore]:
         """Errors of clusters of known setups that were left out, beside speed in proportion to the workers."""
         table = _with_setups(left_out).reset_index(drop=True)
-        shown = table.assign(steps_per_s=np.exp(table["log_rate"])).assign(**{column: groups_of(left_out, column)})
+        shown = table.assign(steps_per_s=np.exp(table["log_rate"])).assign(**{column: texts_of(left_out, column)})
         rows = shown[shown["setup"].isin(data.setups).to_numpy()].astype({column: str})
         rows = rows.assign(n_workers=table["workers"].loc[rows.index])
         return group_scores(

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import quantiles
 
+from experiments.device_names import device_of_text
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
 from prism_jax.core.errors import SpecError
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
-from prism_jax.system.likeness import device_of_text
 from prism_jax.system.network import Tier
 
 # a word of the row's network or source -> cluster preset

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_optimizer
-from prism_jax.calibration.open_fields import Odds, usual_recompute
+from experiments.step_tables.usual import usual_recompute
+from prism_jax.calibration.open_fields import Odds
 from prism_jax.framework.frameworks import FRAMEWORKS, framework_of, recognised
 from prism_jax.framework.software import EAGER, FUSED, TYPICAL, VENDOR, Software
 from prism_jax.plan.fields import DTYPES

@@ -38,7 +38,7 @@ from experiments.step_tables.samples import (
     plan_of_samples,
     sample_records,
 )
-from prism_jax.calibration.open_fields import usual_dtypes
+from experiments.step_tables.usual import usual_dtypes
 from prism_jax.core.errors import PrismError
 from prism_jax.cost.partition import layers_of_chunks
 from prism_jax.framework.frameworks import framework_of

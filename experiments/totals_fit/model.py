@@ -18,26 +18,29 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from experiments.device_names import device_of_text
+from inference.data.checks import texts_of
 from inference.data.columns import ModelColumn
-from inference.sums import AbstractSums, SumsData, SumTerm, groups_of, sums_data
+from inference.sums import AbstractSums, SumsData, SumTerm, sums_data
 from prism_jax.core.errors import DataError, SpecError
 from prism_jax.system.hardware import Device
-from prism_jax.system.likeness import device_of_text
 
 COLUMNS = (
-    ModelColumn("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),
-    ModelColumn("gpu", ("device", "gpu_temp", "gpu_name"), required=True, text=True, may_be_blank=False),
-    ModelColumn("step_s", ("duration_s", "step_time"), required=True, positive=True, may_be_blank=False),
-    ModelColumn("batch", ("batch_size", "micro_batch"), required=True, positive=True, may_be_blank=False),
-    ModelColumn("flops", ("model_flops", "train_flops"), required=True, positive=True, may_be_blank=False),
-    ModelColumn("n_params", ("number_of_parameters", "params", "parameters"), required=True, positive=True, may_be_blank=False),
-    ModelColumn("n_tensors", ("number_of_tensors", "tensors"), required=True, positive=True, may_be_blank=False),
+    ModelColumn("model", ("network", "model_temp", "workload"), required=True, text=True),
+    ModelColumn("gpu", ("device", "gpu_temp", "gpu_name"), required=True, text=True),
+    ModelColumn("step_s", ("duration_s", "step_time"), required=True, positive=True),
+    ModelColumn("batch", ("batch_size", "micro_batch"), required=True, positive=True),
+    ModelColumn("flops", ("model_flops", "train_flops"), required=True, positive=True),
+    ModelColumn("n_params", ("number_of_parameters", "params", "parameters"), required=True, positive=True),
+    ModelColumn("n_tensors", ("number_of_tensors", "tensors"), required=True, positive=True),
     ModelColumn("family", ("architecture",), text=True),
 )  # fmt: skip
 # What terms take at 1: products at the peak, passes at the bandwidth; of the others, on a GPU of 15.7 TFLOP/s and 900 GB/s, a
 # tensor's kernels (two to three, some 40 us each) and what a step has whatever its network.
 TERMS = (SumTerm("products", 2.7), SumTerm("passes", 2.7), SumTerm("small kernels", 2.7), SumTerm("fixed", 2.7))
-N_PASS = 17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`cnn/op_lists.py`)
+N_PASS = (
+    17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`workload/cnn/blocks.py`)
+)
 KERNELS_S, FIXED_S = 100e-6, 5e-3
 REFERENCE = (15.7e12, 900e9)  # V100 SXM2 datasheet: fp32 FLOP/s, bytes/s
 _FP32_BYTES, _WINDOW, _PASSES = 4.0, 9.0, 3.0  # 3 x 3; forward, and two products backward
@@ -68,7 +71,7 @@ class Totals(AbstractSums):
         batch, flops, n_params, n_tensors = (
             frame[name].to_numpy(dtype=float) for name in ("batch", "flops", "n_params", "n_tensors")
         )
-        peak, bandwidth = np.array([_speeds(name) for name in groups_of(frame, "gpu")]).reshape(-1, 2).T
+        peak, bandwidth = np.array([_speeds(name) for name in texts_of(frame, "gpu")]).reshape(-1, 2).T
         slowness = np.sqrt(REFERENCE[0] / peak * REFERENCE[1] / bandwidth)
         with np.errstate(over="ignore"):  # what is too large is refused by its cells
             products = batch * flops

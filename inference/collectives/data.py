@@ -2,15 +2,15 @@
 
 A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise
 apart from the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric
-differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `collectives_knots`.
+differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `laws.axis`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -40,12 +40,12 @@ class CollectivesData:
         smooth: Cholesky factor of the knots' correlation, [knot, knot].
         coarse: values at the knots of lines between a few nodes, [knot, node].
         curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
-        curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
+        curve_hops, curve_net_hops, curve_bus: see `Places`, [curve].
         curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
         curve_step: doublings of scale between the two, [curve].
         curve_across: whether the one is in a node and the other across nodes, [curve].
         curve, config: of every cell, [cell].
-        log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Place`, [cell].
+        log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Places`, [cell].
         knot, weight: the knot below and how far the next one is mixed in, [cell].
         log_s: median log seconds of the cell's repeats, [cell].
         trust: weight of the cell; about one, and near zero of cells far off the curve through their neighbours, [cell].
@@ -56,66 +56,44 @@ class CollectivesData:
         notes: rows dropped, by rule.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "fabric": "fabrics fabric_keys",
-        "config": "configs",
-        "config -> fabric": "config_fabric",
-        "deviation -> 2": "deviation_across",
-        "config 2 -> deviation or -1": "deviation_of",
-        "pair -> fabric": "two_nodes",
-        "value fabric": "held",
-        "knot": "knots",
-        "knot knot": "smooth",
-        "knot node": "coarse",
-        "curve": "curve_gpus curve_nodes curve_hops curve_net_hops curve_bus curve_step curve_across",
-        "curve -> fabric": "curve_fabric",
-        "curve -> curve or -1": "curve_from",
-        "cell": "log_bytes n_gpus n_nodes hops net_hops bus weight log_s trust n_row in_place",
-        "cell -> curve": "curve",
-        "cell -> config": "config",
-        "cell -> knot": "knot",
-        "repeat": "repeat repeat_in_place repeat_gpus",
-        "repeat -> fabric": "repeat_fabric",
-    }
-
-    fabrics: tuple[str, ...]
-    fabric_keys: tuple[tuple[str, ...], ...]
-    configs: tuple[str, ...]
-    config_fabric: Ints
-    deviation_across: Ints
-    deviation_of: Ints
-    two_nodes: Ints
-    held: Floats
-    knots: Floats
-    smooth: Floats
-    coarse: Floats
-    curve_fabric: Ints
-    curve_gpus: Floats
-    curve_nodes: Floats
-    curve_hops: Floats
-    curve_net_hops: Floats
-    curve_bus: Floats
-    curve_from: Ints
-    curve_step: Floats
-    curve_across: Floats
-    curve: Ints
-    config: Ints
-    log_bytes: Floats
-    n_gpus: Floats
-    n_nodes: Floats
-    hops: Floats
-    net_hops: Floats
-    bus: Floats
-    knot: Ints
-    weight: Floats
-    log_s: Floats
-    trust: Floats
-    n_row: Floats
-    in_place: Floats
-    repeat: Floats
-    repeat_in_place: Floats
-    repeat_gpus: Floats
-    repeat_fabric: Ints
+    fabrics: Annotated[tuple[str, ...], "fabric"]
+    fabric_keys: Annotated[tuple[tuple[str, ...], ...], "fabric"]
+    configs: Annotated[tuple[str, ...], "config"]
+    config_fabric: Annotated[Ints, "config -> fabric"]
+    deviation_across: Annotated[Ints, "deviation -> 2"]
+    deviation_of: Annotated[Ints, "config 2 -> deviation or -1"]
+    two_nodes: Annotated[Ints, "pair -> fabric"]
+    held: Annotated[Floats, "value fabric"]
+    knots: Annotated[Floats, "knot"]
+    smooth: Annotated[Floats, "knot knot"]
+    coarse: Annotated[Floats, "knot node"]
+    curve_fabric: Annotated[Ints, "curve -> fabric"]
+    curve_gpus: Annotated[Floats, "curve"]
+    curve_nodes: Annotated[Floats, "curve"]
+    curve_hops: Annotated[Floats, "curve"]
+    curve_net_hops: Annotated[Floats, "curve"]
+    curve_bus: Annotated[Floats, "curve"]
+    curve_from: Annotated[Ints, "curve -> curve or -1"]
+    curve_step: Annotated[Floats, "curve"]
+    curve_across: Annotated[Floats, "curve"]
+    curve: Annotated[Ints, "cell -> curve"]
+    config: Annotated[Ints, "cell -> config"]
+    log_bytes: Annotated[Floats, "cell"]
+    n_gpus: Annotated[Floats, "cell"]
+    n_nodes: Annotated[Floats, "cell"]
+    hops: Annotated[Floats, "cell"]
+    net_hops: Annotated[Floats, "cell"]
+    bus: Annotated[Floats, "cell"]
+    knot: Annotated[Ints, "cell -> knot"]
+    weight: Annotated[Floats, "cell"]
+    log_s: Annotated[Floats, "cell"]
+    trust: Annotated[Floats, "cell"]
+    n_row: Annotated[Floats, "cell"]
+    in_place: Annotated[Floats, "cell"]
+    repeat: Annotated[Floats, "repeat"]
+    repeat_in_place: Annotated[Floats, "repeat"]
+    repeat_gpus: Annotated[Floats, "repeat"]
+    repeat_fabric: Annotated[Ints, "repeat -> fabric"]
     notes: tuple[str, ...]
 
     @property

@@ -1,6 +1,6 @@
-"""Seconds of a collective by message size and scale: laws whose few parameters describe one fabric.
+"""Seconds of a collective by message size and scale: laws whose few parameters describe one fabric, and where cells stand.
 
-Scale enters every law in the same way (`Place`): the latency grows with the ring hops inside a node and with the network hops
+Scale enters every law in the same way (`Places`): the latency grows with the ring hops inside a node and with the network hops
 between nodes, the wire carries `bus` bytes per byte of message. What differs is the dependence on size `S`:
 
     alpha_beta     latency + wire(S)
@@ -9,21 +9,15 @@ between nodes, the wire carries `bus` bytes per byte of message. What differs is
     tuner          the fastest of three protocols, each latency + fill + wire(S) / share, as NCCL's tuner has it
 
 All increase with S. Source: Universal performance model (arXiv 2404.12674) for three regions; NCCL
-`src/graph/tuning.cc` for protocols.
-
-Where messages and groups stand: knots along size, steps along scale.
-
-Curves are held at knots along
+`src/graph/tuning.cc` for protocols. Curves are held at knots along
 
     x = log2(bytes) - SLOPE log2(n_gpus),
 
 since what changes with size (protocols, ring against tree) moves partly with the message and partly with its share per GPU.
 
-Weights of measured cells: small for those far off what their neighbours in size say.
-
-An outlier of a log is one size, such as 64 kB among 30, that lies far from the line through its two neighbours and also from
-the lines that go on from the sizes below and above it. A knee or a jump is none: there one side still agrees. With the smallest
-of the three distances,
+Cells far off what their neighbours in size say count little. An outlier of a log is one size, such as 64 kB among 30, that lies
+far from the line through its two neighbours and also from the lines that go on from the sizes below and above it. A knee or a
+jump is none: there one side still agrees. With the smallest of the three distances,
 
     weight = (df + 1) / (df + (distance / scale)^2),
 

@@ -1,19 +1,17 @@
-"""Error of predicted collectives on groups that were left out, beside fits made on those very groups.
-
-The error is the mean over rows of |predicted / measured - 1| (MAPE), with the median of the prediction. `mape_alpha_beta` and
-`mape_sigmoid` are *in-sample*: two and four parameters fitted by least squares of log seconds to each left-out curve (one
-configuration, scale and direction), on the very rows on which the error is taken. `mape_nearest` is the trivial prediction, the
-measured curve at the nearest scale that was not left out.
-
-Time of collectives by message size and scale, with its noise, on fabrics, sizes and scales measured and not.
+"""Time of collectives by message size and scale, with its noise, on fabrics, sizes and scales measured and not.
 
     log seconds of a cell = law(fabric; bytes, scale) + residual(curve, x) [ + deviation(configuration, x) ] + unevenness
     log seconds of a repeat = that of its cell + in_place + heavy-tailed noise
 
 The law (`laws`) is physical. The residual is smooth in size and walks at random along scale, one step per doubling: between two
-measured scales it is interpolated, beyond them carried on, and either way it widens. It is integrated out (`collapsed`): what is
+measured scales it is interpolated, beyond them carried on, and either way it widens. It is integrated out (`predict`): what is
 sampled are the law, held where it was measured (`laws.from_reference`), and the spreads. Unevenness is normal with a weight per
-cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`least_squares`).
+cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`report.fit_laws`).
+
+Scores of groups that were left out are means over rows of |predicted / measured - 1| (MAPE), with the median of the prediction.
+`mape_alpha_beta` and `mape_sigmoid` are *in-sample*: two and four parameters fitted by least squares of log seconds to each
+left-out curve (one configuration, scale and direction), on the very rows on which the error is taken. `mape_nearest` is the
+trivial prediction, the measured curve at the nearest scale that was not left out.
 """
 
 from __future__ import annotations
@@ -32,30 +30,22 @@ from jax import Array
 from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from ..engine.model import Draws, GroupScore, Model
-from . import laws as laws, predict as collapsed, predict as predict, report as report
-from .columns import COLUMNS, floats, plain_rows
+from ..engine.program import generator
+from . import laws, predict, report
+from .columns import COLUMNS, floats, known_op, plain_rows
 from .cost import FittedCurve, fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
-from .predict import FabricPlace, log_centre, noise
-from .report import fit_laws
+from .predict import FabricPlace, find_fabric, log_centre, noise
+from .report import SHORT_BYTES, fit_laws
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
-
-
-def score(
-    law: str, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
-) -> list[GroupScore]:
-    """One score per value of `column`; groups without a usable row have none."""
-    rows, _ = plain_rows(left_out)
-    rows = named(rows)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return [_score(_named(name), group, law, data, draws, rng) for name, group in rows.groupby(column, sort=True)]
 
 
 def _score(
@@ -170,10 +160,8 @@ def _named(value: object) -> str:
 
 # Normal priors, mean and standard deviation. Scales are log-normal, in units of log seconds.
 SPREADS = {
-    "log_curve_scale": (
-        np.log(0.05),
-        0.7,
-    ),  # a law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    # A law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    "log_curve_scale": (np.log(0.05), 0.7),
     "log_step_scale": (np.log(0.07), 0.5),  # residuals change by 3-20 % per doubling of scale
     "log_across_scale": (np.log(0.20), 0.5),  # and by 8-50 % from one node to several: other links, other algorithms
     "log_uneven": (np.log(0.02), 1.2),  # unevenness of cells around a smooth curve on eight GPUs: 0.2-20 %
@@ -197,7 +185,7 @@ class Collectives(Model[CollectivesData]):
     """The model by the name "collectives".
 
     Attributes:
-        size_law: dependence on size, one of `collectives_laws.LAWS`; chosen by the error on scales left out (see the study).
+        size_law: dependence on size, one of `laws.LAWS`; chosen by the error on scales left out (see the study).
     """
 
     size_law: str = "power"
@@ -244,7 +232,7 @@ class Collectives(Model[CollectivesData]):
             for name in ("curve_scale", "step_scale", "across_scale")
         }
         scale = predict.scale_of_curves(data, scales, jnp)
-        numpyro.factor("cells", collapsed.log_likelihood(data, off, variance, scale, profile))
+        numpyro.factor("cells", predict.log_likelihood(data, off, variance, scale, profile))
         df = numpyro.deterministic("noise_df", TAIL_ABOVE + jnp.exp(spread["noise_tail"]))
         if data.repeat.shape[0]:
             noise = jnp.exp(_scale("noise", levels, spread, data.repeat_fabric, data.repeat_gpus))
@@ -271,13 +259,22 @@ class Collectives(Model[CollectivesData]):
 
     def complete(self, data: CollectivesData, draws: Draws, key: Array) -> dict[str, np.ndarray]:
         """The residuals [draw, curve, knot], which the program integrates out."""
-        return predict.drawn_residuals(
-            self.size_law, data, draws, np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        )
+        return predict.drawn_residuals(self.size_law, data, draws, generator(key))
 
     def judged(self, data: CollectivesData, draws: Draws) -> Mapping[str, np.ndarray]:
-        """Log latency and bandwidth at every measured scale, and the spreads, [chain, draw, ...]."""
-        return report.judged(self.size_law, data, draws)
+        """What the data can tell [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
+        fabric = data.curve_fabric
+        p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(self.size_law), "two_node")}
+        with jax.enable_x64(True):
+            latency = np.asarray(laws.log_seconds(self.size_law, p, data.curve_where, SHORT_BYTES))
+            bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
+        names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
+        if len(data.curve_gpus) > len(data.fabrics):
+            names += ["step_scale", "uneven_growth", *(["noise_growth"] if len(data.repeat) else [])]
+        names += ["across_scale"] if data.curve_across.any() else []
+        return {"log_latency_s": latency, "log_bytes_per_s": bandwidth} | {
+            name: np.asarray(draws[name]) for name in names
+        }
 
     def describe(self, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         """Latency, bandwidth and noise by fabric and scale, with 90 % intervals."""
@@ -295,18 +292,60 @@ class Collectives(Model[CollectivesData]):
         self, data: CollectivesData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
         """Seconds over those of the cluster's own network."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        rng = generator(key)
         return measured_collectives(self.size_law, data, draws, cluster, n_draw, rng)
 
     def score(
         self, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Errors of the median prediction by group, beside in-sample fits and the nearest measured scale."""
-        return score(self.size_law, data, draws, left_out, column, key)
+        """One score per value of `column`; groups without a usable row have none."""
+        rows, _ = plain_rows(left_out)
+        rows = named(rows)
+        rng = generator(key)
+        return [
+            _score(_named(name), group, self.size_law, data, draws, rng)
+            for name, group in rows.groupby(column, sort=True)
+        ]
 
-    def seconds(self, data: CollectivesData, draws: Draws, *, key: Array, **query: Any) -> np.ndarray:
-        """Seconds [draw] of one collective; see `collectives_predict.seconds`."""
-        return predict.seconds(self.size_law, data, draws, key=key, **query)
+    def seconds(
+        self,
+        data: CollectivesData,
+        draws: Draws,
+        *,
+        op: str,
+        message_bytes: float,
+        n_gpus: int,
+        n_nodes: int,
+        gpu: str = "",
+        network: str = "",
+        source: str = "",
+        in_place: bool = False,
+        key: Array,
+    ) -> np.ndarray:
+        """Seconds [draw] of one call, with its noise.
+
+        Args:
+            op: as measured: "all_reduce", ...
+            message_bytes: size as nccl-tests counts it, > 0.
+            n_gpus, n_nodes: members, and nodes that they are spread over.
+            gpu, network, source: which fabric, as far as needed to tell; one that was not measured is predicted from the others.
+
+        Raises:
+            FitError: `op` was not measured, several fabrics fit, or there are fewer GPUs than nodes.
+        """
+        if not 1 <= n_nodes <= n_gpus or n_gpus < 2 or not message_bytes > 0.0:
+            raise FitError(
+                f"{message_bytes:g} bytes on {n_gpus} GPUs in {n_nodes} nodes: at least two GPUs, one per node, and a byte are "
+                "needed"
+            )
+        rng = generator(key)
+        fabric = find_fabric(data, op, {"gpu": gpu, "network": network, "source": source})
+        configs = np.flatnonzero(data.config_fabric == fabric)
+        config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1
+        place = FabricPlace(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
+        centre = log_centre(self.size_law, data, draws, place, [message_bytes], rng)
+        centre = centre + noise(data, draws, place, [message_bytes], rng)
+        return np.exp(centre[:, 0] + draws["in_place"] * in_place)
 
     def _parameters(self, data: CollectivesData) -> dict[str, Any]:
         """The law's parameters, [fabric]: around a common median if there are several fabrics."""

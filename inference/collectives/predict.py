@@ -1,17 +1,16 @@
-"""Residuals of the law, integrated out: what the sampler sees are the law's parameters and the spreads.
+"""Residuals of the law: integrated out for the sampler, drawn for predictions at sizes, scales and fabrics measured and not.
 
     off[cell] = residual(curve, x) + unevenness
     residual(curve) = residual(curve one scale below) + scale[curve] exp(profile) smooth z,    z ~ N(0, 1) at the knots
 
-Given the spreads all is normal: a filter runs along the curves of a fabric, and what it leaves at each is one update by the
-cells there. The same filter, run backwards with draws, gives the residuals of each draw of the posterior.
+What the sampler sees are the law's parameters and the spreads. Given the spreads all is normal: a filter runs along the curves of
+a fabric, and what it leaves at each is one update by the cells there. The same filter, run backwards with draws, gives the
+residuals of each draw of the posterior.
 
-Draws of collective times for fabrics, sizes and scales measured and not.
-
-At a scale between two measured ones the residual of the law is that of a random walk given both ends, beyond them it is
-carried on; in either case its uncertainty is drawn. Where only groups across nodes were measured and one in a node is asked
-for, or the other way round, the law is all there is. A fabric that was not measured has a law drawn around the measured ones
-and a residual drawn around zero.
+At a scale between two measured ones the residual is that of a random walk given both ends, beyond them it is carried on; in
+either case its uncertainty is drawn. Where only groups across nodes were measured and one in a node is asked for, or the other
+way round, the law is all there is. A fabric that was not measured has a law drawn around the measured ones and a residual drawn
+around zero.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from prism_jax.core.registry import did_you_mean
 
 from ..engine.laplace import inverse
 from ..engine.model import Draws
-from . import laws as laws
+from . import laws
 from .columns import FABRIC, known_op
 from .data import CollectivesData
 from .laws import DF, Ints, axis, between_knots, doublings, steps
@@ -231,45 +230,6 @@ def noise(
     return total
 
 
-def seconds(
-    law: str,
-    data: CollectivesData,
-    draws: Draws,
-    *,
-    op: str,
-    message_bytes: float,
-    n_gpus: int,
-    n_nodes: int,
-    gpu: str = "",
-    network: str = "",
-    source: str = "",
-    in_place: bool = False,
-    key: Array,
-) -> np.ndarray:
-    """Seconds [draw] of one call, with its noise.
-
-    Args:
-        op: as measured: "all_reduce", ...
-        message_bytes: size as nccl-tests counts it, > 0.
-        n_gpus, n_nodes: members, and nodes that they are spread over.
-        gpu, network, source: which fabric, as far as needed to tell; one that was not measured is predicted from the others.
-
-    Raises:
-        FitError: `op` was not measured, several fabrics fit, or there are fewer GPUs than nodes.
-    """
-    if not 1 <= n_nodes <= n_gpus or n_gpus < 2 or not message_bytes > 0.0:
-        raise FitError(
-            f"{message_bytes:g} bytes on {n_gpus} GPUs in {n_nodes} nodes: at least two GPUs, one per node, and a byte are needed"
-        )
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    fabric = find_fabric(data, op, {"gpu": gpu, "network": network, "source": source})
-    configs = np.flatnonzero(data.config_fabric == fabric)
-    config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1
-    place = FabricPlace(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
-    centre = log_centre(law, data, draws, place, [message_bytes], rng) + noise(data, draws, place, [message_bytes], rng)
-    return np.exp(centre[:, 0] + draws["in_place"] * in_place)
-
-
 def find_fabric(data: CollectivesData, op: str, wanted: Mapping[str, str]) -> int:
     """Index of the fabric of `op` that agrees with what is wanted; -1 if none does.
 
@@ -319,9 +279,8 @@ def _residual(law: str, data: CollectivesData, draws: Draws, place: FabricPlace,
     same = (gpus == place.n_gpus) & (nodes == place.n_nodes)
     if same.any():
         return of_curve[:, np.flatnonzero(same)[0]]
-    if not (
-        (nodes > 1) == (place.n_nodes > 1)
-    ).any():  # curves across nodes say little of those in a node, and vice versa
+    # Curves across nodes say little of those in a node, and vice versa.
+    if not ((nodes > 1) == (place.n_nodes > 1)).any():
         return np.hypot(draws["curve_scale"], draws["across_scale"])[:, None] * fresh
     doubled, across = steps(gpus, nodes, place.n_gpus, place.n_nodes)
     variance = draws["step_scale"][:, None] ** 2 * doubled + draws["across_scale"][:, None] ** 2 * across

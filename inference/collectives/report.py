@@ -1,10 +1,9 @@
-"""The law fitted by least squares of log seconds, with intervals: deterministic, and where the posterior starts.
+"""What a fit of collectives says: latency, bandwidth and noise by fabric and scale, and the variability they amount to.
 
-The law's priors count as one row each, so that what a log does not tell (the network, of a log of one node) stays at its median.
-Cells have their `trust` as weight. What the law leaves is alike at neighbouring sizes: of n cells only n (1 - r) / (1 + r) say
-something of their own, with r the correlation of neighbours, and the intervals are as much wider.
-
-What a fit of collectives says: latency, bandwidth and noise by fabric and scale, and the variability they amount to.
+Beside the posterior stands the law fitted by least squares of log seconds, with intervals: deterministic, and where the
+posterior starts. The law's priors count as one row each, so that what a log does not tell (the network, of a log of one node)
+stays at its median. Cells have their `trust` as weight. What the law leaves is alike at neighbouring sizes: of n cells only n
+(1 - r) / (1 + r) say something of their own, with r the correlation of neighbours, and the intervals are as much wider.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from prism_jax.variability.families import StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
 
 from ..engine.model import Draws
-from . import laws as laws
+from . import laws
 from .data import CollectivesData
 from .laws import Ints, axis, between_knots, doublings
 
@@ -144,20 +143,6 @@ def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         "in_place_over_out_of_place": _interval(np.exp(draws["in_place"])),
         "notes": list(data.notes),
     }
-
-
-def judged(law: str, data: CollectivesData, draws: Draws) -> dict[str, np.ndarray]:
-    """What the data can tell, as draws [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
-    fabric = data.curve_fabric
-    p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(law), "two_node")}
-    with jax.enable_x64(True):
-        latency = np.asarray(laws.log_seconds(law, p, data.curve_where, SHORT_BYTES))
-        bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
-    names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
-    if len(data.curve_gpus) > len(data.fabrics):
-        names += ["step_scale", "uneven_growth", *(["noise_growth"] if len(data.repeat) else [])]
-    names += ["across_scale"] if data.curve_across.any() else []
-    return {"log_latency_s": latency, "log_bytes_per_s": bandwidth} | {name: np.asarray(draws[name]) for name in names}
 
 
 def noise_scale(

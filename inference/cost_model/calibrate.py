@@ -1,11 +1,11 @@
-"""Fewer rows of large sites: they count as `MAX_ROWS` in all, and a few hundred say what thousands do.
-
-Fits of the step-time calibration: the mode of the posterior, and a normal law around it with the expected curvature.
+"""Fits of the step-time calibration: the mode of the posterior, and a normal law around it with the expected curvature.
 
 The time of a step has kinks (what hides, what is slowest) and rows that are far off bend the density upwards, so that second
 differences at the mode say little. The Fisher information is what such rows would say on average, and is never negative:
 
     H = prior + sum_rows weight (nu + 1) / ((nu + 3) scale^2) J J^T          J = d expected / d parameters
+
+Rows of large sites count as `MAX_ROWS` in all, and a few hundred say what thousands do (`few_of_each`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
 def few_of_each(owner: NDArray[Any], most: int = MOST, seed: int = 0) -> NDArray[np.intp]:
     """Rows, in order, of which no owner [row] has more than `most`; those of larger ones by chance.
 
-    Which ones depends on the order of the owner's rows; `step_folds.few_rows` gives them one order.
+    Which ones depends on the order of the owner's rows; `folds.few_rows` gives them one order.
     """
     rng = np.random.default_rng(seed)
     kept = [_some(np.flatnonzero(owner == name), most, rng) for name in np.unique(owner)]
@@ -83,28 +83,6 @@ def _some(rows: NDArray[np.intp], most: int, rng: np.random.Generator) -> NDArra
 N_DRAW = 128
 MAX_ITERATION = 400
 TOLERANCE = 1e-7  # of the log density, relative
-
-
-def calibrate(
-    data: StepTimesData,
-    *,
-    key: jax.Array,
-    n_draw: int = N_DRAW,
-    record: Mapping[str, Any] | None = None,
-    terms: tuple[Assumed, ...] = TERMS,
-) -> Calibration:
-    """The calibration that measured steps amount to.
-
-    Args:
-        data: rows with their outlines.
-        key: seed of the draws.
-        n_draw: draws that are kept; their mean is the mode.
-        terms: deviations that are fitted; others are zero.
-
-    Raises:
-        FitError: no mode is found.
-    """
-    return Calibrator(data, terms).fit(data, key=key, n_draw=n_draw, record=record)
 
 
 class Calibrator:
@@ -124,11 +102,16 @@ class Calibrator:
     def fit(
         self, data: StepTimesData, *, key: jax.Array, n_draw: int = N_DRAW, record: Mapping[str, Any] | None = None
     ) -> Calibration:
-        """As `calibrate`.
+        """The calibration that measured steps amount to.
 
         Args:
             data: the rows of the table under weights of their own; those without weight have no part in it, and members that
                 only they belong to stay unknown.
+            key: seed of the draws.
+            n_draw: draws that are kept; their mean is the mode.
+
+        Raises:
+            FitError: no mode is found.
         """
         with jax.enable_x64(True):
             _, draw_key = jax.random.split(key)

@@ -1,17 +1,10 @@
-"""From measured steps to the data of the calibration: an outline per row, and what stragglers add to its noise-free time.
+"""Calibrations for blind scores: for every group of measured steps one that is fitted to all rows outside of it.
 
-Calibrations for blind scores: for every group of measured steps one that is fitted to all rows outside of it.
-
-Large sources are thinned once, before anything is fitted, so that folds differ by the group they lack and by nothing else. In
-every fold all rows stay in their places; those of the group have no weight and no measured time, and members of a level that only
-they belong to stay unknown. What is compiled for one fold then serves all. Every fit begins at the prior: one that began at the
-mode of all rows would have seen what it must not know.
-
-Models that are not transformers: how far their kernels are from laws that transformers calibrated, which stay as they are.
-
-Rows of such models are too few, and of too few devices, to shape what thousands of rows of transformers say of devices, links and
-software. So all that is fitted to them is the level of the workload, from where the calibration stands. Transformers
-have no member of that level: not a digit of theirs changes.
+The data are an outline per row, and what stragglers add to its noise-free time. Large sources are thinned once, before anything
+is fitted, so that folds differ by the group they lack and by nothing else. In every fold all rows stay in their places; those
+of the group have no weight and no measured time, and members of a level that only they belong to stay unknown. What is compiled
+for one fold then serves all. Every fit begins at the prior: one that began at the mode of all rows would have seen what it must
+not know.
 """
 
 from __future__ import annotations
@@ -27,19 +20,17 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term, uncalibrated
-from prism_jax.calibration.key import CalibrationKey, Level, workload_of
+from prism_jax.calibration.calibration import Calibration, uncalibrated
 from prism_jax.calibration.surrogate import stack
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
 from prism_jax.core.errors import DataError
 from prism_jax.core.processes import Progress, part_of, silent
-from prism_jax.job.job import Job
 from prism_jax.validation.costed import CostedJob, costed, job_of_row, step_times
 from prism_jax.validation.score import MeasuredRow, group_of
 
-from .calibrate import MOST, Calibrator, calibrate, few_of_each
-from .step_times import MAX_ROWS, TERMS, StepTimesData, step_times_data
+from .calibrate import MOST, Calibrator, few_of_each
+from .step_times import MAX_ROWS, StepTimesData, step_times_data
 
 
 def usable(rows: Sequence[MeasuredRow], *, with_defects: bool = False) -> list[MeasuredRow]:
@@ -168,42 +159,3 @@ def _fold(
     left_out = owner == group
     record = {"left_out": group, "rows": int((~left_out).sum())}
     return calibrator.fit(without(data, left_out), key=key, record=record)
-
-
-OF_WORKLOADS = tuple(term for term in TERMS if term.level == Level.WORKLOAD)
-
-
-def with_workloads(calibration: Calibration, rows: Sequence[MeasuredRow], *, key: jax.Array) -> Calibration:
-    """The calibration with deviations of the kinds of model of measured rows, in place of those it had.
-
-    Args:
-        calibration: of transformers.
-        rows: measured; those of transformers and those with a known defect are left out.
-        key: of the draws.
-
-    Raises:
-        DataError: no row is of another kind than transformers.
-        FitError: no mode is found.
-    """
-    kept = in_one_order([row for row in usable(rows) if workload_of(row.job[0])])
-    if not kept:
-        raise DataError("no row is of another kind of model than transformers: nothing to fit")
-    bases = [calibration.mean(_without_workload(job_of_row(row, calibration))) for row in kept]
-    centre = np.array([[base[knob] for knob in KNOBS] for base in bases])
-    data = replace(row_data(kept), centre=centre)
-    found = calibrate(data, key=key, n_draw=calibration.n_draw, terms=OF_WORKLOADS)
-    others = tuple(term for term in calibration.terms if term.level != Level.WORKLOAD)
-    own = tuple(_over(calibration, found, term) for term in found.terms if term.level == Level.WORKLOAD)
-    return replace(calibration, terms=(*others, *own))
-
-
-def _over(calibration: Calibration, found: Calibration, term: Term) -> Term:
-    """The term of a fit to other rows: how wide their configurations deviate, over those of the calibration."""
-    if term.knob != MISFIT:
-        return term
-    return replace(term, value=term.value + np.log(found.misfit / calibration.misfit.mean())[:, None])
-
-
-def _without_workload(job: Job) -> CalibrationKey:
-    """What the calibration knows of a job whatever its kind of model."""
-    return CalibrationKey.of(job.cluster.device, job.framework, job.plan.software)

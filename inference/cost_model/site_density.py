@@ -1,9 +1,4 @@
-"""The law of a site's runs, given how far configurations deviate by themselves: its density, its mode, its curvature there.
-
-Parameters are standard normals of the prior: one per knob, then the site's factor. Curvature is the expected one, as in
-`calibrate.py`, so that bad runs do not bend it.
-
-The calibration of one site: what is known of the population, and how a few of the site's own runs move it.
+"""The calibration of one site: what is known of the population, and how a few of the site's own runs move it.
 
     ln(measured) = ln(surrogate_of(correction)) + left out + site + own
     correction   = link(population + deviation of the site)         per knob; population ~ its posterior, with covariances
@@ -11,12 +6,13 @@ The calibration of one site: what is known of the population, and how a few of t
     own          ~ misfit Student-t                                 a configuration, and runs that are wrong
     ln(misfit)   ~ Normal(population's median, misfit_sd)
 
-Given the misfit it is fitted at the mode, with the expected curvature around it (`site_law.py`): 15 numbers, milliseconds. The
-misfit is integrated over at the nodes of Gauss and Hermite, weighted by the evidence that the runs have for each.
+Given the misfit it is fitted at the mode, with the curvature there: 15 numbers, milliseconds. They are standard normals of the
+prior, one per knob, then the site's factor; the curvature is the expected one, as in `calibrate.py`, so that bad runs do not bend
+it. The misfit is integrated over at the nodes of Gauss and Hermite, weighted by the evidence that the runs have for each.
 
 The result speaks of this site alone. Its factor is folded into the knobs: the time of a step is linear in all factors of
 seconds and in all seconds together, so that whatever predicts with the mean of the knobs has the factor in it. What the knobs
-leave of the runs carries over to jobs like them (`prism_jax/cost/nearby.py`).
+leave of the runs carries over to jobs like them (`prism_jax/calibration/surrogate.py`).
 """
 
 from __future__ import annotations
@@ -91,9 +87,8 @@ class SiteDensity:
         value = self._energy(at, residual / scale)
         for _ in range(MAX_ITERATION):
             ratio = residual / scale
-            pull = (
-                self._weight * (DEGREES + 1.0) / (DEGREES + ratio**2) / scale**2
-            )  # of a run, the less the further it is off
+            # Of a run, the less the further it is off
+            pull = self._weight * (DEGREES + 1.0) / (DEGREES + ratio**2) / scale**2
             curvature = np.eye(self.n_dim) + slope.T @ (pull[:, None] * slope)
             step = np.linalg.solve(curvature, slope.T @ (pull * residual) - at).astype(float)
             found = self._along(at, step, value, scale)

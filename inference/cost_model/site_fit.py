@@ -1,8 +1,6 @@
-"""How far a site's calibration predicts runs that it has not seen: by how many it has, and with each left out.
+"""A site's calibration with what there is to say about it: errors before and after, by number of runs, and what moved.
 
 Errors are relative, predicted over measured minus one. No run counts towards the error of a fit that has seen it.
-
-A site's calibration with what there is to say about it: errors before and after, by number of runs, and what moved.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""What is known of a site before any run of its own: a normal law of its knobs, from the population's draws.
+"""Measured runs of one site as its calibration wants them, and what is known of a site before any run of its own.
 
-A site deviates from the mean of its device generation and framework as much as that mean is uncertain, and by itself.
-
-Measured runs of one site, as the user calibration wants them: the outline of every job, and what it leaves out.
-
-A run is a job and the seconds its step took. All runs of a site share a device generation and a training framework.
-
-Measured runs of a site from a table of jobs (`prism_jax/validation/job_table.py`).
+A run is a job and the seconds its step took: the outline of the job, and what that leaves out. All runs of a site share a device
+generation and a training framework. A site deviates from the mean of these as much as that mean is uncertain, and by itself: a
+normal law of its knobs, from the population's draws.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""What is assumed of the calibration before any run: centres, and how far members of a level deviate, on the link's scale.
-
-Factors are logarithms (0.1 = 10 %), shares logits, seconds logarithms of seconds. Standard deviations state how alike GPUs of one
-generation, software of one style and frameworks are expected to be; the closer to kernels that were measured, the tighter.
-
-Measured steps as the calibration wants them: outlines of the jobs, and which member of every level a row belongs to.
-
-How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
+"""How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
 
     ln(measured) = ln(surrogate_of(correction)) + straggler + open + site + own
     correction   = link(centre + all + generation + device + style + generation style + framework)      per knob
@@ -13,8 +6,10 @@ How far whole training steps are from what kernels and links alone would take: t
     open         the mean over what the row leaves unsaid (`open_fields`); what it is instead is part of its site
     own          ~ scale[site] wider[kind of model] Student-t                 a configuration, and rows that are wrong
 
-Rows of one site share what the model misses, so a site counts as at most `MAX_ROWS` independent rows. Deviations are sampled as
-standard normals and scaled; their scales are assumed (`TERMS`), not fitted: no level has members enough to tell them.
+Factors are logarithms (0.1 = 10 %), shares logits, seconds logarithms of seconds. Rows of one site share what the model misses,
+so a site counts as at most `MAX_ROWS` independent rows. Deviations are sampled as standard normals and scaled; their scales are
+assumed (`TERMS`), not fitted: no level has members enough to tell them. They state how alike GPUs of one generation, software
+of one style and frameworks are expected to be; the closer to kernels that were measured, the tighter.
 
 What is the site's own is integrated out where spreads are decided, by Laplace's method: "volume of sites" is the logarithm of
 the width of its posterior. Without it the density has no bound as the spread of sites goes to 0, where a table has a row or two

@@ -1,7 +1,7 @@
 """Calibrations of the cost model on disk: archives of arrays, `posterior/KNOB` [chain, draw] as ArviZ has them.
 
-Values are on the link's scale (`cost/calibration.py`): logarithms of factors and of seconds, the logit of a share. Terms below
-the level of all have a third axis, their members. Files are untrusted: every array is checked before it is used.
+Values are on the link's scale (`calibration/calibration.py`): logarithms of factors and of seconds, the logit of a share. Terms
+below the level of all have a third axis, their members. Files are untrusted: every array is checked before it is used.
 """
 
 from __future__ import annotations

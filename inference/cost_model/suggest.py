@@ -1,6 +1,6 @@
 """Which jobs of a table to measure first: those to which all others are as near as possible in what their steps are made of.
 
-What a measured run says carries over to jobs made of the same parts (`prism_jax/cost/nearby.py`). No measured time is seen.
+What a measured run says carries over to jobs made of the same parts (`calibration/surrogate.py`). No measured time is seen.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Rows that are refused by their number: where every row is an event, to leave one out would make a rate wrong in silence.
+"""What is wrong in measurements: rows refused by their number, values that look wrong, rows that were read before.
 
-What looks wrong in values that are all valid: said, never acted on.
-
-Rows that were read before: the same row again, and runs that were submitted again.
+Where every row is an event, to leave one out would make a rate wrong in silence: such rows are refused. What looks wrong in
+values that are all valid is said, never acted on.
 
 Equal rows are not always one measurement: where repeats carry no number and times are rounded, two measurements may well agree.
 Then as many rows of equal labels differ by a single unit of the last digit as agree (twice as many, for a smooth distribution);
-where rows were copied, next to none do. That decides.
+where rows were copied, next to none do. That decides. Runs that were submitted again are found by their number.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def refuse_text(source: str, column: ModelColumn, raw: pd.Series, text: pd.Serie
         DataError: the first of them, by its row.
     """
     blank = text.isna().to_numpy(bool)
-    if not column.keeps_blank:
+    if column.required:
         _refuse(source, column, raw, alive & blank, "is missing. Fill it in, or leave the row out.")
     if column.choices:
         known = text.str.lower().isin(column.choices).to_numpy(bool)
@@ -73,7 +72,7 @@ def refuse_numbers(
     what = "a date with its zone, or seconds since 1970" if column.instant else "a number"
     _refuse(source, column, raw, alive & is_text, f"is not {what}. Correct the row.")
     _refuse(source, column, raw, alive & np.isinf(value), "is infinite. Correct the row.")
-    if not column.keeps_blank:
+    if column.required:
         _refuse(source, column, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
     with np.errstate(invalid="ignore"):
         late = column.instant & (value > YEAR_2200_S)
@@ -159,6 +158,13 @@ def numbers_of(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
     return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)
 
 
+def texts_of(frame: pd.DataFrame, name: str, blank: str = "") -> list[str]:
+    """A column of labels, `blank` where none is given."""
+    if name not in frame:
+        return [blank] * len(frame)
+    return [blank if pd.isna(value) else str(value) for value in frame[name]]
+
+
 GROUPS = (
     "kernel", "op", "metric", "benchmark", "system", "group", "message_bytes", "n_gpus", "n_steps", "input_size", "m", "n", "k",
 )  # fmt: skip
@@ -213,9 +219,8 @@ def _looks_mixed(values: Floats) -> bool:
 
 
 MAX_DECIMALS = 9
-MIN_NEAR = (
-    0.5  # pairs one unit apart for every equal pair, from which equality is taken to be chance; chance makes it 2
-)
+# Pairs one unit apart for every equal pair, from which equality is taken to be chance; chance makes it 2
+MIN_NEAR = 0.5
 
 
 def copied_rows(row_hash: Hashes, value: pd.Series | None) -> tuple[NDArray[np.bool_], int]:

@@ -1,7 +1,4 @@
-"""What comes out of measurement files: a checked table, and an account of every row that was read.
-
-One file's table under the model's names, in SI units, with every invalid row accounted for.
-"""
+"""One file's table under the model's names, in SI units: valid rows, and an account of every row that was read."""
 
 from __future__ import annotations
 
@@ -135,7 +132,7 @@ def _column(
         text = labels(raw)
         if column.strict:
             refuse_text(table.source, column, raw, text, rows.kept)
-        if not column.keeps_blank:
+        if column.required:
             rows.drop(text.isna().to_numpy(bool), f"{column.name} is missing")
         return text
     if column.instant:
@@ -150,7 +147,7 @@ def _column(
         if by_column.note:
             notes.append(by_column.note)
         per_row = np.broadcast_to(by_column.value, value.shape)
-        if not column.keeps_blank:
+        if column.required:
             rows.drop(np.isnan(per_row), f"{column.name} has no unit of time in {by_column.said_by}")
         with np.errstate(over="ignore"):  # what is infinite in the unit of the column is refused as such
             value = value * (per_row if beside is None else np.where(np.isnan(beside), per_row, beside))
@@ -168,7 +165,7 @@ def _valid(
     source: str,
 ) -> NDArray[np.float64]:
     infinite = np.isinf(value)
-    if column.keeps_blank:
+    if not column.required:
         odd = int((rows.kept & (is_text | infinite)).sum())
         if odd:
             notes.append(f"{source}: {odd:,} values of {column.name} are infinite or no numbers and count as blank")

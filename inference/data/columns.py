@@ -1,13 +1,8 @@
-"""Columns of measurement files: canonical names, the names they go by elsewhere, units, and what makes a value valid.
+"""Columns of measurement files: what a model asks for, what names in files mean, and which column of a file is which.
 
-Names of columns in files: what they mean and which unit they carry.
-
-"Kernel Name", "kernel_name" and "KERNEL.NAME" are one name. A unit stands in brackets ("clocks.sm [MHz]", "Step Time (s)") or as
-a part of the name ("time_us_out_of_place", "dtMs").
-
-What a person says about measurement files: which column is which, units, and which rows are meant.
-
-Which column of a file is which column of the model.
+A model's column has a canonical name, the names it goes by elsewhere, a unit, and what makes a value valid. "Kernel Name",
+"kernel_name" and "KERNEL.NAME" are one name. A unit stands in brackets ("clocks.sm [MHz]", "Step Time (s)") or as a part of the
+name ("time_us_out_of_place", "dtMs"). A person may say which column is which, units, and which rows are meant (`DataOptions`).
 """
 
 from __future__ import annotations
@@ -40,7 +35,6 @@ class ModelColumn:
         required: whether a file without it is refused. Rows without a value in it are dropped and counted.
         text: whether values are labels, not numbers.
         positive: whether zero and negative values are invalid (rows are dropped and counted).
-        may_be_blank: whether rows without a value stay, in a column that is not required.
         strict: whether a row that is invalid in it is refused by its number, instead of dropped and counted: where every row is
             an event, a row left out is a rate that is wrong.
         least: smallest valid value of a strict column.
@@ -56,7 +50,6 @@ class ModelColumn:
     required: bool = False
     text: bool = False
     positive: bool = False
-    may_be_blank: bool = True
     strict: bool = False
     least: float = -math.inf
     choices: tuple[str, ...] = ()
@@ -68,11 +61,6 @@ class ModelColumn:
     def is_duration(self) -> bool:
         """Whether its values are seconds."""
         return self.name.endswith("_s") and not self.name.endswith("_per_s") and not self.text
-
-    @property
-    def keeps_blank(self) -> bool:
-        """Whether a row without a value stays."""
-        return self.may_be_blank and not self.required
 
 
 _TIME = {

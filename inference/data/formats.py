@@ -1,10 +1,8 @@
-"""Training logs, one run per file: MLPerf logs (`:::MLLOG`), and every other log that `prism_jax.io.traces.logs` reads.
+"""Which format a file of measurements has: by its content, by its ending only where that leaves it open. Training logs.
 
-The step times are read by `prism_jax.io.traces`; here the log's own words about the run are added. As in tables of step times,
-`duration_s` is what was measured: one step where the framework timed it (`metric` step_s), else the interval over `n_steps`
-steps (`metric` log_dt_ms, whatever the unit).
-
-Which format a file of measurements has: by its content, and by its ending only where the content leaves it open.
+Logs hold one run per file: MLPerf logs (`:::MLLOG`), and every other log that `prism_jax.recorded` reads. The step times are read
+there; here the log's own words about the run are added. As in tables of step times, `duration_s` is what was measured: one step
+where the framework timed it (`metric` step_s), else the interval over `n_steps` steps (`metric` log_dt_ms, whatever the unit).
 """
 
 from __future__ import annotations

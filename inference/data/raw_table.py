@@ -1,10 +1,6 @@
-"""RawTable: what every reader returns, before names, units and values are checked.
+"""Tables as they stand in a file, before names, units and values are checked: CSV with comma, semicolon or tab, and parquet.
 
-The bytes of a file as one stream, unpacked on the way (gzip, zstd), with a limit on what comes out.
-
-Tables as text: CSV with comma, semicolon or tab, packed or not, read in pieces.
-
-Tables in parquet.
+Text is unpacked on the way (gzip, zstd), with a limit on what comes out, and read in pieces.
 """
 
 from __future__ import annotations
@@ -239,9 +235,7 @@ def read_delimited(path: Path, choose: Choose) -> RawTable:
         pieces.append(piece[keep])
     if n_rows == 0:
         raise DataError(f"{source}: a header and no rows. Export the measurements again.")
-    frame = pd.concat(pieces, ignore_index=True) if len(pieces) > 1 else pieces[0]
-    assumed = "ns" if PROFILER_NAMES & set(names) else ""
-    return RawTable(source, frame, tuple(names), np.concatenate(hashes), assumed_unit=assumed)
+    return _joined(source, names, pieces, hashes)
 
 
 def header_of(path: Path) -> list[str]:
@@ -357,9 +351,14 @@ def read_parquet(path: Path, choose: Choose) -> RawTable:
         ) from None
     if not pieces:
         raise DataError(f"{path}: no rows. Export the measurements again.")
+    return _joined(str(path), flat, pieces, hashes)
+
+
+def _joined(source: str, header: Sequence[str], pieces: Sequence[pd.DataFrame], hashes: Sequence[Hashes]) -> RawTable:
+    """The table of all pieces; times of profilers are in ns."""
     frame = pd.concat(pieces, ignore_index=True) if len(pieces) > 1 else pieces[0]
-    assumed = "ns" if PROFILER_NAMES & set(names) else ""
-    return RawTable(str(path), frame, tuple(flat), np.concatenate(hashes), assumed_unit=assumed)
+    assumed = "ns" if PROFILER_NAMES & set(header) else ""
+    return RawTable(source, frame, tuple(header), np.concatenate(hashes), assumed_unit=assumed)
 
 
 def _check_size(path: Path, metadata) -> None:

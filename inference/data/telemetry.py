@@ -1,6 +1,7 @@
-"""Clocks, temperatures and powers of a GPU log, joined to measured rows by GPU and nearest time.
+"""Tables that are joined: GPU logs to measured rows, and rows of runs to rows of steps.
 
-Tables in two parts: one row per step in `X_series` or `X_steps`, one row per run in `X_runs`, tied by `run_id`.
+Clocks, temperatures and powers are joined by GPU and nearest time. A table in two parts has one row per step in `X_series` or
+`X_steps` and one row per run in `X_runs`, tied by `run_id`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Clocks, temperatures and powers of GPUs over time: `nvidia-smi --query-gpu=... --format=csv`, and `dcgmi dmon`.
+"""Logs of tools: GPUs over time (`nvidia-smi --query-gpu=... --format=csv`, `dcgmi dmon`), and tests of collectives.
 
-Logs of nccl-tests and rccl-tests (all_reduce_perf and its siblings), of any version, several tests per file or not.
+Logs of nccl-tests and rccl-tests (all_reduce_perf and its siblings) are of any version, several tests per file or not.
 
     # nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor) ...
     #  Rank  0 Group  0 Pid  12345 on  node-a device  0 [0x0f] NVIDIA A100-SXM4-80GB

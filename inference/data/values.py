@@ -1,8 +1,7 @@
-"""Values of one column: numbers with or without a unit beside them, dates, labels; and which rows hold none.
+"""Values of one column: numbers with or without a unit beside them, dates, labels; which rows hold none, and which are asked for.
 
-Units of columns: from the name, from a column of units, declared, or from the kind of file; otherwise refused.
-
-`where`: only the rows whose column equals a text; numbers are compared as numbers.
+Units are from the column's name, from a column of units, declared, or from the kind of file; otherwise refused. `where` keeps the
+rows whose column equals a text; numbers are compared as numbers.
 """
 
 from __future__ import annotations

@@ -15,9 +15,8 @@ is Gamma(shape + count, shape + expected).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +33,10 @@ from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
 from prism_jax.horizon.reliability import Hazard, Reliability
 
-from ..data.checks import numbers_of, refuse_row
+from ..data.checks import numbers_of, refuse_row, texts_of
 from ..data.columns import ModelColumn
 from ..engine.model import Draws, GroupScore, Model, interval
+from ..engine.program import generator
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -52,7 +52,7 @@ _SPELLINGS = {
     **dict.fromkeys(("all", "any", "total"), "all"),
 }
 COLUMNS = (
-    ModelColumn("cluster", ("system", "site"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("cluster", ("system", "site"), required=True, text=True, strict=True),
     ModelColumn("gpus", ("n_gpus", "accelerators", "devices"), required=True, positive=True, strict=True),
     ModelColumn("count", ("failures", "interruptions", "events", "n_failures"), required=True, strict=True, least=0.0),
     ModelColumn("nodes", ("n_nodes", "hosts", "servers"), positive=True, strict=True),
@@ -96,29 +96,18 @@ class FailuresData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "cluster": "clusters node_size gpus",
-        "group -> cluster": "cluster",
-        "group -> 4": "kind",
-        "window": "count gpu_hours",
-        "window -> group": "group",
-        "window 3": "exposure_h",
-        "3": "levels",
-        "cause": "causes cause_count",
-    }
-
-    clusters: tuple[str, ...]
-    cluster: np.ndarray
-    kind: np.ndarray
-    group: np.ndarray
-    count: np.ndarray
-    gpu_hours: np.ndarray
-    exposure_h: np.ndarray
-    levels: np.ndarray
-    node_size: np.ndarray
-    gpus: np.ndarray
-    causes: tuple[str, ...]
-    cause_count: np.ndarray
+    clusters: Annotated[tuple[str, ...], "cluster"]
+    cluster: Annotated[np.ndarray, "group -> cluster"]
+    kind: Annotated[np.ndarray, "group -> 4"]
+    group: Annotated[np.ndarray, "window -> group"]
+    count: Annotated[np.ndarray, "window"]
+    gpu_hours: Annotated[np.ndarray, "window"]
+    exposure_h: Annotated[np.ndarray, "window 3"]
+    levels: Annotated[np.ndarray, "3"]
+    node_size: Annotated[np.ndarray, "cluster"]
+    gpus: Annotated[np.ndarray, "cluster"]
+    causes: Annotated[tuple[str, ...], "cause"]
+    cause_count: Annotated[np.ndarray, "cause"]
     notes: tuple[str, ...] = ()
 
     @property
@@ -142,8 +131,8 @@ def from_frame(frame: pd.DataFrame) -> FailuresData:
         raise DataError("column count: no interruption in any row: nothing can be said of their rate")
     jobs = np.nan_to_num(numbers_of(frame, "jobs"), nan=1.0)
     clusters, cluster = np.unique(frame["cluster"].astype(str).to_numpy(), return_inverse=True)
-    kind = np.array([KINDS.index(_SPELLINGS[str(text).lower()]) for text in _texts(frame, "kind", "all")])
-    causes = np.array(_texts(frame, "cause", ""), dtype=object)
+    kind = np.array([KINDS.index(_SPELLINGS[str(text).lower()]) for text in texts_of(frame, "kind", "all")])
+    causes = np.array(texts_of(frame, "cause", ""), dtype=object)
     first, window = _windows(np.stack([cluster, kind, gpus, nodes, hours, jobs], axis=1), causes)
     exposure = hours[:, None] * np.stack([gpus, nodes, jobs], axis=1)
     exposure[(kind[:, None] != len(LEVELS)) & (kind[:, None] != np.arange(len(LEVELS)))] = 0.0
@@ -208,19 +197,13 @@ def _nodes(frame: pd.DataFrame, gpus: np.ndarray) -> tuple[np.ndarray, tuple[str
 def _hours(frame: pd.DataFrame) -> np.ndarray:
     hours, days = numbers_of(frame, "hours"), numbers_of(frame, "days")
     hours = np.where(np.isnan(hours), 24.0 * days, hours)
-    texts = _texts(frame, "window", "")
+    texts = texts_of(frame, "window", "")
     for row in np.flatnonzero(np.isnan(hours)):
         found = _WINDOW.match(texts[row].lower().strip())
         if found and found[2] in _HOURS:
             hours[row] = float(found[1]) * _HOURS[found[2]]
     refuse_row(frame, ~(hours > 0.0), "hours is not known. Add a column hours or days, or a window such as '54 days'.")
     return hours
-
-
-def _texts(frame: pd.DataFrame, name: str, blank: str) -> list[str]:
-    if name not in frame:
-        return [blank] * len(frame)
-    return [blank if pd.isna(value) else str(value) for value in frame[name]]
 
 
 def _by_cluster(value: np.ndarray, cluster: np.ndarray, n: int) -> np.ndarray:
@@ -282,23 +265,6 @@ def per_gpu_h(rates: np.ndarray, n_gpus: float, node_size: float) -> np.ndarray:
 CAUSES = ("GPU failures", "node failures", "job failures")
 
 
-def reliability(data: FailuresData, draws: Draws, cluster: str | None) -> Reliability:
-    """One hazard per level that the data tell apart: rates, and what is not known of them as `log_sd`.
-
-    Args:
-        cluster: a cluster of the table; None: one that is not in it.
-
-    Raises:
-        FitError: no such cluster.
-    """
-    if cluster is not None and cluster not in data.clusters:
-        raise FitError(f"cluster {cluster!r} is not in the fit{did_you_mean(cluster, data.clusters)}")
-    drawn = cluster_rates(data, draws, cluster, np.random.default_rng(0))
-    hazards = [_hazard(level, drawn[:, level]) for level in range(len(CAUSES)) if data.levels[level] > 0.0]
-    where = cluster or "a cluster that was not measured"
-    return Reliability(tuple(hazards), name=where, source=f"fit of failures in {len(data.clusters)} clusters")
-
-
 def _hazard(level: int, drawn: np.ndarray) -> Hazard:
     """The log-normal law of the mean and spread of the draws, so that rates add up; a failed job takes no node with it."""
     names = ("per_gpu_h", "per_node_h", "per_job_h")
@@ -310,28 +276,6 @@ def _hazard(level: int, drawn: np.ndarray) -> Hazard:
 
 SIZES = (1024, 16384)  # GPUs of the jobs whose MTBF is stated
 MOST_NAMED = 50  # clusters and causes in a report
-
-
-def describe(data: FailuresData, draws: Draws) -> dict[str, Any]:
-    """Mean hours between failures by level, of a new cluster and of those of the table; counts by cause as they were."""
-    rng = np.random.default_rng(0)
-    average, new = of_levels(data, draws), cluster_rates(data, draws, None, rng)
-    size = float(np.median(data.node_size))
-    told = [level for level in range(len(LEVELS)) if data.levels[level] > 0.0]
-    return {
-        "n_clusters": len(data.clusters),
-        "n_failures": int(data.count.sum()),
-        "node_size": size,
-        "mtbf_h": {f"per_{LEVELS[level]}": interval(1.0 / average[:, level]) for level in told},
-        "variation_between_clusters": interval(1.0 / np.sqrt(np.asarray(draws["shape"]))),
-        "new_cluster": {
-            "mtbf_gpu_h": interval(1.0 / per_gpu_h(new, SIZES[0], size)),
-            **{f"mtbf_of_{n}_gpus_h": interval(1.0 / (n * per_gpu_h(new, n, size))) for n in SIZES},
-        },
-        "clusters": _mtbf_by_cluster(data, draws, rng),
-        "causes": {name: int(n) for name, n in zip(data.causes[:MOST_NAMED], data.cause_count, strict=False)},
-        "notes": [*data.notes, *_untold(data)],
-    }
 
 
 def _mtbf_by_cluster(data: FailuresData, draws: Draws, rng: np.random.Generator) -> dict[str, dict[str, float]]:
@@ -351,20 +295,6 @@ def _untold(data: FailuresData) -> list[str]:
         f"failures of {' and '.join(missing)} are not told from those of GPUs: no row has that kind, and sizes do not vary. "
         "Rates then scale with GPUs alone: too short a time between failures of large jobs, and too long a one of small jobs"
     ]
-
-
-def scores(data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
-    """One score per group: whether its total count lies in the 90 % interval, and log densities; groups without failures too."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-    names = left_out[column].astype(str).to_numpy()
-    pooled = data.count.sum() / data.gpu_hours.sum()
-    out = []
-    for name in np.unique(names):
-        rows = left_out[names == name]
-        if not rows["count"].to_numpy().sum():
-            continue
-        out.append(_score(str(name), replace(from_frame(rows), levels=data.levels), draws, pooled, rng))
-    return out
 
 
 def _score(name: str, left_out: FailuresData, draws: Draws, pooled: float, rng: np.random.Generator) -> GroupScore:
@@ -436,15 +366,53 @@ class Failures(Model[FailuresData]):
         return {"log_rate": rate, "shape": np.asarray(2.0)}
 
     def describe(self, data: FailuresData, draws: Draws) -> dict[str, Any]:
-        """MTBF by level, of a new cluster and of those in the table, and the spread between clusters."""
-        return describe(data, draws)
+        """Mean hours between failures by level, of a new cluster and of those of the table; counts by cause as they were."""
+        rng = np.random.default_rng(0)
+        average, new = of_levels(data, draws), cluster_rates(data, draws, None, rng)
+        size = float(np.median(data.node_size))
+        told = [level for level in range(len(LEVELS)) if data.levels[level] > 0.0]
+        return {
+            "n_clusters": len(data.clusters),
+            "n_failures": int(data.count.sum()),
+            "node_size": size,
+            "mtbf_h": {f"per_{LEVELS[level]}": interval(1.0 / average[:, level]) for level in told},
+            "variation_between_clusters": interval(1.0 / np.sqrt(np.asarray(draws["shape"]))),
+            "new_cluster": {
+                "mtbf_gpu_h": interval(1.0 / per_gpu_h(new, SIZES[0], size)),
+                **{f"mtbf_of_{n}_gpus_h": interval(1.0 / (n * per_gpu_h(new, n, size))) for n in SIZES},
+            },
+            "clusters": _mtbf_by_cluster(data, draws, rng),
+            "causes": {name: int(n) for name, n in zip(data.causes[:MOST_NAMED], data.cause_count, strict=False)},
+            "notes": [*data.notes, *_untold(data)],
+        }
 
     def reliability(self, data: FailuresData, draws: Draws, group: str | None) -> Reliability:
-        """What interrupts a job on the cluster `group`, or on a new cluster for None."""
-        return reliability(data, draws, group)
+        """One hazard per level that the data tell apart: rates, and what is not known of them as `log_sd`.
+
+        Args:
+            group: a cluster of the table; None: one that is not in it.
+
+        Raises:
+            FitError: no such cluster.
+        """
+        if group is not None and group not in data.clusters:
+            raise FitError(f"cluster {group!r} is not in the fit{did_you_mean(group, data.clusters)}")
+        drawn = cluster_rates(data, draws, group, np.random.default_rng(0))
+        hazards = [_hazard(level, drawn[:, level]) for level in range(len(CAUSES)) if data.levels[level] > 0.0]
+        where = group or "a cluster that was not measured"
+        return Reliability(tuple(hazards), name=where, source=f"fit of failures in {len(data.clusters)} clusters")
 
     def score(
         self, data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Counts of clusters that were left out."""
-        return scores(data, draws, left_out, column, key)
+        """One score per group with failures: whether its total count lies in the 90 % interval, and log densities."""
+        rng = generator(key)
+        names = left_out[column].astype(str).to_numpy()
+        pooled = data.count.sum() / data.gpu_hours.sum()
+        out = []
+        for name in np.unique(names):
+            rows = left_out[names == name]
+            if not rows["count"].to_numpy().sum():
+                continue
+            out.append(_score(str(name), replace(from_frame(rows), levels=data.levels), draws, pooled, rng))
+        return out

@@ -1,25 +1,20 @@
-"""Events of one system: losses of several nodes at once, how large they are, and which nodes go again and again.
+"""What the repairs model reads: a log of nodes that went down and came back, of one or more systems, as likelihoods on grids.
 
-Downs that start within minutes of the first one are one event with a size: one node, or several by a power law that ends at the
-size of the system,
+A row is one node that went down: `start_time`, `end_time` (blank where it is not back yet), its `node`, the `system` with
+`nodes_total` nodes, and where it is known from when and until when the system was watched. Downs that start within minutes of the
+first one are one event with a size: one node, or several by a power law that ends at the size of the system,
 
     P(1) = 1 - p,    P(k) = p k^-exponent / sum over j = 2..N of j^-exponent
 
 Nodes that fail alone are told apart by the urn of Polya: rates come from a gamma law of shape a, all alike where a is large,
 
     P(node i next | failures before) = (a + n_i) / (N a + n)
-
-What the repairs model reads: a log of nodes that went down and came back, of one or more systems.
-
-A row is one node that went down: `start_time`, `end_time` (blank where it is not back yet), its `node`, the `system` with
-`nodes_total` nodes, and where it is known from when and until when the system was watched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -154,10 +149,8 @@ def _log_which(sizes: np.ndarray, n_node: float) -> float:
     return float((-np.log(n_node) - choose - rest * np.log(WITHIN_S)).sum())
 
 
-EXPONENT, EXPONENT_WIDTH = (
-    2.0,
-    1.5,
-)  # of exponents: all sizes up to N alike at 0, next to nothing above three nodes at 5
+# Of exponents: all sizes up to N alike at 0, next to nothing above three nodes at 5
+EXPONENT, EXPONENT_WIDTH = (2.0, 1.5)
 MOST_TERMS = 4096  # sizes that are summed one by one; beyond them steps grow
 
 
@@ -209,13 +202,8 @@ def alike_on_line(alone: np.ndarray, n_node: float) -> Grid:
     return points[:, 0], weight
 
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 COLUMNS = (
-    ModelColumn("system", ("cluster", "site"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("system", ("cluster", "site"), required=True, text=True, strict=True),
     ModelColumn("node", ("host", "hostname", "node_id"), text=True, strict=True),
     ModelColumn(
         "start_time",
@@ -267,39 +255,30 @@ class RepairsData:
         n_multi: events of several nodes, [system].
         exponent: of the law of their sizes, [system, place].
         exponent_log_weight: the same there, [system, place].
-        alike: log of how alike the nodes are in how often they fail alone, see `events`, [system, place].
+        alike: log of how alike the nodes are in how often they fail alone, see the module, [system, place].
         alike_log_weight: the same there, [system, place].
         log_which: log density of which nodes went together and how soon, [system].
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "system": "systems n_node n_event n_down watched_s grouped named n_multi log_which",
-        "2 3 system point 2": "theta",
-        "2 3 system point": "log_weight",
-        "3 system place": "median median_log_weight",
-        "3 system": "log_width",
-        "system place": "exponent exponent_log_weight alike alike_log_weight",
-    }
-
-    systems: tuple[str, ...]
-    n_node: np.ndarray
-    n_event: np.ndarray
-    n_down: np.ndarray
-    watched_s: np.ndarray
-    grouped: np.ndarray
-    named: np.ndarray
-    theta: np.ndarray
-    log_weight: np.ndarray
-    median: np.ndarray
-    median_log_weight: np.ndarray
-    log_width: np.ndarray
-    n_multi: np.ndarray
-    exponent: np.ndarray
-    exponent_log_weight: np.ndarray
-    alike: np.ndarray
-    alike_log_weight: np.ndarray
-    log_which: np.ndarray
+    systems: Annotated[tuple[str, ...], "system"]
+    n_node: Annotated[np.ndarray, "system"]
+    n_event: Annotated[np.ndarray, "system"]
+    n_down: Annotated[np.ndarray, "system"]
+    watched_s: Annotated[np.ndarray, "system"]
+    grouped: Annotated[np.ndarray, "system"]
+    named: Annotated[np.ndarray, "system"]
+    theta: Annotated[np.ndarray, "2 3 system point 2"]
+    log_weight: Annotated[np.ndarray, "2 3 system point"]
+    median: Annotated[np.ndarray, "3 system place"]
+    median_log_weight: Annotated[np.ndarray, "3 system place"]
+    log_width: Annotated[np.ndarray, "3 system"]
+    n_multi: Annotated[np.ndarray, "system"]
+    exponent: Annotated[np.ndarray, "system place"]
+    exponent_log_weight: Annotated[np.ndarray, "system place"]
+    alike: Annotated[np.ndarray, "system place"]
+    alike_log_weight: Annotated[np.ndarray, "system place"]
+    log_which: Annotated[np.ndarray, "system"]
     notes: tuple[str, ...] = ()
 
 

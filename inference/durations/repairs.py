@@ -1,16 +1,11 @@
-"""Systems drawn from a population: log probability of what they showed, their own parameters summed out over a grid.
-
-What a fit of repairs says: parameters of a system, what interrupts a job on it, its report, and scores of systems left out.
-
-The density of a system that was left out is that of its whole log, its own parameters unknown: by the chain rule, of every time
-given those before it. Beside the model stand the exponential law, and independent nodes, which renew one by one by the law of
-`of_node`; both are densities of the same thing, which node went when.
-
-How long systems run between failures, how long repairs take, and how many nodes go at once, by system with a hierarchy.
+"""How long systems run between failures, how long repairs take, and how many nodes go at once, by system with a hierarchy.
 
 Times of a system are Weibull or log-normal with a median and a spread of its own; all three are summed out over grids of its
-likelihood, so that what is sampled is the population alone. The exponential law and independent nodes are fitted beside it: they
-are what a score is held against.
+likelihood, so that what is sampled is the population alone.
+
+The density of a system that was left out is that of its whole log, its own parameters unknown: by the chain rule, of every time
+given those before it. A score holds it against two laws that are fitted beside the model: the exponential law, and independent
+nodes, which renew one by one by the law of `of_node`; all are densities of the same thing, which node went when.
 """
 
 from __future__ import annotations
@@ -161,55 +156,7 @@ def _mean_size(share: np.ndarray, exponent: np.ndarray, n_node: float) -> np.nda
     return 1.0 + share * (mean_of_several(exponent, n_node) - 1.0)
 
 
-def reliability(data: RepairsData, draws: Draws, system: str | None) -> Reliability:
-    """Node failures: events per node-hour, nodes lost together, repair, and the shape of the times between them.
-
-    Args:
-        system: a system of the log; None: one that is not in it, with what systems differ by as `log_sd`.
-
-    Raises:
-        FitError: no such system.
-    """
-    if system is not None and system not in data.systems:
-        raise FitError(f"system {system!r} is not in the fit{did_you_mean(system, data.systems)}")
-    rng = np.random.default_rng(0)
-    log_rate = np.log(events_per_node_h(data, draws, system, rng))
-    between = parameters(data, draws, "between", system, rng)
-    repair = parameters(data, draws, "repair", system, rng)
-    log_repair = repair.theta[:, 0]
-    hazard = Hazard(
-        "node failures",
-        per_node_h=float(np.exp(np.median(log_rate))),
-        nodes_lost=float(np.median(nodes_lost(data, draws, system, rng))),
-        repair_s=float(np.exp(np.median(log_repair))),
-        repair_log_sd=float(np.sqrt(np.median(repair.spread) ** 2 + log_repair.var())),
-        shape=float(np.exp(durations.EXPONENTIAL) / np.median(between.spread)),
-        log_sd=float(log_rate.std()),
-    )
-    where = system or "a system that was not measured"
-    return Reliability((hazard,), name=where, source=f"fit of repairs in {len(data.systems)} systems")
-
-
 MOST_NAMED = 50  # systems in a report
-
-
-def describe(data: RepairsData, draws: Draws) -> dict[str, Any]:
-    """Laws, a new system, every system of the log, and how many of them the exponential law would have described as well."""
-    found = predict_log_probabilities(data, draws)
-    better = (found.times > found.exponential).sum(axis=1)
-    rng = np.random.default_rng(0)
-    return {
-        "n_systems": len(data.systems),
-        "n_events": int(data.n_event.sum()),
-        "n_nodes_lost": int(data.n_down.sum()),
-        "weibull_share": {name: interval(draws["weibull"][:, i]) for i, name in enumerate(QUANTITIES)},
-        "spread_between_nodes": interval(np.exp(-0.5 * np.asarray(draws["alike"]))),
-        "systems_better_than_exponential": {name: int(n) for name, n in zip(QUANTITIES, better, strict=True)},
-        "systems_with_group_losses": int((data.grouped >= GROUPED).sum()),
-        "new_system": _figures(data, draws, None, rng),
-        "systems": {name: _figures(data, draws, name, rng) for name in data.systems[:MOST_NAMED]},
-        "notes": list(data.notes),
-    }
 
 
 def _figures(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> dict[str, Any]:
@@ -222,17 +169,6 @@ def _figures(data: RepairsData, draws: Draws, system: str | None, rng: np.random
         "repair_median_h": interval(repair.median_s / HOUR_S),
         "repair_spread": interval(repair.spread),
     }
-
-
-def scores(data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[GroupScore]:
-    """One score per group; figures are nats per event, except those that say which is better (1 or 0)."""
-    names = left_out[column].astype(str).to_numpy()
-    found = []
-    for name in np.unique(names):
-        frame = left_out[names == name]
-        if (frame["start_time"].to_numpy() > frame["start_time"].min()).any():
-            found.append(GroupScore(group=str(name), extra=figures(from_frame(frame), draws)))
-    return found
 
 
 def figures(left_out: RepairsData, draws: Draws) -> dict[str, float]:
@@ -336,15 +272,59 @@ class Repairs(Model[RepairsData]):
         }
 
     def describe(self, data: RepairsData, draws: Draws) -> dict[str, Any]:
-        """Laws, hours between failures and of repair, nodes lost together: of a new system and of those in the log."""
-        return describe(data, draws)
+        """Laws, a new system, every system of the log, and how many of them the exponential law would have described as well."""
+        found = predict_log_probabilities(data, draws)
+        better = (found.times > found.exponential).sum(axis=1)
+        rng = np.random.default_rng(0)
+        return {
+            "n_systems": len(data.systems),
+            "n_events": int(data.n_event.sum()),
+            "n_nodes_lost": int(data.n_down.sum()),
+            "weibull_share": {name: interval(draws["weibull"][:, i]) for i, name in enumerate(QUANTITIES)},
+            "spread_between_nodes": interval(np.exp(-0.5 * np.asarray(draws["alike"]))),
+            "systems_better_than_exponential": {name: int(n) for name, n in zip(QUANTITIES, better, strict=True)},
+            "systems_with_group_losses": int((data.grouped >= GROUPED).sum()),
+            "new_system": _figures(data, draws, None, rng),
+            "systems": {name: _figures(data, draws, name, rng) for name in data.systems[:MOST_NAMED]},
+            "notes": list(data.notes),
+        }
 
     def reliability(self, data: RepairsData, draws: Draws, group: str | None) -> Reliability:
-        """What interrupts a job on the system `group`, or on a new one for None."""
-        return reliability(data, draws, group)
+        """Node failures: events per node-hour, nodes lost together, repair, and the shape of the times between them.
+
+        Args:
+            group: a system of the log; None: one that is not in it, with what systems differ by as `log_sd`.
+
+        Raises:
+            FitError: no such system.
+        """
+        if group is not None and group not in data.systems:
+            raise FitError(f"system {group!r} is not in the fit{did_you_mean(group, data.systems)}")
+        rng = np.random.default_rng(0)
+        log_rate = np.log(events_per_node_h(data, draws, group, rng))
+        between = parameters(data, draws, "between", group, rng)
+        repair = parameters(data, draws, "repair", group, rng)
+        log_repair = repair.theta[:, 0]
+        hazard = Hazard(
+            "node failures",
+            per_node_h=float(np.exp(np.median(log_rate))),
+            nodes_lost=float(np.median(nodes_lost(data, draws, group, rng))),
+            repair_s=float(np.exp(np.median(log_repair))),
+            repair_log_sd=float(np.sqrt(np.median(repair.spread) ** 2 + log_repair.var())),
+            shape=float(np.exp(durations.EXPONENTIAL) / np.median(between.spread)),
+            log_sd=float(log_rate.std()),
+        )
+        where = group or "a system that was not measured"
+        return Reliability((hazard,), name=where, source=f"fit of repairs in {len(data.systems)} systems")
 
     def score(
         self, data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Log densities of systems that were left out, beside the exponential law and independent nodes."""
-        return scores(data, draws, left_out, column)
+        """One score per group; figures are nats per event, except those that say which is better (1 or 0)."""
+        names = left_out[column].astype(str).to_numpy()
+        found = []
+        for name in np.unique(names):
+            frame = left_out[names == name]
+            if (frame["start_time"].to_numpy() > frame["start_time"].min()).any():
+                found.append(GroupScore(group=str(name), extra=figures(from_frame(frame), draws)))
+        return found

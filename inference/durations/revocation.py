@@ -1,21 +1,18 @@
-"""What a fit of revocations says: families by how they predict, the capacity of a zone, the report, scores of zones left out.
+"""How long spot nodes stay and how long they are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
 
-Families are judged by zones that were left out, by importance sampling from draws that saw them,
+Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a
+mixture of two log-normals. No population has a parameter of another, so that each is fitted by itself, in three to eight
+dimensions. Weighted draws around the mode take a third of the time of chains and are as good for many zones (Pareto shape below
+.7); for three they are refused. Parameters of a group are summed out over grids of its likelihood; means move with the number
+of nodes and with whether nodes were kept or only probed for, as the two are not the same thing.
+
+Which family predicts best is chosen from the draws, for spells of availability and for the gaps between them, by zones that were
+left out, by importance sampling from draws that saw them,
 
     p(zone | others) = 1 / E[1 / p(zone | population)] over draws of the posterior (Gelfand, Dey, Chang 1992);
 
 the groups of one zone are left out together. The density of a zone is that of its whole record, its own parameters unknown: by
 the chain rule, of every spell given those before it.
-
-How long spot nodes stay and how long they are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
-
-Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a mixture
-of two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`predict.py`), for spells of
-availability and for the gaps between them. No population has a parameter of another, so that each is fitted by itself, in three
-to eight dimensions. Weighted draws around the mode take a third of the time of chains and are as good for many zones (Pareto
-shape below .7); for three they are refused.
-Parameters of a group are summed out over grids of its likelihood; means move with the number of nodes and with whether nodes
-were kept or only probed for, as the two are not the same thing.
 """
 
 from __future__ import annotations
@@ -39,7 +36,16 @@ from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import ModelPart
 from .durations import chosen, drawn, some_of
 from .revocation_data import CLASSES, COLUMNS, FAMILIES, QUANTITIES, SHAPES_OF, TRAITS, RevocationData, from_frame
-from .revocation_populations import joined, of_population, of_spells, populations, seen
+from .revocation_populations import (
+    LOSSES,
+    OF_EXPONENTIAL,
+    OF_FAMILY,
+    name_of,
+    of_population,
+    of_spells,
+    populations,
+    seen,
+)
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -118,22 +124,6 @@ def title(data: RevocationData, at: int) -> str:
 def trait_of(data: RevocationData, at: int | None) -> np.ndarray:
     """Traits of a group [trait]; of an unseen one those of the group in the middle."""
     return np.median(data.trait, axis=0) if at is None else data.trait[at]
-
-
-def market(data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells:
-    """Capacity of a zone of the fit, pooled over its groups' first one, or of a zone that was not seen.
-
-    Raises:
-        FitError: no such zone.
-    """
-    if zone is None:
-        return unseen(data, draws)
-    if zone not in data.zones:
-        raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
-    of_zone = [at for at, name in enumerate(data.zones) if name == zone]
-    return of_group(
-        data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), chosen_families(data, draws)
-    )
 
 
 def unseen(data: RevocationData, draws: Draws) -> FittedSpells:
@@ -268,29 +258,6 @@ def _slope(draws: Draws, quantity: int, family: int) -> np.ndarray:
 MOST_NAMED = 50  # groups in a report
 
 
-def describe(data: RevocationData, draws: Draws) -> dict[str, Any]:
-    """Families, an unseen zone, and every group."""
-    found = chosen_families(data, draws)
-    return {
-        "n_groups": len(data.zones),
-        "n_zones": len(set(data.zones)),
-        "n_spells": {name: int(n) for name, n in zip(QUANTITIES, data.n_spell.sum(axis=1), strict=True)},
-        "family": {name: FAMILIES[n] for name, n in zip(QUANTITIES, found.family, strict=True)},
-        "left_out_log_density": {
-            name: {family: float(found.log_density[n, index]) for n, family in enumerate(FAMILIES)}
-            for index, name in enumerate(QUANTITIES)
-        },
-        "best_in_zones": {
-            name: {family: int(found.best_in[n, index]) for n, family in enumerate(FAMILIES)}
-            for index, name in enumerate(QUANTITIES)
-        },
-        "losses_take": {name: interval(np.asarray(draws["class"])[:, n]) for n, name in enumerate(CLASSES)},
-        "new_zone": _figures(data, draws, None, found),
-        "groups": {title(data, at): _figures(data, draws, at, found) for at in range(min(len(data.zones), MOST_NAMED))},
-        "notes": list(data.notes),
-    }
-
-
 def _figures(data: RevocationData, draws: Draws, at: int | None, found: FamilyChoice) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     out: dict[str, Any] = {}
@@ -299,20 +266,6 @@ def _figures(data: RevocationData, draws: Draws, at: int | None, found: FamilyCh
         out[f"{name}_median_h"] = interval(np.exp(spell.theta[:, 0]) / 3600.0)
         out[f"{name}_log_sd"] = interval(np.exp(spell.theta[:, 1]))
     return out
-
-
-def scores(data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str) -> list[GroupScore]:
-    """One score per group of rows; figures are nats per spell, except those that say which is better (1 or 0)."""
-    names = left_out[column].astype(str).to_numpy()
-    family = chosen_families(data, draws).family
-    found = []
-    for name in np.unique(names):
-        try:
-            there = from_frame(left_out[names == name])
-        except DataError:  # nothing ended in it
-            continue
-        found.append(GroupScore(group=str(name), extra=figures(there, draws, family)))
-    return found
 
 
 def figures(left_out: RevocationData, draws: Draws, family: np.ndarray) -> dict[str, float]:
@@ -351,8 +304,14 @@ class Revocation(Model[RevocationData]):
         return populations(data)
 
     def joined(self, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Sites of all populations side by side."""
-        return joined(found)
+        """Sites [chain, draw, (family,) quantity, ...] of the draws of all populations; the exponential family apart."""
+
+        def of(family: str, site: str) -> np.ndarray:
+            return np.stack([found[name_of(family, quantity)][site] for quantity in QUANTITIES], axis=2)
+
+        out = {site: np.stack([of(family, site) for family in SHAPES_OF], axis=2) for site in OF_FAMILY}
+        out |= {name: of(FAMILIES[0], site) for site, name in OF_EXPONENTIAL.items()}
+        return out | {"shape_share": of("mixture", "shape_share")} | dict(found[LOSSES])
 
     def program(self, data: RevocationData) -> None:
         """All populations at once, each under its own name."""
@@ -369,15 +328,55 @@ class Revocation(Model[RevocationData]):
         }
 
     def describe(self, data: RevocationData, draws: Draws) -> dict[str, Any]:
-        """The families by how well they predict a zone left out, an unseen zone, and every group of the file."""
-        return describe(data, draws)
+        """Families, an unseen zone, and every group."""
+        found = chosen_families(data, draws)
+        return {
+            "n_groups": len(data.zones),
+            "n_zones": len(set(data.zones)),
+            "n_spells": {name: int(n) for name, n in zip(QUANTITIES, data.n_spell.sum(axis=1), strict=True)},
+            "family": {name: FAMILIES[n] for name, n in zip(QUANTITIES, found.family, strict=True)},
+            "left_out_log_density": {
+                name: {family: float(found.log_density[n, index]) for n, family in enumerate(FAMILIES)}
+                for index, name in enumerate(QUANTITIES)
+            },
+            "best_in_zones": {
+                name: {family: int(found.best_in[n, index]) for n, family in enumerate(FAMILIES)}
+                for index, name in enumerate(QUANTITIES)
+            },
+            "losses_take": {name: interval(np.asarray(draws["class"])[:, n]) for n, name in enumerate(CLASSES)},
+            "new_zone": _figures(data, draws, None, found),
+            "groups": {
+                title(data, at): _figures(data, draws, at, found) for at in range(min(len(data.zones), MOST_NAMED))
+            },
+            "notes": list(data.notes),
+        }
 
     def market(self, data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells:
-        """Posterior predictive spot capacity of a zone of the fit, or of a zone that was not seen."""
-        return market(data, draws, zone)
+        """Capacity of a zone of the fit, pooled over its groups' first one, or of a zone that was not seen.
+
+        Raises:
+            FitError: no such zone.
+        """
+        if zone is None:
+            return unseen(data, draws)
+        if zone not in data.zones:
+            raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
+        of_zone = [at for at, name in enumerate(data.zones) if name == zone]
+        return of_group(
+            data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), chosen_families(data, draws)
+        )
 
     def score(
         self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Log densities of the spells of groups that were left out, under every family."""
-        return scores(data, draws, left_out, column)
+        """One score per group of rows; figures are nats per spell, except those that say which is better (1 or 0)."""
+        names = left_out[column].astype(str).to_numpy()
+        family = chosen_families(data, draws).family
+        found = []
+        for name in np.unique(names):
+            try:
+                there = from_frame(left_out[names == name])
+            except DataError:  # nothing ended in it
+                continue
+            found.append(GroupScore(group=str(name), extra=figures(there, draws, family)))
+        return found

@@ -1,21 +1,19 @@
-"""Tables of spot nodes, and the spells in them: how long some were there between losses, how long none was, what a loss took.
+"""Tables of spot nodes, the spells in them, and likelihoods of these on grids, by group.
+
+A group is a GPU in a zone, so many nodes of it asked for at a time, by one way of watching: probes that start a node and end it
+at once see whether it could be had ("availability"), nodes that are kept see when they are taken ("preemption").
 
 A row of a trace is a piece of constant availability; without the columns `trace` and `available` every row is the life of an
 instance, and those of one zone that started together are one group. A loss ends a spell. Where it leaves nodes, the next spell
 begins with it; where it leaves none, one begins when nodes come back. Nodes that join a group end nothing. What was there when
 the watch began, or is there when it ends, lasted longer than was seen.
-
-What the revocation model knows of every group of spot nodes: likelihoods of its spells on grids, and what its losses took.
-
-A group is a GPU in a zone, so many nodes of it asked for at a time, by one way of watching: probes that start a node and end it
-at once see whether it could be had ("availability"), nodes that are kept see when they are taken ("preemption").
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,7 +33,7 @@ from .durations import Times, on_grids, stacked, times
 LONG_S = 1e9  # thirty years
 KINDS = ("availability", "preemption")
 COLUMNS = (
-    ModelColumn("zone", ("availability_zone", "az"), required=True, text=True, may_be_blank=False, strict=True),
+    ModelColumn("zone", ("availability_zone", "az"), required=True, text=True, strict=True),
     ModelColumn("gpu", ("accelerator", "gpu_type"), text=True, strict=True),
     ModelColumn("kind", ("trace_kind",), text=True, strict=True, choices=KINDS),
     ModelColumn("trace", ("trace_id", "series"), text=True, strict=True),
@@ -226,11 +224,6 @@ def of_lifetimes(end_s: np.ndarray, duration_s: np.ndarray, limited: np.ndarray,
     return SeriesSpells(up, np.array([still] if still > 0.0 else []), empty, empty, alive, lost.astype(float))
 
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 QUANTITIES = ("up", "down")
 FAMILIES = ("exponential", "weibull", "log-normal", "mixture")
 SHAPES = ("weibull", "log-normal", *(f"mixture {n + 1}" for n in range(len(MIXTURES))))
@@ -263,29 +256,19 @@ class RevocationData:
         notes: what was assumed.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "group": "zones gpus kinds n_node",
-        "group trait": "trait",
-        "2 group": "n_spell watched_s log_width",
-        "5 2 group point 2": "theta",
-        "5 2 group point": "log_weight",
-        "2 group place": "median median_log_weight",
-        "group 3": "losses",
-    }
-
-    zones: tuple[str, ...]
-    gpus: tuple[str, ...]
-    kinds: tuple[str, ...]
-    n_node: np.ndarray
-    trait: np.ndarray
-    n_spell: np.ndarray
-    watched_s: np.ndarray
-    theta: np.ndarray
-    log_weight: np.ndarray
-    median: np.ndarray
-    median_log_weight: np.ndarray
-    log_width: np.ndarray
-    losses: np.ndarray
+    zones: Annotated[tuple[str, ...], "group"]
+    gpus: Annotated[tuple[str, ...], "group"]
+    kinds: Annotated[tuple[str, ...], "group"]
+    n_node: Annotated[np.ndarray, "group"]
+    trait: Annotated[np.ndarray, "group trait"]
+    n_spell: Annotated[np.ndarray, "2 group"]
+    watched_s: Annotated[np.ndarray, "2 group"]
+    theta: Annotated[np.ndarray, "5 2 group point 2"]
+    log_weight: Annotated[np.ndarray, "5 2 group point"]
+    median: Annotated[np.ndarray, "2 group place"]
+    median_log_weight: Annotated[np.ndarray, "2 group place"]
+    log_width: Annotated[np.ndarray, "2 group"]
+    losses: Annotated[np.ndarray, "group 3"]
     notes: tuple[str, ...] = ()
 
 

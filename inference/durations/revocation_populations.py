@@ -31,17 +31,6 @@ def name_of(family: str, quantity: str) -> str:
     return f"{family} {quantity}"
 
 
-def joined(found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Sites [chain, draw, (family,) quantity, ...] of draws [chain, draw, ...] by population; the exponential family apart."""
-
-    def of(family: str, site: str) -> np.ndarray:
-        return np.stack([found[name_of(family, quantity)][site] for quantity in QUANTITIES], axis=2)
-
-    out = {site: np.stack([of(family, site) for family in SHAPES_OF], axis=2) for site in OF_FAMILY}
-    out |= {name: of(FAMILIES[0], site) for site, name in OF_EXPONENTIAL.items()}
-    return out | {"shape_share": of("mixture", "shape_share")} | dict(found[LOSSES])
-
-
 def of_population(draws: Mapping[str, np.ndarray], family: str, quantity: int) -> dict[str, np.ndarray]:
     """The sites [draw, ...] of one population, of draws [draw, (family,) quantity, ...] of all."""
     if family not in SHAPES_OF:

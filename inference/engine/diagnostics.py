@@ -1,13 +1,11 @@
-"""Whether a fitted model brings forth data like those it was fitted to: measured values against replicated ones.
+"""Whether to trust a fit: the verdict on its draws, measured values against replicated ones, and leave-one-out.
 
-Whether to trust a fit: r-hat, effective sample size, divergences or the Pareto shape, and one sentence that says so.
+The verdict is r-hat, effective sample size, divergences or the Pareto shape, and one sentence that says so. Leave-one-out is by
+Pareto-smoothed importance sampling through ArviZ, which is imported only here.
 
-Leave-one-out cross-validation by Pareto-smoothed importance sampling, through ArviZ, which is imported only here.
-
-BLAS without threads of its own.
-
-The matrices of a fit are small and many, and chains and blocks of draws already share the cores. OpenBLAS's threads, which JAX's
-factorisations use too, then wait for one another: on two busy cores a density with four factors of 252 rows took 0.8 s, not 5 ms.
+`one_blas_thread` keeps BLAS from threads of its own: matrices of a fit are small and many, and chains and blocks of draws already
+share the cores. OpenBLAS's threads, which JAX's factorisations use too, then wait for one another: on two busy cores a density
+with four factors of 252 rows took 0.8 s, not 5 ms.
 """
 
 from __future__ import annotations
@@ -90,11 +88,8 @@ class Checks:
 
 MAX_R_HAT = 1.01  # Vehtari et al., Rank-normalization, folding, and localization, Bayesian Analysis 16 (2021)
 MIN_ESS = 400.0  # the same: 100 per chain for four chains
-CAUSES = (
-    "chains",
-    "divergences",
-    "approximation",
-)  # of a failed verdict: too few draws, parts out of reach, a poor method
+# Of a failed verdict: too few draws, parts out of reach, a poor method
+CAUSES = ("chains", "divergences", "approximation")
 MAX_DIVERGING = 0.002  # share of draws; beyond it some region is not visited
 
 

@@ -1,16 +1,11 @@
-"""Inverse of small positive definite matrices, as models that integrate coefficients or curves out need it.
+"""The mode of a posterior, and normal approximations around it, weighted and checked: `map` ends at the mode, `svi` begins there.
 
-How good an approximate posterior is: Pareto-smoothed importance weights of its draws.
+From its default start NumPyro's mean-field guide finds a wrong answer for nested scales (tau .18 instead of .015), so the
+guide, a normal law of full covariance over the unconstrained sites, begins at the mode with the curvature there. How good an
+approximation is, Pareto-smoothed importance weights of its draws say.
 
 Source: Vehtari et al., Pareto smoothed importance sampling, JMLR 25 (2024); Yao et al., Yes, but did it work?, ICML 2018: with a
 Pareto shape below 0.7 the weighted draws are trustworthy, and the approximation, too, is close.
-
-The mode of the posterior, and the normal approximation around it: where `map` ends and `svi` begins.
-
-Variational inference: a normal law of full covariance over the unconstrained sites, begun at the mode, then weighted.
-
-From its default start NumPyro's mean-field guide finds a wrong answer for nested scales (tau .18 instead of .015), so the guide
-begins at the mode with the curvature there. Its draws are weighted by Pareto-smoothed importance sampling.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from scipy.special import logsumexp
 from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, silent
 
-from .program import ModelProgram, PosteriorDraws, constrained, independent
+from .program import ModelProgram, PosteriorDraws, constrained, generator, independent
 from .settings import Settings
 
 
@@ -320,7 +315,7 @@ def _optimised(made: ModelProgram, near: Mode, n_step: int, key: jax.Array, prog
     """
     n_dim = len(near.at)
     optimiser = optax.adam(optax.cosine_decay_schedule(FIRST_RATE, n_step))
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    rng = generator(key)
     law = {"shift": np.zeros(n_dim), "log_scale": np.zeros(n_dim), "off": np.zeros((n_dim, n_dim))}
     state = optimiser.init(law)
     update = jax.jit(lambda slope, state, law: _applied(optimiser, slope, state, law))

@@ -1,9 +1,4 @@
-"""Random keys by number, for callers that do without JAX.
-
-Posterior draws as people read them.
-
-What a model is to the engine, to the files and to the command line: its base class, and the score of what was left out.
-"""
+"""What a model is to the engine, to the files and to the command line: its base class, and the score of what was left out."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ from prism_jax.variability.tree import Variability
 
 from ..data.columns import ModelColumn
 from .diagnostics import Checks
-from .program import WHOLE, ModelPart as Part
+from .program import WHOLE, ModelPart
 
 
 def random_key(seed: int, index: int) -> jax.Array:
@@ -104,11 +99,11 @@ class Model(ABC, Generic[Data]):
 
     @abstractmethod
     def program(self, data: Data) -> None:
-        """The NumPyro model; see `Part`."""
+        """The NumPyro model; see `ModelPart`."""
 
     @abstractmethod
     def start(self, data: Data) -> dict[str, Any]:
-        """Values of the sites at which chains begin; see `Part`."""
+        """Values of the sites at which chains begin; see `ModelPart`."""
 
     @abstractmethod
     def describe(self, data: Data, draws: Draws) -> dict[str, Any]:
@@ -130,7 +125,7 @@ class Model(ABC, Generic[Data]):
         """
         raise FitError(self.no_variability)
 
-    def parts(self, data: Data) -> Mapping[str, tuple[Part[Any], Any]]:
+    def parts(self, data: Data) -> Mapping[str, tuple[ModelPart[Any], Any]]:
         """Parts of the posterior by name that share neither parameters nor data, with data of their own: sampled one by one."""
         return {WHOLE: (self, data)}
 

@@ -1,11 +1,10 @@
-"""The file that an interrupted fit continues from: an archive of arrays, tied to its data, settings and seed.
-
-No-U-turn sampling in blocks: chains side by side, a file after every block, and the same draws after a restart.
+"""No-U-turn sampling in blocks: chains side by side, a file after every block, and the same draws after a restart.
 
 NumPyro's kernel keeps everything, adaptation included, in its state; so a run is a loop of jitted blocks over that state, and
-what is on disk after a block is all that is needed to go on. The kernel sees coordinates in which the posterior is round:
-unconstrained sites as one vector, whitened by the curvature at the mode. (NumPyro's regularisation of the mass matrix, 1e-5
-after 500 steps, is larger than the variance of a well-measured log time; unwhitened, the step size falls tenfold.)
+what is on disk after a block is all that is needed to go on: an archive of arrays, tied to its data, settings and seed. The
+kernel sees coordinates in which the posterior is round: unconstrained sites as one vector, whitened by the curvature at the
+mode. (NumPyro's regularisation of the mass matrix, 1e-5 after 500 steps, is larger than the variance of a well-measured log
+time; unwhitened, the step size falls tenfold.)
 """
 
 from __future__ import annotations
@@ -106,12 +105,10 @@ def _fingerprint(arrays: Mapping[str, Any], settings: Settings, key: jax.Array) 
     return digest.hexdigest()
 
 
-JITTER = (
-    2.0  # sd of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
-)
-DENSE_UP_TO = (
-    64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
-)
+# Standard deviation of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
+JITTER = 2.0
+# Dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
+DENSE_UP_TO = 64
 Enough = Callable[[PosteriorDraws], bool]
 
 

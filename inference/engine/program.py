@@ -1,18 +1,11 @@
-"""Data of a model, split into the arrays that are traced and the rest, which is static.
+"""A model with its data as the samplers want it: a potential over unconstrained sites, the way back, and the draws of it.
 
-Priors that models share: weakly informative on the log scale, each number with its reason.
+Arrays of the data are traced, the rest is static. Posteriors that factorise, in parts that share no parameter and no data, are
+sampled part by part: a part has few dimensions, where approximations are good and chains short. The draws of independent parts
+may be paired in any order.
 
-A model's own numbers stand in its file. `Scale` is the law of a spread (a standard deviation of log durations): log-normal, since
-spreads of measured fleets lie within a few powers of ten and never at zero.
-
-What every method returns: draws by chain, and what tells whether to trust them.
-
-Posteriors that factorise: parts that share no parameter and no data are sampled one by one, and their draws put side by side.
-
-The draws of independent parts may be paired in any order. A part has few dimensions, where approximations are good and chains
-short; the whole would have the dimensions of all.
-
-A model with its data as the samplers want it: a potential over unconstrained sites, and the way back.
+`Scale` is the law of a spread (a standard deviation of log durations): log-normal, since spreads of measured fleets lie within a
+few powers of ten and never at zero.
 """
 
 from __future__ import annotations
@@ -64,32 +57,6 @@ class Scale:
         return dist.LogNormal(math.log(self.median), math.log(self.factor))
 
 
-# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
-# factors.
-GPU_SPREAD = Scale(0.010, 2.7)
-# Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors
-# up).
-NODE_SPREAD = Scale(0.002, 4.0)
-# A kernel's own response of a chip, beyond the score it shares with the other kernels of that chip.
-KERNEL_SPREAD = Scale(0.003, 3.0)
-# Repeats on one GPU: 0.1 % for medians of 100 calls, 1-6.5 % for single calls (arXiv 2510.15596).
-RUN_SPREAD = Scale(0.004, 4.0)
-
-# A kernel's typical time is set by the data: 0.5 in log, around the measured median, is no constraint.
-LOCATION_SD = 0.5
-# Slow chips: one in twenty expected, never half of a fleet (the bulk is what most chips do).
-SLOW_PROB = (1.0, 9.0)  # Beta, times one half
-# Their distance from the bulk in bulk spreads, either way (a fleet may hold a fast batch): 4 covers 7 % slow at 1.6 % spread.
-SLOW_SHIFT_SD = 4.0
-# Their own spread, in bulk spreads.
-SLOW_SPREAD = Scale(1.5, 2.0)
-# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow
-# chips.
-FAR_ABOVE = Scale(2.0, 2.5)
-# Change of log time per unit of log clock, log power or 10 K within one GPU: between -1 (compute bound) and a little.
-SLOPE_SD = 1.0
-
-
 @dataclass(frozen=True)
 class PosteriorDraws:
     """Draws of a posterior.
@@ -134,6 +101,11 @@ class ModelPart(Protocol[PartData]):
     def start(self, data: PartData) -> dict[str, Any]:
         """Values of the sites at which chains and variational guides begin, from moments of the data."""
         ...
+
+
+def generator(key: jax.Array) -> np.random.Generator:
+    """NumPy's random numbers under a key of JAX."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def key_of(key: jax.Array, name: str) -> jax.Array:

@@ -1,6 +1,6 @@
-"""One order for the rows of a table, whatever order its file has, so that sums and fingerprints do not depend on it.
+"""One call for every model and method: measurements in, posterior out.
 
-One call for every model and method: measurements in, posterior out.
+The rows of a table have one order, whatever order its file has, so that sums and fingerprints do not depend on it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -100,8 +100,7 @@ def fit(
 
     Args:
         data: a table, one or more files, or measurements that were read before.
-        model: "fleet", "steps", "collectives", "kernels", "overlap", "failures", "repairs", "ladder", "saves",
-            "startup" or "revocation", or a model.
+        model: "fleet", "steps", "collectives" or another name of `prism_jax.fits.models.MODELS`, or a model.
         key: seed; the same gives the same draws.
         method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked) or "map" (the same around the mode);
             None for what suits the model.
@@ -203,32 +202,58 @@ def posterior(
     settings: Settings | None = None,
     progress: Progress = silent,
     resume: Path | None = None,
-    near: np.ndarray | None = None,
     enough: Enough | None = None,
 ) -> PosteriorDraws:
     """Draws of the posterior of prepared data, in float64.
 
     Args:
         enough: whether the draws of nuts will do; see `engine.nuts.sample`.
-        near: unconstrained draws [draw, dim] of a fit to more data, from which an approximation may begin.
     """
-    settings = settings or Settings()
-    careful = max(settings.target_accept, model.target_accept)
-    settings = replace(settings, target_accept=careful)
     with jax.enable_x64(True):
-        start_key, draw_key = jax.random.split(key)
-        made = {name: program(part, of, key_of(start_key, name)) for name, (part, of) in model.parts(data).items()}
-        keys = {name: key_of(draw_key, name) for name in made}
-        found = None if near is None else _nearby(made, near, settings, keys)
-        if found is None:
-            found = {}
-            for name, one in made.items():
-                told = part_of(progress, len(found) / len(made), (len(found) + 1) / len(made))
-                if name == WHOLE:
-                    found[name] = _by_method(one, method, settings, keys[name], told, resume, enough)
-                else:
-                    found[name] = _by_method(one, method, settings, keys[name], told, None, _no_chain_fails)
-        return _completed(model, data, together(model.joined, found), jax.random.fold_in(draw_key, 1))
+        made = _made(model, data, key, settings)
+        return _completed(model, data, _by_parts(made, method, progress, resume, enough), made.last_key)
+
+
+@one_blas_thread
+def posterior_near(
+    model: Model[Any],
+    data: Any,
+    near: np.ndarray | None,
+    method: str,
+    key: jax.Array,
+    *,
+    settings: Settings | None = None,
+) -> PosteriorDraws:
+    """The same of part of the data: weighted draws around those of a fit to all, and by the method where they are no good.
+
+    Args:
+        near: unconstrained draws [draw, dim] of the fit to all data; None: it has none.
+    """
+    with jax.enable_x64(True):
+        made = _made(model, data, key, settings)
+        found = None if near is None else _nearby(made, near)
+        return _completed(model, data, found or _by_parts(made, method, silent, None, None), made.last_key)
+
+
+class _Made(NamedTuple):
+    """Programs of the parts of a posterior with a key for each, the settings, and the key of what is drawn afterwards."""
+
+    programs: dict[str, ModelProgram]
+    keys: dict[str, jax.Array]
+    settings: Settings
+    last_key: jax.Array
+
+
+def _made(model: Model[Any], data: Any, key: jax.Array, settings: Settings | None) -> _Made:
+    settings = settings or Settings()
+    start_key, draw_key = jax.random.split(key)
+    made = {name: program(part, of, key_of(start_key, name)) for name, (part, of) in model.parts(data).items()}
+    return _Made(
+        made,
+        {name: key_of(draw_key, name) for name in made},
+        replace(settings, target_accept=max(settings.target_accept, model.target_accept)),
+        jax.random.fold_in(draw_key, 1),
+    )
 
 
 def _no_chain_fails(sampled: PosteriorDraws) -> bool:
@@ -236,16 +261,26 @@ def _no_chain_fails(sampled: PosteriorDraws) -> bool:
     return verdict(sampled, tuple(sampled.draws)).cause != "chains"
 
 
-def _nearby(
-    made: Mapping[str, ModelProgram], near: np.ndarray, settings: Settings, keys: Mapping[str, jax.Array]
-) -> dict[str, PosteriorDraws] | None:
+def _by_parts(
+    made: _Made, method: str, progress: Progress, resume: Path | None, enough: Enough | None
+) -> dict[str, PosteriorDraws]:
+    """Draws of every part; only the chains of a posterior in one part are kept in a file and judged by `enough`."""
+    found: dict[str, PosteriorDraws] = {}
+    for name, one in made.programs.items():
+        told = part_of(progress, len(found) / len(made.programs), (len(found) + 1) / len(made.programs))
+        kept = (resume, enough) if name == WHOLE else (None, _no_chain_fails)
+        found[name] = _by_method(one, method, made.settings, made.keys[name], told, *kept)
+    return found
+
+
+def _nearby(made: _Made, near: np.ndarray) -> dict[str, PosteriorDraws] | None:
     """Weighted draws around those of another fit; None where a part is too large for that, or they are no good."""
-    sizes = [one.n_dim for one in made.values()]
+    sizes = [one.n_dim for one in made.programs.values()]
     if sum(sizes) != near.shape[1] or max(sizes) > ADAPT_UP_TO:
         return None
     found = {}
-    for (name, one), flat in zip(made.items(), columns(near, sizes), strict=True):
-        found[name] = weighted(one, around(flat), settings.n_approximate_draw, keys[name])
+    for (name, one), flat in zip(made.programs.items(), columns(near, sizes), strict=True):
+        found[name] = weighted(one, around(flat), made.settings.n_approximate_draw, made.keys[name])
         if not found[name].k_hat < GOOD_K:
             return None
     return found
@@ -262,8 +297,9 @@ def _by_method(
     return fit_map(made, settings, key)
 
 
-def _completed(model: Model[Any], data: Any, sampled: PosteriorDraws, key: jax.Array) -> PosteriorDraws:
-    """With the sites that a model integrates out in its program, and draws afterwards."""
+def _completed(model: Model[Any], data: Any, found: Mapping[str, PosteriorDraws], key: jax.Array) -> PosteriorDraws:
+    """The draws of all parts, with the sites that a model integrates out in its program, and draws afterwards."""
+    sampled = together(model.joined, found)
     if not model.has("complete"):
         return sampled
     shape = sampled.diverging.shape

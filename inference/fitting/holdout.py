@@ -17,8 +17,9 @@ from prism_jax.core.registry import did_you_mean
 from ..data.clean import Measurements, naming
 from ..engine.diagnostics import one_blas_thread
 from ..engine.model import GroupScore, Model
+from ..engine.program import generator
 from ..engine.settings import Settings
-from .fit import posterior
+from .fit import posterior, posterior_near
 from .models import model_named
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -97,7 +98,7 @@ def holdout(
         split_key = jax.random.fold_in(key, index)
         with naming(measured.sources):
             data = chosen.prepare(measured.frame[~is_out & groups.notna()])
-        sampled = posterior(chosen, data, method, split_key, settings=settings, near=everything.flat)
+        sampled = posterior_near(chosen, data, everything.flat, method, split_key, settings=settings)
         draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
         scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
         progress((index + 1) / len(splits))
@@ -125,7 +126,7 @@ def _groups(frame: pd.DataFrame, model: Model[Any], column: str) -> pd.Series:
 def _splits(kind: str, names: np.ndarray, n_split: int | None, key: jax.Array) -> Iterator[np.ndarray]:
     if n_split is not None and n_split < 1:
         raise FitError(f"--splits {n_split}: at least 1 is needed")
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    rng = generator(key)
     if kind == "halves":
         for _ in range(n_split or HALVES):
             yield rng.permutation(names)[: len(names) // 2]

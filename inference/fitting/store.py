@@ -1,13 +1,12 @@
-"""What a stored dataclass must hold: the type of every field, the axes of every array, and what its indices point at.
-
-A dataclass with arrays says so in `AXES`: axes -> fields that have them. Axes of one name are equally long ("gpu covariate"), and
-a number is a length; behind "->" is the axis on which the integers of a field are places ("cell -> gpu"; "or -1": or nowhere).
-A tuple has one axis. What is read from a file is checked by this before it is used.
-
-Fits on disk: archives of arrays (`_core/archive.py`) with the groups of ArviZ in their names.
+"""Fits on disk: archives of arrays (`prism_jax/core/archive.py`) with the groups of ArviZ in their names.
 
 `posterior/SITE` and `sample_stats/NAME` are [chain, draw, ...], `constant_data/FIELD` are the arrays of the model's data. Files
-are untrusted: all that is read is checked against the model's data class and its axes (`schema.py`) before it is used.
+are untrusted: all that is read is checked against the model's data class before it is used, the type of every field, the axes of
+every array, and what its indices point at.
+
+Fields with axes say so in their annotation, `Annotated[np.ndarray, "gpu covariate"]`: axes of one name are equally long, and a
+number is a length; behind "->" is the axis on which the integers of a field are places ("cell -> gpu"; "or -1": or nowhere). A
+tuple has one axis.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ from prism_jax.core.errors import DataError
 from prism_jax.core.report import to_plain
 from prism_jax.fits.report import CleaningReport, Verdict
 
-from ..engine.model import Model
 from ..engine.program import PosteriorDraws, values
 from .models import model_named
 
@@ -56,19 +54,27 @@ def built(kind: type[T], given: Mapping[str, Any]) -> T:
     return value
 
 
+def axes_of(kind: type) -> dict[str, str]:
+    """Field -> axes, of the fields of a dataclass that state some."""
+    hints = get_type_hints(kind, include_extras=True)
+    said = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {
+        name: text for name, text in said.items() if isinstance(text, str)
+    }  # reports say other things of their fields
+
+
 def check_axes(value: Any) -> None:
-    """Whether the arrays of a dataclass are as its `AXES` say.
+    """Checks that the arrays of a dataclass have the axes that its annotations say.
 
     Raises:
         DataError: an array has other axes, or an index points beyond its axis.
     """
     lengths: dict[str, int] = {}
     places: list[tuple[str, str]] = []
-    for text, names in getattr(value, "AXES", {}).items():
+    for name, text in axes_of(type(value)).items():
         axes, _, onto = text.partition(" -> ")
-        for name in names.split():
-            _check_lengths(name, axes.split(), np.shape(_outer(getattr(value, name))), lengths)
-            places += [(name, onto)] if onto else []
+        _check_lengths(name, axes.split(), np.shape(_outer(getattr(value, name))), lengths)
+        places += [(name, onto)] if onto else []
     for name, onto in places:
         axis, _, nowhere = onto.partition(" or ")
         length, place = int(axis) if axis.isdigit() else lengths[axis], getattr(value, name)
@@ -137,51 +143,31 @@ RECORD = {"versions": dict, "inputs": dict, "git_revision": str | None, "seed": 
 DIVERGING, STEPS = f"{STATS}diverging", f"{STATS}n_steps"
 
 
-class Storable(Protocol):
-    """What is kept of a fit; see `result.Fit`."""
-
-    @property
-    def model(self) -> Model[Any]: ...
-    @property
-    def data(self) -> Any: ...
-    @property
-    def sampled(self) -> PosteriorDraws: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def hygiene(self) -> CleaningReport: ...
-    @property
-    def elapsed_s(self) -> float: ...
-    @property
-    def record(self) -> Mapping[str, Any]: ...
-
-
-def save(fit: Storable, path: str | Path) -> None:
-    """Writes `fit`, whole or not at all.
+def save(stored: Mapping[str, Any], path: str | Path) -> None:
+    """Writes the fields of a fit, whole or not at all.
 
     Raises:
         DataError: the file cannot be written.
         OSError: the disk is full.
     """
-    arrays = {DRAWN + name: value for name, value in fit.sampled.draws.items()}
-    arrays |= {DIVERGING: fit.sampled.diverging, STEPS: fit.sampled.n_leapfrog}
+    sampled: PosteriorDraws = stored["sampled"]
+    arrays = {DRAWN + name: value for name, value in sampled.draws.items()}
+    arrays |= {DIVERGING: sampled.diverging, STEPS: sampled.n_leapfrog}
     plain = {}
-    for name, value in values(fit.data).items():
+    for name, value in values(stored["data"]).items():
         if isinstance(value, np.ndarray):
             arrays[DATA + name] = value.astype(str) if value.dtype.kind in "OS" else value
         else:
             plain[name] = value
     about = {
         "format": FORMAT,
-        "model": fit.model.name,
-        "method": fit.method,
-        "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
-        "verdict": {name: None if value != value else value for name, value in asdict(fit.verdict).items()},
-        "hygiene": to_plain(fit.hygiene),
-        "elapsed_s": fit.elapsed_s,
-        "record": dict(fit.record),
+        "model": stored["model"].name,
+        "method": stored["method"],
+        "k_hat": None if np.isnan(sampled.k_hat) else float(sampled.k_hat),
+        "verdict": {name: None if value != value else value for name, value in asdict(stored["verdict"]).items()},
+        "hygiene": to_plain(stored["hygiene"]),
+        "elapsed_s": stored["elapsed_s"],
+        "record": dict(stored["record"]),
         "data": plain,
     }
     archives.write_archive(path, KIND, about, arrays)

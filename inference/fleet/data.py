@@ -1,20 +1,18 @@
-"""Runs that the GPUs of a node share: found in the table, and taken out of the differences between GPUs.
-
-A data-parallel job, or a test that is started on a whole node, gives one row per GPU and run; what the run meets (other load,
-heat) is common to them. Within a node, log time = GPU + run + rest: sums of squares of run means and of the rest are all that
-the model needs.
-
-A table of kernel times as the fleet model needs it: one cell per GPU and kernel, with sufficient statistics.
+"""A table of kernel times as the fleet model needs it: one cell per GPU and kernel, with sufficient statistics.
 
 Rows of one cell are repeats. Those farther than `FAR` robust standard deviations from their cell's median are *disturbed runs*:
 another job, a retried kernel. They are counted, with their mean excess, and kept out of the normal part of the model.
+
+A data-parallel job, or a test that is started on a whole node, gives one row per GPU and run; what the run meets (other load,
+heat) is common to them. Such runs are found in the table and taken out of the differences between GPUs: within a node, log time =
+GPU + run + rest, and sums of squares of run means and of the rest are all that the model needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -119,26 +117,9 @@ def run_counts(
     }
 
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 COLUMNS: Sequence[ModelColumn] = (
-    ModelColumn(
-        "gpu",
-        ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"),
-        required=True,
-        text=True,
-        may_be_blank=False,
-    ),
-    ModelColumn(
-        "duration_s",
-        ("duration", "time", "kernel_time", "elapsed", "latency"),
-        required=True,
-        positive=True,
-        may_be_blank=False,
-    ),
+    ModelColumn("gpu", ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"), required=True, text=True),
+    ModelColumn("duration_s", ("duration", "time", "kernel_time", "elapsed", "latency"), required=True, positive=True),
     ModelColumn("kernel", ("kernel_name", "name", "op", "benchmark"), text=True),
     ModelColumn("node", ("node_key", "hostname", "host", "node_name"), text=True),
     ModelColumn("cluster", ("site", "fleet"), text=True),
@@ -186,57 +167,37 @@ class FleetData:
     several_kernels: whether some GPU was measured with more than one kernel.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "kernel": "kernel dof syy n_row n_disturbed disturbed_excess disturbed_square",
-        "kernel covariate": "sxy",
-        "kernel covariate covariate": "sxx",
-        "series": "series series_median",
-        "gpu": "gpu",
-        "gpu covariate": "gpu_covariate",
-        "gpu -> node": "gpu_node",
-        "node": "node node_runs node_median",
-        "covariate": "covariate",
-        "cell": "count mean_log cell_runs",
-        "cell -> gpu": "cell_gpu",
-        "cell -> kernel": "cell_kernel",
-        "cell -> series": "cell_series",
-        "block": "block_gpus block_dof block_square",
-        "block -> kernel": "block_kernel",
-        "block covariate": "block_sxy",
-        "block covariate covariate": "block_sxx",
-    }
-
-    kernel: tuple[str, ...]
-    series: tuple[str, ...]
-    gpu: NDArray[np.str_]
-    node: NDArray[np.str_]
-    covariate: tuple[str, ...]
-    gpu_node: np.ndarray
-    cell_gpu: np.ndarray
-    cell_kernel: np.ndarray
-    cell_series: np.ndarray
-    count: np.ndarray
-    mean_log: np.ndarray
-    dof: np.ndarray
-    syy: np.ndarray
-    sxy: np.ndarray
-    sxx: np.ndarray
-    block_kernel: np.ndarray
-    block_gpus: np.ndarray
-    block_dof: np.ndarray
-    block_square: np.ndarray
-    block_sxy: np.ndarray
-    block_sxx: np.ndarray
-    node_runs: np.ndarray
-    cell_runs: np.ndarray
+    kernel: Annotated[tuple[str, ...], "kernel"]
+    series: Annotated[tuple[str, ...], "series"]
+    gpu: Annotated[NDArray[np.str_], "gpu"]
+    node: Annotated[NDArray[np.str_], "node"]
+    covariate: Annotated[tuple[str, ...], "covariate"]
+    gpu_node: Annotated[np.ndarray, "gpu -> node"]
+    cell_gpu: Annotated[np.ndarray, "cell -> gpu"]
+    cell_kernel: Annotated[np.ndarray, "cell -> kernel"]
+    cell_series: Annotated[np.ndarray, "cell -> series"]
+    count: Annotated[np.ndarray, "cell"]
+    mean_log: Annotated[np.ndarray, "cell"]
+    dof: Annotated[np.ndarray, "kernel"]
+    syy: Annotated[np.ndarray, "kernel"]
+    sxy: Annotated[np.ndarray, "kernel covariate"]
+    sxx: Annotated[np.ndarray, "kernel covariate covariate"]
+    block_kernel: Annotated[np.ndarray, "block -> kernel"]
+    block_gpus: Annotated[np.ndarray, "block"]
+    block_dof: Annotated[np.ndarray, "block"]
+    block_square: Annotated[np.ndarray, "block"]
+    block_sxy: Annotated[np.ndarray, "block covariate"]
+    block_sxx: Annotated[np.ndarray, "block covariate covariate"]
+    node_runs: Annotated[np.ndarray, "node"]
+    cell_runs: Annotated[np.ndarray, "cell"]
     shared_runs: bool
-    gpu_covariate: np.ndarray
-    n_row: np.ndarray
-    n_disturbed: np.ndarray
-    disturbed_excess: np.ndarray
-    disturbed_square: np.ndarray
-    series_median: np.ndarray
-    node_median: np.ndarray
+    gpu_covariate: Annotated[np.ndarray, "gpu covariate"]
+    n_row: Annotated[np.ndarray, "kernel"]
+    n_disturbed: Annotated[np.ndarray, "kernel"]
+    disturbed_excess: Annotated[np.ndarray, "kernel"]
+    disturbed_square: Annotated[np.ndarray, "kernel"]
+    series_median: Annotated[np.ndarray, "series"]
+    node_median: Annotated[np.ndarray, "node"]
     on_nodes: bool
     several_kernels: bool
 

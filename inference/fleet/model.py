@@ -1,15 +1,15 @@
-"""What a fitted fleet says: shares of variance per level, slow chips, the clock; and the Variability it amounts to.
-
-How GPUs and nodes of a fleet differ: log kernel time = kernel + node + GPU + run.
+"""How GPUs and nodes of a fleet differ: log kernel time = kernel + node + GPU + run.
 
     log t = mu[series] + nu[kernel] b[node] + tau[kernel] z[GPU] + omega[kernel] e[GPU, kernel]
             + rho[kernel] u[node, run] + beta . (x - mean x of the GPU) + sigma[kernel] eps
 
 `b` is normal with a share of nodes that lie far, `z` a bulk N(0, 1) plus a component of slow (or fast) chips; one score per GPU
-for all kernels. GPUs and nodes are integrated out (`fleet_likelihood`), so that a fleet of any size leaves some ten numbers to
-sample. `e` is present where GPUs were measured with several kernels, `u` where the GPUs of a node share runs, `x` (clock,
-temperature, power) where they were logged: what they do to one GPU over time. What they explain *between* GPUs is a result, not
-a correction: a chip is slow because it clocks low, and the next fleet will hold such chips too.
+for all kernels. GPUs and nodes are integrated out (`predict`), so that a fleet of any size leaves some ten numbers to sample. `e`
+is present where GPUs were measured with several kernels, `u` where the GPUs of a node share runs, `x` (clock, temperature, power)
+where they were logged: what they do to one GPU over time. What they explain *between* GPUs is a result, not a correction: a chip
+is slow because it clocks low, and the next fleet will hold such chips too.
+
+A fit says shares of variance per level, slow chips, what the clock does, and the Variability they amount to.
 """
 
 from __future__ import annotations
@@ -29,23 +29,45 @@ from prism_jax.variability.families import CONSTANT, Family, LogNormal
 from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import ClassVariability, Variability
 
-from ..engine import program as priors
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model, interval
-from ..engine.program import traced
+from ..engine.program import Scale, traced
 from .data import COLUMNS, FleetData, fleet_data
 from .predict import (
     POSITIVE,
+    SLOW_PROB,
     Component,
     FleetParameters,
     far_nodes,
     laws_of,
     log_nodes,
-    new_gpus as new_gpus,
     replicate,
     score_split,
     slow_chips,
 )
+
+# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
+# factors.
+GPU_SPREAD = Scale(0.010, 2.7)
+# Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors
+# up).
+NODE_SPREAD = Scale(0.002, 4.0)
+# A kernel's own response of a chip, beyond the score it shares with the other kernels of that chip.
+KERNEL_SPREAD = Scale(0.003, 3.0)
+# Repeats on one GPU: 0.1 % for medians of 100 calls, 1-6.5 % for single calls (arXiv 2510.15596).
+RUN_SPREAD = Scale(0.004, 4.0)
+
+# A kernel's typical time is set by the data: 0.5 in log, around the measured median, is no constraint.
+LOCATION_SD = 0.5
+# Their distance from the bulk in bulk spreads, either way (a fleet may hold a fast batch): 4 covers 7 % slow at 1.6 % spread.
+SLOW_SHIFT_SD = 4.0
+# Their own spread, in bulk spreads.
+SLOW_SPREAD = Scale(1.5, 2.0)
+# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow
+# chips.
+FAR_ABOVE = Scale(2.0, 2.5)
+# Change of log time per unit of log clock, log power or 10 K within one GPU: between -1 (compute bound) and a little.
+SLOPE_SD = 1.0
 
 LARGEST_PROB = 0.999  # of the slower component of a `Mixture`
 SMALLEST_CV = 1e-5
@@ -54,41 +76,6 @@ CLASS_WORDS = {  # part of a kernel's name -> kernel class
     "attention": ("attention", "attn", "flash", "sdp"),
     "memory": ("pagerank", "copy", "memcpy", "bandwidth", "stream", "norm", "elementwise", "softmax"),
 }
-
-
-def describe(data: FleetData, draws: Draws) -> dict[str, Any]:
-    """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90 % intervals."""
-    kernels = {name: _kernel(data, draws, k) for k, name in enumerate(data.kernel)}
-    first = next(iter(kernels.values()))
-    slow, far = slow_chips(data, draws), far_nodes(data, draws)
-    return {
-        "n_gpus": len(data.gpu),
-        "n_nodes": len(data.node),
-        "n_rows": int(data.n_row.sum()),
-        "variance_shares": first["variance_shares"],
-        "kernels": kernels,
-        "slow_chips": {
-            "bayes_factor": slow.bayes_factor,
-            "prob": interval(slow.share),
-            "shift_in_bulk_spreads": interval(draws["slow_shift"]) if slow.is_found else None,
-            "spread_in_bulk_spreads": interval(draws["slow_spread"]) if slow.is_found else None,
-        },
-        "far_nodes": {
-            "bayes_factor": far.bayes_factor,
-            "prob": interval(far.share),
-            "spread_in_node_spreads": interval(draws["far_spread"]) if far.is_found else None,
-        },
-        "covariates": _covariates(data, draws),
-        "notes": [*_not_found("slow chips", "chips", slow), *_not_found("far nodes", "nodes", far)],
-    }
-
-
-def judged(data: FleetData, draws: Draws) -> dict[str, np.ndarray]:
-    """What the data can tell, as draws [chain, draw, ...]: the spread of all chips, and no component that is not found."""
-    unknown = [] if slow_chips(data, draws).is_found else ["slow_shift", "slow_spread"]
-    unknown += [] if far_nodes(data, draws).is_found else ["far_spread"]
-    spread = draws["gpu_spread"] * np.sqrt(_score_variance(draws))[..., None]
-    return {**{name: value for name, value in draws.items() if name not in unknown}, "spread_of_all_gpus": spread}
 
 
 def _not_found(name: str, members: str, component: Component) -> list[str]:
@@ -162,21 +149,6 @@ def _fisher(r: float, n: int) -> list[float]:
     """90 % interval of a correlation of `n` pairs (Fisher's z)."""
     half = 1.6449 / np.sqrt(max(n - 3, 1))
     return [float(np.tanh(np.arctanh(r) - half)), float(np.tanh(np.arctanh(r) + half))]
-
-
-def fleet_variability(data: FleetData, draw: Mapping[str, np.ndarray]) -> Variability:
-    """The tree of one draw: persistent GPU and node factors and residual per kernel class, disturbed runs left out.
-
-    Kernels that name no class (training iterations) stand for every compute class that no kernel of the fleet names.
-    """
-    of_class: dict[str, list[int]] = {}
-    for k, name in enumerate(data.kernel):
-        of_class.setdefault(kernel_class(name) or "", []).append(k)
-    rest = of_class.pop("", None) or of_class.get("gemm") or next(iter(of_class.values()))
-    classes = {name: _factors(data, draw, of_class.get(name, rest)) for name in COMPUTE_CLASSES}
-    return Variability(
-        name="fitted fleet", classes=classes, source=f"fit to {len(data.gpu)} GPUs on {len(data.node)} nodes"
-    )
 
 
 def kernel_class(name: str) -> str | None:
@@ -255,23 +227,101 @@ class FleetModel(Model[FleetData]):
 
     def program(self, data: FleetData) -> None:
         """The NumPyro model of log seconds; arrays of `data` are traced."""
-        _program(data)
+        n_kernel = len(data.kernel)
+        nothing = jnp.zeros(n_kernel)
+
+        def spread(name: str, prior: Scale) -> Any:
+            return numpyro.sample(name, prior.law().expand([n_kernel]).to_event(1))
+
+        law = FleetParameters(
+            typical_log_s=numpyro.sample(
+                "typical_log_s", dist.Normal(jnp.asarray(data.series_median), LOCATION_SD).to_event(1)
+            ),
+            gpu_spread=spread("gpu_spread", GPU_SPREAD),
+            node_spread=spread("node_spread", NODE_SPREAD),
+            run_spread=spread("run_spread", RUN_SPREAD) if data.shared_runs else nothing,
+            rest_spread=spread("rest_spread", RUN_SPREAD),
+            kernel_spread=spread("kernel_spread", KERNEL_SPREAD) if data.several_kernels else nothing,
+            slow_prob=numpyro.deterministic("slow_prob", 0.5 * numpyro.sample("slow_half", dist.Beta(*SLOW_PROB))),
+            slow_shift=numpyro.sample("slow_shift", dist.Normal(0.0, SLOW_SHIFT_SD)),
+            slow_spread=numpyro.sample("slow_spread", SLOW_SPREAD.law()),
+            far_prob=numpyro.deterministic("far_prob", 0.5 * numpyro.sample("far_half", dist.Beta(*SLOW_PROB))),
+            far_spread=numpyro.deterministic("far_spread", 1.0 + numpyro.sample("far_above", FAR_ABOVE.law())),
+        )
+        _runs(data, law.run_spread, law.rest_spread)
+        numpyro.factor("nodes", log_nodes(data, law).sum())
 
     def start(self, data: FleetData) -> dict[str, Any]:
         """Values of the sites at which chains begin, from moments of the data."""
-        return _start(data)
+        rest = data.mean_log - data.series_median[data.cell_series]
+        total = np.array([_robust_sd(rest[data.cell_kernel == k]) for k in range(len(data.kernel))])
+        run = np.sqrt(data.syy / np.maximum(data.dof, 1.0))
+        start: dict[str, Any] = {
+            "typical_log_s": data.series_median,
+            "gpu_spread": total * (0.3 if data.on_nodes else 1.0),
+            "node_spread": total * (1.0 if data.on_nodes else 0.2),
+            "rest_spread": np.maximum(run, 1e-5),
+            "slow_half": 0.1,
+            "slow_shift": 3.0 * np.sign(_skew(rest)),
+            "slow_spread": 1.5,
+            "far_half": 0.1,
+            "far_above": 2.0,
+        }
+        if data.shared_runs:
+            start["run_spread"] = np.maximum(run, 1e-5)
+        if data.several_kernels:
+            start["kernel_spread"] = np.maximum(0.3 * total, 1e-5)
+        if data.covariate:
+            start["slope"] = np.zeros((len(data.kernel), len(data.covariate)))
+        return start
 
     def describe(self, data: FleetData, draws: Draws) -> dict[str, Any]:
-        """Shares of variance, spreads, slow chips and correlations with what was logged, with 90 % intervals."""
-        return describe(data, draws)
+        """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90 % intervals."""
+        kernels = {name: _kernel(data, draws, k) for k, name in enumerate(data.kernel)}
+        first = next(iter(kernels.values()))
+        slow, far = slow_chips(data, draws), far_nodes(data, draws)
+        return {
+            "n_gpus": len(data.gpu),
+            "n_nodes": len(data.node),
+            "n_rows": int(data.n_row.sum()),
+            "variance_shares": first["variance_shares"],
+            "kernels": kernels,
+            "slow_chips": {
+                "bayes_factor": slow.bayes_factor,
+                "prob": interval(slow.share),
+                "shift_in_bulk_spreads": interval(draws["slow_shift"]) if slow.is_found else None,
+                "spread_in_bulk_spreads": interval(draws["slow_spread"]) if slow.is_found else None,
+            },
+            "far_nodes": {
+                "bayes_factor": far.bayes_factor,
+                "prob": interval(far.share),
+                "spread_in_node_spreads": interval(draws["far_spread"]) if far.is_found else None,
+            },
+            "covariates": _covariates(data, draws),
+            "notes": [*_not_found("slow chips", "chips", slow), *_not_found("far nodes", "nodes", far)],
+        }
 
     def judged(self, data: FleetData, draws: Draws) -> Draws:
-        """What the verdict looks at: a second component's place only where the data ask for one, and the spread of all chips."""
-        return judged(data, {name: value for name, value in draws.items() if name in REPORTED})
+        """What the data can tell, as draws [chain, draw, ...]: the spread of all chips, and no component that is not found."""
+        draws = {name: value for name, value in draws.items() if name in REPORTED}
+        unknown = [] if slow_chips(data, draws).is_found else ["slow_shift", "slow_spread"]
+        unknown += [] if far_nodes(data, draws).is_found else ["far_spread"]
+        spread = draws["gpu_spread"] * np.sqrt(_score_variance(draws))[..., None]
+        return {**{name: value for name, value in draws.items() if name not in unknown}, "spread_of_all_gpus": spread}
 
     def variability(self, data: FleetData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """The tree of one posterior draw: persistent GPU and node factors and the residual of every kernel class."""
-        return fleet_variability(data, draw)
+        """The tree of one draw: persistent GPU and node factors and residual per kernel class, disturbed runs left out.
+
+        Kernels that name no class (training iterations) stand for every compute class that no kernel of the fleet names.
+        """
+        of_class: dict[str, list[int]] = {}
+        for k, name in enumerate(data.kernel):
+            of_class.setdefault(kernel_class(name) or "", []).append(k)
+        rest = of_class.pop("", None) or of_class.get("gemm") or next(iter(of_class.values()))
+        classes = {name: _factors(data, draw, of_class.get(name, rest)) for name in COMPUTE_CLASSES}
+        return Variability(
+            name="fitted fleet", classes=classes, source=f"fit to {len(data.gpu)} GPUs on {len(data.node)} nodes"
+        )
 
     def score(
         self, data: FleetData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
@@ -291,37 +341,12 @@ class FleetModel(Model[FleetData]):
         return np.asarray(each(arrays, laws)), "node"
 
 
-def _program(data: FleetData) -> None:
-    n_kernel = len(data.kernel)
-
-    def spread(name: str, prior: priors.Scale) -> Any:
-        return numpyro.sample(name, prior.law().expand([n_kernel]).to_event(1))
-
-    law = FleetParameters(
-        typical_log_s=numpyro.sample(
-            "typical_log_s", dist.Normal(jnp.asarray(data.series_median), priors.LOCATION_SD).to_event(1)
-        ),
-        gpu_spread=spread("gpu_spread", priors.GPU_SPREAD),
-        node_spread=spread("node_spread", priors.NODE_SPREAD),
-        run_spread=spread("run_spread", priors.RUN_SPREAD) if data.shared_runs else jnp.zeros(n_kernel),
-        rest_spread=spread("rest_spread", priors.RUN_SPREAD),
-        kernel_spread=spread("kernel_spread", priors.KERNEL_SPREAD) if data.several_kernels else jnp.zeros(n_kernel),
-        slow_prob=numpyro.deterministic("slow_prob", 0.5 * numpyro.sample("slow_half", dist.Beta(*priors.SLOW_PROB))),
-        slow_shift=numpyro.sample("slow_shift", dist.Normal(0.0, priors.SLOW_SHIFT_SD)),
-        slow_spread=numpyro.sample("slow_spread", priors.SLOW_SPREAD.law()),
-        far_prob=numpyro.deterministic("far_prob", 0.5 * numpyro.sample("far_half", dist.Beta(*priors.SLOW_PROB))),
-        far_spread=numpyro.deterministic("far_spread", 1.0 + numpyro.sample("far_above", priors.FAR_ABOVE.law())),
-    )
-    _runs(data, law.run_spread, law.rest_spread)
-    numpyro.factor("nodes", log_nodes(data, law).sum())
-
-
 def _runs(data: FleetData, rho: jax.Array, sigma: jax.Array) -> None:
     """Repeats: sums of squares of shared runs, and of the rest less what the covariates explain."""
     squares, run_squares = data.syy, data.block_square
     if data.covariate:
         shape = (len(data.kernel), len(data.covariate))
-        slope = numpyro.sample("slope", dist.Normal(0.0, priors.SLOPE_SD).expand(shape).to_event(2))
+        slope = numpyro.sample("slope", dist.Normal(0.0, SLOPE_SD).expand(shape).to_event(2))
         explained = 2.0 * (slope * data.sxy).sum(-1) - jnp.einsum("kc,kcd,kd->k", slope, data.sxx, slope)
         squares = squares - explained
         of_block = jnp.asarray(slope)[data.block_kernel]
@@ -333,30 +358,6 @@ def _runs(data: FleetData, rho: jax.Array, sigma: jax.Array) -> None:
         shared = -0.5 * (data.block_dof * jnp.log(variance) + run_squares / variance)
         numpyro.factor("shared_runs", shared.sum())
     numpyro.factor("runs", (-data.dof * jnp.log(sigma) - 0.5 * squares / sigma**2).sum())
-
-
-def _start(data: FleetData) -> dict[str, Any]:
-    rest = data.mean_log - data.series_median[data.cell_series]
-    total = np.array([_robust_sd(rest[data.cell_kernel == k]) for k in range(len(data.kernel))])
-    run = np.sqrt(data.syy / np.maximum(data.dof, 1.0))
-    start: dict[str, Any] = {
-        "typical_log_s": data.series_median,
-        "gpu_spread": total * (0.3 if data.on_nodes else 1.0),
-        "node_spread": total * (1.0 if data.on_nodes else 0.2),
-        "rest_spread": np.maximum(run, 1e-5),
-        "slow_half": 0.1,
-        "slow_shift": 3.0 * np.sign(_skew(rest)),
-        "slow_spread": 1.5,
-        "far_half": 0.1,
-        "far_above": 2.0,
-    }
-    if data.shared_runs:
-        start["run_spread"] = np.maximum(run, 1e-5)
-    if data.several_kernels:
-        start["kernel_spread"] = np.maximum(0.3 * total, 1e-5)
-    if data.covariate:
-        start["slope"] = np.zeros((len(data.kernel), len(data.covariate)))
-    return start
 
 
 def _robust_sd(values: np.ndarray) -> float:

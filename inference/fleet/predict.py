@@ -1,16 +1,14 @@
-"""Density of a fleet's measurements given its population, with the scores of GPUs and nodes integrated out.
+"""Density of a fleet's measurements given its population, and GPUs that were not measured, as a fitted fleet has them.
 
-Given its node's score b, a GPU's score is a two-component normal mixture and its measurements are normal: closed form. The
-integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the node's GPUs put it and reaching far into
-the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes differ much or hardly at all.
+Scores of GPUs and nodes are integrated out. Given its node's score b, a GPU's score is a two-component normal mixture and its
+measurements are normal: closed form. The integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the
+node's GPUs put it and reaching far into the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes
+differ much or hardly at all.
 
-Whether the data ask for a second component: slow chips among the GPUs, far nodes among the nodes.
-
-The model without the component is the model with a share of zero, so the Bayes factor for the component is the prior probability
-of a share below one member (1/n) over the posterior one (Savage and Dickey's density ratio, with a narrow interval in place of
-the point). Where the factor is small, shift and spread of the component are its prior: they are neither reported nor judged.
-
-GPUs that were not measured, as a fitted fleet has them, and the score of those that were left out.
+Whether the data ask for a second component (slow chips among the GPUs, far nodes among the nodes) a Bayes factor says. The
+model without the component is the model with a share of zero, so the factor is the prior probability of a share below one
+member (1/n) over the posterior one (Savage and Dickey's density ratio, with a narrow interval in place of the point). Where the
+factor is small, shift and spread of the component are its prior: they are neither reported nor judged.
 """
 
 from __future__ import annotations
@@ -26,10 +24,9 @@ import pandas as pd
 from jax.scipy.special import logsumexp
 from scipy.stats import beta, ks_2samp
 
-from ..engine import program as priors
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore
-from ..engine.program import traced
+from ..engine.program import generator, traced
 from .data import FleetData, labelled
 
 N_POINT = 29
@@ -151,6 +148,8 @@ def _log_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.maximum(a, b) + jnp.log(1.0 + jnp.exp(-jnp.abs(a - b)))
 
 
+# Slow chips: one in twenty expected, never half of a fleet (the bulk is what most chips do).
+SLOW_PROB = (1.0, 9.0)  # Beta, times one half
 POSITIVE = 3.0  # Bayes factor of "positive" evidence (Kass and Raftery, JASA 90, 1995)
 
 
@@ -170,7 +169,7 @@ class Component:
     def bayes_factor(self) -> float:
         """For the component against none; as large as the number of draws can tell."""
         fewer_than_one = 1.0 / self.n_member
-        before = float(beta.cdf(2.0 * fewer_than_one, *priors.SLOW_PROB))  # the share is half of a Beta
+        before = float(beta.cdf(2.0 * fewer_than_one, *SLOW_PROB))  # the share is half of a Beta
         after = float(np.mean(self.share < fewer_than_one))
         return before / max(after, 1.0 / self.share.size)
 
@@ -206,10 +205,9 @@ def new_gpus(
     Args:
         series: one of `data.series`.
         nodes: per GPU the name of a measured node, or None (or any other name) for a node that was not measured; GPUs with the
-        same
-            other name share a new node.
+            same other name share a new node.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    rng = generator(key)
     chosen = rng.integers(len(draws["gpu_spread"]), size=n_draw)
     s = data.series.index(series)
     k = int(data.cell_kernel[data.cell_series == s][0])
@@ -309,7 +307,7 @@ def _score_series(
 
 def _run_noise(data: FleetData, draws: Draws, s: int, size: np.ndarray, n_draw: int, key: jax.Array) -> np.ndarray:
     """What is left of the runs' noise in means of `size` runs [draw, GPU]."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 1)), dtype=np.uint32))
+    rng = generator(jax.random.fold_in(key, 1))
     k = int(data.cell_kernel[data.cell_series == s][0])
     sigma = float(np.mean(draws["rest_spread"][:, k]))
     return sigma / np.sqrt(size) * rng.standard_normal((n_draw, len(size)))

@@ -24,7 +24,7 @@ from prism_jax.system import catalog
 from prism_jax.system.hardware import Device
 from prism_jax.system.likeness import board_speed
 
-from . import laws as shapes
+from . import laws
 from .data import START_LEVEL, KernelsData
 from .residual_field import ResidualField
 
@@ -33,11 +33,8 @@ from .residual_field import ResidualField
 SMALLEST_FLOPS = 1e11
 MOST_CELLS = 1500  # shapes of a class, evenly chosen: constants of a law need no more
 UNEVEN = 0.1  # log seconds: farther from the law than this, a shape counts less
-LEVEL_SD, SHAPE_SD, TILE_SD = (
-    1.0,
-    0.5,
-    0.1,
-)  # of the preset, log: a share of the peak; a size of half speed; a tile over the best
+# Of the preset, log: a share of the peak; a size of half speed; a tile over the best
+LEVEL_SD, SHAPE_SD, TILE_SD = (1.0, 0.5, 0.1)
 FEWEST = 5
 POOR = 0.1  # mean relative error of the law on its shapes from which a note says so
 HALF = ("bf16", "fp16")
@@ -123,9 +120,8 @@ def _parts(
     parts, notes = [], []
     own = _gemm(data, tables, device, ("fp8",) if product == "fp8" else base, preset)
     parts += [] if own is None else [replace(own, knobs=("gemm", "fp8") if product == "fp8" else ("gemm",))]
-    if (
-        product == "fp8"
-    ):  # products that stay in 16 bits: their level, as the constants of size are those of the plan's products
+    # Products that stay in 16 bits: their level, as the constants of size are those of the plan's products
+    if product == "fp8":
         half = _gemm(data, tables, device, base, preset)
         parts += [] if half is None else [replace(half, constants=half.constants[: 1 if own else None])]
     if own is None:
@@ -155,7 +151,7 @@ def _gemm(
 ) -> KernelPart | None:
     """Matrix products in these formats."""
     cells = _cells(data, tables, ("gemm",), [one for one in dtypes if one in device.peak_flops_per_s])
-    work = shapes.flops("gemm", data.size[cells])
+    work = laws.flops("gemm", data.size[cells])
     names = np.array(_dtype_of(data, cells))
     peak = np.array([_stated_peak(device, name) for name in names])
     kept = work > SMALLEST_FLOPS
@@ -185,12 +181,12 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
     Tables count the whole square, and 2.5 times that backward; the cost model half of it under a causal mask, and twice that.
     """
     ops = [name.split(" | ")[0] for name in data.classes]
-    ops = [op for op in ops if shapes.family(op) == "attention" and shapes.is_backward(op) == (side == "backward")]
+    ops = [op for op in ops if laws.family(op) == "attention" and laws.is_backward(op) == (side == "backward")]
     cells = _cells(data, tables, ops, HALF)
     if len(cells) < FEWEST:
         return None
     rows, heads, width, _ = data.size[cells].T[:4]
-    useful = np.array([0.5 if shapes.is_causal(op) else 1.0 for op in _ops_of(data, cells)])
+    useful = np.array([0.5 if laws.is_causal(op) else 1.0 for op in _ops_of(data, cells)])
     useful = useful * (2.0 / 2.5 if side == "backward" else 1.0)
     speed = board_speed(device)
 
@@ -206,12 +202,12 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
 
 def _memory(data: KernelsData, tables: np.ndarray, device: Device) -> KernelPart | None:
     """Passes over memory."""
-    ops = [op for op in (name.split(" | ")[0] for name in data.classes) if shapes.family(op) == "memory"]
+    ops = [op for op in (name.split(" | ")[0] for name in data.classes) if laws.family(op) == "memory"]
     cells = _cells(data, tables, ops, ())
     if len(cells) < FEWEST:
         return None
     size = data.size[cells, 0]
-    stated = shapes.hbm_bytes_per_s(device.name)
+    stated = laws.hbm_bytes_per_s(device.name)
     peak = stated if np.isfinite(stated) else device.hbm_bytes_per_s
 
     def law(eff: Efficiency) -> Floats:
@@ -228,7 +224,7 @@ def _ops_of(data: KernelsData, cells: np.ndarray) -> list[str]:
 
 def _stated_peak(device: Device, dtype: str) -> float:
     """The peak that the fit counted efficiencies from: the datasheet's, whatever the job says of its device."""
-    stated = shapes.peak_flops_per_s(device.name, dtype)
+    stated = laws.peak_flops_per_s(device.name, dtype)
     return stated if np.isfinite(stated) else device.peak(dtype)
 
 

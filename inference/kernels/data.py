@@ -1,16 +1,13 @@
-"""Tables of measured kernels: their columns, and one row per measurement with sizes, log efficiency, table and class.
+"""Tables of measured kernels as the likelihood needs them: cells of (table, shape), and sums of products per table.
 
 A *table* is what was measured with one op, dtype, GPU and software; a *class* is an op and dtype, whose tables are alike. The
 measured quantity is log efficiency: log of achieved over peak FLOP/s.
-
-Measured kernels as the likelihood needs them: cells of (table, shape), and sums of products per table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -18,8 +15,9 @@ import pandas as pd
 from prism_jax.core.errors import DataError
 from prism_jax.system import catalog
 
+from ..data.checks import numbers_of
 from ..data.columns import ModelColumn
-from . import laws as laws, laws as shapes, residual_field as residual
+from . import laws, residual_field
 
 COLUMNS = (
     ModelColumn("op", ("kernel", "operation"), text=True),
@@ -37,8 +35,8 @@ COLUMNS = (
     ModelColumn("padding", ("pad",)),
     *(ModelColumn(name, positive=True) for name in ("rows", "columns")),
     ModelColumn("bytes", ("n_bytes", "bytes_moved"), positive=True),
-    ModelColumn("dtype", ("precision",), required=True, text=True, may_be_blank=False),
-    ModelColumn("gpu", ("gpu_name", "device"), required=True, text=True, may_be_blank=False),
+    ModelColumn("dtype", ("precision",), required=True, text=True),
+    ModelColumn("gpu", ("gpu_name", "device"), required=True, text=True),
     ModelColumn("duration_s", ("time", "latency", "duration"), positive=True),
     ModelColumn("tflops", ("tflops_per_s",), positive=True),
     ModelColumn("efficiency", ("fraction_of_peak",), positive=True),
@@ -77,9 +75,9 @@ def _is_known(rows: pd.DataFrame) -> np.ndarray:
 
 def _sizes(frame: pd.DataFrame, op: np.ndarray) -> np.ndarray:
     """Sizes [row, axis] along the axes of each op's family, filled up with ones; NaN where a column says nothing."""
-    number = {name: _numbers(frame, name) for name in (*_NUMBERS, *_OF_CONVOLUTION)}
+    number = {name: numbers_of(frame, name) for name in (*_NUMBERS, *_OF_CONVOLUTION)}
     one = {name: np.nan_to_num(number[name], nan=1.0) for name in ("groups", "batch", "stride")}
-    family = np.array([shapes.family(name) for name in op], dtype=object)
+    family = np.array([laws.family(name) for name in op], dtype=object)
     heads_per_kv = number["n_head"] / np.where(np.isnan(number["n_kv_head"]), number["n_head"], number["n_kv_head"])
     padding = np.nan_to_num(number["padding"], nan=0.0)
     edges = [
@@ -108,8 +106,8 @@ def _ops(frame: pd.DataFrame) -> np.ndarray:
     """Names of operations; attention without a causal mask, where a column says so, is an operation of its own."""
     op = _labels(frame, "op", "gemm")
     full = np.array([text.strip().lower() in ("0", "false", "no") for text in _labels(frame, "causal")], dtype=bool)
-    fused = np.array([shapes.family(name) == "attention" for name in op], dtype=bool)
-    return np.where(full & fused, op + shapes.FULL, op)
+    fused = np.array([laws.family(name) == "attention" for name in op], dtype=bool)
+    return np.where(full & fused, op + laws.FULL, op)
 
 
 def _labels(frame: pd.DataFrame, name: str, default: str = "") -> np.ndarray:
@@ -117,10 +115,6 @@ def _labels(frame: pd.DataFrame, name: str, default: str = "") -> np.ndarray:
     if name not in frame:
         return np.full(len(frame), default, dtype=object)
     return np.array([str(x).replace("|", "/") for x in frame[name].astype(object).fillna(default)], dtype=object)
-
-
-def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
-    return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)
 
 
 def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -131,24 +125,22 @@ def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.nda
     work = np.full(len(frame), np.nan)
     for name in np.unique(op):
         of = op == name
-        work[of] = shapes.flops(str(name), size[of])
+        work[of] = laws.flops(str(name), size[of])
     rate = np.where(
-        np.isnan(_numbers(frame, "tflops")), work / _numbers(frame, "duration_s"), _numbers(frame, "tflops") * 1e12
+        np.isnan(numbers_of(frame, "tflops")),
+        work / numbers_of(frame, "duration_s"),
+        numbers_of(frame, "tflops") * 1e12,
     )
     gpu, dtype = _labels(frame, "gpu"), _labels(frame, "dtype")
     speeds = pd.DataFrame({"gpu": gpu, "dtype": dtype, "rate": rate})
     fastest = speeds.groupby(["gpu", "dtype"])["rate"].transform("max").to_numpy(dtype=np.float64)
     peak = np.array([_peak(*one) for one in zip(op, gpu, dtype, strict=True)])
-    stated = _numbers(frame, "efficiency")
+    stated = numbers_of(frame, "efficiency")
     return np.where(np.isnan(stated), rate / np.where(np.isnan(peak), fastest, peak), stated)
 
 
 def _peak(op: str, gpu: str, dtype: str) -> float:
-    return (
-        shapes.hbm_bytes_per_s(gpu)
-        if shapes.family(op) in ("memory", "vector")
-        else shapes.peak_flops_per_s(gpu, dtype)
-    )
+    return laws.hbm_bytes_per_s(gpu) if laws.family(op) in ("memory", "vector") else laws.peak_flops_per_s(gpu, dtype)
 
 
 LAW_SHARE = 0.02  # what pooling the constants of a law leaves open, over what is open without a law
@@ -180,44 +172,30 @@ class KernelsData:
         n_few: shapes of tables with fewer than five.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "table": "tables table_gpus table_software yy weight",
-        "table -> class": "table_class",
-        "table feature": "xy",
-        "table feature feature": "xx",
-        "class": "classes",
-        "class feature": "centre spread",
-        f"feature -> {len(shapes.BLOCKS)}": "block",
-        f"class {laws.MOST_CONSTANTS}": "constants",
-        "cell": "log_efficiency residual law",
-        "cell -> table": "cell_table",
-        f"cell {len(AXES)}": "size",
-    }
-
-    tables: tuple[str, ...]
-    table_gpus: tuple[str, ...]
-    table_software: tuple[str, ...]
-    classes: tuple[str, ...]
-    table_class: np.ndarray
-    cell_table: np.ndarray
-    size: np.ndarray
-    log_efficiency: np.ndarray
-    residual: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
-    block: np.ndarray
-    xx: np.ndarray
-    xy: np.ndarray
-    yy: np.ndarray
-    weight: np.ndarray
+    tables: Annotated[tuple[str, ...], "table"]
+    table_gpus: Annotated[tuple[str, ...], "table"]
+    table_software: Annotated[tuple[str, ...], "table"]
+    classes: Annotated[tuple[str, ...], "class"]
+    table_class: Annotated[np.ndarray, "table -> class"]
+    cell_table: Annotated[np.ndarray, "cell -> table"]
+    size: Annotated[np.ndarray, f"cell {len(AXES)}"]
+    log_efficiency: Annotated[np.ndarray, "cell"]
+    residual: Annotated[np.ndarray, "cell"]
+    centre: Annotated[np.ndarray, "class feature"]
+    spread: Annotated[np.ndarray, "class feature"]
+    block: Annotated[np.ndarray, f"feature -> {len(laws.BLOCKS)}"]
+    xx: Annotated[np.ndarray, "table feature feature"]
+    xy: Annotated[np.ndarray, "table feature"]
+    yy: Annotated[np.ndarray, "table"]
+    weight: Annotated[np.ndarray, "table"]
     reach: float = 2.0
     nugget: float = 0.1
     tail: float = 4.0
     stretch: float = 1.0
     n_dropped: int = 0
     n_few: int = 0
-    constants: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    law: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    constants: Annotated[np.ndarray, f"class {laws.MOST_CONSTANTS}"] = field(default_factory=lambda: np.zeros(0))
+    law: Annotated[np.ndarray, "cell"] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def class_share(self) -> np.ndarray:
@@ -259,7 +237,7 @@ def from_frame(frame: pd.DataFrame) -> KernelsData:
     x, block, centre, spread = _class_features(names, of_class, size, gpus, constants)
     left, robust = _leftover(x, y - law, of_table, len(tables))
     xx, xy, yy, weight = _sums(x, y - law, robust, of_table, len(tables))
-    field = residual.fitted(np.log2(size), left, of_table)
+    field = residual_field.fitted(np.log2(size), left, of_table)
     return KernelsData(
         tables=tuple(str(t) for t in tables),
         table_gpus=tuple(str(gpu) for gpu in cells["gpu"].to_numpy()[first]),
@@ -300,7 +278,7 @@ def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     few = cells.groupby("table")["log_efficiency"].transform("size").to_numpy(dtype=np.int64) < FEWEST_CELLS
     if few.all():
         raise DataError(
-            f"no op, dtype, GPU and software with {FEWEST_CELLS} or more measured shapes. Measure more shapes of one of them."
+            f"no op, dtype, GPU and software with {FEWEST_CELLS} or more measured laws. Measure more shapes of one of them."
         )
     return cells.loc[~few].reset_index(drop=True), int(few.sum())
 
@@ -342,21 +320,21 @@ def _laws(
 def log_ideal_s(name: str, gpu: str, size: np.ndarray) -> np.ndarray:
     """Log seconds [row] at the whole peak, or bandwidth, of a GPU; NaN where that is not known."""
     op, dtype = name.split(" | ")[:2]
-    is_memory = shapes.family(op) in ("memory", "vector")
-    peak = shapes.hbm_bytes_per_s(gpu) if is_memory else shapes.peak_flops_per_s(gpu, dtype)
-    return np.log(shapes.flops(op, size) / peak)
+    is_memory = laws.family(op) in ("memory", "vector")
+    peak = laws.hbm_bytes_per_s(gpu) if is_memory else laws.peak_flops_per_s(gpu, dtype)
+    return np.log(laws.flops(op, size) / peak)
 
 
 def class_features(name: str, size: np.ndarray, gpu: str, constants: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Features [row, feature] of shapes of a class on one GPU, and their blocks: by shape, or the slopes of its law."""
     law = laws.law_of(name)
-    plain, block = shapes.features("gemm", np.ones((1, 4)), np.ones(1))
+    plain, block = laws.features("gemm", np.ones((1, 4)), np.ones(1))
     if law is None:
-        return shapes.features(shapes.family(name), size, np.full(len(size), float(shapes.n_sm(gpu))))
+        return laws.features(laws.family(name), size, np.full(len(size), float(laws.n_sm(gpu))))
     x = np.zeros((len(size), plain.shape[1]))
     x[:, 0] = 1.0
     slopes = law.slopes(name.split(" | ")[0], size, catalog.device(gpu), constants)
-    x[:, np.flatnonzero(block == shapes.BLOCKS.index("shape"))[: slopes.shape[1]]] = slopes
+    x[:, np.flatnonzero(block == laws.BLOCKS.index("shape"))[: slopes.shape[1]]] = slopes
     return x, block
 
 
@@ -364,7 +342,7 @@ def _class_features(
     classes: list[str], of_class: np.ndarray, size: np.ndarray, gpus: np.ndarray, constants: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Standardised features [cell, feature], their blocks, and centre and spread by class; the first feature stays 1."""
-    x = np.zeros((len(size), shapes.n_features()))
+    x = np.zeros((len(size), laws.n_features()))
     centre, spread = np.zeros((len(classes), x.shape[1])), np.ones((len(classes), x.shape[1]))
     block = np.zeros(x.shape[1], dtype=np.int64)
     for c, name in enumerate(classes):
@@ -374,11 +352,10 @@ def _class_features(
             x[own], block = class_features(name, size[own], str(gpu), constants[c])
         centre[c], spread[c] = x[of].mean(axis=0), x[of].std(axis=0)
         law = laws.law_of(name)
-        if (
-            law is not None
-        ):  # no deviation of a constant, no deviation from the law; deviations in units of the constants' priors
+        # No deviation of a constant, no deviation from the law; deviations in units of the constants' priors
+        if law is not None:
             centre[c], spread[c] = 0.0, 1.0
-            own = np.flatnonzero(block == shapes.BLOCKS.index("shape"))[: len(law.constants)]
+            own = np.flatnonzero(block == laws.BLOCKS.index("shape"))[: len(law.constants)]
             spread[c, own] = [1.0 / (laws.PRIORS * sd) for *_, sd in law.constants]
     centre[:, 0] = 0.0
     spread = np.where(spread > 1e-6, spread, 1.0)

@@ -1,16 +1,16 @@
-"""Kernel shapes as numbers: doublings along four axes, and features of the smooth part of log efficiency.
+"""Kernel shapes as numbers, and laws of fp32 kernels that carry over between GPUs.
 
 Axes of a matrix product: m, n, k, groups x batch. Of fused attention: rows of a sequence, batch x heads, head width, heads per
 key-value head. Of a pass over memory: bytes read and written. Of a convolution: the fields of
-`cost.laws.convolution.Convolution`. Of an element-wise kernel or one over rows: rows, values in a row. Further axes are ones.
-Features are fixed functions of the shape and of the number of multiprocessors; nothing here is fitted.
+`cost.kernel_laws.Convolution`. Of an element-wise kernel or one over rows: rows, values in a row. Further axes are ones. Features
+of the smooth part of log efficiency are fixed functions of the shape, in doublings along its axes, and of the number of
+multiprocessors; nothing of them is fitted.
 
-Laws that carry over between GPUs: log seconds of fp32 kernels from a device's datasheet and constants that GPUs share.
-
-A class (op and dtype) has a law where its kernels run without tensor cores: products, convolutions and element-wise kernels in
-fp32. The law's constants are pooled over the GPUs of the class (robust least squares, every GPU with the same weight, priors
-below); the deviations of single GPUs are what the model's coefficients say: the features of such a class are the slopes of the
-law in its constants, so that a GPU that was not measured deviates by the spread that the measured ones show.
+A class (op and dtype) has a law, log seconds from a device's datasheet and constants that GPUs share, where its kernels run
+without tensor cores: products, convolutions and element-wise kernels in fp32. The constants are pooled over the GPUs of the
+class (robust least squares, every GPU with the same weight, priors below); the deviations of single GPUs are what the model's
+coefficients say: the features of such a class are the slopes of the law in its constants, so that a GPU that was not measured
+deviates by the spread that the measured ones show.
 """
 
 from __future__ import annotations
@@ -182,9 +182,8 @@ MOST_CONSTANTS = 16
 MOST_CELLS = 500  # of one GPU for the pooled constants, evenly chosen
 UNEVEN = 0.1  # log seconds: farther from the law than this, a shape counts less
 PRIOR_WEIGHT = 9.0  # shapes that a prior standard deviation counts for
-PRIORS = (
-    5.0  # prior standard deviations per unit of a coefficient: GPUs, whose coefficients spread by 0.1, by half of one
-)
+# Prior standard deviations per unit of a coefficient: GPUs, whose coefficients spread by 0.1, by half of one
+PRIORS = 5.0
 STEP = 1e-3
 
 
@@ -244,7 +243,7 @@ def pooled(law: Law, op: str, parts: Sequence[tuple[Device, Floats, Floats]]) ->
 
 
 def efficiency_of(device: Device, values: Values) -> Efficiency:
-    """Constants of fp32 kernels on a device; what `values` does not hold is as in `cost.cuda_cores`."""
+    """Constants of fp32 kernels on a device; what `values` does not hold is as in `cost/presets/cuda_cores.toml`."""
     base = cuda_core_efficiency(device)
     is_amd = device.generation.startswith(("cdna", "gcn"))
     own: dict[str, float] = {}

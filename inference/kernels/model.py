@@ -2,14 +2,13 @@
 
 Log efficiency of a table (op, dtype, GPU, software) is a smooth function of the shape plus a field of residuals. The smooth
 part's coefficients deviate from those of the class (op, dtype) and are integrated out; sampled are the spreads. The field is
-carried over from the nearest measured shapes, and what lies far from all of them is marked as extrapolated (`kernels_predict`).
+carried over from the nearest measured shapes, and what lies far from all of them is marked as extrapolated (`predict`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -20,19 +19,16 @@ from jax import Array
 from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system.hardware import Cluster
 
-from ..engine.model import Draws, GroupScore, Model
-from . import predict as collapsed, predict as predict
+from ..engine.model import Draws, GroupScore, Model, interval
+from ..engine.program import generator
+from . import predict
 from .cost import measured_constants
 from .data import COLUMNS, START_LEVEL, KernelsData, from_frame
 from .laws import BLOCKS
 
 # Spread of coefficients by block (level, shape, roofline, waves), in log efficiency per standard deviation of the feature.
-CLASS_SCALE = (
-    0.7,
-    0.3,
-    0.3,
-    0.1,
-)  # the level of an op and dtype: 25 to 100 % of peak; terms of up to a third; waves a tenth
+# The level of an op and dtype: 25 to 100 % of peak; terms of up to a third; waves a tenth
+CLASS_SCALE = (0.7, 0.3, 0.3, 0.1)
 TABLE_SCALE = (0.2, 0.1, 0.1, 0.05)  # GPUs and software of one class: a third of that
 SCALE_FACTOR = 2.0  # one standard deviation of each of these, as a factor
 MOST = 3.0  # times that, and no more: shapes whose law bends would else be told by slopes that no GPU has
@@ -72,7 +68,7 @@ class Kernels(Model[KernelsData]):
         )
         numpyro.factor(
             "cells",
-            collapsed.log_likelihood(data, jnp.exp(log_noise), jnp.asarray(table_scale), jnp.asarray(class_scale)),
+            predict.log_likelihood(data, jnp.exp(log_noise), jnp.asarray(table_scale), jnp.asarray(class_scale)),
         )
 
     def start(self, data: KernelsData) -> dict[str, Any]:
@@ -99,7 +95,7 @@ class Kernels(Model[KernelsData]):
                 "best_efficiency": float(speed.max()),
                 "noise": float(noise[t]),
             }
-        between = {name: predict.interval(np.asarray(draws["table_scale"])[:, b]) for b, name in enumerate(BLOCKS)}
+        between = {name: interval(np.asarray(draws["table_scale"])[:, b]) for b, name in enumerate(BLOCKS)}
         return {
             "n_shapes": len(data.cell_table),
             "n_rows_dropped": data.n_dropped,
@@ -116,7 +112,7 @@ class Kernels(Model[KernelsData]):
         self, data: KernelsData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
         """Constants of the cluster's device, from the shapes and the field of their residuals."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        rng = generator(key)
         return measured_constants(data, cluster.device, dtype, n_draw, rng)
 
     def score(

@@ -1,12 +1,11 @@
-"""Coefficients of all tables, integrated out: what the sampler sees are only spreads.
+"""Efficiency of a kernel of any shape: draws, whether it extrapolates, the nearest measured shapes; and the density behind them.
 
     y[cell] = x (w[class] + d[table]) + noise
     w ~ N(0, (class_share class_scale)^2)     d ~ N(0, table_scale^2)     noise ~ N(0, sigma[table]^2)
 
-Given the spreads everything is normal: each table is reduced to its sums of products, d is integrated table by table, then w
-class by class. The same algebra gives the coefficients' conditional mean and covariance for predictions.
-
-Efficiency of a kernel of any shape from a kernels fit: draws, whether it extrapolates, and the nearest measured shapes.
+Coefficients of all tables are integrated out: what the sampler sees are only spreads. Given these everything is normal: each
+table is reduced to its sums of products, d is integrated table by table, then w class by class. The same algebra gives the
+coefficients' conditional mean and covariance for predictions.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ from prism_jax.system import catalog
 
 from ..engine.laplace import inverse
 from ..engine.model import Draws, GroupScore
-from . import laws, residual_field as residual
+from ..engine.program import generator
+from . import laws, residual_field
 from .data import AXES, START_LEVEL, KernelsData, class_features, log_ideal_s, tidy
 
 
@@ -125,9 +125,8 @@ def _normal(covariance: np.ndarray, score: np.ndarray, rng: np.random.Generator)
 
 MOST_DRAWS = 200  # coefficient draws; noise is drawn anew for each
 FAR = 1.5  # doublings to the nearest measured shape: with the usual grids of one per doubling, beyond the neighbouring cell
-PER_DOUBLING = (
-    0.15  # added log spread per doubling beyond the measured range: half of what efficiency changes at its steepest
-)
+# Added log spread per doubling beyond the measured range: half of what efficiency changes at its steepest
+PER_DOUBLING = 0.15
 RULE = f"outside the measured range of a size, or farther than {FAR:g} doublings from every measured shape, or a GPU not measured"
 CEILING = 1.05  # times the best efficiency measured in the class, and at least 1: no prediction lies above
 
@@ -156,14 +155,10 @@ class PredictedEfficiency:
 def efficiency(
     data: KernelsData,
     draws: Draws,
+    size: ArrayLike,
     *,
     gpu: str,
     dtype: str,
-    m: ArrayLike = 1.0,
-    n: ArrayLike = 1.0,
-    k: ArrayLike = 1.0,
-    groups: ArrayLike = 1.0,
-    size: ArrayLike | None = None,
     op: str = "gemm",
     software: str | None = None,
     key: Array,
@@ -171,8 +166,7 @@ def efficiency(
     """Share of peak FLOP/s of kernels on `gpu`.
 
     Args:
-        m, n, k, groups: sizes, [row]; for attention rows of a sequence, batch x heads, head width, heads per key-value head.
-        size: all sizes, [row, axis], in the place of these four (`shapes` states the axes of every op; those left out are 1).
+        size: [row, axis]: m, n, k of products; `laws` states the axes of every op, those left out are 1.
         software: as in the fit; by default the one with most measured shapes.
 
     Warns:
@@ -187,8 +181,7 @@ def efficiency(
         raise FitError(
             f"no {op} in {dtype} was measured; there are {', '.join(data.classes)}{did_you_mean(name, data.classes, '')}"
         )
-    four = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (m, n, k, groups)))
-    size = np.stack(four, axis=1) if size is None else np.asarray(size, dtype=np.float64)
+    size = np.asarray(size, dtype=np.float64)
     n_axis = size.shape[1]
     size = np.concatenate([size, np.ones((len(size), len(AXES) - n_axis))], axis=1)
     found = _Predictor(data, draws, key).at(name, gpu, software, size)
@@ -233,9 +226,9 @@ class _Predictor:
         total = len(draws["log_noise"])
         keep = np.unique(np.linspace(0, total - 1, min(total, MOST_DRAWS)).round().astype(int))
         self.data, self.draws = data, {name: np.asarray(values)[keep] for name, values in draws.items()}
-        self.rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        self.rng = generator(key)
         self.of_class, self.of_table = coefficients(data, self.draws, self.rng)
-        self.field = residual.ResidualField(data.reach, data.nugget, data.tail, data.stretch)
+        self.field = residual_field.ResidualField(data.reach, data.nugget, data.tail, data.stretch)
 
     def at(self, name: str, gpu: str, software: str | None, size: np.ndarray) -> PredictedEfficiency:
         data, use = self.data, self._use(name, gpu, software)
@@ -251,10 +244,10 @@ class _Predictor:
             use.weights @ ((x - data.centre[c]) / data.spread[c]).T + use.offset[:, None] + self._law(name, gpu, size)
         )
         # Residuals belong to each draw's own coefficients, so only neighbours and variance are taken from here.
-        near = residual.krige(measured, np.zeros(len(measured)), inside, self.field)
+        near = residual_field.krige(measured, np.zeros(len(measured)), inside, self.field)
         cells = use.cells[near.near]
         left = self._left(use, cells, name) if use.table >= 0 else None
-        weight = residual.weights(inside, measured[near.near], self.field)
+        weight = residual_field.weights(inside, measured[near.near], self.field)
         carried = 0.0 if left is None else np.einsum("rk,drk->dr", weight, left)
         variance = np.ones(len(size)) if left is None else near.variance
         beyond = np.linalg.norm(asked - inside, axis=1)
@@ -364,9 +357,3 @@ def _baselines(data: KernelsData, name: str, gpu: str, size: np.ndarray) -> dict
         "nearest": np.exp(START_LEVEL + log_nearest),
         "median": np.full(len(size), np.exp(START_LEVEL + np.median(value))),
     }
-
-
-def interval(values: np.ndarray) -> dict[str, float]:
-    """Median and 5-95 % of draws."""
-    low, mid, high = np.quantile(values, [0.05, 0.5, 0.95])
-    return {"median": float(mid), "p5": float(low), "p95": float(high)}

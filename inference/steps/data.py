@@ -5,18 +5,16 @@ discriminant coordinates) so that repeats of a configuration are uncorrelated an
 best-determined coordinate first. The median over a configuration's runs with its sampling variance, and the
 spread between its runs, are all that is fitted.
 
-How alike two configurations are expected to be: a sum of effects, each shared by those that agree in its labels.
-
-Every coordinate of the shape is a Gaussian process over configurations. An effect either is constant or bends smoothly with the
-logarithm of the GPU count, and is weaker between metrics (a step timed inside, an interval between logs) than within one.
+Every coordinate of the shape is a Gaussian process over configurations: how alike two are expected to be is a sum of effects,
+each shared by those that agree in its labels. An effect either is constant or bends smoothly with the logarithm of the GPU
+count, and is weaker between metrics (a step timed inside, an interval between logs) than within one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -70,53 +68,35 @@ class StepsData:
         notes: what was dropped.
     """
 
-    AXES: ClassVar[Mapping[str, str]] = {
-        "unit": "units n_gpus log2_gpus n_runs n_points n_run_steps level_mean level_sum_sq ar1 step_s is_mean",
-        f"unit {len(LABELS)} -> word": "codes",
-        "unit -> kind": "kind",
-        "unit 2": "ratios",
-        "unit component": "value noise run_variance outlying",
-        "word": "vocabulary",
-        "kind": "kinds",
-        f"kind {POOL.size}": "pool",
-        f"{N_KNOT}": "centre",
-        f"{N_KNOT} component": "rotation",
-        f"component {N_KNOT}": "inverse",
-        "component": "slope",
-        "group": "groups",
-        "point -> group": "schedule_group",
-        "point": "schedule_step schedule_s",
-    }
-
-    units: tuple[str, ...]
-    vocabulary: tuple[str, ...]
-    kinds: tuple[str, ...]
-    codes: Index
-    n_gpus: Floats
-    log2_gpus: Floats
-    kind: Index
-    centre: Floats
-    rotation: Floats
-    inverse: Floats
-    slope: Floats
-    value: Floats
-    noise: Floats
-    run_variance: Floats
-    outlying: Floats
-    n_runs: Floats
-    n_points: Floats
-    n_run_steps: Floats
-    level_mean: Floats
-    level_sum_sq: Floats
-    ar1: Floats
-    ratios: Floats
-    step_s: Floats
-    is_mean: NDArray[np.bool_]
-    pool: Floats
-    groups: tuple[str, ...]
-    schedule_group: Index
-    schedule_step: Floats
-    schedule_s: Floats
+    units: Annotated[tuple[str, ...], "unit"]
+    vocabulary: Annotated[tuple[str, ...], "word"]
+    kinds: Annotated[tuple[str, ...], "kind"]
+    codes: Annotated[Index, f"unit {len(LABELS)} -> word"]
+    n_gpus: Annotated[Floats, "unit"]
+    log2_gpus: Annotated[Floats, "unit"]
+    kind: Annotated[Index, "unit -> kind"]
+    centre: Annotated[Floats, f"{N_KNOT}"]
+    rotation: Annotated[Floats, f"{N_KNOT} component"]
+    inverse: Annotated[Floats, f"component {N_KNOT}"]
+    slope: Annotated[Floats, "component"]
+    value: Annotated[Floats, "unit component"]
+    noise: Annotated[Floats, "unit component"]
+    run_variance: Annotated[Floats, "unit component"]
+    outlying: Annotated[Floats, "unit component"]
+    n_runs: Annotated[Floats, "unit"]
+    n_points: Annotated[Floats, "unit"]
+    n_run_steps: Annotated[Floats, "unit"]
+    level_mean: Annotated[Floats, "unit"]
+    level_sum_sq: Annotated[Floats, "unit"]
+    ar1: Annotated[Floats, "unit"]
+    ratios: Annotated[Floats, "unit 2"]
+    step_s: Annotated[Floats, "unit"]
+    is_mean: Annotated[NDArray[np.bool_], "unit"]
+    pool: Annotated[Floats, f"kind {POOL.size}"]
+    groups: Annotated[tuple[str, ...], "group"]
+    schedule_group: Annotated[Index, "point -> group"]
+    schedule_step: Annotated[Floats, "point"]
+    schedule_s: Annotated[Floats, "point"]
     notes: tuple[str, ...]
 
     @property
@@ -299,7 +279,7 @@ LEVEL_SD = 3.0  # of a metric's mean coordinate; configurations within a benchma
 
 
 @dataclass(frozen=True)
-class Places:
+class Configurations:
     """Configurations to compare: codes [place, label], log2 of GPUs [place], index of the fitted configuration or -1 [place]."""
 
     codes: Any
@@ -307,13 +287,20 @@ class Places:
     unit: Any
 
     @staticmethod
-    def of(data: StepsData) -> Places:
+    def of(data: StepsData) -> Configurations:
         """The configurations that were fitted."""
-        return Places(data.codes, data.log2_gpus, np.arange(len(data.units)))
+        return Configurations(data.codes, data.log2_gpus, np.arange(len(data.units)))
 
 
 def covariance(
-    amplitude: Any, own: Any, length: Any, coupling: Any, slope: Any, a: Places, b: Places, xp: Any = jnp
+    amplitude: Any,
+    own: Any,
+    length: Any,
+    coupling: Any,
+    slope: Any,
+    a: Configurations,
+    b: Configurations,
+    xp: Any = jnp,
 ) -> Any:
     """Prior covariance of the coordinates, [component, place a, place b].
 
@@ -327,22 +314,21 @@ def covariance(
     """
     alike = shared(length, coupling, a, b, xp)
     n_effect, n_a, n_b = alike.shape
-    total = (amplitude**2 @ alike.reshape(n_effect, n_a * n_b)).reshape(
-        -1, n_a, n_b
-    )  # one product: the fit's inner loop
+    # One product: the fit's inner loop.
+    total = (amplitude**2 @ alike.reshape(n_effect, n_a * n_b)).reshape(-1, n_a, n_b)
     same_metric = _same(a.codes[:, METRIC], b.codes[:, METRIC], xp)
     total = total + LEVEL_SD**2 * same_metric + own[:, None, None] ** 2 * _same(a.unit, b.unit, xp)
     ramp = growth(a.log2_gpus)[:, None] * growth(b.log2_gpus)[None, :]
     return total + (SLOPE_SD * slope)[:, None, None] ** 2 * ramp
 
 
-def variance(amplitude: Any, own: Any, slope: Any, places: Places) -> Any:
+def prior_variance(amplitude: Any, own: Any, slope: Any, places: Configurations) -> Any:
     """Prior variance of the coordinates of single places, whether or not their labels are known; [component, place]."""
     constant = LEVEL_SD**2 + own**2 + (amplitude**2).sum(axis=1)
     return constant[:, None] + (SLOPE_SD * slope[:, None] * growth(places.log2_gpus)[None]) ** 2
 
 
-def shared(length: Any, coupling: Any, a: Places, b: Places, xp: Any = jnp) -> Any:
+def shared(length: Any, coupling: Any, a: Configurations, b: Configurations, xp: Any = jnp) -> Any:
     """Correlation of every effect between places, [effect, place a, place b]."""
     same = {name: _same(a.codes[:, i], b.codes[:, i], xp) for i, name in enumerate(LABELS)}
     between = same["metric"] + (1.0 - same["metric"]) * coupling

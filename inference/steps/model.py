@@ -1,14 +1,13 @@
-"""One configuration by itself: how long its steps take, which is the level of the job it logs, and its steps replicated.
-
-How steps of a run vary, from run to run, from system to system and with the number of GPUs.
+"""How steps of a run vary, from run to run, from system to system and with the number of GPUs.
 
     shape[configuration] ~ Gaussian process: sum of effects of benchmark, GPU, release, submitter, system, bending with log2(GPUs)
     shape[run] = shape[configuration] + deviation,  deviation ~ Student-t
     ln(total time of a run) = configuration + level,  level ~ Student-t, wide on some systems and narrow on others
 
 A run's shape is the quantile function of its steps over their median, so that scaling all durations changes nothing; see
-`steps_shape`. Coordinates of the shape are fitted one by one, in the order of how well repeats determine them. What is fitted are
-medians over the repeats of a configuration with their sampling variances, so the cost does not grow with steps or runs.
+`runs`. Coordinates of the shape are fitted one by one, in the order of how well repeats determine them. What is fitted are
+medians over the repeats of a configuration with their sampling variances, so the cost does not grow with steps or runs. A fit
+of one configuration also says how long its steps take, which is the level of the job it logs.
 """
 
 from __future__ import annotations
@@ -27,60 +26,19 @@ from jax.scipy.special import gammaln
 from scipy.special import ndtr, ndtri, stdtrit
 
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
+from prism_jax.variability.family_registry import Pool
 from prism_jax.variability.tree import Variability
 
 from ..data.columns import ModelColumn
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model
-from .data import EFFECTS, LEVEL_SD, N_KNOT, N_SMOOTH, POOL, Places, StepsData, covariance, growth, steps_data
-from .predict import (
-    Query,
-    autocorrelation,
-    level_law,
-    new_run as new_run,
-    query as query,
-    shapes,
-    total_time as total_time,
-)
-from .report import describe, score_groups, steps_variability
-from .runs import quantile
+from .data import EFFECTS, LEVEL_SD, N_KNOT, N_SMOOTH, POOL, Configurations, StepsData, covariance, growth, steps_data
+from .predict import Query, autocorrelation, configurations, level_law, new_run, shapes
+from .report import describe, score_runs, unlabelled
+from .runs import quantile, read_runs
 
 N_REPLICATED = 200  # runs
-
-
-def measured_level(data: StepsData, draws: Draws) -> MeasuredLevel | NoLevel:
-    """The typical step of the one configuration that was fitted, as the level of a job.
-
-    Notes: its logarithm is off by the sampling error of a median of autocorrelated steps, and by what another run of the job
-        would differ by (Student-t, as wide as a normal law that has its 90 % interval).
-    """
-    if len(data.units) > 1:
-        return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is cannot be told")
-    if not np.isfinite(data.step_s[0]):
-        return NoLevel("its rows are not the times of single steps")
-    asked = measured_unit(data)
-    shape = shapes(data, data.value[0])
-    low, high = quantile(shape, ndtr(np.array([-1.0, 1.0])))
-    r, n = autocorrelation(data, asked), float(data.n_points[0] * data.n_runs[0])
-    median_sd = np.sqrt(0.5 * np.pi / n * (1.0 + r) / (1.0 - r)) * 0.5 * (high - low)
-    scale, freedom = level_law(data, draws, asked)
-    run_sd = float(scale[0] * stdtrit(freedom[0], 0.95) / ndtri(0.95))
-    return MeasuredLevel(
-        step_s=float(data.step_s[0]),
-        is_mean=bool(data.is_mean[0]),
-        log_sd=float(np.hypot(median_sd, run_sd)),
-        n_steps=int(data.n_run_steps[0] * data.n_runs[0]),
-        n_runs=int(data.n_runs[0]),
-        n_gpus=float(data.n_gpus[0]),
-    )
-
-
-def replicate(data: StepsData, draws: Draws, key: jax.Array) -> Checks | None:
-    """Quantiles of the logged steps against those of new runs of the one configuration that was fitted; None for several."""
-    if len(data.units) > 1:
-        return None
-    drawn = new_run(data, draws, n_steps=POOL.size, key=key, n_draw=N_REPLICATED, asked=measured_unit(data))
-    return Checks(data.pool[0], drawn, "step time over the median of its run")
+N_POOL = 1000  # quantiles of the step factor: up to one step in 2,000
 
 
 def measured_unit(data: StepsData) -> Query:
@@ -96,17 +54,13 @@ REST = (math.log(0.7), 0.7)  # the same of the coordinates without effects
 LENGTH = (math.log(3.0), 0.4)  # doublings: jobs within a factor 8 in GPUs resemble each other, beyond they need not
 COUPLING = (4.0, 1.0)  # Beta; a step's own time and the interval between logs mostly tell the same
 LEVEL_DOF = (math.log(2.0), 1.0)  # weight, in runs, of the kind's spread between totals against a configuration's own
-LEVEL_SCALE = (
-    math.log(1.5e-3),
-    1.5,
-)  # medians of repeats differ by 0.07-0.2 % on tuned systems, by per cents on others
+# Medians of repeats differ by 0.07-0.2 % on tuned systems, by per cents on others
+LEVEL_SCALE = (math.log(1.5e-3), 1.5)
 LEVEL_FLOOR = 1e-10  # added to squares of ln(total): clocks tick
 
 COLUMNS = (
-    ModelColumn("run", ("run_id",), required=True, text=True, may_be_blank=False),
-    ModelColumn(
-        "duration_s", ("value", "dt_ms", "step_time", "duration"), required=True, positive=True, may_be_blank=False
-    ),
+    ModelColumn("run", ("run_id",), required=True, text=True),
+    ModelColumn("duration_s", ("value", "dt_ms", "step_time", "duration"), required=True, positive=True),
     ModelColumn("system", text=True),
     ModelColumn("submitter", text=True),
     ModelColumn("benchmark", ("source", "model"), text=True),
@@ -153,9 +107,8 @@ class StepsModel(Model[StepsData]):
         _shapes(data)
         _rest(data)
         _levels(data)
-        numpyro.sample(
-            "typical", dist.Normal(jnp.zeros(N_SMOOTH), 1.0).to_event(1)
-        )  # effects of a configuration not seen
+        # Effects of a configuration not seen.
+        numpyro.sample("typical", dist.Normal(jnp.zeros(N_SMOOTH), 1.0).to_event(1))
 
     def start(self, data: StepsData) -> dict[str, Any]:
         """Values of the sites at which chains begin: the centres of the priors."""
@@ -176,22 +129,62 @@ class StepsModel(Model[StepsData]):
         return describe(data, draws)
 
     def variability(self, data: StepsData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """The tree of one posterior draw for a configuration that was not measured, at the median number of GPUs."""
-        return steps_variability(data, draw)
+        """The tree of a configuration that was not measured, at the median GPU count: effects as in the site `typical`."""
+        one = {name: np.asarray(value)[None] for name, value in draw.items()}
+        asked = unlabelled(data)
+        mean, variance = configurations(data, one, asked)
+        own = np.zeros_like(mean[0, 0])
+        own[:N_SMOOTH] = one["typical"][0]
+        shape = shapes(data, mean[0, 0] + np.sqrt(variance[0, 0]) * own)
+        factors = quantile(shape, (np.arange(N_POOL) + 0.5) / N_POOL)
+        return Variability(
+            name="fitted steps",
+            step=Pool(tuple(factors.tolist())),
+            step_ar1=autocorrelation(data, asked),
+            source=f"prism-jax fit steps: {int(data.n_runs.sum())} runs of {len(data.units)} configurations",
+        )
 
     def measured_level(self, data: StepsData, draws: Draws) -> MeasuredLevel | NoLevel:
-        """How long the steps of the one configuration take, which is the level of the job it logs; or why that cannot be said."""
-        return measured_level(data, draws)
+        """The typical step of the one configuration that was fitted, as the level of a job.
+
+        Notes: its logarithm is off by the sampling error of a median of autocorrelated steps, and by what another run of the job
+            would differ by (Student-t, as wide as a normal law that has its 90 % interval).
+        """
+        if len(data.units) > 1:
+            return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is cannot be told")
+        if not np.isfinite(data.step_s[0]):
+            return NoLevel("its rows are not the times of single steps")
+        asked = measured_unit(data)
+        shape = shapes(data, data.value[0])
+        low, high = quantile(shape, ndtr(np.array([-1.0, 1.0])))
+        r, n = autocorrelation(data, asked), float(data.n_points[0] * data.n_runs[0])
+        median_sd = np.sqrt(0.5 * np.pi / n * (1.0 + r) / (1.0 - r)) * 0.5 * (high - low)
+        scale, freedom = level_law(data, draws, asked)
+        run_sd = float(scale[0] * stdtrit(freedom[0], 0.95) / ndtri(0.95))
+        return MeasuredLevel(
+            step_s=float(data.step_s[0]),
+            is_mean=bool(data.is_mean[0]),
+            log_sd=float(np.hypot(median_sd, run_sd)),
+            n_steps=int(data.n_run_steps[0] * data.n_runs[0]),
+            n_runs=int(data.n_runs[0]),
+            n_gpus=float(data.n_gpus[0]),
+        )
 
     def replicate(self, data: StepsData, draws: Draws, key: jax.Array) -> Checks | None:
-        """Steps of the one configuration over their run's median; None where there are several."""
-        return replicate(data, draws, key)
+        """Quantiles of the logged steps against those of new runs of the one configuration that was fitted; None for several."""
+        if len(data.units) > 1:
+            return None
+        drawn = new_run(data, draws, measured_unit(data), n_steps=POOL.size, key=key, n_draw=N_REPLICATED)
+        return Checks(data.pool[0], drawn, "step time over the median of its run")
 
     def score(
         self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
     ) -> list[GroupScore]:
-        """A score of every group of `column` among the runs left out."""
-        return score_groups(data, draws, left_out, column, key)
+        """One score for every group of `column`, benchmark and metric of the left-out runs."""
+        runs = read_runs(left_out, data.schedules).runs
+        first = left_out.drop_duplicates("run")
+        names = dict(zip(first["run"].astype(str), first[column].astype(str), strict=True))
+        return score_runs(data, draws, runs, [names[run.name] for run in runs], key)
 
 
 def _shapes(data: StepsData) -> None:
@@ -202,7 +195,7 @@ def _shapes(data: StepsData) -> None:
     own = numpyro.sample("own", dist.LogNormal(jnp.full(N_SMOOTH, OWN[0]), OWN[1]).to_event(1))
     length = numpyro.sample("length", dist.LogNormal(*LENGTH))
     coupling = numpyro.sample("coupling", dist.Beta(*COUPLING))
-    slope, places = jnp.asarray(data.slope[:N_SMOOTH]), Places.of(data)
+    slope, places = jnp.asarray(data.slope[:N_SMOOTH]), Configurations.of(data)
     kernel = covariance(amplitude, own, length, coupling, slope, places, places)
     noise = jnp.asarray(data.noise[:, :N_SMOOTH]).T
     total = kernel + (noise + jnp.asarray(data.outlying[:, :N_SMOOTH]).T ** 2)[:, :, None] * jnp.eye(len(data.units))

@@ -1,11 +1,8 @@
-"""Coordinates of configurations given the fitted ones: means, variances, and how such predictions err.
+"""Runs of configurations measured or not: draws of their shape and their step times, and how such predictions err.
 
-A configuration that was measured keeps what its runs have shown; one that was not has what its labels share with others.
-
-Runs of configurations measured or not: draws of their shape, their step times and their total time.
-
-A configuration that was not measured draws its own effects from the fitted population; one that was keeps what its
-runs have shown. Every draw is a new run: it differs from the configuration's typical one as repeats do.
+A configuration that was measured keeps what its runs have shown; one that was not draws its own effects from the fitted
+population, and has what its labels share with others. Every draw is a new run: it differs from the configuration's typical one as
+repeats do.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from prism_jax.core.arrays import Floats
-from prism_jax.horizon.steps import variance_of_sum
 
 from ..engine.model import Draws
-from .data import N_SMOOTH, RUN_DOF, Places, StepsData, covariance, growth, log2_gpus, variance as prior_variance
-from .runs import LABELS, gpu_class, moments, quantile
+from ..engine.program import generator
+from .data import N_SMOOTH, RUN_DOF, Configurations, StepsData, covariance, growth, log2_gpus, prior_variance
+from .runs import LABELS, quantile
 
 
 @dataclass(frozen=True)
@@ -37,14 +34,14 @@ class Query:
     kind: NDArray[np.int64]
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Configurations:
         """The configurations without their kinds, as the kernel compares them."""
-        return Places(self.codes, self.log2_gpus, self.unit)
+        return Configurations(self.codes, self.log2_gpus, self.unit)
 
 
 def conditional(data: StepsData, drawn: Mapping[str, Floats], asked: Query) -> tuple[Floats, Floats]:
     """Mean and variance given the fitted configurations, for one draw of the population; [query, component]."""
-    there, here = Places.of(data), asked.places
+    there, here = Configurations.of(data), asked.places
     law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
     inner = covariance(*law, there, there, xp=np)
     cross = covariance(*law, here, there, xp=np)
@@ -67,7 +64,7 @@ def conditional(data: StepsData, drawn: Mapping[str, Floats], asked: Query) -> t
 
 def left_out_errors(data: StepsData, drawn: Mapping[str, Floats]) -> Floats:
     """Errors of every configuration predicted without its system, in standard deviations, median zero; [unit, component]."""
-    there, system = Places.of(data), data.codes[:, LABELS.index("system")]
+    there, system = Configurations.of(data), data.codes[:, LABELS.index("system")]
     law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
     inner = covariance(*law, there, there, xp=np)
     apart = data.value - np.outer(growth(data.log2_gpus), data.slope)
@@ -124,40 +121,6 @@ def query_of(data: StepsData, rows: list[tuple[dict[str, str], float, str]]) -> 
     )
 
 
-def query(
-    data: StepsData,
-    *,
-    system: str | None = None,
-    benchmark: str | None = None,
-    metric: str | None = None,
-    submitter: str | None = None,
-    gpu: str | None = None,
-    release: str | None = None,
-    n_gpus: float | None = None,
-) -> Query:
-    """One configuration from what is known of it: a measured one that agrees (most runs), where `system` is given and known."""
-    asked = {"system": system, "benchmark": benchmark, "metric": metric, "submitter": submitter, "round": release}
-    labels = {name: value for name, value in asked.items() if value is not None}
-    labels |= {"gpu": gpu_class(gpu)} if gpu is not None else {}
-    index = {word: i for i, word in enumerate(data.vocabulary)}
-    agrees = np.ones(len(data.units), dtype=bool)
-    for name, value in labels.items():
-        agrees &= data.codes[:, LABELS.index(name)] == index.get(f"{name}={value}", -1)
-    if n_gpus is not None:
-        agrees &= data.log2_gpus == log2_gpus(n_gpus)
-    if system is not None and agrees.any():
-        best = int(np.argmax(np.where(agrees, data.n_runs, -1.0)))
-        return Query(data.codes[[best]], data.log2_gpus[[best]], np.array([best]), data.kind[[best]])
-    codes = np.array([[index.get(f"{name}={labels[name]}", -1) if name in labels else -1 for name in LABELS]])
-    if metric is None:  # the one that is logged most
-        column = data.codes[:, LABELS.index("metric")]
-        codes[0, LABELS.index("metric")] = np.bincount(column).argmax()
-    alike = (data.codes == codes)[:, [LABELS.index("metric"), LABELS.index("benchmark")]].all(axis=1)
-    kind = data.kind[alike][:1] if alike.any() else np.array([-1])
-    place = np.array([log2_gpus(n_gpus if n_gpus is not None else np.nan)])
-    return Query(codes, place, np.array([-1]), kind)
-
-
 def configurations(data: StepsData, draws: Draws, asked: Query) -> tuple[Floats, Floats]:
     """Mean and variance of the coordinates of typical runs, by draw of the population; [posterior, query, component]."""
     chosen = np.unique(np.linspace(0, len(draws["length"]) - 1, MAX_POSTERIOR).astype(int))
@@ -165,16 +128,12 @@ def configurations(data: StepsData, draws: Draws, asked: Query) -> tuple[Floats,
     return np.array([mean for mean, _ in found]), np.array([variance for _, variance in found])
 
 
-def coordinates(
-    data: StepsData, draws: Draws, asked: Query, n_draw: int, key: jax.Array, *, run: bool = True
-) -> Floats:
-    """Draws of the coordinates of a new run (of the configuration itself where not `run`); [draw, query, component]."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32).tolist())
+def coordinates(data: StepsData, draws: Draws, asked: Query, n_draw: int, key: jax.Array) -> Floats:
+    """Draws of the coordinates of a new run; [draw, query, component]."""
+    rng = generator(key)
     mean, variance = configurations(data, draws, asked)
     which = np.arange(n_draw) % len(mean)
     drawn = mean[which] + np.sqrt(variance[which]) * _standard_errors(data, draws, asked, n_draw, rng)
-    if not run:
-        return drawn
     spread, freedom = run_spread(data, asked)
     scale = np.sqrt(freedom / rng.chisquare(freedom, (n_draw, len(freedom))))
     return drawn + np.sqrt(spread) * scale[..., None] * rng.standard_normal(drawn.shape)
@@ -225,66 +184,16 @@ def level_law(data: StepsData, draws: Draws, asked: Query) -> tuple[Floats, Floa
     return np.sqrt((freedom * typical**2 + sum_sq) / total * np.where(known, 1.0 + 1.0 / n, 1.0)), total
 
 
-def new_run(
-    data: StepsData,
-    draws: Draws,
-    *,
-    n_steps: int,
-    key: jax.Array,
-    n_draw: int = 100,
-    system: str | None = None,
-    benchmark: str | None = None,
-    n_gpus: float | None = None,
-    asked: Query | None = None,
-) -> Floats:
-    """Step times of new runs over the run's median; [draw, step].
+def new_run(data: StepsData, draws: Draws, asked: Query, *, n_steps: int, key: jax.Array, n_draw: int = 100) -> Floats:
+    """Step times of new runs of the first query over the run's median; [draw, step].
 
     Args:
         n_steps: values of the metric: steps, or log intervals.
-        asked: instead of the labels, a configuration from `query`.
     """
-    chosen = asked if asked is not None else query(data, system=system, benchmark=benchmark, n_gpus=n_gpus)
     first, second = jax.random.split(key)
-    shape = shapes(data, coordinates(data, draws, chosen, n_draw, first)[:, 0])
-    score = _autocorrelated(autocorrelation(data, chosen), (n_draw, n_steps), second)
+    shape = shapes(data, coordinates(data, draws, asked, n_draw, first)[:, 0])
+    score = _autocorrelated(autocorrelation(data, asked), (n_draw, n_steps), second)
     return np.array([quantile(s, ndtr(z)) for s, z in zip(shape, score, strict=True)])
-
-
-def total_time(
-    data: StepsData,
-    draws: Draws,
-    *,
-    n_steps: int,
-    key: jax.Array,
-    step_s: float | None = None,
-    n_draw: int = 1000,
-    system: str | None = None,
-    benchmark: str | None = None,
-    n_gpus: float | None = None,
-    asked: Query | None = None,
-) -> Floats:
-    """Seconds that new runs of `n_steps` steps take; [draw].
-
-    Args:
-        step_s: mean step of a typical run; None takes that of the configuration, which then has to be a measured one.
-
-    Notes: the run's level is Student-t on the log scale; its steps add the variance of a sum of autocorrelated values
-        beyond what runs of the measured length have shown of it already.
-    """
-    chosen = asked if asked is not None else query(data, system=system, benchmark=benchmark, n_gpus=n_gpus)
-    first, second = jax.random.split(key)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(second)).astype(np.uint32).tolist())
-    scale, freedom = level_law(data, draws, chosen)
-    unit = int(chosen.unit[0])
-    if step_s is None:
-        step_s = float(np.exp(data.level_mean[unit])) if unit >= 0 else 1.0
-    shape = shapes(data, coordinates(data, draws, chosen, 1, first, run=False)[0, 0])
-    mean, variance = moments(shape)
-    r = autocorrelation(data, chosen)
-    seen = data.n_points[unit] if unit >= 0 else float(np.median(data.n_points))
-    extra = variance_of_sum(variance, r, n_steps) / n_steps**2 - variance_of_sum(variance, r, int(seen)) / seen**2
-    effect = np.sqrt(max(scale[0] ** 2 + extra / mean**2, 0.01 * scale[0] ** 2))
-    return n_steps * step_s * np.exp(effect * rng.standard_t(freedom[0], n_draw))
 
 
 def autocorrelation(data: StepsData, asked: Query) -> float:
@@ -297,7 +206,7 @@ def autocorrelation(data: StepsData, asked: Query) -> float:
 
 def _autocorrelated(ar1: float, shape: tuple[int, int], key: jax.Array) -> Floats:
     """Normal scores with lag-k correlation `ar1^k` along the last axis."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32).tolist())
+    rng = generator(key)
     score = rng.standard_normal(shape)
     for i in range(1, shape[1]):
         score[:, i] = ar1 * score[:, i - 1] + np.sqrt(1.0 - ar1**2) * score[:, i]

@@ -1,15 +1,13 @@
-"""How well runs that were left out were predicted, beside the trivial prediction.
+"""What a fit of the steps model says: where tails differ, how runs repeat, the tree it amounts to, and scores of runs left out.
 
 The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95 % quantiles) of what was measured on the other
 systems of the same benchmark and metric; of a repeat whose configuration was not left out, the median of the other repeats.
 Errors are medians over the runs of a group, benchmark and metric; every one of these is one score.
-
-What a fit of the steps model says: where tails differ, how runs repeat, and the tree it amounts to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,26 +16,14 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from prism_jax.core.arrays import Floats
-from prism_jax.variability.family_registry import Pool
-from prism_jax.variability.tree import Variability
 
 from ..engine.model import Draws, GroupScore, interval
-from .data import EFFECTS, N_SMOOTH, POOL, Places, StepsData, key_of, kind_of, shared
-from .predict import Query, autocorrelation, configurations, coordinates, level_law, query_of, shapes
-from .runs import LABELS, P95, P99, Run, cdf, ks_distance, quantile, ratios, read_runs
+from .data import EFFECTS, N_SMOOTH, POOL, Configurations, StepsData, key_of, kind_of, shared
+from .predict import Query, configurations, coordinates, level_law, query_of, shapes
+from .runs import LABELS, P95, P99, Run, cdf, ks_distance, ratios
 
 N_DRAW = 600  # per run: the 5 % quantile is then known to 0.9 % in probability
 LEVELS = (0.05, 0.5, 0.95)
-
-
-def score_groups(
-    data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
-) -> list[GroupScore]:
-    """One score for every group of `column`, benchmark and metric of the left-out runs."""
-    runs = read_runs(left_out, data.schedules).runs
-    first = left_out.drop_duplicates("run")
-    names = dict(zip(first["run"].astype(str), first[column].astype(str), strict=True))
-    return score_runs(data, draws, runs, [names[run.name] for run in runs], key)
 
 
 def score_runs(
@@ -136,7 +122,6 @@ def _ks_pooled(data: StepsData, run: Run, kind: int) -> float:
 
 METRIC_WORDS = {"": "step time", "step_s": "step time", "log_dt_ms": "time between log lines"}
 SAME = 1e-9  # variance of an effect that all configurations share, on the scale where different ones have 1
-N_POOL = 1000  # quantiles of the step factor: up to one step in 2,000
 
 
 def describe(data: StepsData, draws: Draws) -> dict[str, Any]:
@@ -222,7 +207,7 @@ def variance_shares(data: StepsData, draws: Draws, knot: int) -> dict[str, float
     Notes: an effect counts with its variance among the fitted configurations. A level with one member (one system, one run of
         each configuration) has no variance and is left out; where fewer than two levels remain there are no shares.
     """
-    places = Places.of(data)
+    places = Configurations.of(data)
     alike = shared(float(np.median(draws["length"])), float(np.median(draws["coupling"])), places, places, np)
     varies = 1.0 - alike.mean(axis=(1, 2))
     loading = data.rotation[knot] ** 2
@@ -239,23 +224,6 @@ def variance_shares(data: StepsData, draws: Draws, knot: int) -> dict[str, float
         parts["run"] = float(np.median(data.run_variance @ loading))
     total = sum(parts.values())
     return {name: round(part / total, 4) for name, part in parts.items()} if len(parts) > 1 else {}
-
-
-def steps_variability(data: StepsData, draw: Mapping[str, Floats]) -> Variability:
-    """The tree of a configuration that was not measured, at the median GPU count: effects as in the site `typical`."""
-    one = {name: np.asarray(value)[None] for name, value in draw.items()}
-    asked = unlabelled(data)
-    mean, variance = configurations(data, one, asked)
-    own = np.zeros_like(mean[0, 0])
-    own[:N_SMOOTH] = one["typical"][0]
-    shape = shapes(data, mean[0, 0] + np.sqrt(variance[0, 0]) * own)
-    factors = quantile(shape, (np.arange(N_POOL) + 0.5) / N_POOL)
-    return Variability(
-        name="fitted steps",
-        step=Pool(tuple(factors.tolist())),
-        step_ar1=autocorrelation(data, asked),
-        source=f"prism-jax fit steps: {int(data.n_runs.sum())} runs of {len(data.units)} configurations",
-    )
 
 
 def unlabelled(data: StepsData) -> Query:

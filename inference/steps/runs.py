@@ -1,10 +1,8 @@
-"""The shape of a run: the quantile function of its step times over their median, by what a few quantiles exceed one.
+"""Runs from a table of step times, and the shape of a run: the quantile function of its step times over their median.
 
 A shape is a vector [..., knot] of `ln(|q - 1| + FLOOR)`, `q` the quantile of step / median at each of `LEVELS`. Between
 knots the quantile function is linear in the normal score; below the first it goes on so; above the last the excess
 grows like that of an exponential tail, which is what rare stalls look like.
-
-Runs from a table of step times: labels, relative step times, and how much was dropped.
 
 Jobs of a `group` follow one deterministic schedule (sequence length, batch size): their steps are divided by the median
 over the group's runs at the same position. Clocks that tick coarsely are read in blocks of steps.
@@ -32,7 +30,6 @@ P95, P99 = 10, 11
 FLOOR = 1e-4  # of a step: ties and rounding of logs; excesses below it are alike
 SMALLEST = 1e-3  # of the median: where the lower tail ends, so that step times stay positive
 TAIL_SCORES = np.linspace(-5.0, 5.0, 1001)
-_MIDDLES = (np.arange(2000) + 0.5) / 2000
 
 
 def shape_of(relative: Floats) -> Floats:
@@ -79,12 +76,6 @@ def cdf(shape: Floats, relative: Floats) -> Floats:
     return np.interp(relative, rising, prob, left=0.0, right=1.0)
 
 
-def moments(shape: Floats) -> tuple[float, float]:
-    """Mean and variance of step time over its median."""
-    values = quantile(shape, _MIDDLES)
-    return float(values.mean()), float(values.var())
-
-
 def ks_distance(relative: Floats, prob: Floats) -> float:
     """Kolmogorov-Smirnov distance of sorted values [step] from a distribution with `prob` = its CDF at them."""
     n = relative.size
@@ -102,9 +93,8 @@ def lag_one(relative: Floats) -> float:
     return float(np.clip(np.corrcoef(score[1:], score[:-1])[0, 1], -0.95, 0.95))
 
 
-FIRST_STEPS = (
-    3  # left out of every run: warm-up; reproduces the published trivial baselines best (of 0, 1, 2, 3, 5, 10)
-)
+# Left out of every run: warm-up; reproduces the published trivial baselines best (of 0, 1, 2, 3, 5, 10)
+FIRST_STEPS = 3
 MIN_POINTS = 20  # of a run: its p95 is then still an interpolation between two steps
 MIN_GROUP_RUNS = 3  # a schedule is a median over at least these
 COARSE_TICK = 0.003  # of the median: a clock of 1 ms under steps of less than 0.3 s; read in blocks

@@ -1,17 +1,13 @@
-"""What measured tables leave open of a step: its outline under each of their posterior draws, over that under their mean.
+"""How far measured steps may be from predictions because of what the cost model does not know: factors, one per draw.
 
-How far a measured step may be from its prediction because of what the cost model does not know: factors, one per draw.
-
-The corrections of every draw go through the outline of the step, not through its simulation: of their ratio, what the outline
-leaves out cancels.
-
-Factors between the steps that would be measured and those that are predicted, of several jobs on the same draws.
-
-Most of what the cost model does not know is the same for all jobs of one user and cancels in their ratios. Of a draw, jobs share
+The corrections of every draw, and measured tables under each of their posterior draws, go through the outline of the step,
+not through its simulation: of their ratio, what the outline leaves out cancels. Factors of several jobs are on the same
+draws: most of what the cost model does not know is the same for all jobs of one user and cancels in their ratios. Of a draw,
+jobs share
 
 correction     members of a level that both belong to (generation, framework, kernel), seen or not; of others each has its own
 site           a user's jobs run at one site
-own            as much as the parts are alike that their steps are made of (`residual_gp.py`); equal jobs share all of it
+own            as much as the parts are alike that their steps are made of (`ResidualGP`); equal jobs share all of it
 unsaid         a field that both leave open with the same odds has the same value
 device         what a device that is only like a known one is off by, if both run on it
 """

@@ -4,7 +4,7 @@ A knob (field of `CostCorrection`) is, on its link's scale, a sum of terms: one 
 of the device, of the style of the software (fused or eager), of generation and style together, and of the framework. Members that
 no run has measured deviate by a fresh draw, so that their predictions are the population's, with a wider band. On top of the
 corrected cost a site (a cluster with its software as it was set up there) is off by a factor of its own, and every configuration
-by another, which configurations made of the same parts share (`nearby.py`).
+by another, which configurations made of the same parts share (`ResidualGP`).
 
 The shipped calibration is `presets/calibration.json`, made by `experiments/calibrate_steps/run.py`.
 """

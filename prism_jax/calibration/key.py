@@ -1,9 +1,7 @@
-"""Setting: what the corrections of a job depend on, and the members of the levels that it belongs to.
+"""CalibrationKey: what the corrections of a job depend on, and the members of the levels that it belongs to.
 
-The level of a job as its own log shows it: a factor between the steps that were measured and those that are predicted.
-
-A log of this very job says how long its steps take far better than a cost model does. The factor scales every second of the job,
-so that the typical predicted step is the typical measured one; how steps scatter around it is left as predicted.
+A log of this very job says how long its steps take far better than a cost model does. Its `LevelFactor` scales every second
+of the job, so that the typical predicted step is the typical measured one; how steps scatter around it is left as predicted.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""What software usually does where a job does not say: values and how likely each is, by framework, device generation and date.
+"""Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
 
-Probabilities are what the releases of these years ship as their default (1: always) or what their users were seen to choose; they
-are judgements, not counts, and wide where nobody states them. Dates are those of the first release with the kernel:
-FlashAttention arXiv 2205.14135 (2022-06) and 2307.08691 (2023-07), FlashAttention-3 and cuDNN 9 in Transformer Engine (2024-03),
-torch.compile over FSDP (2024-03), CUDA graphs in Megatron-Core's recipes for Blackwell (2025-01).
+What software usually does is known by framework, device generation and date. Probabilities are what the releases of these
+years ship as their default (1: always) or what their users were seen to choose; they are judgements, not counts, and wide
+where nobody states them. Dates are those of the first release with the kernel: FlashAttention arXiv 2205.14135 (2022-06) and
+2307.08691 (2023-07), FlashAttention-3 and cuDNN 9 in Transformer Engine (2024-03), torch.compile over FSDP (2024-03), CUDA
+graphs in Megatron-Core's recipes for Blackwell (2025-01).
 
-Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
-
-Every open field is, independently, one of a few values with known odds (`software.usual`). A value moves the step by the ratio
-of the step's outlines with and without it. Predictions stand at the mean of the logarithm over all possibilities; the band holds
-them:
+Every open field is, independently, one of a few values with these odds. A value moves the step by the ratio of the step's
+outlines with and without it. Predictions stand at the mean of the logarithm over all possibilities; the band holds them:
 
     ln step = ln step(assumed) + sum_fields ln ratio(value),     value ~ odds
 """
@@ -29,9 +27,9 @@ from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency
 from ..framework.base import EAGER, FUSED, Framework
 from ..framework.frameworks import framework_of
-from ..framework.software import SOFTWARE_VALUES, VENDOR, Software
+from ..framework.software import SOFTWARE_VALUES, Software
 from ..plan.plan import ParallelPlan
-from ..system.hardware import Cluster, Device
+from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
 from .surrogate import seconds_under
 
@@ -129,44 +127,6 @@ def usual_odds(name: str, framework: Framework, generation: str, date: str = "")
 def usual_software(stated: Software, framework: Framework, generation: str) -> Software:
     """`stated`, with the most likely value wherever it says nothing."""
     return stated.filled({name: usual_odds(name, framework, generation, stated.date)[0][0] for name in SOFTWARE_VALUES})
-
-
-# Recomputation where nobody states it, by framework. DeepSpeed's lineage checkpoints every layer: the published configurations of
-# GPT-NeoX (`checkpoint-activations: true` in configs/*.yml) and the scripts of Megatron-DeepSpeed (`--checkpoint-activations`).
-_RECOMPUTE: dict[str, Odds] = {"megatron-deepspeed": (("full", 0.8), ("none", 0.2))}
-
-
-def usual_recompute(framework: str) -> Odds:
-    """What a run of that framework may have recomputed, most likely first."""
-    return _RECOMPUTE.get(framework, _sure("none"))
-
-
-# Number formats of products where nobody states them, by generation.
-_DTYPES: tuple[tuple[str, Odds], ...] = (
-    ("volta", (("fp16", 0.9), ("fp32", 0.1))),
-    ("ampere", (("bf16", 0.75), ("fp16", 0.25))),
-    ("hopper", (("bf16", 0.75), ("fp8", 0.25))),
-    ("blackwell", (("fp8", 0.5), ("bf16", 0.25), ("nvfp4", 0.25))),
-)
-# Vendors and who submits benchmarks with them use the fastest format that converges: NVIDIA and its partners have trained
-# language models for MLPerf Training in fp8 on Hopper since v3.0, on Blackwell in fp8 and (v5.1) in nvfp4.
-_DTYPES_OF_VENDORS: tuple[tuple[str, Odds], ...] = (
-    ("hopper", (("fp8", 0.9), ("bf16", 0.1))),
-    ("blackwell", (("fp8", 0.6), ("nvfp4", 0.35), ("bf16", 0.05))),
-)
-
-
-def usual_dtypes(device: Device, tuning: str | None = None) -> Odds:
-    """Formats that a run on that device may have used; those that the device lacks are left out.
-
-    Args:
-        tuning: as in `Software`.
-    """
-    known = (*(_DTYPES_OF_VENDORS if tuning == VENDOR else ()), *_DTYPES)
-    given = next((odds for generation, odds in known if generation == device.generation), (("bf16", 1.0),))
-    able = [(name, odds) for name, odds in given if name in device.peak_flops_per_s]
-    whole = sum(odds for _, odds in able)
-    return tuple((name, odds / whole) for name, odds in able)
 
 
 SMALLEST = 1e-4  # of a step: a field whose every value changes less is not open in any sense that matters

@@ -1,8 +1,8 @@
 """Lists the candidates of a catalogue: so many instances of a shape under a policy, with the prices of an hour in every place.
 
-A wish says what is asked: work, time, money, how sure; work done, what a job that runs already has. Offers that cannot be used
-are counted, with the reason. Jobs may run in any of the two, three and four cheapest zones of a region that offer the same
-machine on spot; pairs of kinds on demand in one region count where they can still beat what was found on one kind.
+Offers that cannot be used are counted, with the reason. Jobs may run in any of the two, three and four cheapest zones of a
+region that offer the same machine on spot; pairs of kinds on demand in one region count where they can still beat what was
+found on one kind.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import inf, isfinite, isinf, nan
+from math import inf, isfinite, nan
 
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.errors import PrismError, Problem, SpecError
+from ..core.errors import PrismError
 from ..core.processes import Progress, silent
 from ..horizon.checkpoint import Checkpoint, CheckpointTier, checkpoint_bytes
 from ..horizon.reliability import HOUR_S, Reliability
@@ -36,64 +36,7 @@ from .clusters import (
 from .completion import Ran, SpotTask
 from .offers import Identity, Offer
 from .policies import SpotPolicy
-
-MOST_WORLDS = 200_000
-LEAST_WORLDS = 200
-
-
-@dataclass(frozen=True)
-class WorkDone:
-    """What a job that runs already has done and spent."""
-
-    steps_done: int
-    elapsed_s: float
-    spent_usd: float
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is asked.
-
-    Attributes:
-        n_steps: to be done.
-        deadline_s, budget_usd: infinite: none. Without a deadline but with a budget the shortest p95 time is looked for, else
-            the least expected cost.
-        prob: with which each of both is to be kept.
-        restart_s: from nodes at hand to the first new step, besides the load of the checkpoint.
-        interval_s: of work between checkpoints; None: the best.
-        n_worlds, seed: simulated worlds.
-
-    Raises:
-        SpecError: a figure is out of range.
-    """
-
-    n_steps: int
-    deadline_s: float = inf
-    budget_usd: float = inf
-    prob: float = 0.95
-    restart_s: float = 300.0
-    interval_s: float | None = None
-    n_worlds: int = 10_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for field, told in (("deadline_s", "deadline"), ("budget_usd", "budget")):
-            if not getattr(self, field) > 0.0:
-                raise SpecError.of(Problem(told, f"{getattr(self, field):g}, but it must be above 0"))
-        if not 0.0 < self.prob < 1.0:
-            raise SpecError.of(Problem("prob", f"{self.prob:g}, but it must lie between 0 and 1"))
-        if not 0.0 <= self.restart_s < 1e7:
-            raise SpecError.of(Problem("restart", f"{self.restart_s:g} s, but it must be at least 0 and below 1e7"))
-        if self.interval_s is not None and not 0.0 < self.interval_s < inf:
-            raise SpecError.of(Problem("checkpoint", f"{self.interval_s:g} s, but it must be finite and above 0"))
-        if not LEAST_WORLDS <= self.n_worlds <= MOST_WORLDS:
-            text = f"{self.n_worlds:,}, but it must be between {LEAST_WORLDS:,} and {MOST_WORLDS:,}"
-            raise SpecError.of(Problem("worlds", text))
-
-    @property
-    def wants_time(self) -> bool:
-        """Whether time is to be short and money bounded, not the other way round."""
-        return isinf(self.deadline_s) and not isinf(self.budget_usd)
+from .requirements import CloudRequirements
 
 
 @dataclass(frozen=True)
@@ -267,7 +210,11 @@ class CandidateSet:
 
 
 def field_of(
-    offers: Sequence[Offer], times: PlanTimes, setting: CloudConstants, wish: Wish, progress: Progress = silent
+    offers: Sequence[Offer],
+    times: PlanTimes,
+    setting: CloudConstants,
+    wish: CloudRequirements,
+    progress: Progress = silent,
 ) -> CandidateSet:
     """Every shape on every number of instances under every policy."""
     by_shape: dict[InstanceShape, list[Offer]] = defaultdict(list)
@@ -305,7 +252,7 @@ def _plans(times: PlanTimes, shape: InstanceShape, most_gpus: int) -> dict[int, 
 
 
 def _of_plan(
-    offers: list[Offer], count: int, best: BestPlan, setting: CloudConstants, wish: Wish
+    offers: list[Offer], count: int, best: BestPlan, setting: CloudConstants, wish: CloudRequirements
 ) -> Iterator[CloudCandidate]:
     """One candidate for every policy and law, and for every choice of zones that a job may move between."""
     written = setting.checkpoint or _checkpoint(best, offers[0], count)
@@ -321,7 +268,12 @@ def _of_plan(
 
 
 def task_of(
-    best: BestPlan, count: int, written: Checkpoint, law: Availability | None, setting: CloudConstants, wish: Wish
+    best: BestPlan,
+    count: int,
+    written: Checkpoint,
+    law: Availability | None,
+    setting: CloudConstants,
+    wish: CloudRequirements,
 ) -> SpotTask:
     """The work of a plan, cut into intervals that suit what interrupts it."""
     cluster = best.job.cluster
@@ -342,7 +294,7 @@ Rented = tuple[Offer, int, CloudCandidate]
 
 
 def mixed_candidates(
-    candidates: Sequence[CloudCandidate], job: Job, wish: Wish, best_usd: float, most_gpus: int
+    candidates: Sequence[CloudCandidate], job: Job, wish: CloudRequirements, best_usd: float, most_gpus: int
 ) -> list[CloudCandidate]:
     """Mixes whose bounds keep the deadline and beat `best_usd` (infinite: nothing was found), least bound first."""
     pairs = sorted(_pairs(candidates, wish, best_usd, most_gpus), key=lambda pair: pair[0])
@@ -359,7 +311,7 @@ def mixed_candidates(
 
 
 def _pairs(
-    candidates: Sequence[CloudCandidate], wish: Wish, best_usd: float, most_gpus: int
+    candidates: Sequence[CloudCandidate], wish: CloudRequirements, best_usd: float, most_gpus: int
 ) -> Iterator[tuple[float, Rented, Rented]]:
     """Bound of the cost, and both parts.
 
@@ -396,7 +348,7 @@ def _by_region(candidates: Sequence[CloudCandidate]) -> dict[tuple[str, str], li
     return found
 
 
-def _candidate(made: Mix, like: CloudCandidate, wish: Wish) -> CloudCandidate:
+def _candidate(made: Mix, like: CloudCandidate, wish: CloudRequirements) -> CloudCandidate:
     """A mix as one offer whose price is that of all its instances."""
     usd_per_h = sum(part.count * (part.offer.on_demand_usd_per_h or 0.0) for part in made.parts)
     first = made.parts[0].offer

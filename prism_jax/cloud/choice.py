@@ -22,10 +22,11 @@ from ..core.errors import SpecError
 from ..core.processes import Progress, silent
 from ..horizon.steps import N_BATCH, Estimate
 from .availability import Availability
-from .candidates import CloudCandidate, Wish
+from .candidates import CloudCandidate
 from .completion import Ran, simulate
 from .offers import Offer
 from .paths import Paths
+from .requirements import CloudRequirements
 
 TOO_SLOW = "too slow for the deadline even if nothing interrupts it"
 TOO_DEAR = "above the budget even at the least price without interruptions"
@@ -48,7 +49,7 @@ class Bound:
     reason: str
 
 
-def bound_of(candidate: CloudCandidate, factors: Floats, wish: Wish) -> Bound:
+def bound_of(candidate: CloudCandidate, factors: Floats, wish: CloudRequirements) -> Bound:
     """Bound in the worlds of `factors`."""
     task = candidate.task
     busy_s = task.work_s * factors + task.n_interval * task.blocking_s
@@ -84,7 +85,7 @@ class SpotDraws:
         fresh: another number gives other worlds.
     """
 
-    def __init__(self, wish: Wish, level: Floats, fresh: int = 0) -> None:
+    def __init__(self, wish: CloudRequirements, level: Floats, fresh: int = 0) -> None:
         self._wish, self._seed = wish, (wish.seed, fresh)
         rng = np.random.default_rng([*self._seed, crc32(b"level")])
         self.factors = np.quantile(level, rng.random(wish.n_worlds))
@@ -164,12 +165,12 @@ class CandidateOutcome:
         """P(it costs no more)."""
         return _share(np.asarray(self.cost_usd <= budget_usd, float))
 
-    def keeps(self, wish: Wish) -> bool:
+    def keeps(self, wish: CloudRequirements) -> bool:
         """Whether deadline and budget are kept with the probability that is asked for."""
         sure = [self.prob_by(wish.deadline_s), self.prob_within(wish.budget_usd)]
         return all(one.value >= wish.prob for one in sure) and np.isfinite(self.late_s)
 
-    def value(self, wish: Wish) -> float:
+    def value(self, wish: CloudRequirements) -> float:
         """What is to be small."""
         return self.late_s if wish.wants_time else self.mean_usd
 
@@ -235,7 +236,7 @@ class CloudChoice:
 
 
 def search(
-    candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: Wish, progress: Progress = silent
+    candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: CloudRequirements, progress: Progress = silent
 ) -> CloudChoice:
     """The best candidate, and the front of time and money, of which bounds leave most candidates out.
 
@@ -244,13 +245,18 @@ def search(
     return _search(candidates, worlds, wish, progress, everything=False)
 
 
-def exhaustive(candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: Wish) -> CloudChoice:
+def exhaustive(candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: CloudRequirements) -> CloudChoice:
     """The same without bounds: for tests, and for small catalogues."""
     return _search(candidates, worlds, wish, silent, everything=True)
 
 
 def _search(
-    candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: Wish, progress: Progress, *, everything: bool
+    candidates: Sequence[CloudCandidate],
+    worlds: SpotDraws,
+    wish: CloudRequirements,
+    progress: Progress,
+    *,
+    everything: bool,
 ) -> CloudChoice:
     if not candidates:
         raise SpecError("cloud: no offer can run the job")
@@ -277,7 +283,7 @@ def _search(
     return CloudChoice(best, front_of(kept), tuple(simulated), dict(infeasible), len(candidates))
 
 
-def _may_matter(bound: Bound, kept: Sequence[CandidateOutcome], wish: Wish) -> bool:
+def _may_matter(bound: Bound, kept: Sequence[CandidateOutcome], wish: CloudRequirements) -> bool:
     """Whether a candidate can be best, or on the front."""
     best = min((one.value(wish) for one in kept), default=float("inf"))
     if (bound.late_s if wish.wants_time else bound.cost_usd) <= best:
@@ -294,7 +300,7 @@ def front_of(outcomes: Sequence[CandidateOutcome]) -> tuple[CandidateOutcome, ..
     return tuple(found)
 
 
-def _reason(outcome: CandidateOutcome, wish: Wish) -> str:
+def _reason(outcome: CandidateOutcome, wish: CloudRequirements) -> str:
     if outcome.prob_by(wish.deadline_s).value < wish.prob:
         return UNLIKELY_TIME
     if outcome.prob_within(wish.budget_usd).value < wish.prob:
@@ -327,7 +333,7 @@ class CloudGain:
 class Fresh:
     """Fresh worlds, in which candidates are run as they are promised."""
 
-    def __init__(self, wish: Wish, refine: Refine) -> None:
+    def __init__(self, wish: CloudRequirements, refine: Refine) -> None:
         self._wish, self._refine = wish, refine
         self._ranks = np.random.default_rng([wish.seed, 1, 7]).random(wish.n_worlds)
         self._worlds = SpotDraws(wish, np.ones(1), fresh=1)
@@ -346,7 +352,7 @@ class Fresh:
         return CandidateOutcome.of(longer, self._worlds.run(longer, factors / mean))
 
 
-def promised(candidates: Sequence[CloudCandidate], fresh: Fresh, wish: Wish) -> CandidateOutcome | None:
+def promised(candidates: Sequence[CloudCandidate], fresh: Fresh, wish: CloudRequirements) -> CandidateOutcome | None:
     """The first of some candidates, best first, that keeps what is asked on fresh draws, too."""
     found = (fresh.outcome(one) for one in candidates[:MOST_TRIED])
     return next((one for one in found if one.keeps(wish)), None)

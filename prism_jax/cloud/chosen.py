@@ -25,18 +25,19 @@ from ..core.report import RunRecord
 from ..horizon.checkpoint import Checkpoint
 from ..horizon.predict_run import FIT
 from ..horizon.reliability import Reliability
-from ..horizon.simulated_report import level_draws
+from ..horizon.simulated_job import level_draws
 from ..job.job import Job
 from ..result.distribution import holding
 from ..search.figures import plan_facts
 from ..simulate.predict import predict
 from .availability import AVAILABILITY, Availability
-from .candidates import CandidateSet, CloudCandidate, CloudConstants, Wish, field_of, mixed_candidates
+from .candidates import CandidateSet, CloudCandidate, CloudConstants, field_of, mixed_candidates
 from .choice import CandidateOutcome, CloudChoice, CloudGain, Fresh, SpotDraws, gain_of, promised, search
 from .clusters import InstancePart, PlanTimes
 from .offers import Offer
 from .policies import POLICIES, SpotPolicy
 from .report import CloudReport, GainFacts, PartFacts, RentFacts
+from .requirements import CloudRequirements
 from .state_file import CloudState, Running
 
 
@@ -71,7 +72,7 @@ class CloudRequest:
 class Chosen:
     """What was searched and found."""
 
-    wish: Wish
+    wish: CloudRequirements
     field: CandidateSet
     choice: CloudChoice
     best: CandidateOutcome | None
@@ -165,7 +166,7 @@ def report_of(
     )
 
 
-def rent_facts(outcome: CandidateOutcome, wish: Wish, asked: CloudRequest) -> RentFacts:
+def rent_facts(outcome: CandidateOutcome, wish: CloudRequirements, asked: CloudRequest) -> RentFacts:
     """Something that may be rented."""
     candidate, offer, ran = outcome.candidate, outcome.offer, outcome.ran
     policy, task = candidate.policy, candidate.task
@@ -210,7 +211,7 @@ def _parts(outcome: CandidateOutcome) -> tuple[PartFacts, ...]:
     )
 
 
-def _gain(gain: CloudGain, wish: Wish, asked: CloudRequest) -> GainFacts:
+def _gain(gain: CloudGain, wish: CloudRequirements, asked: CloudRequest) -> GainFacts:
     running = asked.state is not None and asked.state.running is not None
     low, high = np.quantile(gain.saved_usd, (0.05, 0.95))
     saved_usd = float(gain.saved_usd.mean())
@@ -228,7 +229,7 @@ def _gain(gain: CloudGain, wish: Wish, asked: CloudRequest) -> GainFacts:
 def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
     """The report, and what it is made of."""
     started = time.perf_counter()
-    wish = Wish(
+    wish = CloudRequirements(
         asked.n_steps,
         asked.deadline_s,
         asked.budget_usd,
@@ -281,7 +282,7 @@ def allowed(spot: str, names: Sequence[str]) -> tuple[SpotPolicy, ...]:
     return tuple(wanted)
 
 
-def _ranked(choice: CloudChoice, wish: Wish) -> list[CandidateOutcome]:
+def _ranked(choice: CloudChoice, wish: CloudRequirements) -> list[CandidateOutcome]:
     """Feasible ones, best first."""
     return sorted((one for one in choice.simulated if one.keeps(wish)), key=lambda one: one.value(wish))
 
@@ -324,7 +325,7 @@ def _reference(
     candidates: Sequence[CloudCandidate],
     running: CloudCandidate | None,
     fresh: Fresh,
-    wish: Wish,
+    wish: CloudRequirements,
     job: Job,
     asked: CloudRequest,
 ) -> CandidateOutcome | None:

@@ -7,14 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
-from .candidates import Wish
 from .choice import CandidateOutcome, CloudChoice
 from .report import CloudReport
+from .requirements import CloudRequirements
 
 DAY_S = 86400.0
 
 
-def plot_choice(choice: CloudChoice, wish: Wish, title: str) -> Figure:
+def plot_choice(choice: CloudChoice, wish: CloudRequirements, title: str) -> Figure:
     """Expected cost over expected days, with deadline and budget.
 
     Args:
@@ -26,7 +26,7 @@ def plot_choice(choice: CloudChoice, wish: Wish, title: str) -> Figure:
     return figure
 
 
-def plot_front(choice: CloudChoice, wish: Wish, *, ax: Axes | None = None) -> Axes:
+def plot_front(choice: CloudChoice, wish: CloudRequirements, *, ax: Axes | None = None) -> Axes:
     """Draws what was simulated as points, the front as a line, the best as a star; worlds without an end are left out."""
     ax = new_axes() if ax is None else ax
     ended = [one for one in choice.simulated if np.isfinite(one.mean_s)]

@@ -12,7 +12,7 @@ from ..core.text_table import Table, prob
 from ..horizon.report import duration
 from ..horizon.steps import Estimate
 from ..search.figures import SearchedPlan
-from .candidates import WorkDone
+from .requirements import WorkDone
 
 
 @dataclass(frozen=True)

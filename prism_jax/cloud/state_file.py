@@ -18,7 +18,7 @@ from ..core.registry import did_you_mean
 from ..core.units import parse
 from ..tables.csv_rows import integer_field, number_field
 from ..tables.document import short
-from .candidates import WorkDone
+from .requirements import WorkDone
 
 MAX_BYTES = 2**16
 KEYS = ("steps_done", "elapsed", "spent_usd", "running")

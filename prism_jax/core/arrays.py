@@ -1,11 +1,14 @@
-"""Names of array axes, one meaning each, for jaxtyping shapes such as `Float[Array, "row sample"]`.
+"""Which array library a formula runs on, and names of array axes, one meaning each, for `Float[Array, "row sample"]`.
+
+Costs are arithmetic on peaks, bandwidths and latencies. On plain floats it runs in NumPy; where a caller differentiates or
+compiles a function of such a number, the same arithmetic runs on the traced values. JAX is not imported here: its arrays know
+their own library (`__array_namespace__` of the array API standard).
 
 Glossary:
     axis:   dimension of the network: tp, cp, ep, dp, then pp (transfers between stages) and the end of the step.
-    batch:  independent randomisation of an estimate.
+    batch:  independent randomisation of an estimate; batch_sample: draw of one.
     cell:   any point of a table; `*cell` are the axes that argument and result share.
     chunk:  columns that are drawn under one key on the device; elsewhere model chunk in model order.
-    batch_sample: draw of one such randomisation.
     column: independent random draw of one replica; the last axis of the engine.
     dep:    predecessor slot of an operation.
     device: GPU of the job, in the order of the plan's axis order.
@@ -30,12 +33,6 @@ Glossary:
     step:   training step, in the order of time where steps belong to one fleet.
     used:   network axis that has any communication inside the ops.
     word:   row of packed random words of an op: one per member, one more for its communication.
-
-Which array library a formula runs on: NumPy, or JAX where one of its numbers is a JAX array or is being traced.
-
-Costs are arithmetic on peaks, bandwidths and latencies. On plain floats it runs in NumPy; where a caller differentiates or
-compiles a function of such a number, the same arithmetic runs on the traced values. JAX is not imported here: its arrays know
-their own library (`__array_namespace__` of the array API standard).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
@@ -54,31 +54,36 @@ class ByContent:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
 
 
+def _name(of: Any) -> str:
+    """Name of a class or function; of our own without its module, so that content stays the same when code moves."""
+    own = of.__module__.partition(".")[0] in ("prism_jax", "inference")
+    return of.__qualname__ if own else f"{of.__module__}.{of.__qualname__}"
+
+
 def _parts(value: Any) -> Iterator[bytes]:
     match value:
         case None | bool() | int() | float() | str() | Enum():
             yield f"{type(value).__name__} {value!r}".encode()
         case Mapping():
             yield f"mapping {len(value)}".encode()
-            for key in sorted(value, key=repr):
-                yield from _parts(key)
-                yield from _parts(value[key])
+            yield from _parts_of(item for key in sorted(value, key=repr) for item in (key, value[key]))
         case tuple() | list() | frozenset():
             yield f"{type(value).__name__} {len(value)}".encode()
-            for item in sorted(value, key=repr) if isinstance(value, frozenset) else value:
-                yield from _parts(item)
+            yield from _parts_of(sorted(value, key=repr) if isinstance(value, frozenset) else value)
         case _ if is_dataclass(value) and not isinstance(value, type):
             yield f"{type(value).__module__}.{type(value).__qualname__}".encode()
-            for item in fields(value):
-                if item.compare:
-                    yield from _parts(getattr(value, item.name))
+            yield from _parts_of(getattr(value, item.name) for item in fields(value) if item.compare)
         case FunctionType() if "<" not in value.__qualname__:
-            yield f"{value.__module__}.{value.__qualname__}".encode()
+            yield _name(value).encode()
         case type():
-            yield f"{value.__module__}.{value.__qualname__}".encode()
+            yield _name(value).encode()
         case np.ndarray() | np.generic():
             array = np.asarray(value)
             yield f"array {array.dtype.str} {array.shape}".encode()
             yield np.ascontiguousarray(array).tobytes()
         case _:
             raise TypeError(f"{value!r} of type {type(value).__name__} has no content that can be compared")
+
+
+def _parts_of(values: Iterable[Any]) -> Iterator[bytes]:
+    return (part for value in values for part in _parts(value))

@@ -1,6 +1,6 @@
-"""Text from outside as people may see it: nothing in it steers a terminal, hides a part, begins a line or fills the screen.
+"""Errors a user can cause, each with what is wrong, where, and the remedy.
 
-Errors a user can cause, each with what is wrong, where, and the remedy.
+Text from outside is shown so that nothing in it steers a terminal, hides a part, begins a line or fills the screen.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ RECOMPUTE = (*COMMON_RECOMPUTE, "selective_op", "selective_layer")
 
 
 class KernelSizes(NamedTuple):
-    """Columns [kernel] of the kernels of one class; see `workload.kernels.Kernel`."""
+    """Columns [kernel] of the kernels of one class; see `workload.base.kernels.Kernel`."""
 
     flops: Floats
     hbm_bytes: Floats

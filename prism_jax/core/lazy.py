@@ -1,6 +1,7 @@
-"""Names of a package that are imported on first use, so that importing the package costs nothing.
+"""Imports on first use: names of a package, so that importing it costs nothing; NumPy and SciPy's special functions.
 
-NumPy, imported on first use: for modules that commands without arithmetic load too (`show`, `--help`).
+The latter are for modules that commands without arithmetic load too (`show`, `--help`); building a tree of variability needs none
+of SciPy, and `check` answers sooner.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class LazyModule:
 
 if TYPE_CHECKING:
     import numpy as np
+    import scipy.special as special
 else:
-    np = LazyModule("numpy")
+    np, special = LazyModule("numpy"), LazyModule("scipy.special")
 
-__all__ = ["np"]
+__all__ = ["np", "special"]

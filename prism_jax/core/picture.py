@@ -1,7 +1,4 @@
-"""Figures without a window system, and figures as bytes. Writing files is the business of `io` and `cli`.
-
-How prism-jax pictures look: one style sheet, one colour per kind of work. Nothing global is changed at import.
-"""
+"""Figures without a window system, also as bytes; one style sheet, one colour per kind of work, nothing changed at import."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""JAX as it is wanted here: compiled programs are kept between runs, and the command line uses one device per core.
-
-Processes of this host that share work which Python does one piece at a time.
-
-Progress: how a long computation says how far it is. One signature for everything that takes a `progress` argument.
-
-What a use case says while it works.
-"""
+"""Processes and progress: compiled programs of JAX kept between runs, one device per core, workers, how far work is."""
 
 from __future__ import annotations
 

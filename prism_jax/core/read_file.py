@@ -1,9 +1,8 @@
-"""Files that people name, opened and read: regular files alone, without waiting, and no further than a limit.
+"""Files that people name, opened and read: regular files alone, without waiting, and no further than a limit; and JSON in them.
 
 A name may stand for a pipe that nobody writes to, a device without an end, a folder, a file that grows while it is read, or a
-small file that unpacks to a large one. Every reader of prism-jax opens its files here.
-
-JSON as it was meant: every key of an object once, and whatever is wrong is one kind of error that names the place.
+small file that unpacks to a large one. Every reader of prism-jax opens its files here. Whatever is wrong with JSON, a key that
+stands twice included, is one kind of error that names the place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Hints for misspelt names, including the names that other tools use.
-
-Registry: the things of one kind by name, those that ship with the package and those that a caller adds.
-"""
+"""Registry: things of one kind by name, shipped or added by callers; hints for misspelt names and those of other tools."""
 
 from __future__ import annotations
 

@@ -1,17 +1,12 @@
-"""Frozen dataclasses to plain JSON types and back, by their type hints.
+"""Report: what a use case answers, a value that is stored, compared, pickled and shown as text, JSON or HTML; its schema.
 
-A field may say how it stands in JSON: `Annotated[float, Key("S")]` is called S there, the fields of an
-`Annotated[RunRecord, INLINE]` stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where
-it is None. What a method or property marked `@shown` returns stands behind the fields and is not read back. Numbers that JSON
-lacks, NaN and infinity, are written as null; a field whose default is NaN, or an `Annotated[float, OR_NULL]`, may be.
+Frozen dataclasses go to plain JSON types and back by their type hints. A field may say how it stands in JSON:
+`Annotated[float, Key("S")]` is called S there, the fields of an `Annotated[RunRecord, INLINE]` (what is needed to repeat a
+run) stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where it is None. What a
+method or property marked `@shown` returns stands behind the fields and is not read back. NaN and infinity, which JSON lacks,
+are written as null; a field whose default is NaN, or an `Annotated[float, OR_NULL]`, may be. Schemas follow draft 2020-12.
 
 This module lies below the domain, whose types say it of their own fields: they are parts of reports as they are.
-
-What is needed to repeat a run.
-
-Report: what a use case answers; a value that can be stored, compared, pickled, and shown as text, JSON or HTML.
-
-JSON Schema of a report from the type hints of its dataclasses (draft 2020-12).
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .errors import DataError
-from .write_file import atomic_path
+from .write_file import atomic_path, plain
 
 Json: TypeAlias = Any  # what JSON can hold and whose content is not ours: inputs of a run, what a model says of itself
 T = TypeVar("T")
@@ -99,18 +94,7 @@ def optional_part(hint: Any) -> Any:
 
 def to_plain(value: Any) -> Any:
     """`value` as dicts, lists, texts, finite numbers, booleans and None."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain_fields(value)
-    if isinstance(value, Mapping):
-        return {str(name): to_plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(item) for item in value]
-    to_list = getattr(value, "tolist", None)  # of arrays and numbers of NumPy, which is not imported for them
-    if to_list is not None:
-        return to_plain(to_list())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    return plain(value, _plain_fields)
 
 
 def from_plain(kind: type[T], data: Any) -> T:

@@ -1,7 +1,4 @@
-"""Numbers as a person reads them: an estimate to the digits that its error allows, and bars of characters.
-
-Tables as plain data, and as lines of text.
-"""
+"""Tables as plain data and as text, with numbers as people read them: an estimate to the digits that its error allows."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
-"""Seconds of collectives on a cluster, and whether they leave a node: what the cost model asks of a network.
+"""Seconds of one block of a model for one micro-batch: its kernels, collectives, and gathering of its parameters.
 
-Gathering of sharded parameters (FSDP, HSDP, ZeRO-3) inside the ops, and scattering of their gradients.
-
-Every layer's weights are gathered before its forward and again before its backward pass, its gradients are reduced and scattered
-after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next layer is prefetched.
-
-Seconds of one block of a model for one micro-batch.
-
-Blocks are added up into chunks (`chunk_cost`). What a block costs depends on few fields of a plan, and the gathering of sharded
-parameters on others, so the two are made apart: a sweep over plans makes each of them once.
+Blocks are added up into chunks (`chunk_cost`). What a block costs depends on few fields of a plan, and the gathering of
+sharded parameters on others, so the two are made apart: a sweep over plans makes each of them once. Sharded weights (FSDP,
+HSDP, ZeRO-3) are gathered before the forward of every layer and again before its backward pass, its gradients are reduced and
+scattered after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next layer is prefetched.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""What of a communication shows: seconds that stick out of the compute it runs beside, and what the compute pays for it.
+"""Seconds of one model chunk for one micro-batch: blocks added up, and what of their communication hides behind what compute.
 
     exposed = max(0, comm - share window)      hidden = min(comm, share window)      compute += slowdown * hidden
 
 `share` is how much of the window communication can use: all of it where it is queued beside one kernel, `overlap_window` of the
 `CostCorrection` for that of data parallelism, whose collectives wait for streams and for each other. `slowdown` is
 `Efficiency.overlap_slowdown`: a running collective takes multiprocessors and memory bandwidth from the kernels.
-Arguments may be arrays of any (broadcastable) shape, of the library `xp`.
-
-Seconds of one model chunk for one micro-batch: blocks added up, and what of their communication hides behind what compute.
 
 All arithmetic is on arrays with any leading axes (plans, chunks); a single plan has none. It is the same under `numpy` and
 `jax.numpy`, so that a calibration differentiates what predictions use.

@@ -1,15 +1,11 @@
-"""Correction: how measured training steps differ from what kernels and links alone would take.
+"""What kernels reach of the peaks of a device: presets, corrected by whole training steps, or as measured tables say.
 
-Factors multiply seconds; seconds are added. The neutral correction leaves every cost as the kernel model has it. Values come from
-a calibration (`calibration.py`): they depend on the device and on the training software.
-
-Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml`, with the sources there.
-
-MeasuredTables: what tables of kernels, collectives and overlap, measured on the user's hardware, say in place of the presets.
-
-A table replaces constants of the device (`Efficiency`) or the seconds of collectives (`MeasuredCollectives`), and with them the
-part of the calibration's correction that stands for the same hardware: the deviation of its generation from presets. What only
-whole steps show (all devices alike, style and framework of the software, `in_step`) stays on top.
+`CostCorrection`: how measured steps differ from what kernels and links alone would take; factors multiply seconds, seconds
+are added, and the neutral one changes nothing. `Efficiency`: shares of the peaks, from `presets/efficiency.toml` with the
+sources there. `MeasuredTables`: tables of kernels, collectives and overlap, measured on the user's hardware. They replace
+constants of the device or the seconds of collectives, and with them the part of the correction that stands for the same
+hardware: the deviation of its generation from presets. What only whole steps show (all devices alike, style and framework of
+the software, `in_step`) stays on top.
 """
 
 from __future__ import annotations

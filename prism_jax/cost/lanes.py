@@ -1,15 +1,12 @@
-"""Lanes: how long tasks take that run beside each other on one device, each lane in its own order.
+"""Seconds of a block whose rows have an order: what of its communication shows follows from a simulation of its lanes.
 
-One lane computes, others communicate or copy. While a collective runs, compute makes progress at `1 / (1 + s)` of its own rate,
-`s` the largest slow-down among the collectives that run; while compute runs, a collective makes progress at `share` of its own,
-and slows compute by that share of `s`. A task is done when its work is done, so work is conserved: the rates are integrated from
-event to event, which is the fixed point of "durations follow from overlaps, overlaps from durations" without iterating to it.
-
-Seconds of a block whose rows have an order: what of its communication shows follows from a simulation of its lanes.
-
-One lane computes, one per group of ranks communicates. A collective starts when everything that was issued before it has been
-computed, and the row that needs it waits. Parts that repeat are unrolled; where that would be too much, a few runs are simulated
-and the last of them stands for the rest.
+One lane computes, one per group of ranks communicates or copies, each in its own order. A collective starts when everything
+that was issued before it has been computed, and the row that needs it waits. While a collective runs, compute makes progress
+at `1 / (1 + s)` of its own rate, `s` the largest slow-down among the collectives that run; while compute runs, a collective
+makes progress at `share` of its own, and slows compute by that share of `s`. A task is done when its work is done, so work is
+conserved: the rates are integrated from event to event, which is the fixed point of "durations follow from overlaps, overlaps
+from durations". Parts that repeat are unrolled; where that would be too much, a few runs are simulated and the last of them
+stands for the rest.
 """
 
 from __future__ import annotations

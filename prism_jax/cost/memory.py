@@ -1,15 +1,11 @@
-"""What decides the memory of a device, apart from how many parameters and micro-batches a stage holds. Bytes.
-
-`StateFactors` depend on how states are sharded, `ActivationFactors` on the shape of a micro-batch and on recomputation: a sweep
-over plans makes each of them once. Arrays may have leading axes [*plan].
-
-Memory of one device at its peak, in bytes: what the parallel plan needs against what the accelerator has.
+"""Memory of one device at its peak, in bytes: what the parallel plan needs against what the accelerator has.
 
 Parameters, gradients and optimizer state by the sharding rules of ZeRO (arXiv 1910.02054) and Megatron-LM's distributed
 optimizer; activations by the `saved_tensors` of a block times the micro-batches in flight under the schedule;
 temporaries, communication buffers, framework and fragmentation on top. The worst pipeline stage decides.
 
-What a plan does for its memory without effect, in sentences for a person.
+`StateFactors` depend on how states are sharded, `ActivationFactors` on the shape of a micro-batch and on recomputation: a sweep
+over plans makes each of them once. Arrays may have leading axes [*plan].
 """
 
 from __future__ import annotations

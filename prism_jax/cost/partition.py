@@ -1,7 +1,4 @@
-"""Which blocks a model chunk holds and which chunks a pipeline stage holds. Integer counts only.
-
-How many parameters one device of a pipeline stage holds, by the way they are sharded. Counts.
-"""
+"""Blocks of a model chunk, chunks of a pipeline stage, and their parameters by the way they are sharded. Counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""StepCost: noise-free seconds of everything one member group does in a step, per model chunk.
-
-step_cost: noise-free seconds of everything one member group does in a step, from a model, a cluster and a plan.
-"""
+"""StepCost: noise-free seconds of all that one member group does in a step, per model chunk."""
 
 from __future__ import annotations
 

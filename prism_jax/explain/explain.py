@@ -1,32 +1,19 @@
-"""Where the mean step goes, for an average GPU: parts that sum to the mean step time.
+"""explain: the whole answer to "why", from one program and its distribution. Seconds, and shares of the critical path.
 
-Busy time is averaged over pipeline stages. What remains of the noise-free step is bubble; what transfers between
-stages add to it is exposed pp communication. What randomness adds is waiting for stragglers, except for stalls of the
-whole step.
-
-Criticality by autodiff: how much of the slowest replica's step each class of work accounts for.
-
-A step is a maximum of sums of durations, so it is homogeneous of degree one in them and Euler's theorem gives
-
-    step = sum_k seconds_k  d step / d seconds_k
-
-The gradient is one on the critical path of a draw and zero off it; averaged over draws, weighted by the probability
-that a column is the slowest of its step, `w F(t)^(n-1)`, the terms are the expected seconds of each class on the
-critical path.
-
-Whose variability owns the p95: remove one owner's variability at a time, on the same random numbers.
-
-The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths
-of a percent are visible with a few hundred columns. Effects need not add up to the whole: maxima are not additive.
-
-Op-by-op timelines of the slowest replica of a typical and of a slow step.
-
-Phases of a step as `power.step_power` takes them: where the time goes, compute split by what draws how much.
-
-Compute is split by kernel class, and what it loses to communication beside it (multiprocessors, memory bandwidth) stands alone:
-then fewer products per second are made, and less is drawn. Shares are those of the noise-free cost of all chunks.
-
-explain: the whole answer to "why", from one program and its distribution.
+- Breakdown of the mean step for an average GPU. Busy time is averaged over pipeline stages. What remains of the noise-free
+  step is bubble; what transfers between stages add to it is exposed pp communication. What randomness adds is waiting for
+  stragglers, except for stalls of the whole step. For power, compute is split by kernel class by the noise-free cost of all
+  chunks, and what it loses to communication beside it (multiprocessors, memory bandwidth) stands alone: then fewer products
+  are made, and less is drawn.
+- Criticality by autodiff: how much of the slowest replica's step each class of work accounts for. A step is a maximum of sums
+  of durations, so it is homogeneous of degree one in them and Euler's theorem gives `step = sum_k seconds_k  d step / d
+  seconds_k`. The gradient is one on the critical path of a draw and zero off it; averaged over draws, weighted by the
+  probability that a column is the slowest of its step, `w F(t)^(n-1)`, the terms are the expected seconds of each class on
+  the critical path.
+- Whose variability owns the p95: remove one owner's at a time. The same draws (common random numbers) and the same compiled
+  code serve every removal, so differences of a few tenths of a percent are visible with a few hundred columns. Effects need
+  not add up.
+- Op-by-op timelines of the slowest replica of a typical and of a slow step.
 """
 
 from __future__ import annotations
@@ -212,7 +199,7 @@ def power_phases(job: Job, breakdown_s: Mapping[str, float]) -> dict[str, float]
 
     Args:
         job: what was predicted.
-        breakdown_s: of `explain.breakdown`, with `compute`.
+        breakdown_s: of `breakdown`, with `compute`.
     """
     cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
     by_class = cost.compute_s.sum(axis=(0, 1))

@@ -28,7 +28,8 @@ def write_trace(path: str | Path, timelines: Sequence[Timeline], job_name: str) 
 
     Args:
         path: ends in .json or .json.gz.
-        timelines: as made by `explain.timelines`; too many ops for a viewer are cut off at the end of every lane, and the trace
+        timelines: as made by `explain.explain.timelines`; too many ops for a viewer are cut off at the end of every lane, and the
+        trace
             says so.
 
     Raises:

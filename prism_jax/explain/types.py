@@ -1,7 +1,4 @@
-"""What an explanation consists of; plain data, no JAX.
-
-Words that a person reads for the keys of an Explanation; plain data, no JAX.
-"""
+"""What an explanation consists of, and the words that a person reads for its keys; plain data, no JAX."""
 
 from __future__ import annotations
 

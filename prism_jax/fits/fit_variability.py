@@ -148,7 +148,7 @@ def fit_variability(
     """Fit a model of variability to measurements.
 
     Args:
-        model: fleet, steps, collectives, kernels, overlap, failures, repairs, revocation, ladder, saves or startup.
+        model: fleet, steps, collectives or another name of `fits.models.MODELS`.
         files: CSV, parquet or log; a table of runs may be followed by the table of their steps.
         out: where to keep the fit (.npz); an interrupted fit with the same file goes on where it stopped. A fit that failed its
             checks is kept in `failed_name(out)` instead.

@@ -1,19 +1,10 @@
-"""How a published run tells which framework it ran on: words in its notes, its table's path, its source, or its accelerator.
+"""Framework: what a piece of training software decides about a step, as one value; no model, plan or measured row is needed.
 
-Capabilities: which plans a framework can run as it is published, and how close to full its devices may be planned.
-
-What a training framework does with memory, where frameworks differ; the default is Megatron-LM.
-
-Bytes per element, per parameter or per device. Nothing here depends on a model, a plan or a measured row.
-
-How far measured peaks of memory lie from predicted ones: a log-normal law of their ratio, by framework.
-
-Learnt from measured peaks by experiments/memory_validation/megatron_ci.py, which scores it on case families that it left out.
-
-Framework: what a piece of training software decides about a step, as one value.
-
-A new framework is one file with one of these and a line in `framework/__init__.py`, or none for a caller who registers their own:
-`FRAMEWORKS.add(Framework("mine", "what it is"))`. Nothing here depends on a model, a plan or a measured row.
+Its parts: which plans it can run and how close to full its devices may be planned (`Capabilities`), what it holds in memory
+where frameworks differ (`MemoryOptions`, bytes; the default is Megatron-LM), how far measured peaks lie from predicted ones
+(`PeakLaw`, a log-normal law of their ratio, learnt by experiments/memory_validation/megatron_ci.py on case families that it
+left out), and how a published run tells which framework it ran on (`SourcePattern`). `FRAMEWORKS.add(Framework("mine", "what
+it is"))` adds one.
 """
 
 from __future__ import annotations

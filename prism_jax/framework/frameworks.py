@@ -1,26 +1,10 @@
-"""Megatron-LM, and what is built on it: fused kernels, gradients summed inside the matrix product, its own memory rules.
+"""Training frameworks: plan defaults, kernels, what they hold in memory, and how a published run tells which one it ran on.
 
-Hugging Face nanotron: eager modules, gradients summed in fp32 by a pass of their own, layers dealt out by their cost.
-
-DeepSpeed ZeRO on models that are not Megatron's.
-
-It sums weight gradients inside the product or in a pass of its own, by precision and version: nothing is said of it.
-
-PyTorch's own fully sharded data parallelism: modules as written, whatever trainer runs them.
-
-Colossal-AI.
-
-JAX code: compiled by XLA, one program for all devices.
-
-MindSpore with MindFormers: the step is compiled into one graph.
-
-PaddleNLP.
-
-Known software that is none of the others, such as code of a company's own; and software that is not known at all.
-
-Training frameworks: plan defaults, kernels, what they hold in memory, and how a published run tells which one it ran on.
-
-`FRAMEWORKS.add(Framework(...))` makes a framework of the caller's own known to job files, tables and the command line.
+Megatron-LM and what is built on it have fused kernels and sum gradients inside the matrix product; nanotron has eager
+modules, sums gradients in fp32 in a pass of its own and deals layers out by their cost; DeepSpeed sums either way by
+precision and version, so nothing is said of it; FSDP runs modules as written, whatever trainer runs them; JAX and MindSpore
+compile the step into one program. `OTHER` is known software that is none of them, such as a company's own.
+`FRAMEWORKS.add(Framework(...))` adds one of the caller's.
 """
 
 from __future__ import annotations

@@ -1,32 +1,22 @@
-"""Levels: a table with one row per level and one column per lane that puts every op after what it waits for.
+"""StepGraph of a schedule: its order laid out in levels, with the seconds of `StepCost` (NumPy, or traced by JAX).
 
 A level is a slot of order, not of time: an op stands at a later level than the op before it on its lane and than its
 predecessors on other lanes. There are as few levels as the order allows; within them ops move to where predecessors are
-near, so that the ring of end times stays short.
+near, so that the ring of end times stays short. Rules (q: model chunk, m: micro-batch): F(q,m) after F(q-1,m); B(q,m) after
+B(q+1,m), the last chunk after its F; W(q,m) after B(q,m). Predecessors on the same lane are checked, but need no entry.
 
-Rules (q: model chunk, m: micro-batch): F(q,m) after F(q-1,m); B(q,m) after B(q+1,m), the last chunk after its F; W(q,m) after
-B(q,m). Predecessors on the same lane are checked, but need no entry: the lane's order implies them.
-
-Op signatures: the few different ops a schedule repeats, and their seconds from the cost of its chunks.
-
-Ops of a lane that run the same kinds of work on the same chunks (and send over the same edges) are alike, whatever their
-micro-batch. Their seconds are computed once, for any number of plans (leading axes of the cost), and picked by index.
-
-Seconds of a step graph: the cost of chunks, placed where the schedule runs their ops. NumPy, or traced by JAX.
-
-StepGraph of a schedule: the order of `schedules`, laid out in levels, with the seconds of `StepCost`.
-
-An op lasts the sum of its parts. Where a forward runs beside a backward (DualPipe), communication of either part runs beside
-the compute of the other, as far as that compute is not already beside communication of its own part:
+Ops of a lane that run the same kinds of work on the same chunks (and send over the same edges) have one *signature*, whatever
+their micro-batch. Its seconds are computed once, for any number of plans (leading axes of the cost), and picked by index. An
+op lasts the sum of its parts. Where a forward runs beside a backward (DualPipe), communication of either part runs beside the
+compute of the other, as far as that compute is not already beside communication of its own part:
 
     exposed(F) = max(0, comm(F) - max(0, compute(BW) - hidden(BW))), and the same with F and BW exchanged;
     op = compute(F) + compute(BW) + exposed(F) + exposed(BW).
 
 The exposed seconds keep the shares of their axes. Compute is not slowed further by what it hides; a cost model that knows by
-how much puts that into `compute_s`.
-
-Handing activations over edge q (chunk q to q + 1) or gradients back takes `p2p_s[q]`, nothing within a stage. Without blocking
-it is a lag between the ops; with `p2p_blocking` it is time of the sender, the sum over what an op sends.
+how much puts that into `compute_s`. Handing activations over edge q (chunk q to q + 1) or gradients back takes `p2p_s[q]`,
+nothing within a stage. Without blocking it is a lag between the ops; with `p2p_blocking` it is time of the sender, the sum
+over its sends.
 """
 
 from __future__ import annotations

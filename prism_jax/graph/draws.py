@@ -1,4 +1,4 @@
-"""Random numbers made inside the scan over levels: counter-based, vectorised, never stored.
+"""Random numbers made inside the scan over levels (counter-based, never stored), and factors as functions of a normal score.
 
 `jax.random` writes all normals of a step to memory and reads them back; here a level's draws are made where they are
 used. One Threefry-2x32-20 call (Salmon et al., SC 2011) gives two 32-bit words, one polynomial Box-Muller turns them into
@@ -8,12 +8,9 @@ The counter of a draw is (its place, its level), where the place is (member, lan
 depend on how many members, lanes and levels there are: padding never changes a number. Columns k and
 k + n_column / 2 share a pair, so a chunk's width is part of its identity.
 
-ScoreChain: a monotone piecewise-linear function of a normal score, evaluated without lookups.
-
-    value(z) = offset + slope z + sum_k bend_k max(z - knot_k, 0)
-
-One mechanism for every family of factors: a linear family has no knots, a heavy tail bends upwards at its knots. A chain of
-`max` vectorises where a table lookup does not.
+A `ScoreChain` is `value(z) = offset + slope z + sum_k bend_k max(z - knot_k, 0)`, one mechanism for every family of factors:
+a linear family has no knots, a heavy tail bends upwards at its knots. A chain of `max` vectorises where a table lookup does
+not.
 """
 
 from __future__ import annotations

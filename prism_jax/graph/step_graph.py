@@ -1,32 +1,26 @@
-"""The cell of the max-plus recurrence: when an op starts and ends, given its lane, its predecessors and its duration.
+"""StepGraph: the one representation of a step that the jitted code runs, from a spec or a trace; its cell, padded shapes.
+
+A row is one op on one *lane* (a pipeline stage of the spec front end, a rank or stream of a trace) at one *level*. Lanes run
+their ops in level order; an op also waits for up to `dep` predecessors on other lanes, each at an earlier level, plus a lag
+(the transfer between them). Members of a lane (tensor-parallel ranks and whatever else synchronises inside every op) are not
+lanes: an op lasts as long as its slowest member. Idle lanes and levels of a padded graph do nothing and cost (nearly)
+nothing: the engine stops after the levels that are used, and a draw depends on its place only, so padding never changes a
+number.
 
     start = max(lane is free, predecessor d has ended + lag d)        end = start + duration
 
-Three loops over the same table of levels and lanes run it. They differ in what their columns are and where durations come from:
+Three loops over the same table run this cell. They differ in what their columns are and where durations come from:
 
 | loop | columns | durations |
 |---|---|---|
 | `graph.propagate` | draws of one replica, at several network scores | made level by level from random numbers, inside the scan |
 | `search.pipeline` | plans, or plans and draws | looked up by op signature, a few dozen rows for a whole table of levels |
-| `placement.step` | draws under one assignment | mean and spread of a node's slowest GPU, with noise that is kept |
+| `placement.evaluator` | draws under one assignment | mean and spread of a node's slowest GPU, with noise that is kept |
 
-They stay three loops. One loop would carry the axis of scores, which only the first has, through the gather from the ring in the
+They stay three. One loop would carry the axis of scores, which only the first has, through the gather from the ring in the
 other two, and it would have to store a row of seconds per op and column where the second looks up signatures. The cell is
-inlined: the loops lower to the same operations with and without it.
-
-The loops keep the ends of the last few levels only, in a ring whose rows `step_graph.ring_rows` gives.
-
-StepGraph: the one representation of a step that the jitted code runs, whether it comes from a spec or from a trace.
-
-A row is one op on one *lane* (a pipeline stage of the spec front end, a rank or stream of a trace) at one *level*. Lanes run
-their ops in level order; an op also waits for up to `dep` predecessors on other lanes, each at an earlier level, plus a lag (the
-transfer between them). Members of a lane (tensor-parallel ranks and whatever else synchronises inside every op) are not lanes:
-an op lasts as long as its slowest member.
-
-Graphs padded to a few common shapes, so that a sweep over many jobs compiles a few times instead of once per job.
-
-Idle lanes and levels do nothing and cost (nearly) nothing: the engine stops after the levels that are used, and a
-draw depends on its place only, so padding never changes a number.
+inlined: the loops lower to the same operations with and without it. They keep the ends of the last few levels, in a ring
+(`ring_rows`).
 """
 
 from __future__ import annotations
@@ -82,7 +76,7 @@ OpT = TypeVar("OpT")
 
 @dataclass(frozen=True)
 class StepGraph(Generic[OpT]):
-    """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.base.Op`, or those of a trace.
+    """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.order.Op`, or those of a trace.
 
     Attributes:
         compute_s: [level, lane, compute_class] noise-free compute seconds; zero where the lane idles.

@@ -255,7 +255,7 @@ def predict_run(
     after = recovery or _recovery(assumed)
     fitted = with_variability(own, rest, seed=run.seed, force=run.force, progress=progress)
     record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
-    from .simulated_report import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
+    from .simulated_job import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
 
     asked = RunRequest(count, wanted, made, after, run.deadline_s, run.n_worlds, run.seed, tuple(assumed))
     report, *parts = simulated(fitted, asked, record, progress)

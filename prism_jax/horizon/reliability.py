@@ -14,7 +14,6 @@ from math import ceil
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import binom
 
 from ..core.arrays import Floats
 from ..core.errors import Problem, SpecError
@@ -186,6 +185,8 @@ def n_down_law(reliability: Reliability, n_gpus: int, node_size: int, n_spare: i
         take k nodes together take groups of k; hazards are independent.
     """
     n_node = ceil(n_gpus / node_size)
+    from scipy.stats import binom  # here, so that reading a report does not pay for it
+
     law = np.ones(1)
     for hazard in reliability.hazards:
         size = max(round(hazard.nodes_lost), 1)

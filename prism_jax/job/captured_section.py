@@ -1,9 +1,7 @@
 """`model: {capture: FILE, kernels: FILE}` of a job document: the program, and the fields of the plan that follow from it.
 
-`kernels` is a profile of one GPU, whose measured operators stand for those of the program.
-
-A capture may also stand in the place of a job file: then the document is empty but for the model, and what it does not say
-(the cluster) is set by options.
+`kernels` is a profile of one GPU, whose measured operators stand for those of the program. A capture may also stand in the
+place of a job file: then the document is empty but for the model, and what it does not say (the cluster) is set by options.
 """
 
 from __future__ import annotations

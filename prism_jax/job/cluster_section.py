@@ -1,14 +1,12 @@
-"""Section `cluster.network` of a job document: a kind of network, and the fields of its dataclass.
-
-Fields that end in `bytes_per_s`, `_bytes` or `_s` are written as quantities with a unit and without that ending:
-`link_bytes_per_s` is `link_bandwidth: 50 GB/s`, `hop_latency_s` is `hop_latency: 1 us`. A library of collectives is written by
-its name.
-
-Section `cluster` of a job document: a preset, the reference design of a device, or tiers written out.
+"""Section `cluster` of a job document: a preset, the reference design of a device, tiers written out, or another network.
 
 The device and single tiers of a preset can be changed: `tiers: {rail: {oversubscription: 2}}` changes one tier by name,
 a list of tiers replaces them all, innermost first; the outermost spans the whole cluster where it gives no `n_devices`.
-A `network` of another kind takes the place of the tiers, or takes the tiers over if it is made of tiers.
+
+A `network` takes the place of the tiers, or takes them over if it is made of tiers: a kind, and the fields of its dataclass.
+Fields that end in `bytes_per_s`, `_bytes` or `_s` are written as quantities with a unit and without that ending:
+`link_bytes_per_s` is `link_bandwidth: 50 GB/s`, `hop_latency_s` is `hop_latency: 1 us`. A library of collectives is written
+by its name.
 """
 
 from __future__ import annotations

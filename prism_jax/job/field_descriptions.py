@@ -1,6 +1,7 @@
-"""What every field of a job file is, in one line; which fields there are is for `fields.py` to say, and a test compares.
+"""What every field of a job file is, in one line; which fields there are is for `reference.py` to say, and a test compares.
 
-`FORMS` says what a field takes where it takes several forms, which no single type describes.
+Fields of the plan say it themselves; see `plan.fields.PlanField`. `FORMS` says what a field takes where it takes several
+forms, which no single type describes.
 """
 
 from __future__ import annotations
@@ -138,45 +139,6 @@ ABOUT: dict[str, str] = {
     "cluster.network": "a network of another kind in place of the tiers",
     "cluster.source": "where the figures are from",
     "plan": "how the model and the batch are spread over the GPUs; tp * cp * dp * pp is their number",
-    "plan.micro_batch": "sequences of one micro-batch",
-    "plan.global_batch": "sequences of one step, a multiple of dp * micro_batch",
-    "plan.seq_len": "tokens of a sequence; 0 for models whose samples are no sequences",
-    "plan.tp": "tensor parallelism",
-    "plan.pp": "pipeline parallelism: stages",
-    "plan.dp": "data parallelism; auto, or left out beside cluster.n_devices: what fills the cluster",
-    "plan.cp": "context parallelism",
-    "plan.tables": "embedding tables over devices, of a recommendation model; those that are not named as balances best",
-    "plan.ep": "expert parallelism; it divides dp * cp",
-    "plan.virtual_stages": "model chunks per stage (interleaved, zb_v, dualpipe)",
-    "plan.schedule": "order of the pipeline's passes",
-    "plan.sequence_parallel": "activations between tensor-parallel regions are split over tp",
-    "plan.zero_stage": "split over dp: 1 optimizer state, 2 and gradients, 3 and parameters",
-    "plan.sharding": "fsdp: parameters are split over all of dp; hsdp: over groups of dp_shard",
-    "plan.dp_shard": "ranks of a sharding group, for hsdp",
-    "plan.recompute": "which activations are computed again in the backward pass",
-    "plan.recompute_method": "of full: which layers, as Megatron-LM names it",
-    "plan.recompute_num_layers": "of full: how many layers, see the method; 0: not given",
-    "plan.recompute_modules": "of selective: which modules",
-    "plan.dtype": "number format of the matrix products",
-    "plan.bf16_layers": "layers whose products stay in 16 bits under a dtype of fewer; by default as the recipe has it",
-    "plan.state_dtypes": "number formats of gradients, master parameters and optimizer state",
-    "plan.state_dtypes.grad_reduce": "of the buffer that gradients are reduced from; by default as the framework does",
-    "plan.state_dtypes.main_grads": "of gradients as the optimizer reads them",
-    "plan.state_dtypes.main_params": "of the copy of parameters that the optimizer updates",
-    "plan.state_dtypes.exp_avg": "of Adam's first moment",
-    "plan.state_dtypes.exp_avg_sq": "of Adam's second moment",
-    "plan.state_dtypes.fp8_params": "parameters are kept or gathered in fp8",
-    "plan.attention": "flash or unfused, where software.attention does not say which kernel",
-    "plan.overlap": "which communication runs beside compute",
-    "plan.overlap.dp": "of data parallelism",
-    "plan.overlap.tp": "of tensor parallelism",
-    "plan.overlap.pp": "of pipeline parallelism",
-    "plan.axis_order": "which ranks are neighbours, innermost first",
-    "plan.layer_split": "layers of every model chunk; empty: as even as possible",
-    "plan.fused_grad_accumulation": "weight gradients are summed inside the product; by default as the framework does",
-    "plan.shard_copies": "sharded parameters and gradients are copied to and from buffers of collectives, as by FSDP2",
-    "plan.grouped_queries": "unfused attention: queries that share keys are one product; by default as the framework does",
-    "plan.offload_optimizer": "states and update of the optimizer on the host, as in ZeRO-Offload",
     "software": "which kernels run and how they are started; what is left out is what the framework usually does",
     "software.attention": "attention kernel; eager and fused_softmax write scores to memory, flash3 stands for cuDNN, too",
     "software.norm": "RMSNorm as one kernel or as separate operations",
@@ -188,7 +150,6 @@ ABOUT: dict[str, str] = {
     "software.cuda_graphs": "what is replayed from CUDA graphs",
     "software.tuning": "vendor: a result or recipe that the vendor of the device has tuned; typical: anything else",
     "software.date": "year, or year and month, of the software; the current one if it is left out",
-    "plan.grad_bucket": "gradients reduced in one collective; by default 1,000,000 per data-parallel rank, at least 40,000,000",
     "variability": "how much the hardware varies; by default the preset of the device",
     "variability.preset": "a shipped tree; the other fields change it",
     "variability.scale": "multiplies all spreads of the preset",

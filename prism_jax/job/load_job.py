@@ -1,10 +1,7 @@
-"""`--set plan.tp=4`: replaces or adds one field of a Document before it is checked, so that mistakes name the option.
+"""`load_job`: a job file, or the name of a shipped job, to a Job, or one error that lists every mistake with its place.
 
-A job file on disk, or the name of a shipped job, to a Document; refuses what cannot be a job before parsing it.
-
-`load_job`: a job file to a Job, or one error that lists every mistake with file, line, field, value and remedy.
-
-Jobs as use cases take them: an object, a file, or the name of a shipped example.
+`--set plan.tp=4` replaces or adds a field before the document is checked, so that mistakes name the option. What cannot be a
+job is refused before it is parsed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""What a field of a pydantic model takes, in words, and in which unit.
+"""job_fields: every field that a job file may have, with what it takes, its default and what it is; and the page of the docs.
 
-job_fields: every field that a job file may have, with what it takes, its default and what it is.
-
-Names come from the schema and defaults from the dataclasses that the schema is made of; only the words stand in `about.py`.
-
-The page of the docs that lists every field of a job file, from `job_fields`.
+Names come from the schema and defaults from the dataclasses that the schema is made of; the words stand in
+`field_descriptions.py`.
 """
 
 from __future__ import annotations
@@ -156,8 +153,9 @@ def _is_needed(section: type[BaseModel], name: str) -> bool:
 
 def _field(path: Path, takes_of: type[BaseModel] | None, default: Any) -> JobField:
     key = ".".join(path)
-    words = FORMS[key] if key in FORMS or takes_of is None else takes(takes_of.model_fields[path[-1]])
-    return JobField(path, words, default, ABOUT.get(key, ""))
+    stated = None if takes_of is None else takes_of.model_fields[path[-1]]
+    words = FORMS[key] if key in FORMS or stated is None else takes(stated)
+    return JobField(path, words, default, ABOUT.get(key) or (stated and stated.description) or "")
 
 
 def _of_dataclass(

@@ -1,8 +1,6 @@
-"""Rules between the numbers of a plan: one condition, evaluated for a plan or for columns of plans, and one message.
+"""Does a plan fit its model and its cluster? Every contradiction with value, constraint and remedy, and notes for a person.
 
-Does a plan fit its model and its cluster? Every contradiction with value, constraint and remedy.
-
-What a person should know of a model under a plan, in sentences.
+A rule between numbers is one condition, evaluated for a plan or for columns of plans, and one message.
 """
 
 from __future__ import annotations
@@ -118,10 +116,6 @@ def _uneven_sequence(p: PlanNumbers, model: str) -> Problem:
     return Problem("seq_len", f"{p.seq_len} is not a multiple of cp = {p.cp}. Try seq_len={above}.")
 
 
-def _uneven_sequence_parallel(p: PlanNumbers, model: str) -> Problem:
-    return Problem("", f"sequence_parallel needs seq_len/cp = {p.seq_len // p.cp} to be a multiple of tp = {p.tp}")
-
-
 def _uneven_parts(axis: str) -> Callable[[PlanNumbers, str], Problem]:
     def problem(p: PlanNumbers, model: str) -> Problem:
         degree, (n, what, _) = getattr(p, axis), p.n_parts[axis]
@@ -131,25 +125,6 @@ def _uneven_parts(axis: str) -> Callable[[PlanNumbers, str], Problem]:
         return Problem(axis, f"{degree} does not divide the model's {n} {what}. Try {axis}={divisor}.")
 
     return problem
-
-
-def _unfilled_experts(p: PlanNumbers, model: str) -> Problem:
-    return Problem("ep", f"{p.ep} does not divide dp*cp = {p.dp}*{p.cp} = {p.dp * p.cp}")
-
-
-def _untied(p: PlanNumbers, model: str) -> Problem:
-    return Problem("ep", f"{p.ep}, but all ranks of {model} step together. Use ep={p.dp * p.cp}.")
-
-
-def _uneven_group(p: PlanNumbers, model: str) -> Problem:
-    return Problem("dp_shard", f"{p.dp_shard}, but hsdp needs a group size that divides dp = {p.dp}")
-
-
-def _uneven_ties(p: PlanNumbers, model: str) -> Problem:
-    return Problem(
-        "ep",
-        f"{p.ep} and the sharding group tie {p.tied} ranks of dp together, which does not divide dp = {p.dp}",
-    )
 
 
 def _no_group(p: PlanNumbers) -> Any:
@@ -172,11 +147,17 @@ RULES = (
     Rule(
         "the sequence is not a multiple of cp * tp, as sequence parallelism needs",
         lambda p: (p.sequence_parallel != 0) & ((p.seq_len // p.cp) % p.tp != 0),
-        _uneven_sequence_parallel,
+        lambda p, _: Problem(
+            "", f"sequence_parallel needs seq_len/cp = {p.seq_len // p.cp} to be a multiple of tp = {p.tp}"
+        ),
     ),
     Rule("tp does not divide the attention heads", lambda p: p.n_parts["tp"].n % p.tp != 0, _uneven_parts("tp")),
     Rule("ep does not divide the experts", lambda p: p.n_parts["ep"].n % p.ep != 0, _uneven_parts("ep")),
-    Rule("the model ties all ranks of dp * cp", lambda p: p.n_parts["ep"].is_fixed & (p.ep != p.dp * p.cp), _untied),
+    Rule(
+        "the model ties all ranks of dp * cp",
+        lambda p: p.n_parts["ep"].is_fixed & (p.ep != p.dp * p.cp),
+        lambda p, model: Problem("ep", f"{p.ep}, but all ranks of {model} step together. Use ep={p.dp * p.cp}."),
+    ),
     Rule(
         "the model has no sequence that cp divides",
         lambda p: (p.n_parts["cp"].n == 1) & (p.cp > 1),
@@ -185,10 +166,20 @@ RULES = (
     Rule(
         "ep does not divide dp * cp",
         lambda p: (p.n_parts["ep"].n > 1) & ((p.dp * p.cp) % p.ep != 0),
-        _unfilled_experts,
+        lambda p, _: Problem("ep", f"{p.ep} does not divide dp*cp = {p.dp}*{p.cp} = {p.dp * p.cp}"),
     ),
-    Rule("dp_shard does not divide dp", lambda p: p.is_hsdp & _no_group(p), _uneven_group),
-    Rule("experts or sharding tie ranks that do not divide dp", lambda p: p.dp % p.tied != 0, _uneven_ties),
+    Rule(
+        "dp_shard does not divide dp",
+        lambda p: p.is_hsdp & _no_group(p),
+        lambda p, _: Problem("dp_shard", f"{p.dp_shard}, but hsdp needs a group size that divides dp = {p.dp}"),
+    ),
+    Rule(
+        "experts or sharding tie ranks that do not divide dp",
+        lambda p: p.dp % p.tied != 0,
+        lambda p, _: Problem(
+            "ep", f"{p.ep} and the sharding group tie {p.tied} ranks of dp together, which does not divide dp = {p.dp}"
+        ),
+    ),
 )
 
 

@@ -2,15 +2,13 @@
 
 Integers are counts (1 or more; 0 too where 0 is the default), nothing is converted silently (no "8" for 8, no 1 for true),
 unknown fields are refused. Quantities with units have names of their own in files (`bandwidth: 400 Gbit/s`) and become the
-SI fields of the dataclasses (`bytes_per_s`).
-
-What pydantic found wrong, as one line per mistake: where, field, value, constraint, remedy.
+SI fields of the dataclasses (`bytes_per_s`). A mistake is one line: where, field, value, constraint, remedy.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -19,12 +17,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ..core import units
 from ..core.errors import FieldPath, Mistake, PrismError, UnitError
-from ..core.kernels import RECOMPUTE
 from ..core.registry import Registry, did_you_mean
 from ..framework.software import SOFTWARE_VALUES, Software
-from ..plan.fields import DTYPES as DTYPES, METHODS, MODULES, STATE_DTYPE_VALUES, parse_sharding
-from ..plan.plan import AXES, SHARDING, ParallelPlan
-from ..schedule.registry import SCHEDULES
+from ..plan.fields import STATE_DTYPE_VALUES, PlanField
+from ..plan.plan import ParallelPlan
 from ..system.hardware import Device
 from ..system.network import Tier
 from ..tables.document import Document, short
@@ -153,19 +149,37 @@ def section(
 
     Args:
         partial: every field may be left out (changes to a preset).
-        special: field of the dataclass -> type to use instead of the one that follows from its annotation.
+        special: field of the dataclass -> type to use instead of the one that follows from its annotation, and from the
+            `PlanField` in that.
         rename: field of the dataclass -> its name in files.
         leave_out: fields of the dataclass that files do not give.
     """
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     made: dict[str, Any] = {}
     for item in fields(cls):
         if item.name in leave_out:
             continue
-        kind = special.get(item.name) or _kind(hints[item.name], item.default, partial)
+        hint, *said = get_args(hint) if get_origin(hint := hints[item.name]) is Annotated else (hint,)
+        kind = special.get(item.name) or _said_kind(hint, said) or _kind(hint, item.default, partial)
+        kind = Annotated[kind, Field(description=said[0].about)] if said else kind
         needed = item.default is MISSING and item.default_factory is MISSING and not partial
         made[rename.get(item.name, item.name)] = (kind, ... if needed else None)
     return create_model(cls.__name__, __config__=STRICT, **made)
+
+
+def _said_kind(hint: Any, said: Sequence[PlanField]) -> Any:
+    """Checked type of a field of a plan, where something is said of its values."""
+    for one in said:
+        if one.read is not None:
+            return read_by(one.read, one.takes)
+        if one.or_auto:
+            return count_or_auto()
+        if one.known is not None:
+            return tuple[one_of(one.known), ...] if get_origin(hint) is tuple else one_of(one.known)
+        if one.least is not None or one.most is not None:
+            finite = False if hint is float else None
+            return Annotated[hint, Field(strict=True, ge=one.least, le=one.most, allow_inf_nan=finite)]
+    return None
 
 
 def _kind(hint: Any, default: object, partial: bool) -> Any:
@@ -213,22 +227,6 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "quantised": one_of(tuple(QUANTISED_BYTES)),
         "dropout": Annotated[float, Field(strict=True, ge=0.0, lt=1.0)],
     },
-    "ParallelPlan": {
-        "dp": count_or_auto(),
-        "schedule": one_of(SCHEDULES),
-        "sharding": one_of(SHARDING),
-        "recompute": one_of(RECOMPUTE),
-        "recompute_method": one_of(METHODS),
-        "recompute_modules": tuple[one_of(MODULES), ...],
-        "dtype": one_of(DTYPES),
-        "bf16_layers": Annotated[int | None, Field(strict=True, ge=0)],
-        "attention": one_of(("flash", "unfused")),
-        "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
-        "axis_order": tuple[one_of(AXES), ...],
-        "tables": read_by(
-            parse_sharding, "auto, hybrid, or table: table, row, row:n, column:n, dp or hybrid, with @devices"
-        ),
-    },
     "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
     | {"date": Date},
     "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
@@ -257,7 +255,7 @@ DEVICE_NAMES = {
 @cache
 def plan_section() -> type[BaseModel]:
     """Fields of ParallelPlan."""
-    return section(ParallelPlan, False, _SPECIAL["ParallelPlan"], {}, ("software",))
+    return section(ParallelPlan, False, {}, {}, ("software",))
 
 
 @cache

@@ -1,12 +1,9 @@
-"""Fields of the plan that a job file may leave out because they follow from others.
+"""The sections of a job document to core types; every mistake is added to a list instead of ending the reading.
 
-`dp`, or `dp: auto`: the degree that fills the cluster, n_devices / (tp * cp * pp), where `cluster.n_devices` is given; where it
-is not, dp is 1 and the cluster as large as the plan. `micro_batch`, of models whose devices take their share of the batch at
-once: global_batch / dp.
-
-The sections of a job document to core types; every mistake is added to a list instead of ending the reading.
-
-Section `variability` of a job document: a preset, a tree written out, or nothing for the default of the device.
+Fields of the plan may be left out where they follow from others. `dp`, or `dp: auto`: the degree that fills the cluster,
+n_devices / (tp * cp * pp), where `cluster.n_devices` is given; where it is not, dp is 1 and the cluster as large as the plan.
+`micro_batch`, of models whose devices take their share of the batch at once: global_batch / dp. Without a section
+`variability` the default of the device holds.
 """
 
 from __future__ import annotations

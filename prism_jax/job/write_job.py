@@ -1,12 +1,8 @@
-"""Objects as sections of a job file: the fields, names and units that `load_job` reads back into equal objects.
+"""Job files that `load_job` reads back into equal objects: sections of objects, a new job, a job with another plan.
 
-Fields that hold their default are left out.
-
-A new job file with every field in it: common ones set, the others as comments that hold the value in force.
-
-Taking the `# ` in front of such a comment away leaves the job as it is. Fields that the job has no value for stand behind `##`.
-
-A job file with another plan in it: what a search found, as a file that every command takes.
+Fields that hold their default are left out. A new job file has every field in it: common ones set, the others as comments
+that hold the value in force; taking the `# ` away leaves the job as it is, and fields that the job has no value for stand
+behind `##`.
 """
 
 from __future__ import annotations

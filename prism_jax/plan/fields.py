@@ -1,7 +1,8 @@
-"""Number formats of matrix products with fewer than 16 bits: bytes of an input, and the passes that make it of a 16-bit tensor.
+"""Fields of a plan with rules of their own: number formats, recomputation, and how embedding tables are spread over devices.
 
-A format with block scales has one scale per 16 or 32 neighbours along the dimension that is summed over. That dimension is not
-the same in a product and in that of its weight gradient, so a tensor that both read is quantised twice: by rows and by columns.
+*Formats* of products below 16 bits: bytes of an input, and the passes that make it of a 16-bit tensor. One with block scales
+has a scale per 16 or 32 neighbours along the dimension that is summed over, which is not the same in a product and in that of
+its weight gradient, so a tensor that both read is quantised twice: by rows and by columns.
 
 - fp8: one scale per tensor; one pass writes the copy, the transposed one is fused into other passes.
 - mxfp8, mxfp4: an 8-bit scale per 32 elements; one pass reads the tensor and writes both copies.
@@ -11,36 +12,53 @@ the same in a product and in that of its weight gradient, so a tensor that both 
 
 Source: Transformer Engine (`cast_transpose`, `hadamard_transform`); OCP Microscaling Formats 1.0; arXiv 2509.25149.
 
-StateDtypes: number formats of what training keeps per parameter, and their bytes.
+*Recomputation.* Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per
+checkpoint, by default 1; `block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the
+parts named by `recompute_modules` again. torchtitan: its `full` is Megatron-LM's; `selective_op` saves the results of
+attention and of every other matrix product (`selective_ac_option = "op"`); `selective_layer` checkpoints every
+`recompute_num_layers`-th layer (`"2"`). Source: Megatron-LM, megatron/core/transformer/transformer_config.py; torchtitan,
+distributed/activation_checkpoint.py.
 
-Which part of the activations a plan computes again in the backward pass: kinds, methods and modules by name.
-
-Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per checkpoint, by default 1;
-`block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the parts named by
-`recompute_modules` again. torchtitan: its `full` is Megatron-LM's; `selective_op` saves the results of attention and of every
-other matrix product (`selective_ac_option = "op"`); `selective_layer` checkpoints every `recompute_num_layers`-th layer (`"2"`).
-
-Source: Megatron-LM, megatron/core/transformer/transformer_config.py; torchtitan, distributed/activation_checkpoint.py.
-
-How one embedding table is spread over devices, as plans and job files write it.
+*Tables*; parts go where they balance best, unless devices are named: `table@3`, `column:2@0,5`.
 
     table          whole, on one device              row       rows over all devices      dp   a copy on every device
     column:4       columns in 4 parts                row:4     rows in 4 parts
     hybrid         copies of the rows that are read often, the others over all devices
-
-Parts go where they balance best, unless devices are named: `table@3`, `column:2@0,5`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from ..core.bounds import MOST_DEVICES
 from ..core.errors import PlanError, Problem
+from ..core.registry import Registry
+
+
+@dataclass(frozen=True)
+class PlanField:
+    """What is said of a field of a plan, once: checks of job files and of `--set`, and the page of all fields, follow from it.
+
+    Attributes:
+        about: what it is, in one line.
+        known: names of which it, or each of its items, must be one; a registry is asked when a value is checked.
+        least, most: bounds of a number; None: what its type and default say, 1 or 0 for a whole number.
+        or_auto: `auto` may be written in its place.
+        read: makes the value of what is written.
+        takes: what `read` takes, in words.
+    """
+
+    about: str
+    known: Iterable[str] | Registry[Any] | None = None
+    least: float | None = None
+    most: float | None = None
+    or_auto: bool = False
+    read: Callable[[Any], Any] | None = None
+    takes: str = ""
 
 
 class Precision(NamedTuple):
@@ -129,12 +147,14 @@ class StateDtypes:
     Source: Megatron-LM, docs/source/api-guide/dist_optimizer.md and arguments.py; torchtitan, config/job_config.py.
     """
 
-    grad_reduce: str | None = None
-    main_grads: str = "fp32"
-    main_params: str = "fp32"
-    exp_avg: str = "fp32"
-    exp_avg_sq: str = "fp32"
-    fp8_params: bool = False
+    grad_reduce: Annotated[
+        str | None, PlanField("of the buffer that gradients are reduced from; by default as the framework does")
+    ] = None
+    main_grads: Annotated[str, PlanField("of gradients as the optimizer reads them")] = "fp32"
+    main_params: Annotated[str, PlanField("of the copy of parameters that the optimizer updates")] = "fp32"
+    exp_avg: Annotated[str, PlanField("of Adam's first moment")] = "fp32"
+    exp_avg_sq: Annotated[str, PlanField("of Adam's second moment")] = "fp32"
+    fp8_params: Annotated[bool, PlanField("parameters are kept or gathered in fp8")] = False
 
     @property
     def moments_bytes(self) -> float:

@@ -1,11 +1,9 @@
-"""ParallelPlan: how a model and a global batch are spread over devices, and what that implies for groups and tiers.
-
-Which device plays which part: member of a group, pipeline stage, replica.
-"""
+"""ParallelPlan: how a model and a global batch are spread over devices: groups, tiers, and which device plays which part."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +13,19 @@ from ..core.errors import PlanError, Problem
 from ..core.kernels import RECOMPUTE as RECOMPUTE
 from ..framework.software import FLASH_ATTENTION, Software as Software
 from ..schedule.base import PipelineSchedule
-from ..schedule.registry import resolve_schedule
-from .fields import CORE_ATTENTION, ELEMENT_BYTES, UNIFORM, StateDtypes as StateDtypes, TableSharding as TableSharding
+from ..schedule.registry import SCHEDULES, resolve_schedule
+from .fields import (
+    CORE_ATTENTION,
+    DTYPES,
+    ELEMENT_BYTES,
+    METHODS,
+    MODULES,
+    UNIFORM,
+    PlanField,
+    StateDtypes as StateDtypes,
+    TableSharding as TableSharding,
+    parse_sharding,
+)
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
@@ -28,9 +37,9 @@ LEAST_BUCKET, BUCKET_PER_RANK = 40_000_000, 1_000_000  # elements; Megatron-LM
 class Overlap:
     """Which communication runs beside compute instead of in front of it."""
 
-    dp: bool = True
-    tp: bool = False
-    pp: bool = True
+    dp: Annotated[bool, PlanField("of data parallelism")] = True
+    tp: Annotated[bool, PlanField("of tensor parallelism")] = False
+    pp: Annotated[bool, PlanField("of pipeline parallelism")] = True
 
 
 @dataclass(frozen=True)
@@ -42,46 +51,90 @@ class ParallelPlan:
         `sharding = fsdp` shards parameters over all of dp (ZeRO-3); `hsdp` over groups of `dp_shard` inside dp.
     """
 
-    micro_batch: int  # sequences
-    global_batch: int  # sequences
-    seq_len: int = 0  # tokens; 0: the samples are no sequences
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    cp: int = 1
-    ep: int = 1
-    virtual_stages: int = 1
-    schedule: str | PipelineSchedule = DEFAULT_SCHEDULE  # a name of `schedule.SCHEDULES`, or an object
-    sequence_parallel: bool = False
-    zero_stage: int = 0  # 0 none, 1 optimizer state, 2 and gradients, 3 and parameters
-    sharding: str = "none"
-    dp_shard: int = 0  # hsdp only: size of the sharding group
-    recompute: str = "none"  # one of `RECOMPUTE`
-    recompute_method: str = UNIFORM  # of full: uniform | block, as in Megatron-LM
-    recompute_num_layers: int = 0  # see `recomputation`; 0: not given
-    recompute_modules: tuple[str, ...] = (CORE_ATTENTION,)  # of selective: some of `recomputation.MODULES`
-    dtype: str = "bf16"  # of the matrix products: one of `precision.DTYPES`
-    bf16_layers: int | None = (
-        None  # whose products stay in 16 bits under fewer; None: as the recipe has it, see `precision`
+    micro_batch: Annotated[int, PlanField("sequences of one micro-batch")]
+    global_batch: Annotated[int, PlanField("sequences of one step, a multiple of dp * micro_batch")]
+    seq_len: Annotated[int, PlanField("tokens of a sequence; 0 for models whose samples are no sequences")] = 0
+    tp: Annotated[int, PlanField("tensor parallelism")] = 1
+    pp: Annotated[int, PlanField("pipeline parallelism: stages")] = 1
+    dp: Annotated[
+        int,
+        PlanField("data parallelism; auto, or left out beside cluster.n_devices: what fills the cluster", or_auto=True),
+    ] = 1
+    cp: Annotated[int, PlanField("context parallelism")] = 1
+    ep: Annotated[int, PlanField("expert parallelism; it divides dp * cp")] = 1
+    virtual_stages: Annotated[int, PlanField("model chunks per stage (interleaved, zb_v, dualpipe)")] = 1
+    schedule: Annotated[str | PipelineSchedule, PlanField("order of the pipeline's passes", known=SCHEDULES)] = (
+        DEFAULT_SCHEDULE  # a name, or an object
     )
-    state_dtypes: StateDtypes = field(default_factory=StateDtypes)
-    attention: str = "flash"  # flash | unfused, where `software` does not say which kernel
+    sequence_parallel: Annotated[bool, PlanField("activations between tensor-parallel regions are split over tp")] = (
+        False
+    )
+    zero_stage: Annotated[
+        int, PlanField("split over dp: 1 optimizer state, 2 and gradients, 3 and parameters", least=0, most=3)
+    ] = 0
+    sharding: Annotated[
+        str, PlanField("fsdp: parameters are split over all of dp; hsdp: over groups of dp_shard", known=SHARDING)
+    ] = "none"
+    dp_shard: Annotated[int, PlanField("ranks of a sharding group, for hsdp")] = 0
+    recompute: Annotated[
+        str, PlanField("which activations are computed again in the backward pass", known=RECOMPUTE)
+    ] = "none"
+    recompute_method: Annotated[str, PlanField("of full: which layers, as Megatron-LM names it", known=METHODS)] = (
+        UNIFORM
+    )
+    recompute_num_layers: Annotated[int, PlanField("of full: how many layers, see the method; 0: not given")] = 0
+    recompute_modules: Annotated[tuple[str, ...], PlanField("of selective: which modules", known=MODULES)] = (
+        CORE_ATTENTION,
+    )
+    dtype: Annotated[str, PlanField("number format of the matrix products", known=DTYPES)] = "bf16"
+    bf16_layers: Annotated[
+        int | None,
+        PlanField(
+            "layers whose products stay in 16 bits under a dtype of fewer; by default as the recipe has it", least=0
+        ),
+    ] = None
+    state_dtypes: Annotated[
+        StateDtypes, PlanField("number formats of gradients, master parameters and optimizer state")
+    ] = field(default_factory=StateDtypes)
+    attention: Annotated[
+        str,
+        PlanField("flash or unfused, where software.attention does not say which kernel", known=("flash", "unfused")),
+    ] = "flash"
     software: Software = field(default_factory=Software)
-    overlap: Overlap = field(default_factory=Overlap)
-    axis_order: tuple[str, ...] = AXES  # innermost first: neighbours on the fastest tier
-    layer_split: tuple[int, ...] = ()  # layers per model chunk; empty: as even as possible
-    fused_grad_accumulation: bool | None = (
-        None  # into their fp32 sum inside the matrix product; None: as the job's framework does
+    overlap: Annotated[Overlap, PlanField("which communication runs beside compute")] = field(default_factory=Overlap)
+    axis_order: Annotated[tuple[str, ...], PlanField("which ranks are neighbours, innermost first", known=AXES)] = (
+        AXES  # neighbours are on the fastest tier
     )
-    shard_copies: bool | None = (
-        None  # between sharded parameters and the buffers of their collectives; None: as the job's framework does
-    )
-    grouped_queries: bool | None = (
-        None  # that share keys are the rows of one product in unfused attention; None: as the job's framework does
-    )
-    offload_optimizer: bool = False  # states and update on the host, as in ZeRO-Offload
-    grad_bucket: int | None = None  # gradients reduced in one collective under overlap.dp; None: see `bucket_elements`
-    tables: TableSharding = field(default_factory=TableSharding)  # embedding tables over devices
+    layer_split: Annotated[tuple[int, ...], PlanField("layers of every model chunk; empty: as even as possible")] = ()
+    fused_grad_accumulation: Annotated[
+        bool | None,
+        PlanField("weight gradients are summed inside the product; by default as the framework does"),
+    ] = None  # into their fp32 sum
+    shard_copies: Annotated[
+        bool | None,
+        PlanField("sharded parameters and gradients are copied to and from buffers of collectives, as by FSDP2"),
+    ] = None  # as the job's framework does
+    grouped_queries: Annotated[
+        bool | None,
+        PlanField("unfused attention: queries that share keys are one product; by default as the framework does"),
+    ] = None
+    offload_optimizer: Annotated[
+        bool, PlanField("states and update of the optimizer on the host, as in ZeRO-Offload")
+    ] = False
+    grad_bucket: Annotated[
+        int | None,
+        PlanField(
+            "gradients reduced in one collective; by default 1,000,000 per data-parallel rank, at least 40,000,000"
+        ),
+    ] = None  # under overlap.dp; None: see `bucket_elements`
+    tables: Annotated[
+        TableSharding,
+        PlanField(
+            "embedding tables over devices, of a recommendation model; those that are not named as balances best",
+            read=parse_sharding,
+            takes="auto, hybrid, or table: table, row, row:n, column:n, dp or hybrid, with @devices",
+        ),
+    ] = field(default_factory=TableSharding)
 
     def __post_init__(self) -> None:
         for name in (

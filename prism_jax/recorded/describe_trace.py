@@ -125,7 +125,7 @@ def describe_trace(
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         unit: of step times whose name does not say it: s, ms, us or ns.
         kernels: Kineto profiles of the run of execution traces: files, archives or folders.
 

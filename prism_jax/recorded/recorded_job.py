@@ -26,7 +26,7 @@ class RecordedJob:
         run_s: [op, replica, step] seconds of work.
         gap_s: [op, replica, step] seconds of host gaps.
         effects: what the compute of micro-batches shares; None if there is no compute.
-        agreement: of drawn with recorded steps; perfect unless they were held against each other (`recorded.moments`).
+        agreement: of drawn with recorded steps; perfect unless they were held against each other (`unseen_steps.match_moments`).
     """
 
     trace: Trace

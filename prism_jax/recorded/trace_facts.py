@@ -99,7 +99,7 @@ class StepDraws(OptionGroup):
 
     Attributes:
         n_draw: number of steps to draw.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         seed: same seed, same answer.
     """
 

@@ -1,38 +1,27 @@
-"""Intervals that hold the estimate that is printed beside them.
+"""StepTimeDistribution: what `predict` returns (seconds): quantiles with their Monte Carlo error, probabilities, a guarantee.
 
-Monte Carlo error of quantiles, from the samples of a few independent randomisations.
+`samples_s` is the flat, sorted view. `by_fleet_s` keeps what a run of many steps needs: row by row the steps of one fleet, in the
+order of time. The steps of a row share what persists (which GPUs and nodes the fleet has) and follow each other, so that a row
+may be summed up; different rows are different fleets. Where a method draws another fleet for every step there is one step per
+row, and sums over steps cannot be made of it. `StepTimes` is what every distribution answers, however it was made.
 
-The error of a quantile is first one of its level: with F_b(t) the share of randomisation b's samples up to t,
+The Monte Carlo error of a quantile is first one of its level: with F_b(t) the share of randomisation b's samples up to t,
 
     s(p)^2 = mean over levels p' near p of  var_b F_b(q(p')) / n_b
 
 and the quantile function of all samples turns a level p +- 2 s into seconds. Shares are sums over what was drawn, so that their
 variance is right however few samples lie beyond the quantile, where quantiles of single randomisations are cut off; between
 distant levels the quantile function is smooth, where the density at one point is not. A few levels are averaged because strata
-meet single levels exactly: half of all Sobol points lie below the median in every randomisation.
+meet single levels exactly: half of all Sobol points lie below the median in every randomisation. Source: Woodruff, Confidence
+intervals for medians and other position measures, JASA 47 (1952).
 
-Source: Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
-
-Confidence bounds for quantiles, or a refusal: a bound that is stated holds as often as it says.
-
-Three kinds. From n independent draws of steps (brute force, measured steps) an order statistic bounds the quantile without any
-assumption: the k-th smallest of n is at least the p-quantile with probability P(Binomial(n, p) < k). From a few independent
-randomisations of a weighted estimate there are no independent steps, and Student's t on their shares bounds the quantile's level.
-Refits to reweighted data are draws of the quantile itself: their spread bounds it, not that of their mean.
-
-Of the first two, half of the allowed misses is spent on the draws. The other half is left for what neither kind knows of: shares
-of few randomisations are not quite normal, and between columns and strata one interpolates.
-
-Small HTML tables, for results in a notebook.
-
-StepTimes: what every distribution of step times answers, however it was made.
-
-`samples_s` is the flat, sorted view. `by_fleet_s` keeps what a run of many steps needs: row by row the steps of one fleet, in the
-order of time. The steps of a row share what persists (which GPUs and nodes the fleet has) and follow each other, so that a row
-may be summed up; different rows are different fleets. Where a method draws another fleet for every step there is one step per
-row, and sums over steps cannot be made of it.
-
-StepTimeDistribution: what `predict` returns. Quantiles with their Monte Carlo error, probabilities, a guarantee.
+A guarantee that is stated holds as often as it says, or is refused. From n independent draws of steps (brute force, measured
+steps) an order statistic bounds the quantile without any assumption: the k-th smallest of n is at least the p-quantile with
+probability P(Binomial(n, p) < k). From a few independent randomisations of a weighted estimate there are no independent
+steps, and Student's t on their shares bounds the quantile's level. Refits to reweighted data are draws of the quantile
+itself: their spread bounds it, not that of their mean. Of the first two, half of the allowed misses is spent on the draws.
+The other half is left for what neither knows of: shares of few randomisations are not quite normal, and between columns and
+strata one interpolates.
 """
 
 from __future__ import annotations

@@ -1,23 +1,14 @@
-"""Outcome: what an objective may look at: samples of a plan's step time, and what else is known of the plan.
+"""Objective: a number of an outcome, smaller is better: mean, quantiles, mean of the slowest steps, GPU time or money per token.
 
-Statistics of step times: mean, quantiles, and the mean of the slowest steps, of equally likely or weighted samples.
-
-Quantiles interpolate linearly between sorted samples: sample k of n (from 0) stands at probability k / (n - 1). Of weighted
-samples sample k stands at the middle of its share of the cumulated weight, and the scale is stretched so that the first stands at
-0 and the last at 1; equal weights give the same.
+Samples are equally likely or weighted. Quantiles interpolate linearly between sorted samples: sample k of n (from 0) stands at
+probability k / (n - 1). Of weighted samples sample k stands at the middle of its share of the cumulated weight, and the scale is
+stretched so that the first stands at 0 and the last at 1; equal weights give the same.
 
     cvar_p = 1 / (1 - p) * integral of quantile(u) du from p to 1
 
 is integrated over the empirical distribution, in which sample k covers its own share of probability: the sample at the boundary
-counts with that part of its share that lies beyond p (Rockafellar and Uryasev 2002; Acerbi and Tasche 2002).
-
-Objective: a number of an outcome, smaller is better.
-
-What training costs: GPU time and money per token, of the mean step, which decides the total of many steps.
-
-The objectives by name: those that ship with the package and those that a caller adds. No NumPy: `show` lists them.
-
-PlanObjective: an objective with what is known of the plans of one job, so that samples alone give its value.
+counts with that part of its share that lies beyond p (Rockafellar and Uryasev 2002; Acerbi and Tasche 2002). What training costs
+per token follows from the mean step, which decides the total of many steps. No NumPy is imported: `show` lists the objectives.
 """
 
 from __future__ import annotations

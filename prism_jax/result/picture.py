@@ -1,7 +1,4 @@
-"""The distribution of the step time as a picture: empirical distribution function, quantiles, errors, guarantee. Seconds.
-
-The modelled steps inside the interval that the cost model leaves for a measurement.
-"""
+"""Pictures of a step time (seconds): its distribution with errors and guarantee, and its interval by the cost model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Estimates from independent batches of steps: their mean, its standard error, and where fresh draws would fall.
-
-AllocationSpread: what the step time varies by within one allocation of GPUs, and from one allocation to another.
-"""
+"""Estimates from independent batches of steps (mean, error, where fresh draws would fall), and spreads of allocations."""
 
 from __future__ import annotations
 

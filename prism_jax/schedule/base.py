@@ -32,6 +32,7 @@ class PipelineSchedule(ABC):
         fixed_virtual_stages: the only number of chunks per stage that it runs; None if it runs several.
         overlaps_passes: ops may hold a forward beside a backward, so that the communication of one hides behind the other.
         fills_one_way: stage s starts after chunks 0 .. s-1 have run the same micro-batch forward, one after the other.
+        loss_goes_back_at_once: the last chunk's backward follows its forward, so that one micro-batch of logits is held.
         drains_one_way: the step ends after the last gradient of stage s has gone back through chunks s-1 .. 0.
     """
 
@@ -40,6 +41,7 @@ class PipelineSchedule(ABC):
     overlaps_passes: ClassVar[bool] = False
     fills_one_way: ClassVar[bool] = False
     drains_one_way: ClassVar[bool] = False
+    loss_goes_back_at_once: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return self.name
@@ -173,6 +175,8 @@ class PipelineSchedule(ABC):
         Raises:
             PlanError: the schedule cannot be laid out.
         """
+        if self.loss_goes_back_at_once:
+            return one_if_last(self, stage, pp, virtual_stages)
         return _counted_logits(self, pp, n_micro_batch, virtual_stages)[stage]
 
     # Time

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from ..core.arrays import Counts, Flags, Floats
 from ..core.lazy import np
-from .base import PipelineSchedule, one_if_last
+from .base import PipelineSchedule
 from .order import Op, Orders, PipelineWork, backward, forward, input_gradient, weight_gradient
 
 
@@ -29,6 +29,7 @@ class DualPipe(PipelineSchedule):
     """Bidirectional order; ops that hold F, B and W overlap a forward with a whole backward."""
 
     name: str = "dualpipe"
+    loss_goes_back_at_once: ClassVar[bool] = True
     overlaps_passes: ClassVar[bool] = True
 
     def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
@@ -55,10 +56,6 @@ class DualPipe(PipelineSchedule):
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """One more than there are stages, on every stage."""
         return float(pp + 1)
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch, at either end."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The bound, or the busiest stage and the bubble."""

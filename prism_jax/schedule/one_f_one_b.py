@@ -1,20 +1,12 @@
-"""GPipe: every stage runs all forwards, then all backwards.
+"""GPipe, 1F1B with a flush, and interleaved 1F1B: schedules whose backward is one op.
 
-Source: Huang et al., arXiv 1811.06965; order of the backwards as in Narayanan et al., arXiv 2104.04473, figure 3.
-
-1F1B with a flush (PipeDream-flush, the default of Megatron-LM): stage s runs pp - 1 - s forwards ahead, then alternates.
-
-Source: Narayanan et al., arXiv 2006.09503 (PipeDream-flush) and arXiv 2104.04473, figure 4.
-
-Interleaved 1F1B: every stage holds several model chunks, so the pipeline fills in smaller steps.
-
-Chunk q lives on stage q % pp. Micro-batches pass in groups; a group visits all chunks of a stage before the next group starts.
-With v the chunks of a stage, m micro-batches and F, B, W the seconds of a chunk, a step takes at least
-
-    m sum_v max_s (F + B + W)_vs
-
-Source: Narayanan et al., arXiv 2104.04473, section 2.2; warm-up and group rule as in Megatron-Core,
-`megatron/core/pipeline_parallel/schedules.py` (`get_schedule_table`, `microbatch_group_size_per_vp_stage`).
+- GPipe: every stage runs all forwards, then all backwards. arXiv 1811.06965; backwards as in arXiv 2104.04473, figure 3.
+- 1F1B (PipeDream-flush, the default of Megatron-LM): stage s runs pp - 1 - s forwards ahead, then alternates. arXiv
+  2006.09503.
+- Interleaved: chunk q lives on stage q % pp, so that the pipeline fills in smaller steps. Micro-batches pass in groups, and a
+  group visits all chunks of a stage before the next one starts. With v the chunks of a stage and m micro-batches a step takes
+  at least `m sum_v max_s (F + B + W)_vs` seconds. arXiv 2104.04473, section 2.2; warm-up and group rule as in Megatron-Core,
+  `megatron/core/pipeline_parallel/schedules.py` (`get_schedule_table`, `microbatch_group_size_per_vp_stage`).
 """
 
 from __future__ import annotations
@@ -67,6 +59,7 @@ class OneFOneB(PipelineSchedule):
     """
 
     name: str = "1f1b"
+    loss_goes_back_at_once: ClassVar[bool] = True
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
 
@@ -77,10 +70,6 @@ class OneFOneB(PipelineSchedule):
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """Stages from this one to the last, or all micro-batches."""
         return float(min(pp - stage, n_micro_batch))
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
 
 def _order(stage: int, n_warm_up: int, n_micro_batch: int) -> tuple[Op, ...]:
@@ -101,6 +90,9 @@ class Interleaved(PipelineSchedule):
     """
 
     name: str = "interleaved"
+    loss_goes_back_at_once: ClassVar[bool] = (
+        True  # a last group that is not full holds a few more for a moment, which is left out
+    )
     fixed_virtual_stages: ClassVar[int | None] = None
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
@@ -156,10 +148,6 @@ class Interleaved(PipelineSchedule):
             fullest = max(fullest, tuple(held), key=lambda own: sum(map(mul, own, sizes)))
             held[virtual_stages - 1 - ended] -= 1.0
         return fullest
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch; a last group that is not full holds a few more for a moment, which is left out."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The bound, or every chunk at the pace of the slowest stage in its turn."""

@@ -1,14 +1,8 @@
-"""ScheduleOrder: for every pipeline stage, the order in which it runs its ops.
+"""ScheduleOrder: the order in which every pipeline stage runs its ops; what it holds at most, and has to do (seconds).
 
-PipelineWork: what the stages of plans have to do, in seconds, for the closed-form step times of the schedules.
-
-Peak number of activations and logits every stage holds, counted op by op along a schedule's order.
-
-Unit: chunk-activations, the activations of one micro-batch in one model chunk (a stage holds `virtual_stages` chunks, so
-`virtual_stages` chunk-activations are one micro-batch of the whole stage). An activation counts from the start of its
-forward; the peak is taken with the forward that is running counted in full.
-
-B releases `1 - kept_for_w` of an activation and W the rest; parts that run as one op release together at its end. The paper
+Peaks are counted op by op, in chunk-activations: the activations of one micro-batch in one model chunk (a stage holds
+`virtual_stages` chunks). An activation counts from the start of its forward; the peak is taken with the forward that is running
+counted in full. B releases `1 - kept_for_w` of it and W the rest; parts that run as one op release together at its end. The paper
 that proposes to split them counts, per layer, M_B = s b (34 h + 5 a s) bytes until B and M_W = 32 s b h until W
 (arXiv 2401.10241, table 1), i.e. 32/34 with FlashAttention or selective recompute; 1 is the safe side.
 """

@@ -1,24 +1,17 @@
-"""ZB-H1 and ZB-H2: 1F1B whose backward is split, with the weight gradients put off into the bubbles.
+"""ZB-H1, ZB-H2 and ZB-V: schedules whose backward is split, with the weight gradients put off into the bubbles.
 
-Stage s runs `ahead` forwards before its first B and holds back `held` weight gradients; from there on it repeats B W F.
-The two schedules differ in these two numbers only. With F, B, W the mean seconds of a chunk, p stages, m micro-batches
-and x+ the positive part of x, a step takes about
+With F, B, W the mean seconds of a chunk, p stages, m micro-batches and x+ the positive part of x, a step takes about
 
-    bound + (p - 1) (B - min(w, (m - 1) / (p - 1)) W)+          w = 1, 2
+    ZB-H1, ZB-H2    bound + (p - 1) (B - min(w, (m - 1) / (p - 1)) W)+        w = 1, 2
+    ZB-V            max_s busy_s + (p - 1) max(F, B, 2 B - 2 W)               from 2 p micro-batches on
 
-Source: Qi et al., arXiv 2401.10241, section 2, table 1 and figure 3 (hand-crafted schedules); the bubble is corrected for
-few micro-batches by what the orders do.
+ZB-H: stage s runs `ahead` forwards before its first B and holds back `held` weight gradients; from there on it repeats B W F. The
+two differ in these two numbers only. ZB-V: two chunks per stage, placed as a V, so that the stage that starts a micro-batch also
+ends it: chunk q < p lives on stage q, others on stage 2 p - 1 - q; memory of 1F1B, no bubble when F = B = W.
 
-ZB-V: two chunks per stage, placed as a V, so that the stage that starts a micro-batch also ends it.
-
-Chunk q < pp lives on stage q, chunk q >= pp on stage 2 pp - 1 - q. Memory of 1F1B, no bubble when F = B = W.
-
-With F, B, W the mean seconds of a chunk, a step takes about
-
-    max_s busy_s + (pp - 1) max(F, B, 2 B - 2 W)          from 2 pp micro-batches on
-
-Source: Qi et al., arXiv 2401.10241, section 6, and arXiv 2405.15362; phases as in the authors' published
-`handcrafted_zb_v` of sail-sg/zero-bubble-pipeline-parallelism.
+Source: Qi et al., arXiv 2401.10241, sections 2 and 6, table 1 and figure 3, and arXiv 2405.15362; the bubble of ZB-H is
+corrected for few micro-batches by what the orders do; phases of ZB-V as in `handcrafted_zb_v` of
+sail-sg/zero-bubble-pipeline-parallelism.
 """
 
 from __future__ import annotations
@@ -29,7 +22,7 @@ from typing import ClassVar
 
 from ..core.arrays import Counts, Floats
 from ..core.lazy import np
-from .base import PipelineSchedule, one_if_last
+from .base import PipelineSchedule
 from .order import Op, Orders, PipelineWork, forward, input_gradient, weight_gradient
 
 
@@ -43,6 +36,7 @@ class ZeroBubble(PipelineSchedule):
 
     filled: ClassVar[float]
     fills_one_way: ClassVar[bool] = True
+    loss_goes_back_at_once: ClassVar[bool] = True
 
     @abstractmethod
     def ahead(self, stage: int, pp: int) -> int:
@@ -60,10 +54,6 @@ class ZeroBubble(PipelineSchedule):
         """Forwards ahead, and what is kept for the weight gradients held back."""
         n_ahead = min(self.ahead(stage, pp), n_micro_batch)
         return n_ahead + kept_for_w * min(self.held(stage), n_micro_batch - n_ahead)
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The bound, and the part of the wait for a gradient that weight gradients do not fill."""
@@ -122,6 +112,7 @@ class ZBV(PipelineSchedule):
     """V-shaped zero-bubble order; with fewer than 2 pp - 1 micro-batches the order of 2 pp - 1, less what does not exist."""
 
     name: str = "zb_v"
+    loss_goes_back_at_once: ClassVar[bool] = True
     fixed_virtual_stages: ClassVar[int | None] = 2
 
     def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
@@ -136,10 +127,6 @@ class ZBV(PipelineSchedule):
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """Those on the way down and those on the way up: 2 pp once the pipeline is full."""
         return float(min(2 * pp - 1 - stage, n_micro_batch) + min(stage + 1, n_micro_batch))
-
-    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of one micro-batch."""
-        return one_if_last(self, stage, pp, virtual_stages)
 
     def step_s(self, work: PipelineWork) -> Floats:
         """The busiest stage, and a bubble per further stage."""

@@ -25,7 +25,7 @@ from ..schedule.order import PipelineWork
 from ..schedule.registry import resolve_schedule
 from ..workload.base.workload import Workload
 from .plan_costs import FEASIBLE, MEMORY, PlanCosts, TableCost, chunk_seconds, feasibility, lower_bound, table_cost
-from .plan_table import COLUMNS, PipelineLayout, PlanTable, Rows
+from .plan_table import COLUMNS, KNOBS, PipelineLayout, PlanTable, Rows
 from .space import PlanSpace
 
 _ROWS = 1 << 14
@@ -59,7 +59,7 @@ def _sent_s(cost: TableCost, rows: np.ndarray, whole: Floats) -> Floats:
 
 
 DEGREES = ("n_devices", "tp", "pp", "cp", "ep", "micro_batch", "virtual_stages")
-CHOICES = ("schedule", "sharding", "recompute", "sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")
+CHOICES = ("schedule", "sharding", "recompute", *KNOBS)
 NOWHERE = -1  # layout of a plan that the space does not hold
 
 
@@ -125,7 +125,7 @@ class Knobs:
         """Plans at `positions` [plan, knob]; a knob without effect is at its plain value, as in `PlanSpace.block`."""
         at: dict[str, Rows] = dict(zip((*DEGREES, *CHOICES), positions.T, strict=True))
         value: dict[str, Rows] = {name: values[at[name]] for name, values in self.degrees.items()}
-        for name in ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp"):
+        for name in KNOBS:
             value[name] = np.array(getattr(self.space, name))[at[name]]
         value["recompute"] = np.array([RECOMPUTE.index(name) for name in self.space.recompute])[at["recompute"]]
         inner = value["tp"] * value["cp"] * value["pp"]
@@ -176,8 +176,9 @@ class Knobs:
         degree = [int(np.abs(np.log2(values / getattr(plan, name))).argmin()) for name, values in self.degrees.items()]
         code = (plan.zero_stage, SHARDING.index(plan.sharding), plan.dp_shard)
         same = (self.shardings == code).all(axis=1)
-        wanted = {"schedule": plan.schedule, "recompute": plan.recompute, "sequence_parallel": plan.sequence_parallel}
-        wanted |= {f"overlap_{axis}": int(getattr(plan.overlap, axis)) for axis in ("dp", "tp", "pp")}
+        own = PlanTable.of(plan)
+        wanted = {"schedule": plan.schedule, "recompute": plan.recompute}
+        wanted |= {name: int(getattr(own, name)[0]) for name in KNOBS}
         choice = [
             int(same.argmax()) if name == "sharding" else _position(getattr(self.space, name), wanted[name])
             for name in CHOICES

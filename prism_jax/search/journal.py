@@ -1,6 +1,6 @@
 """Journal: what a search has found so far, in its own file, so that an interrupted search goes on where it stopped.
 
-An archive of arrays (`_core/archive.py`), `OWNER/ITEM`, written whole or not at all; a fingerprint of the job, the space, the
+An archive of arrays (`core/archive.py`), `OWNER/ITEM`, written whole or not at all; a fingerprint of the job, the space, the
 objective, the seed and the version says which search it belongs to. What is read is checked against what a search keeps.
 """
 

@@ -141,6 +141,7 @@ class PlanTable:
     def plan(self, row: int) -> ParallelPlan:
         """One plan as an object."""
         value: dict[str, Any] = {name: int(getattr(self, name)[row]) for name in COLUMNS}
+        value |= {name: bool(on) for name, on in value.items() if name in SWITCHES}
         recompute = RECOMPUTE[value.pop("recompute")]
         options = {} if recompute == self.base.recompute else OPTIONS  # those of another kind mean nothing
         return replace(
@@ -148,7 +149,6 @@ class PlanTable:
             pp=self.layout.pp,
             schedule=self.layout.schedule,
             virtual_stages=self.layout.virtual_stages,
-            sequence_parallel=bool(value.pop("sequence_parallel")),
             recompute=recompute,
             sharding=SHARDING[value.pop("sharding")],
             overlap=Overlap(**{axis: bool(value.pop(f"overlap_{axis}")) for axis in ("dp", "tp", "pp")}),
@@ -160,6 +160,10 @@ class PlanTable:
 
 MAX_CODE = 2**62  # combinations that a code can tell apart
 COLUMNS = tuple(field.name for field in fields(PlanTable) if field.name not in ("base", "layout"))
+TOGETHER = ("zero_stage", "sharding", "dp_shard")  # columns that vary together
+NOT_ALONE = ("tp", "cp", "dp", "ep", "micro_batch", "recompute", *TOGETHER)
+KNOBS = tuple(name for name in COLUMNS if name not in NOT_ALONE)  # whose values are those of the space, one by one
+SWITCHES = tuple(field.name for field in fields(ParallelPlan) if isinstance(field.default, bool))
 
 
 def distinct(*columns: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

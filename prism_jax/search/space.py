@@ -19,7 +19,7 @@ from ..plan.plan import DEFAULT_SCHEDULE, SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES, resolve_schedule
 from ..workload.base.workload import FixesFields, Workload, n_body
-from .plan_table import COLUMNS, PipelineLayout, PlanTable
+from .plan_table import COLUMNS, KNOBS, TOGETHER, PipelineLayout, PlanTable
 
 _T = TypeVar("_T")
 SWITCH = (0, 1)
@@ -102,18 +102,16 @@ class PlanSpace:
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
     def _knobs(self) -> list[np.ndarray]:
-        """Values of the other columns, in the order of `COLUMNS`; sharding's three columns vary together."""
-        named = ["sequence_parallel", "recompute", "overlap_dp", "overlap_tp", "overlap_pp"]
-        values = {name: np.array(getattr(self, name)) for name in named if name != "recompute"}
-        values["recompute"] = np.array([RECOMPUTE.index(name) for name in self.recompute])
-        single = {name: column.reshape(-1, 1) for name, column in values.items()}
-        return [
-            np.array(self.micro_batch).reshape(-1, 1),
-            single["sequence_parallel"],
-            single["recompute"],
-            np.array(self.shardings()).reshape(-1, 3),
-            *(single[f"overlap_{axis}"] for axis in ("dp", "tp", "pp")),
-        ]
+        """Values of the other columns, in the order of `COLUMNS`; those of sharding vary together."""
+        found = []
+        for name in COLUMNS:
+            if name in KNOBS or name == "micro_batch":
+                found.append(np.array(getattr(self, name)).reshape(-1, 1))
+            elif name == "recompute":
+                found.append(np.array([RECOMPUTE.index(kind) for kind in self.recompute]).reshape(-1, 1))
+            elif name == TOGETHER[0]:
+                found.append(np.array(self.shardings()).reshape(-1, len(TOGETHER)))
+        return found
 
     @property
     def plain_sharding(self) -> tuple[int, int, int]:

@@ -23,10 +23,10 @@ from ..job.schema import STRICT, Count, Flag, one_of, validated
 from ..plan.plan import SHARDING
 from ..schedule.registry import SCHEDULES
 from ..tables.document import Document
-from .space import PlanSpace
+from .space import SWITCH, PlanSpace
 
 MOST_VALUES = 64
-SWITCHES = ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")
+SWITCHES = tuple(knob.name for knob in fields(PlanSpace) if knob.default == SWITCH)
 NAMED: dict[str, Iterable[str] | Registry[Any]] = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "sharding": SHARDING}
 
 

@@ -18,7 +18,7 @@ from ..result.distribution import html_table
 from ..result.objective import PlanObjective
 from .evaluate import ScreeningResult
 from .figures import CandidateFacts, CandidateFigures, GainEstimate, plan_facts
-from .plan_table import Kind, kind_of
+from .plan_table import KNOBS, Kind, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,9 +140,11 @@ def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
 
 
 def written_plan(plan: ParallelPlan) -> dict[str, Any]:
-    """Those of them that a job file states; the others follow."""
+    """What a job file states of the plan that a search chose; the others of `plan_dict` follow."""
     derived = ("n_micro_batch", "n_devices", *([] if plan.sharding == "hsdp" else ["dp_shard"]))
-    return {name: value for name, value in plan_dict(plan).items() if name not in derived}
+    shown = plan_dict(plan)
+    beside = {name: getattr(plan, name) for name in KNOBS if name not in shown and hasattr(plan, name)}
+    return {name: value for name, value in shown.items() if name not in derived} | beside
 
 
 def changes(base: ParallelPlan, plan: ParallelPlan) -> list[str]:

@@ -1,8 +1,8 @@
 """The sharding problem of a job: what the cost model says of its step, taken apart into tables and the rest.
 
 Lookups, collectives and the pace of the host are those of `cost` under the job's calibration. What remains is the difference to
-`cost.step_cost` of the job as it is. What copies add (their gradients are reduced, beside other work or not, and their parameters
-updated) is the difference with more and more tables copied, the smallest first, and linear in between.
+`cost.step.step_cost` of the job as it is. What copies add (their gradients are reduced, beside other work or not, and their
+parameters updated) is the difference with more and more tables copied, the smallest first, and linear in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .sharders import greedy, predicted_s
 from .task import ASSUMED_SPREAD, Exchange, Law, StepRest, per_size
 
 N_PROBE = 9  # numbers of copied tables of which the cost model is asked
-FORWARD, BACKWARD = (0,), (1, 2)  # passes of `kernels.PASSES` in a part of the step
+FORWARD, BACKWARD = (0,), (1, 2)  # passes of `core.kernels.PASSES` in a part of the step
 
 
 def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> ShardingProblem:

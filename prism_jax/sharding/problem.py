@@ -127,7 +127,7 @@ class ShardingProblem:
         law: seconds of lookup kernels on a device.
         capacity_bytes: memory of a rank that is left for tables.
         rest: of the step.
-        optimizer, output_bytes: as in `workload.dlrm.traffic.traffic`.
+        optimizer, output_bytes: as in `workload.dlrm.lookup_law.traffic`.
         kernel_factor: of the seconds of lookup kernels inside a training step over `law`.
         copy_bytes: memory of an element of a copied table, with its gradient and optimizer state.
         spread: [table] standard deviation over mean of a step's look-ups, from step to step; empty: they do not vary.

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.errors import SpecError
 from ..core.registry import Registry
+from ..fits.models import MODELS
 
 
 @dataclass(frozen=True)
@@ -157,29 +158,16 @@ SHIPPED = (
         "Predict which layouts run out of memory and how much the others need, and compare with what was measured.",
     ),
 )  # name, where its use case is, and its line in `prism-jax --help`
-FITS = {
-    "fleet": "Fit the differences between GPUs and nodes to kernel times per GPU.",
-    "steps": "Fit the variation of steps, runs and systems to step times.",
-    "collectives": "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
-    "kernels": "Fit the efficiency of GEMM and attention by shape to kernel times.",
-    "overlap": "Fit how much communication slows concurrent kernels.",
-    "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
-    "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
-    "revocation": "Fit how long spot nodes stay, by zone, to recorded availability or lifetimes.",
-    "ladder": "Fit a floor and a rate to step times at several batch sizes on one instance.",
-    "saves": "Fit seconds of checkpoints to the sizes of their files on one storage.",
-    "startup": "Fit provisioning, staging and booting of cloud machines.",
-}  # model that `prism-jax fit MODEL` fits, and its line
 
 
 def _shipped() -> Iterator[Command]:
     for name, target, text in SHIPPED:
         yield Command(name, target, text)
-    for model, text in FITS.items():
-        needless = {} if model == "collectives" else {"collective": None}
-        yield Command(
-            f"fit {model}", "prism_jax.fits.fit_variability:fit_variability", text, {"model": model, **needless}
-        )
+    for name, model in MODELS.items():
+        needless = {} if name == "collectives" else {"collective": None}
+        if model.help:
+            fixed = {"model": name, **needless}
+            yield Command(f"fit {name}", "prism_jax.fits.fit_variability:fit_variability", model.help, fixed)
 
 
 COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), error=SpecError)

@@ -93,7 +93,7 @@ def check_picture(path: str) -> None:
 
 
 def write_picture(path: str, figure: Any) -> None:
-    """Writes a figure of `plot` in the format of the ending of `path`."""
+    """Writes a figure in the format of the ending of `path`."""
     from ..core.picture import figure_bytes  # matplotlib is heavy
 
     with atomic_path(path) as temporary:

@@ -1,7 +1,4 @@
-"""How far a prediction moves with what is not known: quantiles under draws of the variability, all with the same key.
-
-predict_many: the step times of many jobs, for sweeps; jobs of one shape share one compiled program.
-"""
+"""Many predictions with one key: sweeps over jobs, and quantiles under draws of the variability; alike programs compile once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""MemberTable of a group: quantiles of the slowest of many members, given every member's persistent factor.
+"""Replica columns on the device: persistent scores -> factors -> max-plus, in chunks spread over all devices.
+
+A chunk is a fixed number of columns with its own key, `fold_in(key, chunk index)`, whatever device it runs on:
+results do not depend on how many devices there are. Draws are derived by name inside a chunk, so that adding one kind
+of draw leaves the others alone.
+
+Of a large group the slowest member is drawn from a table of its quantiles, given every member's persistent factor:
 
     F(e) = prod_i Phi_r(((S_max - S_i) / S_i + e S_max / S_i) / sd)        y(e) = -log(-log F(e))
 
@@ -6,12 +12,6 @@ with S_i the member's factor (weighted over kernel classes as the lane uses them
 maximum written as S_max (1 + e): a residual far smaller than the resolution of S_max keeps its digits. The table needs e at given
 y, and F is known at given e. In the residual's normal score z, with e = sd r(z), y(z) is smooth for any residual, however heavy
 its tail: a coarse table of it tells which e belong to the wanted y, and F there is exact again.
-
-Replica columns on the device: persistent scores -> factors -> max-plus, in chunks spread over all devices.
-
-A chunk is a fixed number of columns with its own key, `fold_in(key, chunk index)`, whatever device it runs on:
-results do not depend on how many devices there are. Draws are derived by name inside a chunk, so that adding one kind
-of draw leaves the others alone.
 """
 
 from __future__ import annotations

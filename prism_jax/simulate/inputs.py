@@ -1,12 +1,8 @@
-"""step_time: the step under slowdowns that the caller gives, GPU by GPU. Pure, jitted, batched, differentiable.
+"""What the samplers need of a program, in their own terms; steps under given slowdowns, and replicas with known GPUs.
 
-What the samplers need of a program, in their own terms.
-
-Known GPUs: replicas that hold one are no longer like the others and get columns of their own.
+Replicas that hold a known GPU are no longer like the others and get columns of their own; where most do, every one is simulated:
 
     P(step <= t | g) = F(t | g)^(n - k)  prod_(r known) F_r(t | g)
-
-A few known replicas cost a few more columns; where most replicas hold known GPUs, every replica is simulated (brute force).
 """
 
 from __future__ import annotations

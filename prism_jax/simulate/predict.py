@@ -1,7 +1,4 @@
-"""Brute force: every GPU of every replica of every step. The oracle, and the method of last resort.
-
-predict: a job and a key in, the distribution of its step time out.
-"""
+"""predict: a job and a key in, the distribution of its step time out; by replica columns, or every GPU of every step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Residuals of an op's kernel classes as one residual: its standard deviation exact per op, its shape that of the job's mix.
-
-Program: a job lowered to arrays, the one place where the host's graph meets the device's code.
+"""Program: a job lowered to arrays, the one place where the host's graph meets the device's code.
 
 Kernel classes that vary between GPUs in the same way share one factor; a class that does not vary joins the constant part.
+Residuals of an op's classes are one residual: its standard deviation exact per op, its shape that of the job's mix.
 """
 
 from __future__ import annotations

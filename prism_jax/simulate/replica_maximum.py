@@ -1,17 +1,14 @@
-"""Factors that slow whole steps: independent between fleets, correlated from one step of a fleet to the next.
-
-    z[0] = e[0]        z[t] = r z[t-1] + sqrt(1 - r^2) e[t]        factor[t] = map(z[t])
-
-with independent standard normal e and the lag-1 autocorrelation r of the score (`Variability.step_ar1`). Every z is standard
-normal, so that the distribution of a single step does not depend on r; that of a sum over the steps of a fleet does.
-
-From replica columns to steps: the maximum over replicas given what they share, then what is shared.
+"""From replica columns to steps: the maximum over replicas given what they share, then what is shared.
 
     F(t | g) = P(column <= t | network score g)        P(max <= t | g) = F(t | g)^n
 
 Columns carry times at a few scores g; between them a column's time is interpolated in the regime's mean factor, in
 which it is nearly linear. Steps are then drawn by Latin hypercubes over g, the maximum, step factor and the
 end-of-step call, in float64; rare stalls are integrated exactly. Times may be traced by JAX: what is drawn stays on the host.
+
+Step factors slow whole steps: independent between fleets, correlated from one step of a fleet to the next by the lag-1
+autocorrelation r of the score (`Variability.step_ar1`), z[t] = r z[t-1] + sqrt(1 - r^2) e[t]. Every z is standard normal, so
+that the distribution of a single step does not depend on r; that of a sum over the steps of a fleet does.
 """
 
 from __future__ import annotations

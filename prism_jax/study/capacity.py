@@ -2,7 +2,8 @@
 
     tokens per day = 86,400 s x tokens per step x goodput / (mean step x factor)
 
-The factor is what the cost model does not know, on draws that all fleets share (`paired.py`); steps of a run of days average out.
+The factor is what the cost model does not know, on draws that all fleets share (`calibration/band.py`); steps of a run of days
+average out.
 """
 
 from __future__ import annotations

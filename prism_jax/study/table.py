@@ -4,7 +4,7 @@ Jobs are compared by what they would measure on shared draws, and how often one 
 
     value measured = value predicted (1 + Monte Carlo error) x factor of the cost model
 
-Factors of a draw share what the jobs have in common (`calibration/joint.py`), so that it cancels in ratios: two separate
+Factors of a draw share what the jobs have in common (`calibration/band.py`), so that it cancels in ratios: two separate
 bands would hold it twice.
 """
 

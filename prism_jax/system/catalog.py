@@ -1,10 +1,7 @@
-"""Tolerant look-up of preset names: case, `-`, `_`, spaces, owner, vendor words and form-factor digits do not matter.
+"""Devices and clusters by name, read once from `devices.toml` and `clusters.toml` (TFLOP/s, MiB, GB/s, us), in SI units.
 
-Raises with the nearest known names when nothing matches.
-
-Devices and clusters by name, read once from the preset files `devices.toml` and `clusters.toml`.
-
-The files hold datasheet units (TFLOP/s, MiB, GB/s, us); what comes out is SI.
+Look-up is tolerant: case, `-`, `_`, spaces, owner, vendor words and form-factor digits do not matter; an unknown name is answered
+with the nearest known ones.
 """
 
 from __future__ import annotations

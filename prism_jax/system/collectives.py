@@ -1,11 +1,4 @@
-"""CollectiveLibrary: what a library of collectives makes of the links of nested tiers.
-
-Constants of NCCL: its three wire protocols and the share of link bandwidth that its collectives reach.
-
-Latencies are those of NCCL's own tuner (`src/graph/tuning.cc`, `baseLat` and `hwLat`, microseconds there). A cluster tier states
-the hop of the LL128 protocol (see `system/presets/clusters.toml`); the other protocols scale it by NCCL's ratios.
-
-Seconds of every algorithm of a collective over a group of devices in a tiered network, each with its fastest protocol.
+"""Seconds of collectives over devices in nested tiers, by the constants of a library such as NCCL, in its best protocol.
 
 A group is `size` devices, `stride` apart. On every tier it has some members per domain; the innermost tier (NVLink) and the
 network work at the same time, network tiers share the network port of a device. With `n` members and `S` bytes per device,
@@ -19,8 +12,10 @@ network work at the same time, network tiers share the network port of a device.
     in_switch       the switch adds and multicasts: S (1 + 1/n) per link, no hops; in_switch_tree across nodes
     pairwise, chain, direct    all-to-all, broadcast, send and receive
 
-`S` is the buffer of an all-reduce or broadcast, the gathered size of an all-gather, the unreduced size of a reduce-scatter, what
-one device sends to everybody (itself included) in an all-to-all, the message of a send.
+`S` is the buffer of an all-reduce or broadcast, the gathered size of an all-gather, the unreduced size of a reduce-scatter,
+what one device sends to everybody (itself included) in an all-to-all, the message of a send. Latencies are those of NCCL's
+own tuner (`baseLat` and `hwLat`); a tier states the hop of the LL128 protocol (`system/presets/clusters.toml`), others scale
+it by its ratios.
 
 Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for the bandwidth terms; arXiv 2506.20252 (PAT).
 """
@@ -32,13 +27,13 @@ from functools import cached_property
 from math import ceil, log2, prod
 from typing import Any, NamedTuple
 
-from ..core.arrays import ArrayLike, Floats, is_numpy, namespace
+from ..core.arrays import ArrayLike, Floats, Values, is_numpy, namespace
 from ..core.lazy import np
 from .network import Tier
 
 
 class WireProtocol(NamedTuple):
-    """One way of moving bytes.
+    """One way of moving bytes, or several: then all numbers are [protocol].
 
     Attributes:
         bandwidth: share of the bandwidth of the fastest protocol.
@@ -51,27 +46,14 @@ class WireProtocol(NamedTuple):
     """
 
     name: str
-    bandwidth: float
-    base_ring_s: float
-    base_tree_s: float
-    scale_up_hop: float
-    network_hop: float
-    tree_network_hop: float
-    network_step_s: float
-    fill_bytes: float
-
-
-class ProtocolArrays(NamedTuple):
-    """The numbers of `WireProtocol`, each [protocol]."""
-
-    bandwidth: Floats
-    base_ring_s: Floats
-    base_tree_s: Floats
-    scale_up_hop: Floats
-    network_hop: Floats
-    tree_network_hop: Floats
-    network_step_s: Floats
-    fill_bytes: Floats
+    bandwidth: Values
+    base_ring_s: Values
+    base_tree_s: Values
+    scale_up_hop: Values
+    network_hop: Values
+    tree_network_hop: Values
+    network_step_s: Values
+    fill_bytes: Values
 
 
 @dataclass(frozen=True)
@@ -120,15 +102,14 @@ class CollectiveLibrary:
     network_of_generation: tuple[tuple[str, float], ...] = ()
     source: str = ""
 
-    def by_protocol(self, xp: Any = np) -> ProtocolArrays:
+    def by_protocol(self, xp: Any = np) -> WireProtocol:
         """Numbers of all protocols, in arrays of the library `xp`."""
         own = self._columns
-        return own if is_numpy(xp) else ProtocolArrays(*(xp.asarray(column, dtype=float) for column in own))
+        return own if is_numpy(xp) else WireProtocol(own.name, *(xp.asarray(column, dtype=float) for column in own[1:]))
 
     @cached_property
-    def _columns(self) -> ProtocolArrays:
-        columns = list(zip(*self.protocols, strict=True))[1:]  # without the names
-        return ProtocolArrays(*(np.array(column) for column in columns))
+    def _columns(self) -> WireProtocol:
+        return WireProtocol("all", *(np.array(column) for column in [*zip(*self.protocols, strict=True)][1:]))
 
 
 # baseLat ring 6.6 / 14 / 8.4, tree 6.8 / 14 / 8.4; hwLat NVLink ring 0.6 / 1.9 / 3.4, network ring 2.7 / 4.0 / 14.

@@ -1,12 +1,8 @@
-"""Devices and clusters, as plain numbers in SI units.
+"""Devices and clusters as plain numbers in SI units, and how well a step uses them: MFU, HFU, TFLOP/s and tokens/s per GPU.
 
-A cluster is a homogeneous set of devices under a stack of tiers, innermost first, or joined by a network of another kind. A tier
-is described by how many devices one of its domains spans and by what one device can send into it.
-
-Rates, sizes in bytes, latencies and powers may be JAX arrays or tracers: costs can then be differentiated in them (`_arrays`).
-Checks of values leave those out. Counts and names are always plain.
-
-How well a step uses its hardware: MFU, HFU, TFLOP/s and tokens/s per GPU, from FLOPs, tokens and a step time in seconds.
+A cluster is a homogeneous set of devices under a stack of tiers, innermost first, or joined by a network of another kind.
+Rates, sizes in bytes, latencies and powers may be JAX arrays or tracers, so that costs can be differentiated in them; checks
+of values leave those out. Counts and names are always plain.
 
 Model FLOPs count the mathematics once (6 per parameter and token, plus attention); hardware FLOPs also what is recomputed
 (Korthikanti et al., arXiv 2205.05198, section 6; Chowdhery et al., arXiv 2204.02311, appendix B).

@@ -1,8 +1,4 @@
-"""A check that descriptions of hardware share.
-
-Tier: one level of a network of nested domains.
-
-Network: what the cost model asks of the links between devices, and nothing else.
+"""Network: what the cost model asks of the links between devices, and nothing else; Tier: one level of nested domains.
 
 Devices are numbered from 0 in the axis order of the plan. A group of a collective is `size` devices whose numbers are `stride`
 apart; a hand-over goes from a device of one pipeline stage to the device at the same position of another stage.

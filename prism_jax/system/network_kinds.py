@@ -1,13 +1,9 @@
-"""TieredNetwork: nested domains (node, rail, pod, spine) under a library of collectives; what clusters have by default.
+"""Kinds of network and libraries of collectives by name (`cluster.network` of a job file); nested tiers are the default.
 
-Measured collectives on top of a network: seconds of the network's own law times measured over predicted seconds.
-
-The ratio is known at the message sizes and group sizes that were measured, in a node and between nodes apart. Between two sizes
-and between two groups it is interpolated (in logarithms), beyond them it stays what it is at the last one: there the algorithms'
-own law says how latency grows with the hops and the wire with the bytes. A collective that was not measured keeps the network's
-seconds.
-
-Kinds of network and libraries of collectives by name: what `cluster.network` of a job file may be.
+`MeasuredNetwork` puts measured collectives on top of a network: its own law times measured over predicted seconds, known at
+the measured message and group sizes, in a node and between nodes apart. Between two sizes and between two groups the ratio is
+interpolated (in logarithms), beyond them it stays what it is at the last one: there the algorithms' own law says how latency
+grows with the hops and the wire with the bytes. A collective that was not measured keeps the network's seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PowerLaw: watts of one GPU against clock and work, the clock that a power limit allows, and what that costs in time.
+"""Power of a GPU (watts) against clock and work, the clock that a limit allows and what that costs in time; and that of a step.
 
     P(c) = TDP (idle + (1 - idle) busy g(c))        c: clock / top clock
     g(c) = c^k                    c >= floor        voltage falls with the clock
@@ -6,20 +6,14 @@
     t(c) = t(1) (1 - bound + bound / c)             bound: share of the seconds that follow the clock
 
 Powers are shares of the device's own limit (TDP), so that one law serves a generation; the top clock is the one that matrix
-products hold there. Inputs may be JAX arrays.
+products hold there. A generation that was not measured has the law of all GPUs; devices that are no GPUs have none.
+
+In a step every phase draws what its kind of work draws, and the watts are the mean over its seconds. Under a limit every kind of
+work runs at the highest clock that keeps its own power below it; compute stretches by the share of its seconds that follows the
+clock, communication does not, and whoever waits waits as much longer. GPU energy alone: hosts, switches and cooling are not part.
 
 Source: dynamic power C V^2 f; sweeps of 38 and 60 clocks of A100 and A40 (Perseus, arXiv 2312.06902), power limits of V100, A40
-and RTX 6000 (Zeus, NSDI 2023); see `experiments/power`.
-
-The law of a GPU's power: that of its generation, or of all GPUs measured; none of devices that are no GPUs.
-
-Watts and joules of a training step, from the seconds of its phases: `step_power(explain.breakdown(...), device)`.
-
-    watts = sum over phases of seconds x watts / sum of seconds
-
-Each phase draws what its kind of work draws. Under a power limit every kind of work runs at the highest clock that keeps its own
-power below the limit; compute stretches by the share of its seconds that follows the clock, communication does not, and whoever
-waits for others waits as much longer as they compute longer. GPU energy alone: hosts, switches and cooling are not part of it.
+and RTX 6000 (Zeus, NSDI 2023); see `experiments/power`. Inputs may be JAX arrays.
 """
 
 from __future__ import annotations
@@ -129,7 +123,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 class GpuKind(Protocol):
-    """What decides which law holds; `system.Device` is one.
+    """What decides which law holds; `system.hardware.Device` is one.
 
     Attributes:
         generation: key of its generation.
@@ -171,7 +165,7 @@ def _presets() -> dict[str, Any]:
     return tomllib.loads((files(_PACKAGE) / "presets" / "power.toml").read_text(encoding="utf-8"))
 
 
-# Kind of work of every phase that `explain.breakdown` names, and of compute where it is split by kernel class.
+# Kind of work of every phase that `explain.explain.breakdown` names, and of compute where it is split by kernel class.
 KIND_OF = {
     "compute": "compute",
     "gemm": "gemm",
@@ -225,7 +219,7 @@ def step_power(
 
     Args:
         phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention`, `memory` and `slowed`
-            (what they lose to communication beside them; `explain.power_phases` splits them); exposed
+            (what they lose to communication beside them; `explain.explain.power_phases` splits them); exposed
             `tp_comm`, `cp_comm`, `ep_comm`, `dp_comm`, `pp_comm`; `bubble`, `waiting_for_stragglers`, `stalls`.
         device: whose `power_watts` is TDP.
         law: of its power; None: the preset's.

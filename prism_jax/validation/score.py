@@ -76,7 +76,7 @@ class RowResult:
         n_devices: of the job.
         mfu: model-FLOP utilisation that was measured, 0-1.
         baseline_error: the same as `error` of a prediction from the other groups' typical utilisation alone.
-        parts_s: seconds of the noise-free step by cause; see `validation.parts`.
+        parts_s: seconds of the noise-free step by cause; see `validation.costed.parts_of`.
         defect, unsupported: in words; empty if there is nothing to say.
         assumed: what the row does not state and was taken for, one text each.
         software: what it states of its kernels, field by field.

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.errors import SpecError
-from .families import Family, Normal, ndtr, ndtri
+from ..core.lazy import special
+from .families import Family, Normal
 from .score_map import N_KNOTS, Z_MAX, NormalScoreMap, map_through
 
 N_GRID = 4096
@@ -109,7 +110,7 @@ def _lattice(part: _Deviation, start: float, step: float, n_grid: int) -> Floats
     """
     n_sub = 4
     middles = np.asarray(start + step / n_sub * (np.arange(-n_sub, n_grid * n_sub) + 0.5), dtype=np.float64)
-    cell_mean = ndtr(part.scores(middles)).reshape(-1, n_sub).mean(axis=1)
+    cell_mean = special.ndtr(part.scores(middles)).reshape(-1, n_sub).mean(axis=1)
     mass = np.diff(cell_mean)
     mass[0] += cell_mean[0]
     mass[-1] += 1.0 - cell_mean[-1]
@@ -120,9 +121,11 @@ def _map_of_lattice(x: Floats, mass: Floats, n_knots: int) -> NormalScoreMap:
     """Map of a lattice distribution: probability up to a point counts half of the point's own mass."""
     lower = np.cumsum(mass) - 0.5 * mass
     upper = np.cumsum(mass[::-1])[::-1] - 0.5 * mass
-    tiny = float(ndtr(-TAIL_Z))
+    tiny = float(special.ndtr(-TAIL_Z))
     inside = (lower > tiny) & (upper > tiny) & (mass > 0.0)
-    z_of_x = np.where(lower < 0.5, ndtri(np.clip(lower, tiny, 0.5)), -ndtri(np.clip(upper, tiny, 0.5)))[inside]
+    z_of_x = np.where(lower < 0.5, special.ndtri(np.clip(lower, tiny, 0.5)), -special.ndtri(np.clip(upper, tiny, 0.5)))[
+        inside
+    ]
     z = np.linspace(z_of_x[0], z_of_x[-1], 4001)
     values = 1.0 + np.interp(z, z_of_x, x[inside])
     return map_through(z, np.maximum.accumulate(values), n_knots)

@@ -1,4 +1,4 @@
-"""Variability from and to a plain dict: the fields of a section of a YAML job or of a preset file.
+"""Variability presets by name, and sections of a job or preset file that change them field by field; from and to a plain dict.
 
 preset: h100-default
 scale: 1.5                                  # of the preset's spreads
@@ -7,12 +7,8 @@ all_reduce: {regime: 0.03}                  # a number is the cv of a log-normal
 step: {kind: normal, cv: 0.002}
 stalls: [{gpu_prob: 1.0e-6, mean_fraction: 0.05}]
 
-Variability presets by name, and which of them suits a device.
-
 The files under `presets/` are written by `experiments/variability_presets/run.py`, and those of work that is no transformer by
 `experiments/other_workloads/presets.py`, from measured data; `source` says which.
-
-The variability section of a job: a preset by name, scaled and changed field by field.
 """
 
 from __future__ import annotations

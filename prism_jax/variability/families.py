@@ -1,24 +1,12 @@
-"""Special functions of SciPy, imported when first called: building a tree needs none, and `check` and `show` answer sooner.
-
-What every family of slowdown factors offers, and the checks they share.
-
-Constant: a factor that is always one.
-
-LogNormal: a factor whose logarithm is normal.
-
-Normal: a symmetric factor, cut off at a small positive floor.
-
-Gamma: a right-skewed factor with location zero.
-
-StudentT: a factor with a power-law upper tail.
-"""
+"""Families of slowdown factors with mean one: constant, log-normal, normal (cut off above zero), gamma, Student t."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,48 +14,7 @@ from numpy.typing import ArrayLike
 from ..core.arrays import Floats
 from ..core.bounds import MOST_CV
 from ..core.errors import Problem, SpecError
-
-
-def ndtr(z: ArrayLike) -> Any:
-    """Phi(z), the standard normal distribution function."""
-    from scipy.special import ndtr
-
-    return ndtr(z)
-
-
-def log_ndtr(z: ArrayLike) -> Any:
-    """log Phi(z), accurate far out in the lower tail."""
-    from scipy.special import log_ndtr
-
-    return log_ndtr(z)
-
-
-def ndtri(p: ArrayLike) -> Any:
-    """Standard normal score of probability `p`."""
-    from scipy.special import ndtri
-
-    return ndtri(p)
-
-
-def stdtrit(df: ArrayLike, p: ArrayLike) -> Any:
-    """Quantile of Student's t with `df` degrees of freedom at probability `p`."""
-    from scipy.special import stdtrit
-
-    return stdtrit(df, p)
-
-
-def gammaincinv(shape: ArrayLike, p: ArrayLike) -> Any:
-    """Quantile of the gamma distribution with scale 1 at probability `p`."""
-    from scipy.special import gammaincinv
-
-    return gammaincinv(shape, p)
-
-
-def gammainccinv(shape: ArrayLike, p: ArrayLike) -> Any:
-    """Quantile of the gamma distribution with scale 1 at probability `1 - p`, accurate in the upper tail."""
-    from scipy.special import gammainccinv
-
-    return gammainccinv(shape, p)
+from ..core.lazy import special
 
 
 @runtime_checkable
@@ -150,8 +97,20 @@ class Constant:
 CONSTANT = Constant()
 
 
+class ScaledByCv:
+    """Families of one number, whose spread it is: scaled by scaling it, constant at zero."""
+
+    cv: float
+
+    def scaled(self, k: float) -> Family:
+        """The same family with its cv times `k`; constant at zero."""
+        check_scale(k)
+        own: Callable[[float], Family] = type(self)  # pyright: ignore[reportAssignmentType]  (a dataclass of `cv` alone)
+        return own(self.cv * k) if self.cv * k > 0.0 else CONSTANT
+
+
 @dataclass(frozen=True)
-class LogNormal:
+class LogNormal(ScaledByCv):
     """`exp(s z - s^2 / 2)` with `s^2 = log(1 + cv^2)`.
 
     Attributes:
@@ -176,18 +135,13 @@ class LogNormal:
         s = self.log_sd
         return np.exp(s * np.asarray(z, dtype=np.float64) - 0.5 * s * s)
 
-    def scaled(self, k: float) -> Family:
-        """Log-normal with its cv times `k`; constant at zero."""
-        check_scale(k)
-        return LogNormal(self.cv * k) if self.cv * k > 0.0 else CONSTANT
-
 
 FLOOR = 1e-3  # keeps durations positive; below the 5e-7 quantile while cv <= 0.2
 MAX_CV = 0.5
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(ScaledByCv):
     """`max(1 + cv z, 0.001) / m` with `m` the mean of the numerator, so that the mean is one.
 
     Attributes:
@@ -207,18 +161,13 @@ class Normal:
         """Factor at normal score `z`, in the shape of `z`: max(1 + cv z, floor) over its mean."""
         return np.maximum(1.0 + self.cv * np.asarray(z, dtype=np.float64), FLOOR) / self._mean_before()
 
-    def scaled(self, k: float) -> Family:
-        """Normal with its cv times `k`; constant at zero."""
-        check_scale(k)
-        return Normal(self.cv * k) if self.cv * k > 0.0 else CONSTANT
-
     def _mean_before(self) -> float:
         """E[max(1 + cv z, floor)] = 1 + cv (phi(a) - a Phi(-a)) with a = (1 - floor) / cv."""
         if self.cv == 0.0:
             return 1.0
         a = (1.0 - FLOOR) / self.cv
         density = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-        return 1.0 + self.cv * (density - a * float(ndtr(-a)))
+        return 1.0 + self.cv * (density - a * float(special.ndtr(-a)))
 
 
 MIN_CV = 1e-3  # above shape 1 / cv^2 = 1e6 the inverse incomplete gamma functions lose monotonicity (seen at cv 3e-4)
@@ -247,8 +196,8 @@ class Gamma:
         # Each half through its own tail probability, so that neither loses digits to 1 - p.
         score = np.asarray(z, dtype=np.float64)
         shape = 1.0 / (self.cv * self.cv)
-        tail = ndtr(-np.abs(score))
-        return np.where(score < 0.0, gammaincinv(shape, tail), gammainccinv(shape, tail)) / shape
+        tail = special.ndtr(-np.abs(score))
+        return np.where(score < 0.0, special.gammaincinv(shape, tail), special.gammainccinv(shape, tail)) / shape
 
     def scaled(self, k: float) -> Family:
         """Gamma with its cv times `k`; log-normal below the least cv of a gamma, constant at zero."""
@@ -293,7 +242,7 @@ class StudentT:
     def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: (1 + s |t|)^sign(t) at the t quantile of Phi(z), over its mean."""
         score = np.asarray(z, dtype=np.float64)
-        size = 1.0 - self.scale_cv * stdtrit(self.df, ndtr(-np.abs(score)))
+        size = 1.0 - self.scale_cv * special.stdtrit(self.df, special.ndtr(-np.abs(score)))
         return np.where(score > 0.0, size, 1.0 / size) / _moments(self.scale_cv, self.df)[0]
 
     def scaled(self, k: float) -> Family:

@@ -1,9 +1,4 @@
-"""Mixture: a bulk and a slower component, for fleets with slow chips and networks with congested steps.
-
-Pool: measured factors, resampled through a piecewise-linear quantile function.
-
-Families by name: the tagged union `{kind: gamma, cv: 0.02}` of configuration files, and back.
-"""
+"""Families by name: the tagged union `{kind: gamma, cv: 0.02}` of configuration files, and back; with mixtures and pools."""
 
 from __future__ import annotations
 
@@ -18,6 +13,7 @@ from numpy.typing import ArrayLike
 from ..core.arrays import Floats
 from ..core.bounds import MOST_CV, MOST_SLOWDOWN
 from ..core.errors import FieldPath, SpecError
+from ..core.lazy import special
 from ..core.registry import Registry, did_you_mean
 from .families import (
     CONSTANT,
@@ -29,8 +25,6 @@ from .families import (
     StudentT,
     check_in_range,
     check_scale,
-    log_ndtr,
-    ndtr,
 )
 
 
@@ -79,12 +73,13 @@ class Mixture:
         low = np.minimum(mu0 + s0 * score, mu1 + s1 * score)
         high = np.maximum(mu0 + s0 * score, mu1 + s1 * score)
         side = np.where(score < 0.0, 1.0, -1.0)  # work with whichever tail is small
-        target = log_ndtr(side * score)
+        target = special.log_ndtr(side * score)
         log_p0, log_p1 = math.log1p(-self.slow_prob), math.log(self.slow_prob)
         for _ in range(60):  # brackets are below 2^4 wide: 60 halvings reach the last bit
             middle = 0.5 * (low + high)
             log_tail = np.logaddexp(
-                log_p0 + log_ndtr(side * (middle - mu0) / s0), log_p1 + log_ndtr(side * (middle - mu1) / s1)
+                log_p0 + special.log_ndtr(side * (middle - mu0) / s0),
+                log_p1 + special.log_ndtr(side * (middle - mu1) / s1),
             )
             too_low = np.where(side > 0.0, log_tail < target, log_tail > target)
             low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
@@ -144,7 +139,9 @@ class Pool:
     def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: factors interpolated at Phi(z), flat beyond the ends."""
         n = len(self.factors)
-        return np.interp(ndtr(np.asarray(z, dtype=np.float64)), (np.arange(n) + 0.5) / n, np.asarray(self.factors))
+        return np.interp(
+            special.ndtr(np.asarray(z, dtype=np.float64)), (np.arange(n) + 0.5) / n, np.asarray(self.factors)
+        )
 
     def scaled(self, k: float) -> Family:
         """Logarithms of the factors times `k`: stays positive, and to first order scales the spread."""

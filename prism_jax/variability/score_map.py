@@ -1,9 +1,7 @@
-"""Knots of a piecewise-linear fit to a tabulated monotone curve: where to put them, and which values they take.
-
-NormalScoreMap: any family as a monotone piecewise-linear map from a standard normal score to a slowdown factor.
+"""NormalScoreMap: any family as a monotone piecewise-linear map from a standard normal score to a slowdown factor.
 
 One mechanism carries every family into jitted code: draw z ~ N(0, 1), evaluate `a + b z + sum_k c_k max(z - z_k, 0)`. The
-coefficients are traced arrays, so another family or another spread costs no compilation.
+coefficients are traced arrays, so another family or another spread costs no compilation. Knots are put where the curve bends.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.arrays import Floats
 from ..core.errors import SpecError
-from .families import Family, ndtr
+from ..core.lazy import special
+from .families import Family
 
 _SIZES = (3, 5, 9, 13, 17, 25, 33, 45, 65, 97, 129, 193)
 
@@ -138,7 +137,7 @@ class NormalScoreMap:
         density = np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi)
         intercepts = values[:-1] - slopes * z[:-1]
         # Differences of Phi are taken on the side where Phi is small.
-        mass = np.where(edges[1:] <= 0.0, np.diff(ndtr(edges)), -np.diff(ndtr(-edges)))
+        mass = np.where(edges[1:] <= 0.0, np.diff(special.ndtr(edges)), -np.diff(special.ndtr(-edges)))
         return float(np.sum(intercepts * mass - slopes * np.diff(density)))
 
     def __call__(self, z: ArrayLike) -> Floats:

@@ -1,6 +1,6 @@
 """Variability: how much every kind of work varies, over GPUs and nodes, over steps, and from call to call.
 
-A fitted tree over another one: what was measured replaces what was assumed, the rest stays.
+Of a fitted tree over another one, what was measured replaces what was assumed, and the rest stays.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def watch_steps(
         restart_cost_s: what a restart takes, from the last step before it to the first after it.
         smallest: the smallest change to look for, a share of the step.
         n_learn: first steps, from which the usual time and its spread are learnt.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         unit: of step times whose name does not say it: s, ms, us or ns.
         remaining: steps to come: tell how long they take (p5, p50, p95).
 

@@ -1,10 +1,6 @@
-"""What the fields of a model known by its ladder are, for the page of job fields.
+"""Kinds of model (what `model: {kind: ...}` of a job file builds), and the models of each that have a name.
 
-Vision transformers by name, and what the fields are that only they have.
-
-Kinds of model: what `model: {kind: ...}` of a job file builds, and the models of that kind that have a name.
-
-Transformer architectures by name, and the parameter counts their authors published; read once from `models.toml`.
+Transformers are read once from `models.toml`, with the parameter counts that their authors published.
 """
 
 from __future__ import annotations

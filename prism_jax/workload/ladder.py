@@ -1,9 +1,7 @@
-"""LadderSeconds: a share of a measured step on another device, by its datasheet.
+"""LadderSpec: a model known by a ladder of batch sizes on one device: t(b) = floor + seconds per sample x b.
 
-LadderSpec: a model known by a ladder of batch sizes on one device: t(b) = floor + seconds per sample x b.
-
-It can be planned, priced and laid out data parallel like any other model; what it computes and keeps is not known. `prism-jax fit
-ladder` finds floor and rate.
+It can be planned, priced and laid out data parallel like any other model; what it computes and keeps is not known. On another
+device a step takes a share of the measured one, by their datasheets. `prism-jax fit ladder` finds floor and rate.
 """
 
 from __future__ import annotations
@@ -14,12 +12,11 @@ from dataclasses import dataclass
 from ..core.arrays import Values
 from ..core.bounds import check_bounds
 from ..core.errors import Problem, SpecError
-from ..core.kernels import COMPUTE_CLASSES
 from ..plan.plan import ParallelPlan
 from ..system import catalog
 from ..system.hardware import Device
 from .base.kernels import Kernel, KernelTable
-from .base.workload import BlockRun, Parameters, PlainBlock, SavedTensor, Split
+from .base.workload import DENSE, BlockRun, Parameters, PlainBlock, SavedTensor, Split, WorkloadDefaults, uncut
 
 PRECISIONS = ("bf16", "fp16", "fp32")  # in which two devices are compared, best first
 
@@ -75,7 +72,7 @@ FORWARD = 1.0 / 3.0  # of a step: a product forward, two backward
 
 
 @dataclass(frozen=True)
-class LadderSpec:
+class LadderSpec(WorkloadDefaults):
     """A model by its ladder.
 
     Attributes:
@@ -120,21 +117,6 @@ class LadderSpec:
             raise SpecError.of(Problem("measured_on", str(error)), where) from None
 
     @property
-    def sample_unit(self) -> str:
-        """Samples, whatever they are."""
-        return "samples"
-
-    @property
-    def kernel_classes(self) -> tuple[str, ...]:
-        """The shipped ones."""
-        return COMPUTE_CLASSES
-
-    @property
-    def has_experts(self) -> bool:
-        """Not known of."""
-        return False
-
-    @property
     def updates_in_step(self) -> bool:
         """A step of the ladder ended with the update."""
         return True
@@ -143,10 +125,6 @@ class LadderSpec:
     def layout(self) -> tuple[BlockRun, ...]:
         """All of it is one block."""
         return (BlockRun("model", 1),)
-
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
-        """Every rank has all parameters."""
-        return (("dense", 1),)
 
     def block(self, kind: str, plan: ParallelPlan) -> PlainBlock:
         """A third of the step forward, the rest backward."""
@@ -159,7 +137,7 @@ class LadderSpec:
 
         kernels = KernelTable.of([part("F", FORWARD), part("B", FORWARD), part("W", 1.0 - 2.0 * FORWARD)])
         kept = SavedTensor("activations of the samples", self.sample_bytes * plan.micro_batch)
-        return PlainBlock(kernels, (), (Parameters("dense", float(self.n_parameters)),), (kept,))
+        return PlainBlock(kernels, (), (Parameters(DENSE, float(self.n_parameters)),), (kept,))
 
     def boundary_bytes(self, plan: ParallelPlan) -> float:
         """Nothing is handed on: there is one block."""
@@ -168,14 +146,6 @@ class LadderSpec:
     def n_params(self) -> int:
         """As stated."""
         return self.n_parameters
-
-    def n_params_active(self) -> int:
-        """The same."""
-        return self.n_parameters
-
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Samples."""
-        return plan.global_batch
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """Not known: what the device that was measured could do in the seconds of the samples, an upper bound."""
@@ -192,7 +162,7 @@ class LadderSpec:
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Copies of the whole model alone."""
-        return {"tp": Split(1, "columns"), "cp": Split(1, "sequence"), "ep": Split(1, "experts")}
+        return uncut("columns")
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """A batch that nobody measured, and options that mean nothing to it."""

@@ -1,7 +1,5 @@
 """The gate: a few of its jobs, made by a rule that other jobs do not change, and what it says of predictions that moved."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

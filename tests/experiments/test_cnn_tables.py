@@ -1,7 +1,5 @@
 """CNN rows of the tables: what frameworks imply, and levels of sources that no row speaks of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Four networks over a slow network: the bars, and that the batches, which nobody stated, move nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kill -9 of commands that write: a small version of experiments/kills, and that no command has been forgotten."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

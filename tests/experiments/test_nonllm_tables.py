@@ -1,7 +1,5 @@
 """Tables of CNNs and encoders: cells of batches, and rows as jobs."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Pairs of measured rows and the reliability of probabilities, in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The committed recordings of experiments/recorded_jobs: PyTorch jobs without annotations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

@@ -1,7 +1,5 @@
 """`python -m experiments.score_steps` and `score_memory`: tables of published rows under the report of `prism-jax validate`."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """Spot prices and traces that experiments replay: laws that were put in are found, traces are replayed from any moment."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

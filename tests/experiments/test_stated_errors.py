@@ -1,7 +1,5 @@
 """Stated errors and guarantees hold as often as they say: a thinned version of experiments/stated_errors."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """A command of one's own: one file, no change of the package."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import pytest

@@ -1,7 +1,5 @@
 """A distribution family of a caller, in this one file: a shifted exponential, whose quantiles are known in closed form."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

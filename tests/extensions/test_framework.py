@@ -4,8 +4,6 @@ It keeps a second fp32 copy of the gradients, sums them in a pass of its own, pu
 "mytrainer" where it publishes runs.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A front end of one's own: one object, no change of the package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A training log of a caller, in this one file: a line of one's own trainer that says how long a step took."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

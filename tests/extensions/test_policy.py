@@ -1,7 +1,5 @@
 """A policy of one's own is known by its name and obeyed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A report of one's own: one file, no change of the package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

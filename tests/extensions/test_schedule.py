@@ -1,7 +1,5 @@
 """A schedule of one's own: one class, registered; check, predict, search, memory and `show schedules` know it."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A sharder of one's own is known by its name, and the search is never worse than it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

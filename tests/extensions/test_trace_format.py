@@ -1,7 +1,5 @@
 """A trace format of a caller, in this one file: JSON lines of ops, and JSON lines of step times."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hypothesis strategies of damaged files: valid ones with a few changes, as people and attackers make them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

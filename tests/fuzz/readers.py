@@ -1,7 +1,5 @@
 """Everything that reads a file of a user, with small valid files of each kind."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -4,8 +4,6 @@
 always the same.
 """
 
-from __future__ import annotations
-
 import math
 import resource
 import warnings

@@ -1,7 +1,5 @@
 """Whatever becomes of a stored fit or calibration, reading and using it ends well or in one error of the file."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole groups are left out, each as often as it should be, and what is scored was never fitted (the toy's `score` insists)."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 

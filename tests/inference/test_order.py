@@ -1,7 +1,5 @@
 """The order of the rows of a table never changes what is fitted: the data of every model are the same to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 from typing import Any

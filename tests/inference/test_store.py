@@ -1,11 +1,9 @@
 """A fit that was saved is the same fit when loaded; every other file is refused by one kind of error."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +12,6 @@ from numpy.typing import NDArray
 
 from inference.engine.program import PosteriorDraws
 from inference.fitting.result import Fit
-from inference.fitting.store import save
 from prism_jax.core import archive
 from prism_jax.core.errors import DataError
 from prism_jax.fits.report import CleaningReport, Verdict
@@ -26,17 +23,15 @@ from tests.support.files.archives import changed, npy
 class AllKinds:
     """One field of every kind that a model's data may have."""
 
-    AXES: ClassVar[dict[str, str]] = {"row": "number", "name": "levels", "mark -> name or -1": "index"}
-
-    number: np.ndarray
+    number: Annotated[np.ndarray, "row"]
     table: np.ndarray
-    index: np.ndarray
+    index: Annotated[np.ndarray, "mark -> name or -1"]
     mask: np.ndarray
     limits: np.ndarray
     label: NDArray[np.str_]
     nothing: np.ndarray
     no_label: NDArray[np.str_]
-    levels: tuple[str, ...]
+    levels: Annotated[tuple[str, ...], "name"]
     none: tuple[str, ...]
     yes: bool
     no: bool
@@ -119,7 +114,7 @@ def some_fit() -> Fit:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> bytes:
     file = tmp_path_factory.mktemp("whole") / "kept.npz"
-    save(some_fit(), file)
+    some_fit().save(file)
     return file.read_bytes()
 
 
@@ -168,7 +163,7 @@ def test_the_pareto_shape_comes_back(k, tmp_path):
     changed = replace(
         before, sampled=replace(before.sampled, k_hat=k), verdict=replace(before.verdict, k_hat=k, r_hat=np.nan)
     )
-    save(changed, tmp_path / "a.npz")
+    changed.save(tmp_path / "a.npz")
     after = Fit.load(tmp_path / "a.npz")
     assert after.sampled.k_hat == k
     assert after.verdict.k_hat == k
@@ -176,7 +171,7 @@ def test_the_pareto_shape_comes_back(k, tmp_path):
 
 
 def test_saving_a_loaded_fit_changes_nothing(kept, tmp_path):
-    save(Fit.load(kept), tmp_path / "again.npz")
+    Fit.load(kept).save(tmp_path / "again.npz")
     again = Fit.load(tmp_path / "again.npz")
     assert all(equal(getattr(DATA, field.name), getattr(again.data, field.name)) for field in fields(DATA))
     assert again.summary() == some_fit().summary()
@@ -199,14 +194,14 @@ def test_a_fit_is_written_whole_or_not_at_all(kept, monkeypatch):
 
     monkeypatch.setattr(archive.np.lib.format, "write_array", fails)
     with pytest.raises(KeyboardInterrupt):
-        save(some_fit(), kept)
+        some_fit().save(kept)
     assert kept.read_bytes() == before
     assert [file.name for file in kept.parent.iterdir()] == ["kept.npz"]
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
-        save(some_fit(), tmp_path / "nowhere" / "a.npz")
+        some_fit().save(tmp_path / "nowhere" / "a.npz")
 
 
 def test_no_file_and_a_folder_are_refused(tmp_path):

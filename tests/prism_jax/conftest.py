@@ -1,7 +1,5 @@
 """Tests of the package run under strict promotion: no silent change of dtype, no silent new axis."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

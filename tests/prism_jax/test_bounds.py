@@ -1,7 +1,5 @@
 """Upper bounds of descriptions: files, tables and Python meet the same ones."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

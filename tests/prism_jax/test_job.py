@@ -1,7 +1,5 @@
 """Job: the same from a file and from Python, checked before anything is simulated, and held in memory as its framework does."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import fields, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs by value: equal, hashed and pickled by content; a copy in another process gives the same bits."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Utilisation figures: closed forms, and the relation between the figures of a published table."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.core.errors import SpecError

@@ -1,7 +1,5 @@
 """Messages stay readable whatever they quote."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

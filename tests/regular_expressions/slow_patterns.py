@@ -5,8 +5,6 @@ what it looks for. A search that is linear takes about a millisecond, one that t
 interrupted after seconds.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,13 +1,12 @@
 """Every regular expression of the package searches a long text in a time in proportion to it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from experiments.device_names import device_of_text
 from experiments.step_tables.cluster import defect_of_record, network_bytes_per_s
 from experiments.step_tables.model import preset_named
 from experiments.step_tables.records import StepRecord
@@ -15,7 +14,6 @@ from inference.data.columns import understand
 from prism_jax.core.errors import PrismError
 from prism_jax.core.units import parse
 from prism_jax.system.catalog import normalised
-from prism_jax.system.likeness import device_of_text
 
 ROOT = Path(__file__).resolve().parents[2]
 

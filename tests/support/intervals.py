@@ -14,8 +14,6 @@ A report in plain types writes an interval in one of these ways; a new way of wr
 | `step_time_s` beside `model_band_s` | p50 | p5 and p95 |
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Small synthetic jobs that tests simulate: seconds given by hand, every shape compiled in a second or two."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Files as the PyTorch profiler writes them, made up: builders of events, and a small machine that runs an FSDP-like step."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Made-up tables of measured steps: a handful of configurations on three sites, with times that follow from known corrections."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

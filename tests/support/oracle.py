@@ -9,8 +9,6 @@ after B(q,m). A result that crosses to another stage arrives `transfer` seconds 
 busy with them, one after another, and the results arrive when it is done.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pipelines that tests run: shapes every schedule accepts, costs, and the event simulator applied to a schedule and its cost."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

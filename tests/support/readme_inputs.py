@@ -1,7 +1,5 @@
 """Small files under the names that README.md uses for files of its readers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recipes of docs/extending.md, run as they are printed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

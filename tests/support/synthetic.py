@@ -1,7 +1,5 @@
 """Predictions made up of known numbers, for tests of what a person sees; no JAX."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 The plain NumPy counterpart of the jitted engine, for pictures, traces and checks: no samples, no replicas, no JAX.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

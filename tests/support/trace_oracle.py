@@ -15,8 +15,6 @@ waiting. Only the order of computations comes from `prism_jax`. Rules, for repli
 - The host launches an op some seconds after it could have started.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import defaultdict

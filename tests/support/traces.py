@@ -4,8 +4,6 @@ Two ways. `record` runs the event simulator of `trace_oracle` and writes down wh
 slow. `timed` gives such a skeleton other seconds of work, by the package's own dependencies in plain NumPy: for many steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Training logs of known step times, as the frameworks write them; each says how far it rounds."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ import numpy as np
 
 from prism_jax import load_job
 from prism_jax.cloud.availability import AVAILABILITY, WeibullSpells
-from prism_jax.cloud.candidates import CloudCandidate, CloudConstants, Wish, field_of
+from prism_jax.cloud.candidates import CloudCandidate, CloudConstants, field_of
 from prism_jax.cloud.choice import SpotDraws, exhaustive, search
 from prism_jax.cloud.choose_cloud import choose_cloud
 from prism_jax.cloud.clusters import PlanTimes
@@ -22,7 +22,8 @@ from prism_jax.cloud.completion import SpotTask, simulate
 from prism_jax.cloud.offers import Offer, read_catalogue
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
-from prism_jax.horizon.simulated_report import level_draws
+from prism_jax.cloud.requirements import CloudRequirements
+from prism_jax.horizon.simulated_job import level_draws
 
 from .statements import print_statements
 
@@ -89,7 +90,7 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
         own = _with_zones(random.Random(number).sample(usable, N_OFFERS), usable, random.Random(number))
         rng = np.random.default_rng(number)
         days, usd = 10.0 ** rng.uniform(-1.5, 1.0), 10.0 ** rng.uniform(1, 4)
-        wish = Wish(
+        wish = CloudRequirements(
             int(rng.integers(10_000, 60_000)),
             deadline_s=days * 86_400.0 if number // 2 % 4 in (0, 2) else np.inf,
             budget_usd=usd if number // 2 % 4 in (1, 2) else np.inf,

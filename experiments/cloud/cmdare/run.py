@@ -4,8 +4,8 @@
 
     python experiments/cloud/cmdare/run.py [--data FOLDER] [--only networks|gpus|clusters|saves|starts|ladders]
 
-FOLDER holds `cloud/` and `nonllm/`. Whole groups are left out: repeats of one thing never lie on both sides of a split. Takes
-four minutes on two cores.
+FOLDER holds `../shared/data/cloud/` and `../shared/data/nonllm/`. Whole groups are left out: repeats of one thing never lie on
+both sides of a split. Takes four minutes on two cores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.cloud.cmdare import baselines, tables
 from experiments.common import run_parts
 from experiments.servers_fit.law import saturating
 from experiments.totals_fit.model import Totals
-from inference.sums import groups_of
+from inference.data.checks import texts_of
 from prism_jax.system import catalog
 
 DATA = Path("../shared/data")
@@ -193,7 +193,7 @@ def _predicted(known: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
     fit = inference.fit(known, model="totals", key=KEY, method="map")
     frame = inference.measured(rows, "totals").frame
     assert isinstance(fit.model, Totals)
-    assert groups_of(frame, "gpu")
+    assert texts_of(frame, "gpu")
     return fit.model.predict(fit.data, fit.draws, frame, np.random.default_rng(0))
 
 

@@ -3,7 +3,7 @@
 Of every tensor it is told what an ATen operation reads and what a kernel may do with it, as `chains` needs it. Collectives are
 those that the dispatcher sees: `c10d` (in place) and `_c10d_functional` (DTensor).
 
-Bytes are those that `system.network.base` defines: the buffer of an all-reduce, the gathered size of an all-gather, the size
+Bytes are those that `system/network.py` defines: the buffer of an all-reduce, the gathered size of an all-gather, the size
 before reduction of a reduce-scatter, what one rank sends of an all-to-all.
 """
 

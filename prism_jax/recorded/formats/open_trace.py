@@ -218,7 +218,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | Non
     Args:
         path: a file of any known format (`TRACE_FORMATS`); for Kineto also the folder of the files of all ranks, or a pattern
             such as "run/rank*.json"; or the name of a shipped trace. The content decides the format.
-        meta: file with the degrees of the job (see `meta.py`); by default the one beside the trace, then what the trace itself
+        meta: file with the degrees of the job (YAML or JSON); by default the one beside the trace, then what the trace itself
             says, then the highest ranks in it.
         unit: of step times whose name does not say it: s, ms, us or ns.
 

@@ -8,11 +8,13 @@ when they are asked for, so that a sweep over plans makes each of them once per 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ...core.errors import Problem
+from ...core.kernels import COMPUTE_CLASSES
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from .kernels import Kernel, KernelTable
@@ -23,7 +25,7 @@ class Comm(NamedTuple):
 
     Attributes:
         axis: tp | cp | ep | dp.
-        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `system.network.base` defines them.
+        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `system/network.py` defines them.
         phase: F | B.
         beside: compute that runs at the same time, empty if nothing does: "weight_grad" and "input_grad", the product of that
             phase (Megatron-LM's asynchronous sequence-parallel backward); "attention", the fused attention kernel (ring
@@ -95,45 +97,51 @@ class Split(NamedTuple):
     is_fixed: bool = False
 
 
+DENSE = "dense"  # name of the way in which parameters are sharded that every model has
+
+
 @runtime_checkable
 class Block(Protocol):
-    """One block on one device, for one micro-batch under a plan."""
+    """One block on one device, for one micro-batch under a plan.
+
+    Subclasses inherit what holds of blocks that do not communicate, have no knob of their own and are never recomputed.
+    """
 
     @property
+    @abstractmethod
     def kernels(self) -> KernelTable:
         """Kernels of forward (F), input gradient (B) and weight gradient (W); what is recomputed stands in B again."""
-        ...
 
     @property
     def comms(self) -> Sequence[Comm]:
         """Communication inside the block, without gathering of sharded parameters."""
-        ...
+        return ()
 
     @property
+    @abstractmethod
     def parameters(self) -> Sequence[Parameters]:
         """Parameters by how they are sharded."""
-        ...
 
     @property
     def knob(self) -> str:
         """Field of `CostCorrection` that scales all compute of the block, on top of its kernels' own; empty for none."""
-        ...
+        return ""
 
+    @abstractmethod
     def saved(self, rules: MemoryOptions) -> Sequence[SavedTensor]:
         """Tensors kept between forward and backward pass."""
-        ...
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Held for a moment while the forward pass of the block runs (a loss), beside what is saved."""
-        ...
+        return 0.0
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Held for a moment while the block's gradients are computed, without what is recomputed."""
-        ...
+        return 0.0
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
         """What recomputation brings back for its backward pass."""
-        ...
+        return 0.0
 
 
 @runtime_checkable
@@ -208,6 +216,42 @@ class Workload(Protocol):
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """What else of the plan contradicts the model."""
         ...
+
+
+class WorkloadDefaults:
+    """Answers of `Workload` that most models share: shipped kernels, no experts, one way of sharding, all parameters active."""
+
+    @property
+    def sample_unit(self) -> str:
+        """Samples, whatever they are."""
+        return "samples"
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Those that ship with the package."""
+        return COMPUTE_CLASSES
+
+    @property
+    def has_experts(self) -> bool:
+        """None."""
+        return False
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Every rank of dp x cp has all parameters."""
+        return ((DENSE, 1),)
+
+    def n_params_active(self: Workload) -> int:
+        """All of them."""
+        return self.n_params()
+
+    def units_per_step(self: Workload, plan: ParallelPlan) -> int:
+        """Samples of a step, or their tokens."""
+        return plan.global_batch * (plan.seq_len if self.sample_unit == "tokens" else 1)
+
+
+def uncut(tp: str, cp: str = "sequence", ep: str = "experts") -> dict[str, Split]:
+    """Splits of a model that no axis cuts; the words say what there would have to be several of."""
+    return {"tp": Split(1, tp), "cp": Split(1, cp), "ep": Split(1, ep)}
 
 
 class LanedRow(NamedTuple):

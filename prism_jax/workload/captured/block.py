@@ -1,7 +1,4 @@
-"""Kernels of the operations of a capture, as the cost model knows them.
-
-One stage of a captured program as a block: its kernels, its collectives, and in which order both were issued.
-"""
+"""One stage of a captured program as a block: operations as kernels, collectives, and the order in which both were issued."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
 from ...system.hardware import Device
 from ..base.kernels import CONVOLUTION, Kernel, KernelTable
-from ..base.workload import Comm, LanedRow, Parameters, SavedTensor
+from ..base.workload import DENSE, Block, Comm, LanedRow, Parameters, SavedTensor
 from ..transformer.op_lists import HOST_SHARE
 from .check import gathers_parameters
 from .fusion import in_chains
@@ -79,7 +76,7 @@ def _dtype(op: CapturedOp, plan: ParallelPlan) -> str:
     return "plan"
 
 
-DENSE, EXPERT, SHARDED = "dense", "expert", "sharded"
+EXPERT, SHARDED = "expert", "sharded"
 EAGER_SOURCES = ("torch", "et")
 """Whose rows are operations of a framework that starts them one by one."""
 COMPILED_SOURCES = ("jax", "hlo")
@@ -88,8 +85,8 @@ _EXPERT_WORDS = ("expert", "moe")
 
 
 @dataclass(frozen=True)
-class CapturedBlock:
-    """The rows of a class of ranks.
+class CapturedBlock(Block):
+    """The rows of a class of ranks: those of layers with experts say so themselves, and recomputation is part of them.
 
     Attributes:
         program: that they belong to.
@@ -101,18 +98,9 @@ class CapturedBlock:
     own: RankClass
     plan: ParallelPlan
 
-    @property
-    def knob(self) -> str:
-        """None of its own: rows of layers with experts say so themselves."""
-        return ""
-
-    @property
+    @cached_property
     def laned(self) -> tuple[LanedRow, ...]:
         """What runs once per micro-batch, in the order in which it was issued."""
-        return self._laned
-
-    @cached_property
-    def _laned(self) -> tuple[LanedRow, ...]:
         times, experts, shares = self.own.times, _expert_layers(self.own), self._host_shares()
         found: list[LanedRow] = []
         for index, row in enumerate(self.own.rows):
@@ -206,10 +194,6 @@ class CapturedBlock:
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
         """What the largest operation touches."""
         return self._largest("B", "W")
-
-    def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """Recomputation is part of the rows."""
-        return 0.0
 
     def _largest(self, *phases: str) -> float:
         return max((op.n_bytes for op, _ in self.own.ops if op.phase in phases), default=0.0)

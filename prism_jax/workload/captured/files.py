@@ -1,4 +1,6 @@
-"""The file of a captured program: lines of JSON, packed with gzip, every line one object.
+"""Files of captured programs: those of `prism-jax capture`, read and written, and those of other programs that are read as such.
+
+Ours are lines of JSON, packed with gzip, every line one object:
 
     {"capture": 1, "name": ..., "world": ..., "axes": {...}, ...}      first line: the program
     {"class": "stage 0", "n_ranks": 8, "stage": 0, ...}                 a class of ranks, followed by its rows
@@ -6,13 +8,7 @@
     {"comm": "all_reduce", "axis": "tp", "phase": "F", ...}
 
 Fields are those of the dataclasses; what has its default is left out. Unknown fields, fields of another type and versions of the
-layout that this program does not know are refused.
-
-`read_capture`: the file of a captured program, checked line by line; whatever is wrong names the line and the field.
-
-`write_capture`: a captured program to its file, whole or not at all; the same program makes the same bytes.
-
-Files that hold captured programs: those of `prism-jax capture`, and those of other programs that are read as such.
+layout that this program does not know are refused with line and field. The same program makes the same bytes.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
-"""The chains that rows name (`CapturedOp.chain`), each as the one kernel that does it.
-
-Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
+"""Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
 
 Rows are those of a program that runs one operation after another.
 
 - eager: none is merged; every operation is a kernel.
-- fused: the chains that the rows name are one kernel each, see `chains`: what hand-written kernels do (Apex, Transformer Engine,
-  Liger), by who reads what.
+- fused: the chains that the rows name (`CapturedOp.chain`) are one kernel each, see `chains`: what hand-written kernels do (Apex,
+  Transformer Engine, Liger), by who reads what.
+- inductor: every chain of neighbours between two products: pointwise operations and reductions (torch.compile).
+- megatron: the chains of neighbours that Megatron-LM has kernels for: bias with activation, bias with dropout and sum, scale with
+  mask and softmax, gate with product, rotary embedding.
+- xla: every chain of neighbours, which a reduction ends (XLA's loop and input fusions).
 
-Three policies merge neighbours of one phase, stream and run:
-
-- inductor: every chain of pointwise operations and reductions between two products (torch.compile).
-- megatron: the chains that Megatron-LM has kernels for: bias with activation, bias with dropout and sum, scale with mask and
-  softmax, gate with product, rotary embedding.
-- xla: every chain, which a reduction ends (XLA's loop and input fusions).
-
-What an operation of such a chain writes for the next one alone stays in registers: it is not read again, and where nothing keeps
-it for the backward pass it is not written either.
-
-What a person should know of a capture, in sentences.
+Neighbours have one phase, stream and run. What an operation writes for the next one alone stays in registers: it is not read
+again, and where nothing keeps it for the backward pass it is not written either.
 """
 
 from __future__ import annotations
@@ -28,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .program import OWN_KERNELS, CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
+from .program import OWN_KERNELS, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
 
 
 def joined(one: RankClass) -> RankClass:
@@ -148,7 +141,10 @@ def fused(one: RankClass, policy: str) -> RankClass:
     if chain:
         rows[-1] = merged(chain)
     place.append(len(rows))
-    kept = tuple(row if isinstance(row, CapturedOp) else _moved(row, place) for row in rows)
+    kept = tuple(
+        row if isinstance(row, CapturedOp) else replace(row, wait=None if row.wait is None else place[row.wait])
+        for row in rows
+    )
     repeats = tuple(Repeat(place[each.start], place[each.stop], each.times) for each in one.repeats)
     return replace(one, rows=kept, repeats=repeats)
 
@@ -180,32 +176,16 @@ def _may_join(op: CapturedOp, row: CapturedRow) -> bool:
     return (op.phase, op.stream, op.count) == (row.phase, row.stream, row.count)
 
 
-def _moved(row: CapturedComm, place: Sequence[int]) -> CapturedComm:
-    return row if row.wait is None else replace(row, wait=place[row.wait])
-
-
-def _apart(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
-    return False
-
-
-def _always(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
-    return True
-
-
-def _until_reduction(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
-    return not any(word in chain[-1].name.lower() for word in _REDUCTIONS)
-
-
 def _known_to_megatron(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
     names = [op.name.lower() for op in chain] + [getattr(row, "name", "").lower()]
     return any(all(any(word in name for word in words) for name in names) for words in _MEGATRON)
 
 
 NEIGHBOURS: Mapping[str, Callable[[Sequence[CapturedOp], CapturedRow], bool]] = {
-    "eager": _apart,
-    "inductor": _always,
+    "eager": lambda chain, row: False,
+    "inductor": lambda chain, row: True,
     "megatron": _known_to_megatron,
-    "xla": _until_reduction,
+    "xla": lambda chain, row: not any(word in chain[-1].name.lower() for word in _REDUCTIONS),
 }
 
 

@@ -9,15 +9,15 @@ from functools import cached_property
 from ...core.content import ByContent
 from ...core.errors import Problem, SpecError
 from ...plan.plan import ParallelPlan
-from ..base.workload import BlockRun, Split
-from .block import DENSE, EXPERT, SHARDED, CapturedBlock
+from ..base.workload import DENSE, BlockRun, Split, WorkloadDefaults
+from .block import EXPERT, SHARDED, CapturedBlock
 from .check import FIXED, check_program, gathers_parameters, is_sequence_parallel, plan_fields
 from .fusion import fused
 from .program import AMOUNTS, RankClass, RankProgram
 
 
 @dataclass(frozen=True, eq=False)
-class CapturedModel(ByContent):
+class CapturedModel(WorkloadDefaults, ByContent):
     """A model that is known by what its ranks run.
 
     Attributes:
@@ -28,8 +28,6 @@ class CapturedModel(ByContent):
     """
 
     program: RankProgram
-
-    kernel_classes = ("gemm", "attention", "memory")
 
     def __post_init__(self) -> None:
         check_program(self.program)
@@ -114,10 +112,6 @@ class CapturedModel(ByContent):
         """As captured, or of all stages and tensor-parallel ranks."""
         tp = self.program.degree("tp")
         return round(self.program.n_parameters or sum(one.n_parameters * tp for one in self.stages))
-
-    def n_params_active(self) -> int:
-        """All of them: a capture does not say which of them a token meets."""
-        return self.n_params()
 
     def units_per_step(self, plan: ParallelPlan) -> int:
         """Tokens or samples of a step."""

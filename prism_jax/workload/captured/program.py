@@ -1,9 +1,7 @@
-"""Rows of a captured program: what one rank does for one micro-batch, operation by operation and collective by collective.
+"""RankProgram: a training step as one rank of every kind runs it, operation by operation and collective by collective.
 
-Sizes are those of one rank. Whoever reads a program (PyTorch, JAX, execution traces) makes these rows and nothing else; what they
-cost is decided later, by the kernel model and the network of the cluster that they are predicted on.
-
-RankProgram: a training step as one rank of every kind runs it; what a capture writes and a prediction reads.
+Sizes are those of one rank and micro-batch. Whoever reads a program (PyTorch, JAX, execution traces) makes these rows and nothing
+else; what they cost is decided later, by the kernel model and the network of the cluster that they are predicted on.
 """
 
 from __future__ import annotations
@@ -106,7 +104,7 @@ class CapturedComm:
         collective: one of `COLLECTIVES`.
         axis: name of the mesh dimension, one of the axes of the program: tp, dp, fsdp, group0.
         ranks, stride: members of the group, and the distance between the numbers of neighbours: which links it crosses.
-        n_bytes: as `system.network.base.Network.collective` counts them: the buffer of an all-reduce, the gathered size of an
+        n_bytes: as `system.network.Network.collective` counts them: the buffer of an all-reduce, the gathered size of an
             all-gather, the unreduced size of a reduce-scatter, what one rank sends to all (itself included) of an all-to-all.
         dtype: of its elements.
         asynchronous: other rows may run beside it until `wait`.
@@ -168,10 +166,15 @@ def _amount(field: str, value: float | None) -> float | None:
     return float(value)
 
 
+def whole_number(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
+    """The problem of a count that is no whole number between its bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        yield Problem(field, f"{str(value)[:60]}, but it must be a whole number from {least} to {most:,}")
+
+
 def _check_count(field: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_COUNT:
-        text = f"{str(value)[:60]}, but it must be a whole number from {least} to {MOST_COUNT:,}"
-        raise SpecError.of(Problem(field, text))
+    for problem in whole_number(field, value, least, MOST_COUNT):
+        raise SpecError.of(problem)
 
 
 def _check_shape(kind: str, shape: tuple[int, ...]) -> None:

@@ -1,26 +1,16 @@
-"""Networks of inverted residuals: MobileNet v2, MNASNet, EfficientNet. A block widens, convolves each channel by itself, narrows.
+"""Convolutional networks by name: small ones here, classic ones next door; `ARCHITECTURES.add(...)` adds one.
 
-Source: arXiv 1801.04381, 1807.11626, 1905.11946; torchvision `models/mobilenetv2.py`, `mnasnet.py`, `efficientnet.py`.
+- Inverted residuals (a block widens, convolves each channel by itself, narrows): MobileNet v2, MNASNet, EfficientNet. arXiv
+  1801.04381, 1807.11626, 1905.11946.
+- SqueezeNet and ShuffleNet v2, for small devices. arXiv 1602.07360, 1807.11164.
+- ConvNeXt: depthwise 7x7, layer norm, and two products of every pixel, four times as wide inside. arXiv 2201.03545.
 
-SqueezeNet and ShuffleNet v2: small networks for small devices.
-
-Source: arXiv 1602.07360, 1807.11164; torchvision `models/squeezenet.py`, `shufflenetv2.py`.
-
-ConvNeXt: depthwise 7x7, layer norm, and two products of every pixel, four times as wide inside.
-
-Source: arXiv 2201.03545; torchvision `models/convnext.py`.
-
-Networks of which only totals were published: operations, parameters and tensors; they become equal 3x3 convolutions.
-
-Of n tensors a third are convolutions, the others scale and shift of their norms. All have one width and one number of pixels,
-which follow from parameters and operations; every second one ends a residual block. So products, passes over memory and what is
-exchanged have the right totals (parameters to 7 %, operations to 14 %: widths and edges are whole numbers), and nothing is said
-of how they are spread over the depth.
-
-Source: CM-DARE (cake-lab/CM-DARE, `step_time_k80`): 20 residual and shake-shake networks on images of 32 x 32, with FLOPs of both
-passes, parameters and tensors. That FLOPs are of both passes follows from the steps: thrice as many would exceed the peak of K80.
-
-Convolutional networks by name; a new one is one file with an `Architecture`, and a line here, or `ARCHITECTURES.add(...)`.
+All as in torchvision. Of the 20 residual and shake-shake networks of CM-DARE (cake-lab/CM-DARE, `step_time_k80`, images of 32
+x 32) only totals were published: FLOPs of both passes (thrice as many would exceed the peak of K80), parameters and tensors.
+They become equal 3x3 convolutions: of n tensors a third are convolutions, the others scale and shift of their norms; all have
+one width and one number of pixels, which follow from parameters and operations; every second one ends a residual block. So
+products, passes over memory and what is exchanged have the right totals (parameters to 7 %, operations to 14 %: widths and
+edges are whole numbers), and nothing is said of how they are spread over the depth.
 """
 
 from __future__ import annotations
@@ -261,9 +251,7 @@ def _of_totals(train_flops: float, n_params: int, n_tensors: int, image_size: in
         with tape.block(f"residual.{number}"):
             y = tape.conv_norm_act(tape.conv_norm_act(x, width), width, act="")
             x = tape.act(tape.add(y, x))
-    with tape.block("classifier", "last"):
-        tape.loss(tape.linear(tape.flat(tape.pool_to(x)), n_classes))
-    return tape.network
+    return tape.classified(x, n_classes)
 
 
 # Name: FLOPs of a sample in both passes, parameters, tensors.

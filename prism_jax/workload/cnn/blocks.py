@@ -1,4 +1,4 @@
-"""Which kernels one device runs for a layer of a convolutional network, per micro-batch.
+"""One block of a convolutional network on one device, for one micro-batch, and the kernels of its layers.
 
 A convolution is a matrix product that never writes its inner dimension down (implicit GEMM): m = batch x pixels out, n = channels
 out, k = channels in x kernel. Backward it is two more: the gradient of the input (m = batch x pixels in) and of the weights
@@ -7,8 +7,6 @@ else passes over device memory; passes are counted in tensors read and written.
 
 Source: implicit GEMM NVIDIA, "Convolutional Layers User's Guide"; passes of batch norm cuDNN (spatial persistent mode keeps the
 mean while it reads: 2 reads and 1 write forward, 3 reads and 1 write backward).
-
-One block of a convolutional network on one device, for one micro-batch.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
-from ..base.workload import Comm, Parameters, SavedTensor, total_bytes
+from ..base.workload import DENSE, Block, Parameters, SavedTensor, total_bytes
 from .tape import Layer, Segment
 
 _MASK = 1.0 / 8.0  # bytes of an element of the mask that a fused norm and ReLU keeps
@@ -139,39 +137,9 @@ def _grouped(layer: Layer, batch: Batch) -> list[Kernel]:
     return [_pass("conv_depthwise" if layer.is_depthwise else "conv_grouped", phase, a + w + y) for phase in "FBW"]
 
 
-def _linear(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _conv(layer, batch)
-
-
-def _norm(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("norm", layer, batch, 3.0, 4.0)
-
-
-def _act(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("act", layer, batch, 2.0, 3.0)
-
-
-def _add(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Its gradient is that of both summands: nothing runs."""
-    return _passes("add", layer, batch, 3.0, 0.0)
-
-
-def _gradient_sum(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("gradient_sum", layer, batch, 0.0, 3.0)
-
-
-def _concat(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Gradients of its parts are views."""
-    return _passes("concat", layer, batch, 2.0, 0.0)
-
-
-def _move(layer: Layer, batch: Batch) -> list[Kernel]:
-    return _passes("move", layer, batch, 2.0, 2.0)
-
-
-def _scale(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Backward: the gradient of the input (2 reads with its write one more), and of the factors (2 reads)."""
-    return _passes("scale", layer, batch, 2.0, 4.0)
+def _counted(name: str, forward: float, backward: float) -> Callable[[Layer, Batch], list[Kernel]]:
+    """Kernels of a layer that takes so many passes over its output, whatever it is."""
+    return lambda layer, batch: _passes(name, layer, batch, forward, backward)
 
 
 def _dropout(layer: Layer, batch: Batch) -> list[Kernel]:
@@ -193,25 +161,24 @@ def _loss(layer: Layer, batch: Batch) -> list[Kernel]:
 
 _KERNELS: dict[str, Callable[[Layer, Batch], list[Kernel]]] = {
     "conv": _conv,
-    "linear": _linear,
-    "norm": _norm,
-    "act": _act,
-    "add": _add,
-    "gradient_sum": _gradient_sum,
-    "concat": _concat,
-    "move": _move,
-    "scale": _scale,
+    "linear": _conv,
+    "norm": _counted("norm", 3.0, 4.0),
+    "act": _counted("act", 2.0, 3.0),
+    "add": _counted("add", 3.0, 0.0),  # its gradient is that of both summands: nothing runs
+    "gradient_sum": _counted("gradient_sum", 0.0, 3.0),
+    "concat": _counted("concat", 2.0, 0.0),  # gradients of its parts are views
+    "move": _counted("move", 2.0, 2.0),
+    "scale": _counted(
+        "scale", 2.0, 4.0
+    ),  # backward: of the input 2 reads, with its write one more; of the factors 2 reads
     "dropout": _dropout,
     "pool": _pool,
     "loss": _loss,
 }
 
 
-DENSE = "dense"  # the one way in which parameters are sharded
-
-
 @dataclass(frozen=True)
-class CnnBlock:
+class CnnBlock(Block):
     """A block of layers.
 
     Attributes:
@@ -225,11 +192,6 @@ class CnnBlock:
     channels_last: bool
 
     @property
-    def knob(self) -> str:
-        """None of its own."""
-        return ""
-
-    @property
     def _recomputes(self) -> bool:
         return self.plan.recompute == "full" and self.segment.place == "body"
 
@@ -238,11 +200,6 @@ class CnnBlock:
         """Kernels of its layers; forward again in B where it is recomputed."""
         table = KernelTable.of(layer_kernels(self.segment.layers, Batch.of(self.plan, self.channels_last)))
         return table + table.repeated_in_backward() if self._recomputes else table
-
-    @property
-    def comms(self) -> tuple[Comm, ...]:
-        """None: a network is copied, not cut."""
-        return ()
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:

@@ -1,20 +1,11 @@
-"""Architecture: a network by name, as a function from the size of an image and the number of classes to its layers.
+"""Classic convolutional networks, each a function from the size of an image and the number of classes to its layers.
 
-Residual networks: ResNet, ResNeXt and Wide-ResNet, with the stride in the 3x3 convolution (v1.5).
+- Residual: ResNet (stride in the 3x3 convolution, v1.5), ResNeXt, Wide-ResNet. arXiv 1512.03385, 1611.05431, 1605.07146.
+- VGG and AlexNet: plain convolutions with biases, and a large classifier. arXiv 1409.1556, 1404.5997.
+- DenseNet: every layer reads all layers of its block before it; norm and activation first, bottleneck of 4. arXiv 1608.06993.
+- Inception v3, with its auxiliary classifier: branches side by side, concatenated. arXiv 1512.00567.
 
-Source: arXiv 1512.03385, 1611.05431, 1605.07146; torchvision `models/resnet.py`.
-
-VGG and AlexNet: plain convolutions with biases, and a large classifier.
-
-Source: arXiv 1409.1556, 1404.5997; torchvision `models/vgg.py`, `models/alexnet.py`.
-
-DenseNet: every layer reads the outputs of all layers of its block before it.
-
-Source: arXiv 1608.06993; torchvision `models/densenet.py` (norm and activation before the convolution, bottleneck of 4).
-
-Inception v3, with its auxiliary classifier: branches side by side, concatenated.
-
-Source: arXiv 1512.00567; torchvision `models/inception.py`.
+Source: torchvision, `models/resnet.py`, `vgg.py`, `alexnet.py`, `densenet.py`, `inception.py`.
 """
 
 from __future__ import annotations
@@ -99,16 +90,17 @@ def _bottleneck(tape: Tape, x: ImageTensor, width: int, stride: int, kind: Kind)
 def _write(depths: tuple[int, ...], kind: Kind, image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
-        x = tape.conv_norm_act(tape.image, 64, 7, 2)
-        x = tape.pool(x, 3, 2, 1)
+        x = tape.pool(tape.conv_norm_act(tape.image, 64, 7, 2), 3, 2, 1)
+    return _of_stages(tape, x, depths, kind, n_classes)
+
+
+def _of_stages(tape: Tape, x: ImageTensor, depths: tuple[int, ...], kind: Kind, n_classes: int) -> CnnNetwork:
     for stage, (width, depth) in enumerate(zip(_STAGES, depths, strict=True)):
         for number in range(depth):
             stride = 2 if stage and not number else 1
             with tape.block(f"stage{stage + 1}.{number}"):
                 x = _bottleneck(tape, x, width, stride, kind) if kind.is_deep else _basic(tape, x, width, stride)
-    with tape.block("classifier", "last"):
-        tape.loss(tape.linear(tape.flat(tape.pool_to(x)), n_classes))
-    return tape.network
+    return tape.classified(x, n_classes)
 
 
 def _cifar(image_size: int, n_classes: int) -> CnnNetwork:
@@ -116,13 +108,7 @@ def _cifar(image_size: int, n_classes: int) -> CnnNetwork:
     tape = Tape(image_size)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 64, 3)
-    for stage, width in enumerate(_STAGES):
-        for number in range(2):
-            with tape.block(f"stage{stage + 1}.{number}"):
-                x = _basic(tape, x, width, 2 if stage and not number else 1)
-    with tape.block("classifier", "last"):
-        tape.loss(tape.linear(tape.flat(tape.pool_to(x)), n_classes))
-    return tape.network
+    return _of_stages(tape, x, _SHORT, Kind(is_deep=False), n_classes)
 
 
 def _resnet(depths: tuple[int, ...], kind: Kind = _DEEP) -> Writes:
@@ -208,11 +194,8 @@ _VGG_SOURCE = "arXiv 1409.1556; torchvision"
 _DEPTHS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 VGGS = (
     *(
-        CnnArchitecture(f"vgg-{depth}", partial(_vgg, each, False), source=_VGG_SOURCE)
-        for depth, each in _DEPTHS.items()
-    ),
-    *(
-        CnnArchitecture(f"vgg-{depth}-bn", partial(_vgg, each, True), source=_VGG_SOURCE)
+        CnnArchitecture(f"vgg-{depth}{ending}", partial(_vgg, each, has_norm), source=_VGG_SOURCE)
+        for has_norm, ending in ((False, ""), (True, "-bn"))
         for depth, each in _DEPTHS.items()
     ),
     CnnArchitecture("alexnet", _alexnet, source="arXiv 1404.5997; torchvision"),

@@ -1,8 +1,6 @@
 """CnnSpec: a convolutional network that is trained data parallel, as a workload of blocks counted in samples.
 
-The network is one of `ARCHITECTURES`, at a size of image and a number of classes of one's own.
-
-Convolutional networks that a job file may name, every shipped architecture under its own name, and what their fields are.
+It is one of `ARCHITECTURES`, at a size of image and a number of classes of one's own; job files name each by its own name.
 """
 
 from __future__ import annotations
@@ -14,14 +12,13 @@ from typing import ClassVar
 
 from ...core.bounds import check_bounds
 from ...core.errors import Problem, SpecError
-from ...core.kernels import COMPUTE_CLASSES
 from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
-from ..base.workload import BlockRun, Split
+from ..base.workload import BlockRun, Split, WorkloadDefaults, uncut
 from .architectures import ARCHITECTURES, SHIPPED
-from .blocks import DENSE, CnnBlock
+from .blocks import CnnBlock
 from .classic_networks import CnnArchitecture, Writes
-from .tape import CnnNetwork, Segment
+from .tape import CnnNetwork
 
 MOST_PIXELS, MOST_CLASSES = 8192, 100_000_000  # rows of an image; classes
 _RECOMPUTES = ("none", "full")
@@ -33,7 +30,7 @@ def _written(writes: Writes, image_size: int, n_classes: int) -> CnnNetwork:
 
 
 @dataclass(frozen=True)
-class CnnSpec:
+class CnnSpec(WorkloadDefaults):
     """A convolutional network.
 
     Attributes:
@@ -86,31 +83,10 @@ class CnnSpec:
         """Its blocks, in order."""
         return tuple(BlockRun(one.name, one.count, one.place) for one in self.network.segments)
 
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
-        """Every rank has all parameters."""
-        return ((DENSE, 1),)
-
-    @property
-    def sample_unit(self) -> str:
-        """Images."""
-        return "samples"
-
-    @property
-    def kernel_classes(self) -> tuple[str, ...]:
-        """The shipped ones."""
-        return COMPUTE_CLASSES
-
-    @property
-    def has_experts(self) -> bool:
-        """No."""
-        return False
-
     def block(self, kind: str, plan: ParallelPlan) -> CnnBlock:
         """One block."""
-        return CnnBlock(self._segment(kind), plan, self.channels_last)
-
-    def _segment(self, kind: str) -> Segment:
-        return next(one for one in self.network.segments if one.name == kind)
+        segment = next(one for one in self.network.segments if one.name == kind)
+        return CnnBlock(segment, plan, self.channels_last)
 
     def boundary_bytes(self, plan: ParallelPlan) -> float:
         """The largest that one block of the body hands on: later ones hand on less."""
@@ -120,14 +96,6 @@ class CnnSpec:
     def n_params(self) -> int:
         """All parameters, exactly."""
         return self.network.n_params
-
-    def n_params_active(self) -> int:
-        """The same: every sample meets all of them."""
-        return self.n_params()
-
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Samples of a step."""
-        return plan.global_batch
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """Of products alone, as FLOPs are usually counted; no gradient of the image."""
@@ -147,11 +115,7 @@ class CnnSpec:
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Copies of the whole network, or stages of it."""
-        return {
-            "tp": Split(1, "columns that can be cut"),
-            "cp": Split(1, "sequence"),
-            "ep": Split(1, "experts"),
-        }
+        return uncut("columns that can be cut")
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """Options that mean nothing to it."""

@@ -1,15 +1,12 @@
-"""Layers of a convolutional network, as sizes of one sample: channels, rows and columns of what goes in and out.
-
-A layer knows no batch, precision or device; `op_lists` turn it into kernels. Networks are written down by a `Tape`.
-
-Tape: writes a convolutional network down, layer by layer, as one would call its modules.
+"""Tape: writes a convolutional network down, layer by layer, as one would call its modules; a layer has the sizes of one sample.
 
     tape = Tape(224)
     with tape.block("stem", "first"):
         x = tape.conv_norm_act(tape.image, 64, 7, stride=2)
 
-What the backward pass keeps follows from who reads what: convolutions, norms and products keep their inputs, a ReLU its output
-(in place of its input), and a tensor is kept once. A tensor that is read again adds a sum of gradients.
+A layer knows no batch, precision or device; `blocks` turns it into kernels. What the backward pass keeps follows from who
+reads what: convolutions, norms and products keep their inputs, a ReLU its output (in place of its input), and a tensor is
+kept once. A tensor that is read again adds a sum of gradients.
 
 Source: PyTorch's autograd formulas (`tools/autograd/derivatives.yaml`); sizes as in torch.nn.
 """
@@ -96,7 +93,7 @@ class Segment(NamedTuple):
 
     Attributes:
         name: of the first of them, as the network calls it.
-        place: body, first or last; see `workload.base.BlockRun`.
+        place: body, first or last; see `workload.base.workload.BlockRun`.
         layers: of one of them, in order.
         count: how many.
     """
@@ -125,12 +122,12 @@ class CnnNetwork(NamedTuple):
     @property
     def n_params(self) -> int:
         """Trained parameters."""
-        return sum(segment.count * layer.n_params for segment in self.segments for layer in segment.layers)
+        return sum(layer.n_params for layer in self.layers)
 
     @property
     def n_tensors(self) -> int:
         """Tensors that hold them: what an optimizer loops over."""
-        return sum(segment.count * layer.n_tensors for segment in self.segments for layer in segment.layers)
+        return sum(layer.n_tensors for layer in self.layers)
 
     @property
     def forward_flops(self) -> float:
@@ -306,6 +303,12 @@ class Tape:
     def loss(self, x: ImageTensor) -> ImageTensor:
         """Cross entropy over its channels."""
         return self._write(Layer("loss", x.shape, ImageShape(1)), (x,), keeps=x)
+
+    def classified(self, x: ImageTensor, n_classes: int) -> CnnNetwork:
+        """The whole network, with a classifier of the mean over the pixels behind `x` and its loss."""
+        with self.block("classifier", "last"):
+            self.loss(self.linear(self.flat(self.pool_to(x)), n_classes))
+        return self.network
 
     def _swept(
         self, x: ImageTensor, kernel: tuple[int, int], stride: int, padding: tuple[int, int], ceil: bool = False

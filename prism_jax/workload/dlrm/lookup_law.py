@@ -1,4 +1,10 @@
-"""Seconds of memory traffic of embedding kernels: bandwidth that grows with the size of the kernel, and the last-level cache.
+"""Memory traffic of embedding tables for one batch (bytes, forward and backward, per table), and its seconds on a device.
+
+A *part* of a table (some of its rows or columns on one device) is a table of that size with its own batch and pooling, so that
+every way of sharding costs by the same formulas; arrays are [table]. Forward, a device takes
+`start_s + max(sum of forward_dram_s, sum of forward_cache_s)` over its tables, backward alike, so assignments are sums.
+
+Seconds of m bytes follow a bandwidth that grows with the size of the kernel, and the last-level cache:
 
     m <= m1         t = t_s
     m1 < m < m2     t = m / BW(m),  BW(m) = 10^(L / (1 + e^(-k (log2 m - x0))) + b) GB/s
@@ -8,15 +14,6 @@ Measured on V100 and A100; another device runs at the same share of its datashee
 `t(m) = t_anchor(m BW_anchor / BW)`.
 
 Source: universal multi-GPU performance model (arXiv 2404.12674) and its published code (owensgroup/ml_perf_model).
-
-Memory traffic of embedding tables for one batch: bytes of device memory and of the cache, forward and backward, per table.
-
-All arrays are [table]. A *part* of a table (some of its rows or columns on one device) is a table of that size with its own batch
-and pooling, so that every way of sharding costs by the same formulas.
-
-TableSeconds: what embedding tables cost a device for a batch, additive over tables, so that assignments are sums.
-
-Forward, a device takes `start_s + max(sum of forward_dram_s, sum of forward_cache_s)` over its tables; backward alike.
 """
 
 from __future__ import annotations

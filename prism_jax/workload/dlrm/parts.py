@@ -1,11 +1,8 @@
-"""Which device gets which part of which table: the heaviest parts first, each to the device with the least so far.
+"""Parts of embedding tables: which device holds which columns and rows of which table, and the embedding kernel that serves them.
 
-Parts of embedding tables: what every device holds of which table, from what a plan says and where that says nothing.
-
-A part has columns and rows of one table on one device. Of a table with a copy on every device there is one part, of no
-device, with the batch of one: `EVERYWHERE`.
-
-LookupKernel: the embedding kernel of a pass, which reads or updates all parts of tables on a device; the slowest counts.
+What a plan leaves open is placed by load: the heaviest parts first, each to the device with the least so far. Of a table with
+a copy on every device there is one part, of no device, with the batch of one: `EVERYWHERE`. `LookupKernel` reads or updates
+all parts of a device in one pass; the slowest device counts.
 """
 
 from __future__ import annotations

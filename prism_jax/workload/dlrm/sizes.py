@@ -1,13 +1,8 @@
-"""DLRMSizes: the dimensions of a recommendation model and what they imply; `spec.DLRMSpec` adds what a workload answers.
-
-Kernels of the dense part of a recommendation model on one device: layers, interaction, cross network, loss; bytes and FLOPs.
+"""Dimensions of a recommendation model, the kernels of its dense part on one device, and how many bytes its all-to-all moves.
 
 Layers are fused with bias and activation (HugeCTR's fused MLP, Apex); a cross layer's product with `x0` is a kernel of its own.
-
-How many bytes an all-to-all of pooled vectors moves where devices hold unlike tables: the three size rules.
-
-Device i sends `s_i = (B / n) sum_t D_t bytes` to every other device, and receives
-what all others send, `S - s_i` with S their sum.
+Devices hold unlike tables: device i sends `s_i = (B / n) sum_t D_t bytes` of pooled vectors to every other one, and receives what
+all others send, `S - s_i` with S their sum; three size rules make one number of these.
 
 Source: universal multi-GPU performance model (arXiv 2404.12674), message sizes of unequal all-to-alls.
 """
@@ -217,7 +212,7 @@ def exchange_bytes(own_bytes: Values, rule: SizeRule = SizeRule.MAX_OF_MAX) -> V
         own_bytes: [..., device] `s_i`, bytes that the device sends to one other.
 
     Notes:
-        Of an even exchange all three rules give `n s`: `n_bytes` of an all-to-all as `system.network.base` counts it, of which
+        Of an even exchange all three rules give `n s`: `n_bytes` of an all-to-all as `system/network.py` counts it, of which
         (n - 1) / n cross. Both directions of max-of-sum are halved for the same reason.
     """
     xp = namespace(own_bytes)

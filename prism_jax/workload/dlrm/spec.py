@@ -1,11 +1,7 @@
-"""The two blocks of a recommendation model on one device: tables with their exchange, and the dense part.
-
-DLRMSpec: a recommendation model as a workload: tables over all devices, dense layers on every one.
+"""DLRMSpec: a recommendation model as two blocks: tables over all devices with their exchange, dense layers on each.
 
 All devices meet in the exchange of pooled vectors, twice a step: a plan has `ep = dp`, one group of devices that step together,
 and no independent replicas. Source: arXiv 1906.00091 (DLRM), 2008.13535 (DCNv2), MLPerf Training (both as benchmarks).
-
-Recommendation models by name, and what the fields are that only they have.
 """
 
 from __future__ import annotations
@@ -16,19 +12,29 @@ from typing import NamedTuple
 
 from ...core.arrays import Flags, Floats
 from ...core.errors import Problem, SpecError
-from ...core.kernels import COMPUTE_CLASSES
 from ...core.lazy import np
 from ...framework.software import FUSED
 from ...plan.fields import ELEMENT_BYTES
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
-from ..base.workload import Block, BlockRun, Comm, Parameters, PlainBlock, SavedTensor, Split
+from ..base.workload import (
+    DENSE as DENSE,
+    Block,
+    BlockRun,
+    Comm,
+    Parameters,
+    PlainBlock,
+    SavedTensor,
+    Split,
+    WorkloadDefaults,
+    uncut,
+)
 from .lookup_law import HostCopy, state_bytes
 from .parts import EVERYWHERE, LookupKernel, Parts
 from .sizes import CrossSpec, DLRMSizes, SizeRule, dense_kernels, exchange_bytes
 from .tables import EmbeddingTable, Reuse, Uniform, Zipf
 
-TABLES, DENSE = "tables", "dense"
+TABLES = "tables"
 FEATURE_BYTES = 4.0  # of a dense feature or a label
 INDEX_BYTES = 8.0  # of an index as it comes from the host
 
@@ -169,25 +175,10 @@ def _state(model: DLRMSizes) -> float:
 
 
 @dataclass(frozen=True)
-class DLRMSpec(DLRMSizes):
+class DLRMSpec(DLRMSizes, WorkloadDefaults):
     """A recommendation model."""
 
     # --- workload: see `base.Workload` ---
-
-    @property
-    def sample_unit(self) -> str:
-        """Throughput counts samples."""
-        return "samples"
-
-    @property
-    def kernel_classes(self) -> tuple[str, ...]:
-        """Those that ship with the package; lookups are bound by memory."""
-        return COMPUTE_CLASSES
-
-    @property
-    def has_experts(self) -> bool:
-        """None; its all-to-all carries pooled vectors."""
-        return False
 
     @property
     def sure_software(self) -> dict[str, str]:
@@ -230,10 +221,6 @@ class DLRMSpec(DLRMSizes):
         """Dense layers and the rows that a sample reads."""
         return self.n_dense_params + round(sum(table.pooling * table.dim for table in self.tables))
 
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Samples of a step."""
-        return plan.global_batch
-
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """Three times the forward products and sums of a sample."""
         products = 2.0 * sum(k * n for _, k, n in self.products)
@@ -250,11 +237,7 @@ class DLRMSpec(DLRMSizes):
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Only the tables are divided, among all devices."""
-        return {
-            "tp": Split(1, "parts of a layer"),
-            "cp": Split(1, "sequence"),
-            "ep": Split(0, "devices that tables are spread over", is_fixed=True),
-        }
+        return uncut("parts of a layer") | {"ep": Split(0, "devices that tables are spread over", is_fixed=True)}
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """One stage without parameter sharding; every table that a plan names must be there, on devices that are."""

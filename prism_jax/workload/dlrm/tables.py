@@ -1,9 +1,7 @@
-"""Reuse of the rows of an embedding table: how many rows one batch reads, and which share of its lookups a cache serves.
+"""Embedding tables, and the reuse of their rows: how many rows one batch reads, and which share of its lookups a cache serves.
 
 All counts are of one batch: `rows` of the table, `n_lookups` into it, `cached_rows` that the cache has room for. A batch starts
 with an empty cache: the first lookup of a row is never a hit, and with room for all rows the hit rate is `1 - unique / lookups`.
-
-EmbeddingTable: one table of a recommendation model.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
-"""GPT-2.
+"""Every `model_type` that can be read: decoders like Llama (`llama_like`), and those here, each with keys of its own.
 
-GPT-NeoX and Pythia.
-
-MPT.
-
-OPT.
-
-BERT and RoBERTa; the head predicts masked tokens, whose share a configuration does not say.
-
-T5, T5 1.1 and mT5; how much the decoder writes is that of span corruption, which a configuration does not say.
-
-ViT and DeiT as classifiers; classes are those that the configuration names, 1,000 where it names none.
-
-Every `model_type` that can be read: one file per architecture, and one line here.
+Decoders: GPT-2, GPT-NeoX and Pythia, MPT, OPT. Encoders: BERT and RoBERTa; the head predicts masked tokens, whose share a
+configuration does not say. Encoder-decoders: T5, T5 1.1 and mT5; how much the decoder writes is that of span corruption, which a
+configuration does not say. Classifiers of images: ViT and DeiT; 1,000 classes where a configuration names none.
 """
 
 from __future__ import annotations
@@ -25,7 +15,13 @@ from ..transformer.encoder import EncoderSpec
 from ..transformer.encoder_decoder import EncoderDecoderSpec
 from ..transformer.vit import VitSpec
 from .fields import Architecture, Fields
-from .llama_like import DEEPSEEK, GEMMA, GLM4_MOE, GPT_OSS, LLAMA, LLAMA4, MINIMAX_M2, OLMO2, QWEN
+from .llama_like import LLAMA_LIKE
+
+
+def _layers(f: Fields, **more: str) -> dict[str, int]:
+    """Layers and widths by their usual keys, and counts by others."""
+    usual = {"n_layers": "num_hidden_layers", "hidden": "hidden_size", "n_heads": "num_attention_heads"}
+    return f.counts(**usual, ffn_hidden="intermediate_size", **more)
 
 
 def _gpt2(f: Fields) -> dict[str, Any]:
@@ -41,26 +37,16 @@ def _gpt2(f: Fields) -> dict[str, Any]:
     }
 
 
-GPT2 = (Architecture("gpt2", _gpt2),)
-
-
 def _gpt_neox(f: Fields) -> dict[str, Any]:
     attention_bias = f.flag("attention_bias", default=True)
     return {
-        "n_layers": f.count("num_hidden_layers"),
-        "hidden": f.count("hidden_size"),
-        "n_heads": f.count("num_attention_heads"),
-        "ffn_hidden": f.count("intermediate_size"),
-        "vocab": f.count("vocab_size"),
+        **_layers(f, vocab="vocab_size"),
         "max_seq_len": f.count("max_position_embeddings", default=2048),
         "position": "rope",
         "tied_embeddings": f.flag("tie_word_embeddings", default=False),
         "bias": attention_bias,
         "mlp_bias": True,
     }
-
-
-GPT_NEOX = (Architecture("gpt_neox", _gpt_neox),)
 
 
 def _mpt(f: Fields) -> dict[str, Any]:
@@ -96,9 +82,6 @@ def _mpt_position(f: Fields, attention: Fields) -> str:
     return "learned" if f.flag("learned_pos_emb", default=True) else "none"
 
 
-MPT = (Architecture("mpt", _mpt),)
-
-
 def _opt(f: Fields) -> dict[str, Any]:
     hidden = f.count("hidden_size")
     f.require("word_embed_proj_dim", hidden, default=hidden)
@@ -115,19 +98,12 @@ def _opt(f: Fields) -> dict[str, Any]:
     }
 
 
-OPT = (Architecture("opt", _opt),)
-
-
 def _bert(f: Fields) -> dict[str, Any]:
     f.require("is_decoder", only=False, default=False)
     f.require("add_cross_attention", only=False, default=False)
     f.require("position_embedding_type", only="absolute", default="absolute")
     return {
-        "n_layers": f.count("num_hidden_layers"),
-        "hidden": f.count("hidden_size"),
-        "n_heads": f.count("num_attention_heads"),
-        "ffn_hidden": f.count("intermediate_size"),
-        "vocab": f.count("vocab_size"),
+        **_layers(f, vocab="vocab_size"),
         "max_seq_len": f.count("max_position_embeddings", default=512),
         "n_token_types": f.count("type_vocab_size", default=2),
         "tied_embeddings": f.flag("tie_word_embeddings", default=True),
@@ -136,13 +112,6 @@ def _bert(f: Fields) -> dict[str, Any]:
 
 def _roberta(f: Fields) -> dict[str, Any]:
     return _bert(f) | {"next_sentence": False}
-
-
-BERT = (
-    Architecture("bert", _bert, EncoderSpec),
-    Architecture("roberta", _roberta, EncoderSpec),
-    Architecture("xlm-roberta", _roberta, EncoderSpec),
-)
 
 
 _WRITTEN = 114  # of 512 tokens that are read, arXiv 1910.10683 section 3.1.4
@@ -167,9 +136,6 @@ def _t5(f: Fields) -> dict[str, Any]:
     }
 
 
-T5 = (Architecture("t5", _t5, EncoderDecoderSpec), Architecture("mt5", _t5, EncoderDecoderSpec))
-
-
 _IMAGENET_CLASSES = 1000
 
 
@@ -177,10 +143,7 @@ def _vit(f: Fields) -> dict[str, Any]:
     f.require("qkv_bias", only=True, default=True)
     labels = f.get("id2label", default={})
     return {
-        "n_layers": f.count("num_hidden_layers"),
-        "hidden": f.count("hidden_size"),
-        "n_heads": f.count("num_attention_heads"),
-        "ffn_hidden": f.count("intermediate_size"),
+        **_layers(f),
         "image_size": f.count("image_size", default=224),
         "patch": f.count("patch_size", default=16),
         "n_channels": f.count("num_channels", default=3),
@@ -188,27 +151,17 @@ def _vit(f: Fields) -> dict[str, Any]:
     }
 
 
-VIT = (Architecture("vit", _vit, VitSpec),)
-
-
 _SHIPPED = (
-    *LLAMA,
-    *QWEN,
-    *DEEPSEEK,
-    *GEMMA,
-    *GPT_OSS,
-    *LLAMA4,
-    *GLM4_MOE,
-    *OLMO2,
-    *MINIMAX_M2,
-    *GPT2,
-    *GPT_NEOX,
-    *MPT,
-    *OPT,
-    *BERT,
-    *T5,
-    *VIT,
+    *(Architecture(name, read) for name, read in LLAMA_LIKE.items()),
+    Architecture("gpt2", _gpt2),
+    Architecture("gpt_neox", _gpt_neox),
+    Architecture("mpt", _mpt),
+    Architecture("opt", _opt),
+    Architecture("bert", _bert, EncoderSpec),
+    Architecture("roberta", _roberta, EncoderSpec),
+    Architecture("xlm-roberta", _roberta, EncoderSpec),
+    Architecture("t5", _t5, EncoderDecoderSpec),
+    Architecture("mt5", _t5, EncoderDecoderSpec),
+    Architecture("vit", _vit, VitSpec),
 )
-
-
 ARCHITECTURES: Registry[Architecture] = Registry("model_type", lambda: _SHIPPED)

@@ -1,11 +1,8 @@
-"""What of a configuration is not modelled: model types and keys that are refused, and parts that are left out with a note.
+"""A model from a Hugging Face `config.json`: a decoder, an encoder, an encoder-decoder, a vision transformer.
 
-A key that changes the layers must be read by its architecture, or have a value that changes nothing. Any other key passes.
-
-A model from a Hugging Face `config.json`: a decoder, an encoder, an encoder-decoder, a vision transformer.
-
-Every key that changes the layers is read, or refused by its name (`unmodelled`); dropout, rope scaling, soft caps and the
-like change neither FLOPs nor parameters and are ignored. Of a vision-language model the language model is read.
+A key that changes the layers must be read by its architecture, or have a value that changes nothing; else it is refused by
+its name, as model types are that are not modelled. Dropout, rope scaling, soft caps and the like change neither FLOPs nor
+parameters and are ignored. Of a vision-language model the language model is read, and a note says what is left out.
 """
 
 from __future__ import annotations

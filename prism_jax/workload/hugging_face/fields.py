@@ -1,8 +1,6 @@
 """Typed access to the keys of a Hugging Face configuration, with errors that name the key, and a list of what was read.
 
-Windows of a Hugging Face configuration: `sliding_window`, `attention_chunk_size` and `layer_types`.
-
-Architecture: how the configurations of one `model_type` are read.
+Windows stand in `sliding_window`, `attention_chunk_size` and `layer_types`. An `Architecture` reads one `model_type`.
 """
 
 from __future__ import annotations
@@ -60,6 +58,10 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
             self.fail(key, value, f"it must be a whole number from 0 to {_MAX_COUNT}")
         return value
+
+    def counts(self, **keys: str | tuple[str, int]) -> dict[str, int]:
+        """Whole numbers by field: of a key that must be there, or of (key, default)."""
+        return {name: self.count(key) if isinstance(key, str) else self.count(*key) for name, key in keys.items()}
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
         """A positive number."""
@@ -134,6 +136,9 @@ def _stated(f: Fields) -> list[str]:
     return [_REACH_OF_TYPE[str(name)] for name in types]
 
 
+Reader = Callable[[Fields], dict[str, Any]]
+
+
 class Architecture(NamedTuple):
     """One `model_type`.
 
@@ -144,5 +149,5 @@ class Architecture(NamedTuple):
     """
 
     name: str
-    read: Callable[[Fields], dict[str, Any]]
+    read: Reader
     spec: type = TransformerSpec

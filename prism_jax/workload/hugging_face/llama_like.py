@@ -1,35 +1,17 @@
-"""Llama, and what shares its layers: Mistral (sliding windows), Mixtral (experts), Phi-3 and Phi-4.
+"""Decoders with the layers of Llama (RMS norms, rotary embedding, gated MLP), and what each family has beside them.
 
-Qwen 2, 2.5 and 3, dense and with experts, and the language models of Qwen-VL.
-
-DeepSeek-V2 and V3 (latent attention, leading dense layers, shared experts), and Kimi K2, which is V3 with other counts.
-
-Gemma 2 and 3: four norms in a layer, sliding windows in all layers but every second (Gemma 2) or sixth (Gemma 3).
-
-Source: arXiv 2408.00118 table 1; arXiv 2503.19786 section 2. Configurations leave out what transformers has as a default.
-
-gpt-oss: experts in every layer, sliding windows in every second, attention sinks, biases everywhere.
-
-Source: arXiv 2508.10925 section 2 and table 1.
-
-Llama 4: chunked attention in all layers but every fourth, experts in every or every second layer, one shared expert.
-
-`intermediate_size` is the width of an expert, `intermediate_size_mlp` that of a dense layer. Layers without chunks have no rotary
-embedding; query and key norms have no weights.
-
-Source: Hugging Face transformers, models/llama4 (configuration and modeling).
-
-GLM-4.5 and 4.6: leading dense layers, shared experts, biases on queries, keys and values, partial rotary embedding.
-
-Source: arXiv 2508.06471 table 1; Hugging Face transformers, models/glm4_moe.
-
-OLMo 2 and 3: norms after attention and MLP, and one over all queries and all keys; OLMo 3 has sliding windows, too.
-
-Source: arXiv 2501.00656 section 3; Hugging Face transformers, models/olmo2 and models/olmo3.
-
-MiniMax-M2: full attention and experts in every layer, one norm over all queries and one over all keys.
-
-Source: Hugging Face MiniMaxAI/MiniMax-M2, modeling_minimax_m2.py.
+- Llama; Mistral and Phi-3 and 4: sliding windows; Mixtral: experts.
+- Qwen 2, 2.5 and 3, dense and with experts, and the language models of Qwen-VL.
+- DeepSeek-V2 and V3, and Kimi K2, which is V3 with other counts: latent attention, leading dense layers, shared experts.
+- Gemma 2 and 3: four norms in a layer, sliding windows in all layers but every second (2) or sixth (3); configurations leave out
+  what transformers has as a default. arXiv 2408.00118 table 1; 2503.19786 section 2.
+- gpt-oss: experts in every layer, windows in every second, attention sinks, biases everywhere. arXiv 2508.10925 section 2.
+- Llama 4: chunked attention in all layers but every fourth, which have no rotary embedding; experts in every or every second
+  layer (`intermediate_size`; of dense layers `intermediate_size_mlp`), one shared; query and key norms without weights.
+  Hugging Face transformers, models/llama4.
+- GLM-4.5 and 4.6: leading dense layers, shared experts, biases on queries, keys and values. arXiv 2508.06471 table 1; glm4_moe.
+- OLMo 2 and 3: norms after attention and MLP, one over all queries and one over all keys; 3: windows. arXiv 2501.00656 section 3.
+- MiniMax-M2: full attention and experts in every layer, one norm over all queries and one over all keys. Its modeling code.
 """
 
 from __future__ import annotations
@@ -39,20 +21,22 @@ from typing import Any
 from ...core.bounds import MOST_LAYERS
 from ..transformer.mixers import CHUNKED, FULL, SLIDING, WindowSpec
 from ..transformer.sizes import MLASpec, MoESpec
-from .fields import Architecture, Fields, full_every, window
+from .fields import Fields, Reader, full_every, window
 
 
 def llama_sizes(f: Fields) -> dict[str, Any]:
     """Fields that Llama and everything derived from it share."""
     return {
-        "n_layers": f.count("num_hidden_layers"),
-        "hidden": f.count("hidden_size"),
-        "n_heads": f.count("num_attention_heads"),
-        "n_kv_heads": f.count("num_key_value_heads", default=0),
-        "head_dim": f.count("head_dim", default=0),
-        "ffn_hidden": f.count("intermediate_size"),
-        "vocab": f.count("vocab_size"),
-        "max_seq_len": f.count("max_position_embeddings", default=2048),
+        **f.counts(
+            n_layers="num_hidden_layers",
+            hidden="hidden_size",
+            n_heads="num_attention_heads",
+            n_kv_heads=("num_key_value_heads", 0),
+            head_dim=("head_dim", 0),
+            ffn_hidden="intermediate_size",
+            vocab="vocab_size",
+            max_seq_len=("max_position_embeddings", 2048),
+        ),
         "gated": True,
         "norm": "rms",
         "position": "rope",
@@ -73,14 +57,6 @@ def _mistral(f: Fields) -> dict[str, Any]:
 def _mixtral(f: Fields) -> dict[str, Any]:
     moe = MoESpec(f.count("num_local_experts"), f.count("num_experts_per_tok"), f.count("intermediate_size"))
     return _mistral(f) | {"moe": moe}
-
-
-LLAMA = (
-    Architecture("llama", _llama),
-    Architecture("mistral", _mistral),
-    Architecture("mixtral", _mixtral),
-    Architecture("phi3", _mistral),
-)
 
 
 def _qwen2(f: Fields) -> dict[str, Any]:
@@ -123,17 +99,6 @@ def _window(f: Fields) -> WindowSpec | None:
     return found if f.flag("use_sliding_window", default=False) else None
 
 
-QWEN = (
-    Architecture("qwen2", _qwen2),
-    Architecture("qwen2_moe", _qwen2_moe),
-    Architecture("qwen3", _qwen3),
-    Architecture("qwen3_moe", _qwen3_moe),
-    *(Architecture(name, _qwen2) for name in ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text")),
-    Architecture("qwen3_vl_text", _qwen3),
-    Architecture("qwen3_vl_moe_text", _qwen3_moe),
-)
-
-
 def _deepseek(f: Fields) -> dict[str, Any]:
     f.require("moe_layer_freq", 1, default=1)
     f.require("attention_bias", False, default=False)
@@ -149,23 +114,22 @@ def _deepseek(f: Fields) -> dict[str, Any]:
     n_experts = f.count("n_routed_experts", default=0)
     moe = None
     if n_experts:
-        moe = MoESpec(
-            n_experts=n_experts,
-            top_k=f.count("num_experts_per_tok"),
-            ffn_hidden=f.count("moe_intermediate_size"),
-            n_shared=f.count("n_shared_experts", default=0),
-            n_dense_first=f.count("first_k_dense_replace", default=0),
-            router_bias=is_v3 and f.get("topk_method", default="noaux_tc") == "noaux_tc",
-        )
+        moe = _routed(f, n_experts, has_bias=is_v3 and f.get("topk_method", default="noaux_tc") == "noaux_tc")
     n_mtp = f.count("num_nextn_predict_layers", default=0) if is_v3 else 0
     # MLA expands keys and values to every head, and the rope part makes head_dim meaningless.
     return sizes | {"n_kv_heads": 0, "head_dim": 0, "mla": mla, "moe": moe, "n_mtp": n_mtp}
 
 
-DEEPSEEK = tuple(Architecture(name, _deepseek) for name in ("deepseek_v2", "deepseek_v3", "kimi_k2"))
-
-
-_NORMS = {"n_norms": 4}
+def _routed(f: Fields, n_experts: int, *, has_bias: bool) -> MoESpec:
+    """Experts behind leading dense layers, some of them shared."""
+    return MoESpec(
+        n_experts=n_experts,
+        top_k=f.count("num_experts_per_tok"),
+        ffn_hidden=f.count("moe_intermediate_size"),
+        n_shared=f.count("n_shared_experts", default=0),
+        n_dense_first=f.count("first_k_dense_replace", default=0),
+        router_bias=has_bias,
+    )
 
 
 def _gemma2(f: Fields) -> dict[str, Any]:
@@ -191,10 +155,7 @@ def _gemma(f: Fields, heads: tuple[int, int], vocab: int, max_seq_len: int) -> d
     }
     stated = {key: value for key, value in f.config.items() if value is not None}
     filled = Fields(f.kind, defaults | stated, f.prefix, f.read)
-    return llama_sizes(filled) | _NORMS | {"bias": f.flag("attention_bias", default=False), "mlp_bias": False}
-
-
-GEMMA = (Architecture("gemma2", _gemma2), Architecture("gemma3_text", _gemma3))
+    return llama_sizes(filled) | {"n_norms": 4} | {"bias": f.flag("attention_bias", default=False), "mlp_bias": False}
 
 
 def _gpt_oss(f: Fields) -> dict[str, Any]:
@@ -206,9 +167,6 @@ def _gpt_oss(f: Fields) -> dict[str, Any]:
     )
     own = {"moe": moe, "bias": f.flag("attention_bias", default=True), "mlp_bias": True, "attention_sinks": True}
     return llama_sizes(f) | own | {"window": window(f, full_every(2), size=128)}
-
-
-GPT_OSS = (Architecture("gpt_oss", _gpt_oss),)
 
 
 def _llama4(f: Fields) -> dict[str, Any]:
@@ -242,24 +200,11 @@ def _llama4_window(f: Fields) -> WindowSpec | None:
     return window(f, pattern or every, size_key="attention_chunk_size", size=8192)
 
 
-LLAMA4 = (Architecture("llama4_text", _llama4),)
-
-
 def _glm4_moe(f: Fields) -> dict[str, Any]:
-    moe = MoESpec(
-        n_experts=f.count("n_routed_experts"),
-        top_k=f.count("num_experts_per_tok"),
-        ffn_hidden=f.count("moe_intermediate_size"),
-        n_shared=f.count("n_shared_experts", default=0),
-        n_dense_first=f.count("first_k_dense_replace", default=0),
-        router_bias=True,
-    )
+    moe = _routed(f, f.count("n_routed_experts"), has_bias=True)
     own = {"moe": moe, "n_mtp": f.count("num_nextn_predict_layers", default=0)}
     norm = {"qk_norm": f.flag("use_qk_norm", default=False)}
     return llama_sizes(f) | own | norm | {"qkv_bias": f.flag("attention_bias", default=False)}
-
-
-GLM4_MOE = (Architecture("glm4_moe", _glm4_moe),)
 
 
 def _olmo2(f: Fields) -> dict[str, Any]:
@@ -269,9 +214,6 @@ def _olmo2(f: Fields) -> dict[str, Any]:
 
 def _olmo3(f: Fields) -> dict[str, Any]:
     return _olmo2(f) | {"window": window(f, full_every(4), size=4096)}
-
-
-OLMO2 = (Architecture("olmo2", _olmo2), Architecture("olmo3", _olmo3))
 
 
 def _minimax_m2(f: Fields) -> dict[str, Any]:
@@ -292,4 +234,26 @@ def _minimax_m2(f: Fields) -> dict[str, Any]:
     return llama_sizes(f) | norm | {"moe": moe}
 
 
-MINIMAX_M2 = (Architecture("minimax_m2", _minimax_m2),)
+LLAMA_LIKE: dict[str, Reader] = {
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "phi3": _mistral,
+    "qwen2": _qwen2,
+    "qwen2_moe": _qwen2_moe,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+    **dict.fromkeys(("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), _qwen2),
+    "qwen3_vl_text": _qwen3,
+    "qwen3_vl_moe_text": _qwen3_moe,
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), _deepseek),
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "gpt_oss": _gpt_oss,
+    "llama4_text": _llama4,
+    "glm4_moe": _glm4_moe,
+    "olmo2": _olmo2,
+    "olmo3": _olmo3,
+    "minimax_m2": _minimax_m2,
+}
+"""`model_type` -> how its configurations are read."""

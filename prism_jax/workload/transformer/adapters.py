@@ -1,6 +1,4 @@
-"""Which matrices of a layer have adapters, with their widths; counts of their parameters.
-
-What adapters add to a layer on one device: kernels, communication, saved tensors; and which input gradients nobody needs.
+"""Adapters of a layer: their matrices, parameters, kernels, communication, saved tensors, and gradients that nobody needs.
 
 The products of both matrices of an adapter run forward, and each has an input gradient (B) and a weight gradient (W), in 16 bits
 whatever the plan's dtype. Eager PEFT scales the result and adds it in passes of their own. Under tensor parallelism the narrow

@@ -15,7 +15,7 @@ from ...framework.base import MemoryOptions
 from ...plan.fields import layers_per_checkpoint
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
-from ..base.workload import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
+from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
 from .adapters import adapter_params, product_of, without_unneeded_gradients
 from .mixers import FULL
 from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
@@ -33,7 +33,7 @@ from .shard import Shard
 from .sizes import QUANTISED_BYTES, TransformerSizes
 
 EMBEDDING, DENSE_LAYER, MOE_LAYER, HEAD, MTP = "embedding", "dense_layer", "moe_layer", "head", "mtp"
-DENSE, EXPERT = "dense", "expert"
+EXPERT = "expert"
 # With adapters DENSE and EXPERT are theirs; frozen are matrices of layers that are kept in fewer bits, experts, the rest.
 FROZEN, FROZEN_MATRIX, FROZEN_EXPERT = "frozen", "frozen_matrix", "frozen_expert"
 _EMBEDDING_MATRIX = "embedding"  # shared by embedding and head where they are tied
@@ -114,28 +114,11 @@ def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
 
 
 @dataclass(frozen=True)
-class UnchangingBlock:
+class UnchangingBlock(Block):
     """What blocks that are never recomputed have in common."""
 
     model: TransformerSizes
     plan: ParallelPlan
-
-    @property
-    def knob(self) -> str:
-        """No knob beside those of the kernels."""
-        return ""
-
-    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing beside what is saved."""
-        return 0.0
-
-    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing that a layer would not need more of."""
-        return 0.0
-
-    def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing."""
-        return 0.0
 
 
 @dataclass(frozen=True)
@@ -166,7 +149,7 @@ class EmbeddingBlock(UnchangingBlock):
 
 
 @dataclass(frozen=True)
-class LayerBlock:
+class LayerBlock(Block):
     """One layer, with a dense MLP or with experts; all layers of its kind are like it."""
 
     model: TransformerSizes
@@ -274,10 +257,6 @@ class LayerBlock:
             beside=self.other_saved(rules),
             mixer=self.model.mixer_in(self.layer),
         )
-
-    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing beside what is saved."""
-        return 0.0
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Gradients at both sides of the MLP's activation, and of its gathered input."""

@@ -6,16 +6,18 @@ Source: arXiv 2212.09748, table 1 and figure 3; counts as in facebookresearch/Di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
+from ...core.bounds import MOST_WIDTH, check_count
+from ...core.errors import SpecError
 from ...plan.fields import share_of_layers
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block
+from .dense_stack import layer_flops, stack_sizes
 from .params import layer_params, norm_params
 from .sizes import TransformerSizes
-from .spec import layer_flops
 from .vision_blocks import DenoisingHead, ModulatedLayer, OfPatches, PatchEmbedding
-from .vit import check_count, check_patches
+from .vit import check_patches
 
 _TIME_FEATURES = 256  # sines and cosines of the time step
 
@@ -39,19 +41,20 @@ class DitSpec(OfPatches):
     def __post_init__(self) -> None:
         owner = f"model {self.name}"
         check_patches(owner, "latent_size", self.latent_size, self.patch)
-        check_count(owner, "n_channels", self.n_channels)
-        check_count(owner, "n_classes", self.n_classes, minimum=0)
-        sizes_of(self)
+        check_count(SpecError, owner, 1, MOST_WIDTH, n_channels=self.n_channels)
+        check_count(SpecError, owner, 0, MOST_WIDTH, n_classes=self.n_classes)
+        _ = self.sizes
 
     @property
     def n_tokens(self) -> int:
         """Patches of a latent."""
         return (self.latent_size // self.patch) ** 2
 
-    @property
+    @cached_property
     def sizes(self) -> TransformerSizes:
-        """Its layers, without modulation."""
-        return sizes_of(self)
+        """Its layers as those of a transformer without a mask, without modulation."""
+        fixed = {"tied_embeddings": False, "dropout": False, "causal": False}
+        return stack_sizes(self, "n_layers", vocab=1, position="none", max_seq_len=self.n_tokens, **fixed)
 
     @property
     def patch_values(self) -> int:
@@ -95,16 +98,3 @@ class DitSpec(OfPatches):
         layer = layer_params(self.sizes, 0).total - 2 * norm_params(self.sizes) + 6 * self.hidden * (self.hidden + 1)
         head = (self.hidden + 1) * (2 * self.hidden + self.predicted_values)
         return self.n_layers * layer + (self.patch_values + 1) * self.hidden + self.n_condition_params() + head
-
-    def n_params_active(self) -> int:
-        """All of them."""
-        return self.n_params()
-
-
-@lru_cache(maxsize=1024)
-def sizes_of(spec: DitSpec) -> TransformerSizes:
-    """The layers as those of a transformer without a mask."""
-    own = {field: getattr(spec, field) for field in ("name", "n_layers", "hidden", "n_heads", "ffn_hidden")}
-    return TransformerSizes(
-        vocab=1, max_seq_len=spec.n_tokens, tied_embeddings=False, dropout=False, causal=False, position="none", **own
-    )

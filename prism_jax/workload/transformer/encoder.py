@@ -1,34 +1,26 @@
-"""Counts of what an encoder has beside its layers: embeddings with types of tokens, and the heads of its losses.
+"""EncoderSpec: BERT and its relatives, bidirectional transformers that predict masked tokens; models by name.
 
-Source: `BertForPreTraining` of Hugging Face transformers, whose counts these are: a norm behind the embeddings and none behind
-the layers; masked-token head: product, norm, biases of the vocabulary; next sentence: pooler and two classes.
-
-The ends of an encoder: embeddings with a norm, and the heads of its losses on the tokens that are predicted.
-
-EncoderSpec: BERT and its relatives; a bidirectional transformer trained to predict masked tokens.
-
-Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token).
-
-Encoders by name, and what the fields are that only encoders have.
+Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token); counts as `BertForPreTraining` of
+Hugging Face transformers has them: a norm behind the embeddings and none behind the layers; masked-token head: product, norm,
+biases of the vocabulary; next sentence: pooler and two classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 
-from ...core.errors import Problem, SpecError
+from ...core.errors import SpecError
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import KernelTable
-from ..base.workload import Block, BlockRun, Parameters, SavedTensor, Split
-from .blocks import DENSE, EMBEDDING, HEAD, EmbeddingBlock, HeadBlock, LayerBlock
+from ..base.workload import DENSE, Block, Parameters, SavedTensor
+from .blocks import EmbeddingBlock, HeadBlock, LayerBlock
+from .dense_stack import DenseStack, layer_flops, stack_sizes, with_seq_len
 from .op_lists import activation_kernels, norm_kernels
 from .params import embedding_params as token_and_position_params, layer_params, norm_params
 from .shard import Shard, gemm
 from .sizes import TransformerSizes
-from .spec import DenseLayers, layer_flops, sequence_problems, sure_software, with_seq_len
 
 MOST_TOKEN_TYPES = 1000
 _CLASSES = 2  # next sentence or not
@@ -124,11 +116,8 @@ class EncoderHead(HeadBlock):
         return (*super().saved(rules), own)
 
 
-LAYER = "encoder_layer"
-
-
 @dataclass(frozen=True)
-class EncoderSpec(DenseLayers):
+class EncoderSpec(DenseStack):
     """An encoder of text with a masked-token loss; all sizes are counts.
 
     Notes:
@@ -170,33 +159,22 @@ class EncoderSpec(DenseLayers):
             raise SpecError(
                 f"{owner}: n_token_types = {self.n_token_types}, but it must be from 0 to {MOST_TOKEN_TYPES}"
             )
-        sizes_of(self)
+        _ = self.sizes
 
     # --- workload: see `base.Workload` ---
 
-    @property
+    layer_kind = "encoder_layer"
+
+    @cached_property
     def sizes(self) -> TransformerSizes:
-        """Its layers."""
-        return sizes_of(self)
+        """Its layers as those of a transformer without a causal mask."""
+        same = "n_layers vocab max_seq_len gated norm position tied_embeddings bias"
+        return stack_sizes(self, same, causal=False)
 
     @property
     def sample_unit(self) -> str:
         """Tokens; samples where padding is removed, since tables count the tokens that it fills up."""
         return "samples" if self.padding_removed else "tokens"
-
-    @property
-    def sure_software(self) -> dict[str, str]:
-        """Choices of the software that the architecture leaves no room for."""
-        return sure_software(self.sizes)
-
-    @property
-    def layout(self) -> tuple[BlockRun, ...]:
-        """Embedding, layers, head."""
-        return (
-            BlockRun(EMBEDDING, 1, "first", is_unit=False),
-            BlockRun(LAYER, self.n_layers),
-            BlockRun(HEAD, 1, "last", is_unit=False),
-        )
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
         """One block under a plan."""
@@ -218,34 +196,10 @@ class EncoderSpec(DenseLayers):
         """Tokens of a sample that the head reads; masked ones are chosen before padding is removed."""
         return max(1, int(self.predicted * seq_len))
 
-    def boundary_bytes(self, plan: ParallelPlan) -> float:
-        """Hidden states of a micro-batch, of all tensor-parallel ranks together."""
-        return plan.element_bytes * Shard.of(self.sizes, self.inside(plan)).tokens * self.hidden
-
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Tokens or samples of a step."""
-        return plan.global_batch * (1 if self.padding_removed else plan.seq_len)
-
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """Three times the forward products of layers, head and pooler, and what recomputation repeats."""
         ends = head_flops(self.sizes, self.predicted_tokens(plan.seq_len), self.next_sentence)
         return plan.global_batch * (layer_flops(self.sizes, self.inside(plan), recomputed=recomputed) + 3.0 * ends)
-
-    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
-        """Attention heads, tokens of a sequence."""
-        return {
-            "tp": Split(self.n_heads, "attention heads"),
-            "cp": Split(plan.seq_len, "tokens of a sequence"),
-            "ep": Split(1, "experts"),
-        }
-
-    def deeper(self, n: int) -> EncoderSpec:
-        """The same model with `n` layers more."""
-        return replace(self, n_layers=self.n_layers + n)
-
-    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
-        """The plan must say how long sequences are."""
-        return sequence_problems(plan)
 
     # --- parameters ---
 
@@ -254,18 +208,6 @@ class EncoderSpec(DenseLayers):
         ends = embedding_params(self.sizes, self.n_token_types)
         ends += head_params(self.sizes, self.next_sentence)
         return self.n_layers * layer_params(self.sizes, 0).total + ends
-
-    def n_params_active(self) -> int:
-        """All of them."""
-        return self.n_params()
-
-
-@lru_cache(maxsize=1024)
-def sizes_of(spec: EncoderSpec) -> TransformerSizes:
-    """The layers of an encoder as those of a transformer without a causal mask."""
-    same = ("n_layers", "hidden", "n_heads", "ffn_hidden", "vocab", "max_seq_len", "gated", "norm", "position", "bias")
-    own = {field: getattr(spec, field) for field in same}
-    return TransformerSizes(name=spec.name, tied_embeddings=spec.tied_embeddings, causal=False, **own)
 
 
 _BERT = "arXiv 1810.04805; counts of google-bert checkpoints with both heads (Hugging Face safetensors metadata)"

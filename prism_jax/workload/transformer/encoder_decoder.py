@@ -1,37 +1,29 @@
-"""Counts and FLOPs of cross attention, and of the ends of an encoder-decoder.
+"""EncoderDecoderSpec: T5 and its relatives, an encoder and a decoder that attends to it; blocks, counts, and models by name.
 
-Source: `T5ForConditionalGeneration` of Hugging Face transformers, whose counts these are.
-
-Blocks of an encoder-decoder: embeddings of both stacks, layers that attend to the encoder, the head on what is written.
-
-EncoderDecoderSpec: T5 and its relatives; an encoder, and a decoder with cross attention.
-
-Source: arXiv 1910.10683 (T5: span corruption makes 114 target tokens of 512), 2010.11934 (mT5, T5 1.1: gated MLP, untied head).
-
-Encoder-decoders by name, and what the fields are that only they have.
+Source: arXiv 1910.10683 (T5: span corruption makes 114 target tokens of 512), 2010.11934 (mT5, T5 1.1: gated MLP, untied head);
+counts as `T5ForConditionalGeneration` of Hugging Face transformers has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 
-from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
-from ...core.errors import Problem, SpecError
+from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_count
+from ...core.errors import SpecError
 from ...framework.base import MemoryOptions
 from ...plan.fields import recomputed_modules, share_of_layers
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
-from ..base.workload import Block, BlockRun, Comm, Parameters, SavedTensor, Split
-from .blocks import DENSE, EMBEDDING, HEAD, EmbeddingBlock, HeadBlock, LayerBlock
+from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTensor
+from .blocks import EmbeddingBlock, HeadBlock, LayerBlock
+from .dense_stack import DenseStack, layer_flops, stack_sizes, stacked, with_seq_len
 from .op_lists import attention_core, norm_kernels
 from .ops import cross_comms, embedding_comms, embedding_ops
 from .params import attention_out_params, attention_qkv_params, embedding_params, head_params, layer_params, norm_params
 from .saved_tensors import cross_saved_tensors, embedding_saved_tensors
 from .shard import Shard, gemm, stream
 from .sizes import POSITIONS, TransformerSizes
-from .spec import DenseLayers, layer_flops, sequence_problems, sure_software, with_seq_len
 
 
 def cross_params(sizes: TransformerSizes) -> int:
@@ -164,7 +156,7 @@ DECODER_POSITIONS = (RELATIVE, *POSITIONS)
 
 
 @dataclass(frozen=True)
-class EncoderDecoderSpec(DenseLayers):
+class EncoderDecoderSpec(DenseStack):
     """An encoder-decoder of text with the loss on the tokens it writes; all sizes are counts.
 
     Notes:
@@ -194,14 +186,11 @@ class EncoderDecoderSpec(DenseLayers):
         owner = f"model {self.name}"
         bounds = {"n_decoder_layers": MOST_LAYERS, "decoder_seq_len": MOST_TOKENS, "n_buckets": MOST_WIDTH}
         for field, most in bounds.items():
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise SpecError(f"{owner}: {field} = {value!r}, but it must be a whole number, at least 0")
-            check_bounds(SpecError, owner, most, **{field: value})
+            check_count(SpecError, owner, 0, most, **{field: getattr(self, field)})
         if self.position not in DECODER_POSITIONS:
             known = ", ".join(DECODER_POSITIONS)
             raise SpecError(f"{owner}: position = {self.position!r} is unknown. Use one of {known}.")
-        sizes_of(self, causal=False)
+        _ = self.sizes
 
     # --- workload: see `base.Workload` ---
 
@@ -210,15 +199,17 @@ class EncoderDecoderSpec(DenseLayers):
         """Layers of the decoder."""
         return self.n_decoder_layers or self.n_layers
 
-    @property
-    def reading(self) -> TransformerSizes:
+    @cached_property
+    def sizes(self) -> TransformerSizes:
         """Layers of the encoder; `n_layers` counts those of both stacks, which checkpoints are dealt over."""
-        return sizes_of(self, causal=False)
+        position = "none" if self.position == RELATIVE else self.position
+        same = "vocab head_dim max_seq_len gated norm bias tied_embeddings dropout"
+        return stack_sizes(self, same, n_layers=self.n_layers + self.n_writing, position=position, causal=False)
 
-    @property
+    @cached_property
     def writing(self) -> TransformerSizes:
         """Layers of the decoder, without cross attention; `n_layers` counts those of both stacks."""
-        return sizes_of(self, causal=True)
+        return replace(self.sizes, causal=True)
 
     @property
     def sample_unit(self) -> str:
@@ -226,30 +217,20 @@ class EncoderDecoderSpec(DenseLayers):
         return "tokens"
 
     @property
-    def sure_software(self) -> dict[str, str]:
-        """Choices of the software that the architecture leaves no room for."""
-        return sure_software(self.reading)
-
-    @property
     def layout(self) -> tuple[BlockRun, ...]:
         """Embedding, encoder, decoder, head."""
-        return (
-            BlockRun(EMBEDDING, 1, "first", is_unit=False),
-            BlockRun(READS, self.n_layers),
-            BlockRun(WRITES, self.n_writing),
-            BlockRun(HEAD, 1, "last", is_unit=False),
-        )
+        return stacked(BlockRun(READS, self.n_layers), BlockRun(WRITES, self.n_writing))
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
         """One block under a plan."""
         written = self.written(plan)
         match kind:
             case "embedding":
-                return BothEmbeddings(self.reading, plan, written, self.n_relative_params())
+                return BothEmbeddings(self.sizes, plan, written, self.n_relative_params())
             case "head":
                 return WriterHead(self.writing, written, plan)
             case "encoder_layer":
-                return LayerBlock(self.reading, plan, 0)
+                return LayerBlock(self.sizes, plan, 0)
             case _:
                 return CrossLayer(self.writing, written, 0, plan)
 
@@ -259,37 +240,21 @@ class EncoderDecoderSpec(DenseLayers):
 
     def boundary_bytes(self, plan: ParallelPlan) -> float:
         """States of both stacks, which stages of the decoder hand on; of all tensor-parallel ranks together."""
-        tokens = Shard.of(self.reading, plan).tokens + Shard.of(self.writing, self.written(plan)).tokens
+        tokens = Shard.of(self.sizes, plan).tokens + Shard.of(self.writing, self.written(plan)).tokens
         return plan.element_bytes * tokens * self.hidden
-
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Tokens that are read in a step."""
-        return plan.global_batch * plan.seq_len
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """Three times the forward products of both stacks, cross attention and head, and what recomputation repeats."""
         written, n = self.written(plan), self.n_layers + self.n_writing
-        reading = layer_flops(self.reading, plan, recomputed=recomputed) * self.n_layers / n
+        reading = layer_flops(self.sizes, plan, recomputed=recomputed) * self.n_layers / n
         writing = layer_flops(self.writing, written, recomputed=recomputed) * self.n_writing / n
         cross = cross_flops(self.writing, written, plan, recomputed=recomputed) * self.n_writing
         head = 6.0 * written.seq_len * self.hidden * self.vocab
         return plan.global_batch * (reading + writing + cross + head)
 
-    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
-        """Attention heads, tokens of both sequences."""
-        return {
-            "tp": Split(self.n_heads, "attention heads"),
-            "cp": Split(plan.seq_len, "tokens of a sequence"),
-            "ep": Split(1, "experts"),
-        }
-
     def deeper(self, n: int) -> EncoderDecoderSpec:
         """The same model with `n` layers more, half of them in each stack."""
         return replace(self, n_layers=self.n_layers + n - n // 2, n_decoder_layers=self.n_writing + n // 2)
-
-    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
-        """The plan must say how long sequences are."""
-        return sequence_problems(plan)
 
     # --- parameters ---
 
@@ -299,22 +264,9 @@ class EncoderDecoderSpec(DenseLayers):
 
     def n_params(self) -> int:
         """All parameters; both stacks share one embedding."""
-        reading, writing = layer_params(self.reading, 0).total, layer_params(self.writing, 0).total
+        reading, writing = layer_params(self.sizes, 0).total, layer_params(self.writing, 0).total
         layers = self.n_layers * reading + self.n_writing * (writing + cross_params(self.writing))
-        return layers + end_params(self.reading) + self.n_relative_params()
-
-    def n_params_active(self) -> int:
-        """All of them."""
-        return self.n_params()
-
-
-@lru_cache(maxsize=1024)
-def sizes_of(spec: EncoderDecoderSpec, *, causal: bool) -> TransformerSizes:
-    """The layers of one stack."""
-    same = ("name", "hidden", "n_heads", "ffn_hidden", "vocab", "head_dim", "max_seq_len", "gated", "norm", "bias")
-    own = {field: getattr(spec, field) for field in (*same, "tied_embeddings", "dropout")}
-    position = "none" if spec.position == RELATIVE else spec.position
-    return TransformerSizes(n_layers=spec.n_layers + spec.n_writing, position=position, causal=causal, **own)
+        return layers + end_params(self.sizes) + self.n_relative_params()
 
 
 WORDS = {

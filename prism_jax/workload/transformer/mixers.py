@@ -1,14 +1,10 @@
-"""Which tokens a query attends to: all before it, a sliding window, or its own chunk; and the area of the scores. Counts.
+"""Which tokens a layer mixes: attention windows and chunks, or a state of fixed size (Mamba-2, gated linear attention). Counts.
 
 Query q of a sequence (0 is the first) meets `q + 1` keys under full causal attention, `min(q + 1, w)` under a sliding window of w
 tokens (its own among them), and `q mod c + 1` where the sequence is cut into chunks of c tokens.
 
-Source: arXiv 2310.06825 section 2 (sliding windows); Llama 4, `attention_chunk_size` of its Hugging Face config (chunks).
-
-Layers that mix tokens through a state of fixed size in place of attention: Mamba-2 and gated linear attention. Counts.
-
-A head has a state of `state` x `head_dim` numbers that every token decays and adds to. Kernels cut a sequence into chunks: inside
-a chunk tokens meet as in attention under a causal mask, between chunks through the state.
+A head of a mixer has a state of `state` x `head_dim` numbers that every token decays and adds to. Kernels cut a sequence into
+chunks: inside a chunk tokens meet as in attention under a causal mask, between chunks through the state.
 
 | product, per token | FLOPs |
 |---|---|
@@ -17,15 +13,16 @@ a chunk tokens meet as in attention under a causal mask, between chunks through 
 | values into the state, the state to the outputs | 4 heads head_dim state |
 | gated_linear: corrections by keys among themselves (delta rule) | as the first two once more |
 
-Source: arXiv 2405.21060, section 6 (Mamba-2, SSD); 2412.06464 (gated delta networks); parameters as in `mamba_ssm` and as in
-`Qwen3NextGatedDeltaNet` of Hugging Face transformers.
+Source: arXiv 2310.06825 section 2 (windows); Llama 4, `attention_chunk_size` (chunks); arXiv 2405.21060, section 6 (Mamba-2,
+SSD); 2412.06464 (gated delta networks); parameters as in `mamba_ssm` and as in `Qwen3NextGatedDeltaNet` of Hugging Face
+transformers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...core.bounds import MOST_TOKENS, MOST_WIDTH, check_bounds
+from ...core.bounds import MOST_TOKENS, MOST_WIDTH, check_bounds, check_count
 from ...core.errors import SpecError
 
 FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
@@ -114,10 +111,8 @@ class MixerSpec:
 
     def __post_init__(self) -> None:
         for name in ("n_heads", "head_dim", "n_groups", "state", "conv", "chunk"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SpecError(f"mixer: {name} = {value!r}, but it must be a whole number, at least 1")
-            check_bounds(SpecError, "mixer", MOST_TOKENS if name == "chunk" else MOST_WIDTH, **{name: value})
+            most = MOST_TOKENS if name == "chunk" else MOST_WIDTH
+            check_count(SpecError, "mixer", 1, most, **{name: getattr(self, name)})
         if self.kind not in MIXERS:
             raise SpecError(f"mixer: kind = {self.kind!r} is unknown. Use one of {', '.join(MIXERS)}.")
         if self.n_heads % self.n_groups:

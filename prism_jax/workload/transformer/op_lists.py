@@ -1,16 +1,15 @@
-"""Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain it replaced.
+"""Kernels of the parts of a layer on one device: attention core, passes over memory, MLP and experts, layers with a state.
 
-Flash: FLOPs of the causal half, of the window of it that a layer sees, or of the whole square without a mask; traffic of queries,
-keys, values and output; the backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691).
-Unfused (Megatron-LM 2021-22): two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout
-with a one-byte mask; every pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
-Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`. A product is that of one head, or
-with `plan.grouped_queries` that of all heads which share keys and values.
+*Attention.* Flash: FLOPs of the causal half, of the window of it that a layer sees, or of the whole square without a mask;
+traffic of queries, keys, values and output; the backward kernel runs five products, not two, one recomputing the scores
+(arXiv 2307.08691). Unfused (Megatron-LM 2021-22): two batched products over the whole square, whatever the mask; a fused
+scale-mask-softmax, dropout with a one-byte mask; every pass through device memory (arXiv 2205.05198 section 4.1). Eager:
+scale, mask and softmax apart, as in Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without
+`attention_softmax_in_fp32`. A product is that of one head, or with `plan.grouped_queries` that of all heads which share keys
+and values.
 
-Memory-bound kernels of a layer, fused or as the separate operations that eager code runs: bytes and launches of each.
-
-Bytes per element of an activation that is `e` bytes wide; an operation reads its inputs and writes its output, in 4 bytes where
-eager code works in fp32.
+*Passes over memory*, in bytes per element of an activation that is `e` bytes wide; an operation reads its inputs and writes its
+output, in 4 bytes where eager code works in fp32:
 
 | | fused | separate operations (eager) |
 |---|---|---|
@@ -20,20 +19,17 @@ eager code works in fp32.
 | gated activation, forward | 3e | SiLU 2e, product 3e: 5e |
 | gated activation, backward | 5e | product 5e, SiLU 3e, join 2e: 10e |
 | plain activation, forward, backward | 2e, 3e | bias 2e more, each |
-| cross entropy, forward, backward | 6 read and written once in fp32, 4 | 18, 14: see `cross_entropy` |
+| cross entropy, forward, backward | 6 read and written once in fp32, 4 | 18, 14: see `cross_entropy_kernels` |
 
 LayerNorm is one kernel in PyTorch, too. Source: the operations of Hugging Face transformers' `LlamaRMSNorm`,
 `apply_rotary_pos_emb` and `LlamaMLP`, counted; fused kernels as in Apex, Transformer Engine and Liger.
 
-Ops of the MLP on one device: dense, or a mixture of experts with permutation of tokens, grouped products, shared experts.
+*Experts.* The busiest expert rank carries `imbalance` times the mean load, and everybody waits for it, so the grouped
+products are those of that rank. Source: arXiv 2401.04088 (top-k routing), 2401.06066 (shared experts), 2412.19437 section
+2.1.2.
 
-The busiest expert rank carries `imbalance` times the mean load, and everybody waits for it, so the grouped products are those of
-that rank. Source: arXiv 2401.04088 (top-k routing), 2401.06066 (shared experts), 2412.19437 section 2.1.2.
-
-Ops of a layer that mixes tokens through a state, on one device: projections, convolution, scan in chunks, gated norm.
-
-The scan is several batched products over chunks, with states written between them; its traffic is that of its inputs and outputs,
-states of every chunk in fp32, and decays. The backward pass runs it twice over.
+*State.* The scan is several batched products over chunks, with states written between them; its traffic is that of its inputs and
+outputs, states of every chunk in fp32, and decays. The backward pass runs it twice over.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Which kernels one device runs for one layer, for the embedding and for the head, per micro-batch.
+"""What one device runs and communicates for one layer, for the embedding and for the head, per micro-batch.
 
 Rows follow Megatron-LM (column-parallel then row-parallel products; norms, dropout and residuals on the tokens of the
 sequence-parallel region). The backward pass of a product is two products of the same size: B (gradient of the input)
 and W (gradient of the weight). Activations are 2 bytes wide except in fp32.
 
 Source: FLOP counts arXiv 2104.04473 appendix, flash traffic arXiv 2205.14135 and 2307.08691, MLA arXiv 2405.04434.
-
-What one device communicates inside the kernels of a layer, of the embedding and of the head, per micro-batch.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Exact parameter counts of a transformer, in the pieces that cost and memory models need.
+"""Exact parameter counts of a transformer in the pieces that cost and memory models need, and FLOPs of one token.
 
-Everything is a count of scalars (no bytes), for the whole model before any parallel split.
-
-FLOPs of one token through a transformer: matrix products of the forward pass, and their sum over a training step.
-
-One multiply-add is 2 FLOPs. Counted are the weight matrices, the attention scores and their product with the values,
-and the logits; norms, activations, softmax and the embedding lookup are not (they are memory-bound and below 1 %).
+Counts are of scalars (no bytes), for the whole model before any parallel split. One multiply-add is 2 FLOPs; counted are the
+weight matrices, the attention scores and their product with the values, and the logits; norms, activations, softmax and the
+embedding lookup are not (they are memory-bound and below 1 %).
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""What a transformer layer computes again in its backward pass, and what it need not save for that.
+"""What the backward pass keeps (bytes, per device and micro-batch, every tensor by name), and what recomputation drops of it.
 
-A module is named as Megatron-LM names it (`--recompute-modules`); kernels and saved tensors are those of `ops` and
-`saved_tensors`. torchtitan's `selective_op` saves the results of attention and of every other matrix product in the order in
-which a Llama layer runs them (query, value, gate, down), and computes everything else again, a mixture of experts as a whole.
-
-Source: Megatron-LM, megatron/core/transformer (`recompute_modules`); torchtitan, distributed/activation_checkpoint.py.
-
-What the backward pass keeps: the saved tensors of one transformer layer, of the embedding and of the head, in bytes.
-
-Every tensor that autograd holds between forward and backward is listed by name, per device and micro-batch. For the
-dense GPT layer the list adds up to the closed forms of arXiv 2205.05198 (section 4, equations 1, 2 and 4 and table 2):
+For the dense GPT layer the list adds up to the closed forms of arXiv 2205.05198 (section 4, equations 1, 2 and 4 and table 2):
 `sbh (34 + 5as/h)`, with tensor parallelism `sbh (10 + 24/t + 5as/(ht))`, with sequence parallelism everything `/ t`,
 `34 sbh/t` under selective and `2 sbh` under full recomputation. FlashAttention (arXiv 2205.14135) drops the `5as/h`
 term and keeps one fp32 log-sum-exp per row instead. Gated MLP, GQA, MLA and MoE follow by the same bookkeeping.
+
+A module that runs again is named as Megatron-LM names it (`--recompute-modules`). torchtitan's `selective_op` saves the
+results of attention and of every other matrix product in the order in which a Llama layer runs them (query, value, gate,
+down), and computes everything else again, a mixture of experts as a whole. Source: Megatron-LM, megatron/core/transformer
+(`recompute_modules`); torchtitan, distributed/activation_checkpoint.py.
 """
 
 from __future__ import annotations
@@ -165,10 +161,6 @@ class _Layout(Shard):
         return cls(**{**vars(shard), "dropout": dropout}, linear_in_tokens=rows)
 
 
-def _head_dim(model: TransformerSizes) -> int:
-    return model.head_dim or model.hidden // model.n_heads
-
-
 def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, keys: float) -> list[SavedTensor]:
     """Scores of unfused attention (5 a s^2 b bytes with dropout), or the log-sum-exp of FlashAttention."""
     rows = lay.tokens * model.n_heads / lay.tp
@@ -185,10 +177,9 @@ def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, k
 
 
 def _standard_qkv(model: TransformerSizes, lay: _Layout) -> list[SavedTensor]:
-    width = _head_dim(model)
-    n_kv = model.n_kv_heads or model.n_heads
+    width = model.qk_head_dim
     q = lay.element_bytes * lay.tokens * width * model.n_heads / lay.tp
-    kv = lay.element_bytes * lay.tokens * width * max(n_kv / lay.tp, 1.0)
+    kv = lay.element_bytes * lay.tokens * width * max(model.kv_heads / lay.tp, 1.0)
     saved = [SavedTensor("query", q), SavedTensor("key", kv), SavedTensor("value", kv)]
     if model.qk_norm:
         saved += [SavedTensor("query before norm", q), SavedTensor("key before norm", kv)]
@@ -277,9 +268,8 @@ def _moe_mlp(
         *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
         SavedTensor("expert output", lay.element_bytes * routed * model.hidden),
     ]
-    shared = moe.shared_ffn_hidden or moe.n_shared * moe.ffn_hidden
-    if shared:
-        saved += _mlp_inner("shared expert", lay.tokens, shared / lay.tp, model.gated, lay, options)
+    if moe.shared_width:
+        saved += _mlp_inner("shared expert", lay.tokens, moe.shared_width / lay.tp, model.gated, lay, options)
     return saved
 
 

@@ -1,13 +1,9 @@
-"""AdapterSpec: low-rank adapters beside the frozen matrices of a transformer: which matrices, and what becomes of the base.
+"""Sizes of a decoder-only transformer: dimensions, experts, latent attention, adapters, and what follows. Counts.
 
-An adapter on a frozen matrix W (n_in x n_out) adds `x A B` to `x W` with A (n_in x r) and B (r x n_out). Nothing else is
+An adapter on a frozen matrix W (n_in x n_out) adds `x A B` to `x W` with A (n_in x r) and B (r x n_out); nothing else is
 trained. A target is named as Hugging Face names the module (`q_proj`), or as Megatron-LM names the fused one (`linear_qkv`),
-which has one A for all that it makes.
-
-Source: LoRA arXiv 2106.09685; quantised base weights arXiv 2305.14314 (nf4, double quantisation: 4.127 bits per weight); GPTQ
-arXiv 2210.17323 with one fp16 scale and one 4-bit zero per 128 weights.
-
-Sizes of a decoder-only transformer: its dimensions, with what follows from them. Counts.
+which has one A for all that it makes. Source: LoRA arXiv 2106.09685; quantised base weights arXiv 2305.14314 (nf4, double
+quantisation: 4.127 bits per weight); GPTQ arXiv 2210.17323 with one fp16 scale and one 4-bit zero per 128 weights.
 """
 
 from __future__ import annotations

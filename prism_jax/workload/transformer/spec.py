@@ -1,11 +1,6 @@
 """Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA, windows; exact parameter and FLOP counts.
 
-The dimensions are those of `sizes.py`; the counting is in `params.py` and `flops.py`, and `TransformerSpec` offers it as methods.
-
-What workloads of dense transformer layers have in common, whatever their inputs and losses are.
-
-Layers, embeddings and heads are written for `plan.seq_len` tokens of a sample. An encoder without padding, the decoder of an
-encoder-decoder, an encoder of images and a head that reads some of the tokens work on other numbers of them: `with_seq_len`.
+The dimensions are those of `sizes.py`; the counting is in `params.py`, and `TransformerSpec` offers it as methods.
 """
 
 from __future__ import annotations
@@ -14,24 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
-from typing import Any, cast
 
 from ...core.errors import Problem, SpecError
-from ...core.kernels import COMPUTE_CLASSES
 from ...framework.software import FUSED
 from ...plan.plan import ParallelPlan
-from ..base.workload import Block, BlockRun, Split
-from . import blocks, params, params as flops
+from ..base.workload import Block, BlockRun, Split, WorkloadDefaults
+from . import blocks, params
 from .adapters import adapter_params, check_adapters
-from .blocks import DENSE
 from .mixers import MixerSpec as MixerSpec, WindowSpec as WindowSpec
-from .params import LayerParams, TokenFlops, recomputed_flops_per_token, token_flops
+from .params import LayerParams, TokenFlops
 from .shard import Shard
 from .sizes import AdapterSpec as AdapterSpec, MLASpec as MLASpec, MoESpec as MoESpec, TransformerSizes
 
 
 @dataclass(frozen=True)
-class TransformerSpec(TransformerSizes):
+class TransformerSpec(TransformerSizes, WorkloadDefaults):
     """A decoder-only transformer; all sizes are counts.
 
     Notes:
@@ -49,11 +41,6 @@ class TransformerSpec(TransformerSizes):
     def sample_unit(self) -> str:
         """Throughput counts tokens."""
         return "tokens"
-
-    @property
-    def kernel_classes(self) -> tuple[str, ...]:
-        """Those that ship with the package."""
-        return COMPUTE_CLASSES
 
     @property
     def sure_software(self) -> dict[str, str]:
@@ -89,15 +76,11 @@ class TransformerSpec(TransformerSizes):
         """Hidden states of a micro-batch, of all tensor-parallel ranks together."""
         return plan.element_bytes * Shard.of(self, plan).tokens * self.hidden
 
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Tokens of a step."""
-        return plan.global_batch * plan.seq_len
-
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """FLOPs of a step on all devices, see `model_flops_per_token`; unfused attention computes the whole square of scores."""
         causal = plan.is_flash  # means nothing where all tokens see all others
         per_token = self.model_flops_per_token(plan.seq_len, causal)
-        again = flops.recomputed_flops_per_token(self, plan, causal) if recomputed else 0.0
+        again = params.recomputed_flops_per_token(self, plan, causal) if recomputed else 0.0
         return float(self.units_per_step(plan)) * (per_token + again)
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
@@ -191,21 +174,12 @@ class TransformerSpec(TransformerSizes):
         """Forward matrix-product FLOPs of one token by piece, for sequences of `seq_len` tokens."""
         return _token_flops(self, seq_len, causal)
 
-    def flops_per_token(self, seq_len: int, causal: bool = True) -> float:
-        """Forward matrix-product FLOPs of one token: projections, scores, MLP, logits.
-
-        Args:
-            seq_len: tokens of one sequence.
-            causal: count only keys that a token may see; False is the convention of the Megatron papers.
-        """
-        return _token_flops(self, seq_len, causal).total
-
     def train_flops_per_token(self, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
         """FLOPs of one token in forward and backward; `recompute` adds what is computed twice.
 
         Source: arXiv 2104.04473 eq. 3 (recompute = full, causal = False) and 2205.05198 appendix A (none).
         """
-        return flops.train_flops_per_token(self, seq_len, causal, recompute)
+        return params.train_flops_per_token(self, seq_len, causal, recompute)
 
     def model_flops_per_token(self, seq_len: int, causal: bool = True) -> float:
         """FLOPs of one token that training needs, the numerator of MFU.
@@ -214,7 +188,7 @@ class TransformerSpec(TransformerSizes):
             Training in full: three times the forward. With adapters a frozen matrix costs the forward and its input gradient,
             two times its forward; scores and adapters cost three times theirs.
         """
-        return flops.model_flops_per_token(self, seq_len, causal)
+        return params.model_flops_per_token(self, seq_len, causal)
 
 
 def sure_software(sizes: TransformerSizes) -> dict[str, str]:
@@ -225,51 +199,4 @@ def sure_software(sizes: TransformerSizes) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def _token_flops(spec: TransformerSpec, seq_len: int, causal: bool) -> TokenFlops:
-    return flops.token_flops(spec, seq_len, causal)
-
-
-class DenseLayers:
-    """Answers of `Workload` that do not depend on what a model reads and predicts."""
-
-    @property
-    def kernel_classes(self) -> tuple[str, ...]:
-        """Those that ship with the package."""
-        return COMPUTE_CLASSES
-
-    @property
-    def has_experts(self) -> bool:
-        """All layers are dense."""
-        return False
-
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
-        """Dense parameters only."""
-        return ((DENSE, 1),)
-
-
-def layer_flops(sizes: TransformerSizes, plan: ParallelPlan, *, recomputed: bool) -> float:
-    """FLOPs of one sample of `plan.seq_len` tokens through all layers: forward and backward, and what is computed again."""
-    forward = token_flops(sizes, plan.seq_len, plan.is_flash).layers
-    again = recomputed_flops_per_token(sizes, plan, plan.is_flash) if recomputed else 0.0
-    return plan.seq_len * (3.0 * forward + again)
-
-
-def sequence_problems(plan: ParallelPlan) -> Iterator[Problem]:
-    """A model of sequences needs their length."""
-    if plan.seq_len < 1:
-        yield Problem("seq_len", "is missing", is_missing=True)
-
-
-class _WithLength:
-    """`plan` with another `seq_len`; everything else is asked of the plan itself, so that a plan that notes what is read does."""
-
-    def __init__(self, plan: ParallelPlan, seq_len: float) -> None:
-        self._plan = plan
-        self.seq_len = seq_len
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plan, name)
-
-
-def with_seq_len(plan: ParallelPlan, seq_len: float) -> ParallelPlan:
-    """`plan` where a sample has `seq_len` tokens, a mean that need not be whole."""
-    return cast(ParallelPlan, _WithLength(plan, seq_len))
+    return params.token_flops(spec, seq_len, causal)

@@ -1,89 +1,38 @@
-"""OfPatches: what models over patches of an image have in common; samples are images, and the model knows its tokens.
-
-Blocks of models over patches: the product that embeds them, the classifier, layers that a condition modulates.
-"""
+"""Models over patches of an image: the product that embeds them, the classifier, layers that a condition modulates."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from ...core.errors import Problem
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
-from ..base.workload import BlockRun, Comm, Parameters, SavedTensor, Split
-from .blocks import DENSE, EMBEDDING, HEAD, LayerBlock, UnchangingBlock
+from ..base.workload import DENSE, Parameters, SavedTensor, Split
+from .blocks import LayerBlock, UnchangingBlock
+from .dense_stack import DenseStack, with_seq_len
 from .op_lists import activation_kernels, cross_entropy_kernels, norm_kernels
 from .params import norm_params
 from .shard import Shard, gemm, stream
-from .sizes import TransformerSizes
-from .spec import DenseLayers, sure_software, with_seq_len
-
-LAYER = "layer"
 
 
-class OfPatches(DenseLayers):
-    """Answers of `Workload` for a stack of equal layers over the patches of a sample."""
-
-    n_layers: int
-    hidden: int
-    n_heads: int
+class OfPatches(DenseStack):
+    """A stack of layers over the patches of a sample, which is an image: the model knows its tokens."""
 
     @property
     @abstractmethod
     def n_tokens(self) -> int:
         """Tokens of a sample."""
 
-    @property
-    @abstractmethod
-    def sizes(self) -> TransformerSizes:
-        """Its layers."""
-
-    @property
-    def sample_unit(self) -> str:
-        """Images."""
-        return "samples"
-
-    @property
-    def sure_software(self) -> dict[str, str]:
-        """Choices of the software that the architecture leaves no room for."""
-        return sure_software(self.sizes)
-
-    @property
-    def layout(self) -> tuple[BlockRun, ...]:
-        """Embedding of patches, layers, head."""
-        return (
-            BlockRun(EMBEDDING, 1, "first", is_unit=False),
-            BlockRun(LAYER, self.n_layers),
-            BlockRun(HEAD, 1, "last", is_unit=False),
-        )
-
     def inside(self, plan: ParallelPlan) -> ParallelPlan:
         """The plan with the tokens of a sample as its sequence."""
         return with_seq_len(plan, self.n_tokens)
 
-    def boundary_bytes(self, plan: ParallelPlan) -> float:
-        """Hidden states of a micro-batch, of all tensor-parallel ranks together."""
-        return plan.element_bytes * Shard.of(self.sizes, self.inside(plan)).tokens * self.hidden
-
-    def units_per_step(self, plan: ParallelPlan) -> int:
-        """Images of a step."""
-        return plan.global_batch
-
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Attention heads; the patches of one image stay together."""
-        return {
-            "tp": Split(self.n_heads, "attention heads"),
-            "cp": Split(1, "long sequence"),
-            "ep": Split(1, "experts"),
-        }
-
-    def deeper(self, n: int) -> Any:
-        """The same model with `n` layers more."""
-        return replace(self, n_layers=self.n_layers + n)  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+        return super().splits(plan) | {"cp": Split(1, "long sequence")}
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """The number of tokens follows from the image."""
@@ -124,11 +73,6 @@ class PatchEmbedding(UnchangingBlock):
         return KernelTable.of([*ops, stream("positions", "F", 2 * row_bytes), stream("positions", "W", row_bytes)])
 
     @property
-    def comms(self) -> tuple[Comm, ...]:
-        """None."""
-        return ()
-
-    @property
     def parameters(self) -> tuple[Parameters, ...]:
         """Product, biases, positions, extra tokens, and what reads the condition."""
         product = (self.patch_values + 1.0) * self.model.hidden
@@ -152,11 +96,6 @@ class ClassHead(UnchangingBlock):
         ops = norm_kernels("final_norm", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms")
         ops += gemm("classes", rows, classes, model.hidden, shard.in_16_bits)
         return KernelTable.of(ops + cross_entropy_kernels(rows * classes, shard))
-
-    @property
-    def comms(self) -> tuple[Comm, ...]:
-        """None: the classifier is whole on every rank."""
-        return ()
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
@@ -221,11 +160,6 @@ class DenoisingHead(UnchangingBlock):
         ops += gemm("pixels", shard.tokens, float(self.patch_values), model.hidden, wide)
         error = 4.0 * shard.tokens * self.patch_values
         return KernelTable.of([*ops, stream("error", "F", 2 * error, 3.0), stream("error", "B", 2 * error, 2.0)])
-
-    @property
-    def comms(self) -> tuple[Comm, ...]:
-        """None."""
-        return ()
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:

@@ -6,16 +6,16 @@ Source: arXiv 2010.11929 (ViT), 2012.12877 (DeiT: the same layers, a second extr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
-from ...core.bounds import MOST_WIDTH, check_bounds
+from ...core.bounds import MOST_WIDTH, check_count
 from ...core.errors import SpecError
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block
 from .blocks import LayerBlock
+from .dense_stack import layer_flops, stack_sizes
 from .params import layer_params, norm_params
 from .sizes import TransformerSizes
-from .spec import layer_flops
 from .vision_blocks import ClassHead, OfPatches, PatchEmbedding
 
 MOST_PIXELS = 16_384  # along one side
@@ -40,9 +40,10 @@ class VitSpec(OfPatches):
 
     def __post_init__(self) -> None:
         check_patches(f"model {self.name}", "image_size", self.image_size, self.patch)
-        for field in ("n_channels", "n_classes", "n_extra_tokens"):
-            check_count(f"model {self.name}", field, getattr(self, field), minimum=int(field != "n_extra_tokens"))
-        sizes_of(self)
+        counts = {"n_channels": self.n_channels, "n_classes": self.n_classes}
+        check_count(SpecError, f"model {self.name}", 1, MOST_WIDTH, **counts)
+        check_count(SpecError, f"model {self.name}", 0, MOST_WIDTH, n_extra_tokens=self.n_extra_tokens)
+        _ = self.sizes
 
     @property
     def n_patches(self) -> int:
@@ -54,10 +55,11 @@ class VitSpec(OfPatches):
         """Patches and extra tokens."""
         return self.n_patches + self.n_extra_tokens
 
-    @property
+    @cached_property
     def sizes(self) -> TransformerSizes:
-        """Its layers."""
-        return sizes_of(self)
+        """Its layers as those of a transformer without a mask."""
+        fixed = {"tied_embeddings": False, "dropout": False, "causal": False}
+        return stack_sizes(self, "n_layers gated", vocab=self.n_classes, max_seq_len=self.n_tokens, **fixed)
 
     @property
     def patch_values(self) -> int:
@@ -89,10 +91,6 @@ class VitSpec(OfPatches):
         head = norm_params(self.sizes) + (self.hidden + 1) * self.n_classes
         return self.n_layers * layer_params(self.sizes, 0).total + embedding + head
 
-    def n_params_active(self) -> int:
-        """All of them."""
-        return self.n_params()
-
 
 def check_patches(owner: str, field: str, size: int, patch: int) -> None:
     """Refuses sides that patches do not divide.
@@ -100,27 +98,6 @@ def check_patches(owner: str, field: str, size: int, patch: int) -> None:
     Raises:
         SpecError: says which.
     """
-    check_count(owner, field, size, most=MOST_PIXELS)
-    check_count(owner, "patch", patch, most=MOST_PIXELS)
+    check_count(SpecError, owner, 1, MOST_PIXELS, **{field: size, "patch": patch})
     if size % patch:
         raise SpecError(f"{owner}: {field} = {size} is not a multiple of patch = {patch}. Change one of them.")
-
-
-def check_count(owner: str, field: str, value: int, minimum: int = 1, most: int = MOST_WIDTH) -> None:
-    """Refuses what is no whole number between bounds.
-
-    Raises:
-        SpecError: says what holds instead.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise SpecError(f"{owner}: {field} = {value!r}, but it must be a whole number, at least {minimum}")
-    check_bounds(SpecError, owner, most, **{field: value})
-
-
-@lru_cache(maxsize=1024)
-def sizes_of(spec: VitSpec) -> TransformerSizes:
-    """The layers of a vision transformer as those of a transformer without a mask."""
-    own = {field: getattr(spec, field) for field in ("name", "n_layers", "hidden", "n_heads", "ffn_hidden", "gated")}
-    return TransformerSizes(
-        vocab=spec.n_classes, max_seq_len=spec.n_tokens, tied_embeddings=False, dropout=False, causal=False, **own
-    )

@@ -1,7 +1,5 @@
 """The checkpoints model: its density is the Gaussian one, texts are understood, and laws that were put in are found again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -2,8 +2,6 @@
 # (of pandas without stubs, every expression may be of any type)
 """Totals and servers: laws that were put in are found again, groups left out, wrong tables refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Counts of published tables beyond what is simulated: a row of a steps table is left out, a memory table is refused."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows about encoders: models by name and by sizes, recipes where rows are blank."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Memory tables: counts are whole and can be simulated, and a row counts once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Models of rows whose name says nothing: what the stated number of parameters settles, and what it leaves as it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.step_tables.model import model_of_record

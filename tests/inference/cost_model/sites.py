@@ -1,7 +1,5 @@
 """A made-up population of sites, and runs of one of them whose corrections are known; no row of any data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from zlib import crc32

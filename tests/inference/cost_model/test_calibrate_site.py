@@ -1,7 +1,5 @@
 """What a few runs say of a site: known corrections are found, bad runs do not matter, and nothing is learnt from nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """`prism_jax.calibrate` on jobs in Python: the same calibration as the engine's, a summary in plain types, a file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

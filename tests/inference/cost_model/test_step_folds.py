@@ -1,7 +1,5 @@
 """Rows that are left out have no part in the calibration they are predicted with."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from typing import Any
@@ -10,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.calibrate import Calibrator, calibrate, few_of_each, rows_of
+from inference.cost_model.calibrate import Calibrator, few_of_each, rows_of
 from inference.cost_model.folds import row_data, step_folds, thinned_rows, without
 from inference.cost_model.step_times import StepTimesData, seen_members
 from prism_jax.calibration.calibration import Calibration, shipped
@@ -152,7 +150,8 @@ def test_a_fit_without_a_site_is_the_fit_to_the_other_rows():
     """To the tolerance of the search for the mode; 512 draws of both know their spread to 10 % (4.5 standard errors of 3 %)."""
     data = row_data(NOISY)
     left_out = np.array([row.source == "site B" for row in NOISY])
-    alone = calibrate(rows_of(data, np.flatnonzero(~left_out)), key=KEY, n_draw=512)
+    rest = rows_of(data, np.flatnonzero(~left_out))
+    alone = Calibrator(rest).fit(rest, key=KEY, n_draw=512)
     among = Calibrator(data).fit(without(data, left_out), key=KEY, n_draw=512)
     for a, b in zip(alone.terms, among.terms, strict=True):
         assert a.names == b.names

@@ -1,12 +1,10 @@
 """The calibration recovers corrections that steps were made with, and is not moved by rows that are wrong."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.calibrate import calibrate, few_of_each, rows_of
+from inference.cost_model.calibrate import Calibrator, few_of_each, rows_of
 from inference.cost_model.step_times import NEW_SITE, StepTimesData, step_times_data
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
@@ -55,7 +53,7 @@ def data() -> StepTimesData:
 
 def test_corrections_are_recovered(data: StepTimesData) -> None:
     """What the rows decide lies within the posterior's own interval: four standard deviations, and close in any case."""
-    found = calibrate(data, key=jax.random.key(0))
+    found = Calibrator(data).fit(data, key=jax.random.key(0))
     draws = found.corrections(CalibrationKey("hopper", "megatron-core"))
     for knob in ("gemm", "memory", "network"):
         logs = np.log(getattr(draws, knob))
@@ -68,7 +66,7 @@ def test_corrections_are_recovered(data: StepTimesData) -> None:
 
 @pytest.mark.slow
 def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
-    clean, dirty = (calibrate(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
+    clean, dirty = (Calibrator(d).fit(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
     one, two = (
         surrogate_seconds(data, c.correction(CalibrationKey("hopper", "megatron-core"))) for c in (clean, dirty)
     )
@@ -77,7 +75,7 @@ def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
 
 @pytest.mark.slow
 def test_same_key_same_calibration(data: StepTimesData) -> None:
-    one, two = (calibrate(data, key=jax.random.key(5)).as_dict() for _ in range(2))
+    one, two = (Calibrator(data).fit(data, key=jax.random.key(5)).as_dict() for _ in range(2))
     assert one == two
 
 
@@ -117,7 +115,8 @@ def few_per_site(site_sd: float = 0.12, own: float = 0.03, n_site: int = 40, n_o
 @pytest.mark.parametrize("n_of_each", [1, 4])
 def test_the_spread_of_sites_is_found_where_each_has_few_rows(n_of_each: int) -> None:
     """With one row of each, the joint mode of sites and their spread is at a spread of 0."""
-    found = calibrate(few_per_site(n_of_each=n_of_each), key=jax.random.key(0))
+    data = few_per_site(n_of_each=n_of_each)
+    found = Calibrator(data).fit(data, key=jax.random.key(0))
     assert found.site_sd.mean() / NEW_SITE == pytest.approx(0.12, rel=0.35)
     assert found.misfit.mean() == pytest.approx(0.03, rel=0.6)
     assert found.misfit_sd.mean() > 0.1  # it has a posterior, not a mode at 0

@@ -1,7 +1,5 @@
 """A calibration that was saved is the same when loaded; every other file is refused by one kind of error."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which jobs to measure: one of every kind, whatever their order, and no measured time is looked at."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

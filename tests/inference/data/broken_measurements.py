@@ -1,7 +1,5 @@
 """Kinds of broken measurement files: how to make each, and what the one message about it must say."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

@@ -1,7 +1,5 @@
 """Columns of models and small tables for the tests of data in. Nothing in them is from a real file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

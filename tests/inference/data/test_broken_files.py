@@ -1,7 +1,5 @@
 """Broken files: one error, with the file's name and a remedy, and never another exception."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`where`: which rows are meant."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """Tables as files: separators, packing, parquet, and encodings that are read."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Logs of nvidia-smi and dcgmi, joined to measurements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Rows that are dropped: by rule, counted, never silently."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +56,7 @@ def test_a_blank_stays_where_it_may() -> None:
     found = tidy(frame, FLEET)
     assert found.hygiene.dropped == {}
     assert [found.frame[name].isna().tolist().count(True) for name in ("temp_c", "node")] == [10, 10]
-    strict = tidy(frame, (*FLEET[:7], ModelColumn("temp_c", may_be_blank=False)))
+    strict = tidy(frame, (*FLEET[:7], ModelColumn("temp_c", required=True)))
     assert strict.hygiene.dropped == {"temp_c is missing": 10}
 
 

@@ -1,7 +1,5 @@
 """Names of columns: which column of a file is which column of the model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

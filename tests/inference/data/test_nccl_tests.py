@@ -1,7 +1,5 @@
 """Logs of nccl-tests of several versions. The logs are written here, after the programs' print statements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables in two parts, steps and runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

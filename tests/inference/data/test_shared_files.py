@@ -1,7 +1,5 @@
 """The files of measured data, without a mapping. They are not part of the project; facts about them are asserted, no rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

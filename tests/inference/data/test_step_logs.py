@@ -1,7 +1,5 @@
 """Training logs, one run per file. The logs are written here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

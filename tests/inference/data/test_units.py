@@ -1,7 +1,5 @@
 """Units of durations and of what a GPU log holds: from wherever they are said, and refused where they are not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Importance weights say how close an approximation is: even where it is exact, heavy-tailed where it is too narrow."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

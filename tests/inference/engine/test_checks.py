@@ -1,7 +1,5 @@
 """Replicated data: uniform where the model is right, and telling where it is wrong; scores against closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Good draws pass; every way of being bad fails, and the sentence names it; a failed fit is not used by accident."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """Every method finds the posterior that is known; runs repeat, and go on after an interruption as if there had been none."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 import inference
 from inference import Settings
 from inference.engine.program import PosteriorDraws
-from inference.fitting.fit import posterior
+from inference.fitting.fit import posterior, posterior_near
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.processes import Progress, silent
 from tests.inference.engine.toy import Toy, exact, readings
@@ -255,7 +253,7 @@ def test_a_fit_of_fewer_data_begins_where_another_ended():
     everything = posterior(Toy(), data, "map", jax.random.key(0), settings=few)
     fewer = frame.iloc[::2]
     half = Toy().prepare(fewer)
-    found = posterior(Toy(), half, "svi", jax.random.key(1), settings=few, near=everything.flat)
+    found = posterior_near(Toy(), half, everything.flat, "svi", jax.random.key(1), settings=few)
     assert found.k_hat < 0.7
     for site, law in exact(fewer).items():
         for p in PROBABILITIES:

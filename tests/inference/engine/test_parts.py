@@ -1,7 +1,5 @@
 """A posterior that factorises is sampled part by part: the same law as that of the whole, judged by its worst part."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@ precision ~ Gamma(A, B), mean | precision ~ N(0, 1 / (K precision)), reading ~ N
 is a gamma variable and the mean a Student-t one (Bernardo and Smith, Bayesian Theory, appendix A).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

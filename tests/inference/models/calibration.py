@@ -7,8 +7,6 @@ leaving out those that fail their own verdict keeps the ranks of the others unif
 All fits of a model share one program, into whose dictionaries the arrays of each data set are put: it is compiled once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Simulated fleets with known spreads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The kernels model is calibrated: truths drawn from its priors have uniform ranks among the draws of fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fleet model: sufficient statistics, the integral over nodes, recovery of known spreads, prediction of GPUs not seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

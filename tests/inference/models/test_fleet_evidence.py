@@ -1,12 +1,10 @@
 """Whether a second component of a fleet is asked for by the data, and what the verdict then looks at."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from inference.fleet.data import FleetData, fleet_data
-from inference.fleet.model import FleetModel, describe
+from inference.fleet.model import FleetModel
 from inference.fleet.predict import POSITIVE, Component
 
 from .fleets import fleet_table
@@ -58,7 +56,7 @@ def test_shares_that_are_always_small_are_evidence_against() -> None:
 def test_a_component_that_is_not_found_is_neither_judged_nor_reported(data: FleetData) -> None:
     draws = draws_with(0.5 * np.random.default_rng(3).beta(1.0, 9.0, N_DRAW))
     assert not COMPONENT & set(FleetModel().judged(data, draws))
-    said = describe(data, draws)
+    said = FleetModel().describe(data, draws)
     assert said["slow_chips"]["shift_in_bulk_spreads"] is None
     assert said["slow_chips"]["prob"]["p95"] > 0.0
     assert any("no slow chips stand out" in note for note in said["notes"])
@@ -67,7 +65,7 @@ def test_a_component_that_is_not_found_is_neither_judged_nor_reported(data: Flee
 def test_a_component_that_is_found_is_judged_and_reported(data: FleetData) -> None:
     draws = draws_with(np.random.default_rng(4).uniform(0.03, 0.1, N_DRAW))
     assert set(FleetModel().judged(data, draws)) >= COMPONENT
-    said = describe(data, draws)
+    said = FleetModel().describe(data, draws)
     assert said["slow_chips"]["bayes_factor"] > POSITIVE
     assert said["slow_chips"]["shift_in_bulk_spreads"] is not None
     assert not any("slow chips" in note for note in said["notes"])

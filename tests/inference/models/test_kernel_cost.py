@@ -1,7 +1,5 @@
 """Constants of the cost model from measured kernels: the preset's own law gives the preset, slower kernels make slower steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The kernels model: the collapsed likelihood is the right one, known surfaces are found again, and extrapolation says so."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,9 +46,8 @@ def fitted():
 
 def ask(fitted, m, n, k, **more):
     data, draws = fitted
-    return efficiency(
-        data, draws, **{"gpu": "h100-sxm", "dtype": "bf16", "m": m, "n": n, "k": k, "key": jax.random.key(0), **more}
-    )
+    size = np.stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=float)) for x in (m, n, k, 1.0))), axis=1)
+    return efficiency(data, draws, size, **{"gpu": "h100-sxm", "dtype": "bf16", "key": jax.random.key(0), **more})
 
 
 def test_collapsed_likelihood_is_that_of_all_cells_at_once(x64):
@@ -198,6 +195,5 @@ def test_noise_and_differences_of_gpus_are_recovered_by_a_fit():
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in found.draws.items()}
     # Robust weights take 0-5 % of normal noise away; its standard error over 400 shapes is 3.5 %.
     np.testing.assert_allclose(np.exp(np.median(draws["log_noise"], axis=0)), NOISE, rtol=0.18)
-    size = {"dtype": "bf16", "m": 3000.0, "n": 3000.0, "k": 3000.0, "key": jax.random.key(0)}
-    fast, slow = (np.median(efficiency(data, draws, gpu=gpu, **size).draws) for gpu in ("h100-sxm", "a100-80gb"))
+    fast, slow = (np.median(ask((data, draws), 3000, 3000, 3000, gpu=gpu).draws) for gpu in ("h100-sxm", "a100-80gb"))
     assert slow / fast == pytest.approx(0.9, abs=0.03)

@@ -1,7 +1,5 @@
 """The overlap model: known slowdowns are found again, noise is called noise, and kernels never seen get an honest answer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """The slowdown of compute beside communication from kernels that ran beside it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What a fit of step times says of one run, and of one configuration: no shares of variance, and the level of the job it logs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shapes of runs: quantile functions that rise, and sums of autocorrelated steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from inference.steps.runs import (
     gpu_class,
     ks_distance,
     lag_one,
-    moments,
     quantile,
     ratios,
     shape_of,
@@ -42,12 +39,9 @@ def test_shape_of_a_constant_run_does_not_vary():
     assert lag_one(np.ones(50)) == 0.0
 
 
-def test_moments_and_cdf_are_those_of_normal_steps():
+def test_cdf_is_that_of_normal_steps():
     steps = 1.0 + 0.01 * np.random.default_rng(2).standard_normal(200_000)
     shape = shape_of(steps / np.median(steps))
-    mean, variance = moments(shape)
-    assert mean == pytest.approx(1.0, abs=1e-4)
-    assert variance == pytest.approx(1e-4, rel=0.06)  # tails are exponential, not Normal
     values = np.sort(steps / np.median(steps))
     assert ks_distance(values, cdf(shape, values)) < 0.01
 

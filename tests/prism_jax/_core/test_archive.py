@@ -1,7 +1,5 @@
 """Archives of arrays: what comes back, and everything that is refused before it costs memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The one atomic writer: what may be replaced, what is kept, and what a full disk leaves."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

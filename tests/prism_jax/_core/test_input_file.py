@@ -1,7 +1,5 @@
 """The door of every file that people name: regular files alone, at once, and no further than the limit."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import socket

@@ -1,7 +1,5 @@
 """JSON whose objects have every key once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

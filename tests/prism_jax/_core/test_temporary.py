@@ -1,7 +1,5 @@
 """What killed writers leave: the old file, and a temporary one that the next writer of the same file removes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`show KIND NAME --yaml`: what is printed can be pasted into a job file, and describes exactly what is shipped."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.core.errors import SpecError

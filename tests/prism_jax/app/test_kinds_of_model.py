@@ -1,7 +1,5 @@
 """Every kind of model of layers is checked, predicted, explained, searched and placed as decoders are."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

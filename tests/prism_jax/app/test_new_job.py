@@ -1,7 +1,5 @@
 """`prism-jax init`: what it writes, `check` accepts; nothing is overwritten unasked."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

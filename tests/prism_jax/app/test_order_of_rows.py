@@ -1,7 +1,5 @@
 """The order of the rows of a table changes no answer: the same jobs, runs, nodes, layouts and ops, shuffled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Placements by host name: the files for launchers are the placement, rank by rank."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Predictions with known hosts: names are nodes in the order of the file, and the report says which is which."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

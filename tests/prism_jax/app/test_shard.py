@@ -1,7 +1,5 @@
 """`shard` from a job file to a job file: what it writes is a job as fast as it says; mistakes are told with their remedy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The band of a prediction, against calibrations made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The model band of a prediction holds its median: for every shipped job, under every framework."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

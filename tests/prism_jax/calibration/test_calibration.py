@@ -1,7 +1,5 @@
 """What a calibration says of devices and software it has seen, and of those it has not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Half of the pairs are catalogue clusters of one generation where every figure of
 copy with better figures under another name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Factors of several jobs on shared draws, against calibrations made by hand: what they share cancels, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Measured tables in a calibration: constants and knobs that they replace, and the band that their draws make."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

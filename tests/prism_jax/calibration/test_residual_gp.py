@@ -1,7 +1,5 @@
 """What carries over from measured runs: closed forms of one and two runs, and what a prediction makes of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

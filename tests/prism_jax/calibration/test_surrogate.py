@@ -1,7 +1,5 @@
 """The outline of a step against the simulated step, and what corrections do to both."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

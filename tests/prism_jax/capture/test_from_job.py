@@ -1,7 +1,5 @@
 """A job of ours, written down as a capture, costs what the job costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command `capture` and its registry: a front end is one object."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

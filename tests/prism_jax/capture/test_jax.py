@@ -1,7 +1,5 @@
 """Steps in JAX, captured from their code: one is compiled for real, in a process of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Recordings that several files of tests look at."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.prism_jax.cli.trace.calls import written

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import prism_jax
 from prism_jax.core.errors import PlanError
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, Command
@@ -44,11 +43,6 @@ def failing():
             known.enter_context(COMMANDS.with_item(Command("fail", fail, "Fail.")))
 
         yield add
-
-
-def test_version_goes_to_stdout(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"prism-jax {prism_jax.__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["show", "--help"], ["check", "--help"]])

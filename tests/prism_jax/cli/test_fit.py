@@ -1,7 +1,5 @@
 """`prism-jax fit` from a table to a prediction, on a small simulated fleet; and what is said of every wrong input."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -264,28 +262,6 @@ def test_groups_are_left_out_and_scored(table, capsys):
     assert found["ks_empirical"] is not None
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--map", "duration"], "--map duration: write COLUMN=VALUE"),
-        (["--map", "=x"], "--map =x: write COLUMN=VALUE"),
-        (["--unit", "duration="], "--unit duration=: write COLUMN=VALUE"),
-        (["--map", "gpu=gpuu"], "did you mean gpu"),
-        (["--map", "durations=time_ms"], "duration"),
-        (["--unit", "duration=fortnight"], "fortnight"),
-        (["--where", "node=nowhere"], "nowhere"),
-        (["--where", "nod=node1"], "nod"),
-        (["--method", "maps"], "'maps' is unknown"),
-        (["-o", "{folder}/none/fit.npz"], "there is no folder"),
-        (["-o", "{folder}"], "a folder stands there"),
-    ],
-)
-def test_wrong_options_are_one_line(options, says, table, tmp_path, capsys):
-    given = [option.format(folder=tmp_path) for option in options]
-    assert main(["fit", "fleet", str(table), "--method", "map", *given]) == 2
-    assert says in one_line(capsys)
-
-
 def test_an_unknown_column_to_leave_out_is_one_line(table, capsys):
     assert main(["fit", "fleet", str(table), "--method", "map", "--holdout", "nodes_"]) == 2
     said = one_line(capsys)
@@ -311,11 +287,6 @@ def test_files_that_are_no_fits_are_one_line(command, content, job, tmp_path, ca
     arguments = ["fit", "report", str(file)] if command == "report" else ["predict", job, "--fit", str(file)]
     assert main(arguments) == 2
     assert "fit.npz: " in one_line(capsys)
-
-
-def test_a_picture_of_another_kind_is_refused_before_reading(tmp_path, capsys):
-    assert main(["fit", "report", str(tmp_path / "none.npz"), "--plot", "fit.gif"]) == 2
-    assert "--plot: fit.gif: the name must end in" in one_line(capsys)
 
 
 @pytest.mark.parametrize(

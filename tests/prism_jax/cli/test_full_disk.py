@@ -1,7 +1,5 @@
 """A full disk, at any size and in any command that writes: exit 1, one message with the file, targets as they were, no crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`prism-jax place`: the numbers hang together, the picture is written, and wrong input is named."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`prism-jax predict` on a small job: the numbers hang together, whatever the options."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

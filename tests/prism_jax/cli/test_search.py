@@ -1,7 +1,5 @@
 """`prism-jax search` as a person calls it."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -94,13 +92,6 @@ def test_the_same_search_twice_and_resumed_says_the_same(space, capsys, tmp_path
     assert found[0] == found[1] == found[2]
 
 
-def test_text_names_plan_gain_and_what_is_not_feasible(space, capsys):
-    assert search("--space", space, "--objective", "p99") == 0
-    said = capsys.readouterr().out
-    for words in ("compared on p99", "best: ", "gain over the job's own plan", "P(best)", "too little memory"):
-        assert words in said
-
-
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
@@ -122,21 +113,6 @@ def test_a_wrong_space_is_told_apart(text, mistake, capsys, tmp_path):
     error = capsys.readouterr().err
     assert mistake in error
     assert "Traceback" not in error
-
-
-@pytest.mark.parametrize(
-    ("words", "mistake"),
-    [
-        (["--objective", "p96"], "did you mean"),
-        (["--method", "guess"], "exhaustive and gradient"),
-        (["--space", "nowhere.yaml"], "no such file"),
-        (["--method", "gradient", "--resume", "x.npz"], "too short to be resumed"),
-        (["--resume", "nowhere/x.npz"], "no folder"),
-    ],
-)
-def test_wrong_options_are_told_apart(words, mistake, capsys):
-    assert search(*words) == 2
-    assert mistake in capsys.readouterr().err
 
 
 def test_sizes_show_what_more_gpus_buy(space, capsys):

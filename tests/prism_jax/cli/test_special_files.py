@@ -1,7 +1,5 @@
 """Every option that names a file refuses a pipe nobody writes to, an endless device and a folder: at once, with the name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line with closed, full and narrow streams: it runs, or says in one line why not."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

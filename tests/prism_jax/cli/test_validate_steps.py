@@ -1,7 +1,5 @@
 """`prism-jax validate steps`: what is printed, what the JSON holds, which mistakes are refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,24 +82,6 @@ def test_rows_that_shaped_the_calibration_are_no_blind_score(tmp_path: Path, cap
     assert "no blind score" in note(known)
     assert "--leave-out source" in note(known)
     assert "no blind score" not in note("nobody's")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--leave-out", "souce"), "known are source, gpu, model, framework, scale, did you mean source?"),
-        (("--leave-out", "source", "--fit", "x.npz"), "Give one of them"),
-        (("--plot", "x.txt"), "the name must end in .png"),
-        (("--fit", "absent.npz"), "no such file"),
-    ],
-)
-def test_mistakes_are_refused_before_any_work(
-    file: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-):
-    assert main(["validate", "steps", file, *arguments]) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.out == ""
 
 
 def test_a_kept_calibration_is_used_for_its_devices_only(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

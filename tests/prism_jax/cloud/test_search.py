@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import WeibullSpells
-from prism_jax.cloud.candidates import CloudCandidate, Wish, pays_for
+from prism_jax.cloud.candidates import CloudCandidate, pays_for
 from prism_jax.cloud.choice import CandidateOutcome, CloudChoice, SpotDraws, bound_of, exhaustive, search
 from prism_jax.cloud.clusters import BestPlan
 from prism_jax.cloud.completion import SpotTask
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.policies import POLICIES
+from prism_jax.cloud.requirements import CloudRequirements
 
 LAWS = (WeibullSpells(4 * 3600.0, 0.75, 3600.0, name="calm"), WeibullSpells(3600.0, 0.9, 3600.0, name="wild"))
 LEVEL = np.sort(np.random.default_rng(5).lognormal(0.0, 0.1, 200))
@@ -25,7 +26,7 @@ class Plan:
     step_s: float
 
 
-def candidates_of(seed: int, wish: Wish) -> list[CloudCandidate]:
+def candidates_of(seed: int, wish: CloudRequirements) -> list[CloudCandidate]:
     """A small catalogue: three machines in two zones each, on one to eight instances."""
     rng = np.random.default_rng(seed)
     found = []
@@ -49,11 +50,11 @@ def candidates_of(seed: int, wish: Wish) -> list[CloudCandidate]:
     return found
 
 
-def wish_of(seed: int) -> Wish:
+def wish_of(seed: int) -> CloudRequirements:
     rng = np.random.default_rng([seed, 1])
     kind = seed % 4
     days, usd = rng.uniform(0.5, 4.0), rng.uniform(200.0, 3000.0)
-    return Wish(
+    return CloudRequirements(
         n_steps=60_000,
         deadline_s=days * 86_400.0 if kind in (0, 2) else np.inf,
         budget_usd=usd if kind in (1, 2) else np.inf,

@@ -1,7 +1,5 @@
 """Laws of step time and start-up: limits, identities, and figures that are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Draws of spells follow the survival that is stated, given any age; walks keep their clock."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr

@@ -1,7 +1,5 @@
 """A job in any of several zones: where it is, what it pays and loses, and which zones are worth a look."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 
@@ -10,20 +8,21 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import SeveralZones, WeibullSpells
-from prism_jax.cloud.candidates import CloudCandidate, Wish, Zones, several_zones
+from prism_jax.cloud.candidates import CloudCandidate, Zones, several_zones
 from prism_jax.cloud.choice import CandidateOutcome, SpotDraws, bound_of
 from prism_jax.cloud.clusters import BestPlan
 from prism_jax.cloud.completion import Ran, SpotTask, simulate
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
+from prism_jax.cloud.requirements import CloudRequirements
 from prism_jax.cloud.spot import together
 
 HORIZON_S = 20 * 86_400.0
 LAW = WeibullSpells(3 * 3600.0, 0.75, 2 * 3600.0, lone_per_node_s=1e-5)
 NEVER = Paths(np.full((1, 400), np.inf), np.zeros((1, 400), np.int32), np.ones((1, 400)), 4)
 TASK = SpotTask.cut(86_400.0, 1800.0, 20.0, 300.0, 0.0)
-WISH = Wish(n_steps=1000, deadline_s=4 * 86_400.0, prob=0.5, n_worlds=400)
+WISH = CloudRequirements(n_steps=1000, deadline_s=4 * 86_400.0, prob=0.5, n_worlds=400)
 
 
 def drawn(seed: int, law: WeibullSpells = LAW) -> Paths:

@@ -1,7 +1,5 @@
 """Blocks under several corrections: what they share changes no number."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

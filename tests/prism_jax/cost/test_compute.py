@@ -1,7 +1,5 @@
 """The roofline: closed forms of its limits, monotonicity, and the shapes it takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exposure: nothing is lost between what shows and what hides."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

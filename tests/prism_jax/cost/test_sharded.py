@@ -1,7 +1,5 @@
 """Copies around the collectives of sharded parameters, as FSDP2 makes them; see `cost.sharded.copy_kernels`."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 

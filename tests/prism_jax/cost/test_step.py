@@ -1,7 +1,5 @@
 """step_cost: identities over plans, and the published step times the constants were calibrated on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

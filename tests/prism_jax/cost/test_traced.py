@@ -1,7 +1,5 @@
 """Costs on JAX's arrays are those on plain floats, for every term of every kind of plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Why a step takes as long as it takes: parts that sum to the whole, owners, criticality, timelines."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Frameworks as values: what the shipped ones say, how they are named, copied and recognised."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

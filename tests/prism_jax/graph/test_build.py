@@ -1,7 +1,5 @@
 """The StepGraph takes as long as the independent event simulator says, whatever the seconds, and holds what the cost holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The level table orders every op after what it waits for, tightly, and says why if it cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

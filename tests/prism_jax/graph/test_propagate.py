@@ -1,7 +1,5 @@
 """The max-plus engine agrees with the event simulator, and has the properties of a maximum of sums."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import equinox as eqx

@@ -1,8 +1,6 @@
 """Random numbers of the scan: the published block function, normals and exponentials that are what they say, padding
 that changes none."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

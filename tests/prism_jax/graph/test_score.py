@@ -1,7 +1,5 @@
 """Score chains equal the maps they stand for, and can be turned round."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 from prism_jax.horizon.steps import StepSum, variance_of_sum
-from prism_jax.result.distribution import StepTimeDistribution
-from prism_jax.variability.families import Normal
-from prism_jax.variability.tree import Variability
 
 
 @pytest.mark.parametrize("ar1", [-0.5, 0.0, 0.3, 0.9])
@@ -20,7 +17,6 @@ def test_what_persists_is_all_that_is_left_of_a_million_steps():
     law = StepSum(5.0, 4.9, 0.05, 0.02, 0.9, 0.1)
     assert law.variance(1) == pytest.approx(0.05**2 + 0.02**2 + 0.1**2)
     assert law.variance(10**6) ** 0.5 == pytest.approx(0.05 * 10**6, rel=1e-3)
-    assert law.independent_variance(10**6) ** 0.5 < 0.003 * law.variance(10**6) ** 0.5
 
 
 def test_draws_have_the_moments_of_the_law():
@@ -30,26 +26,3 @@ def test_draws_have_the_moments_of_the_law():
     assert abs(draws.mean() - 250.0) < 4.5 * (law.variance(50) / len(draws)) ** 0.5
     assert draws.var() == pytest.approx(law.variance(50), rel=4.5 * (2.1 / len(draws)) ** 0.5)
     assert (StepSum.fixed(2.0).draws_s(7, 3, np.random.default_rng(0)) == 14.0).all()
-
-
-def fleets(n_fleet, n_step, rng, fleet=0.3, drift=0.2, ar1=0.8, free=0.4):
-    score = rng.standard_normal((n_fleet, n_step))
-    for i in range(1, n_step):
-        score[:, i] = ar1 * score[:, i - 1] + (1.0 - ar1**2) ** 0.5 * score[:, i]
-    steps = 10.0 + fleet * rng.standard_normal((n_fleet, 1)) + drift * score
-    return steps + free * rng.standard_normal((n_fleet, n_step))
-
-
-def test_the_parts_are_found_in_steps_of_the_same_fleets():
-    """Two thousand fleets of 200 steps; tolerances are 5 standard errors or more."""
-    steps = fleets(2000, 200, np.random.default_rng(1))
-    flat = np.sort(steps.ravel())
-    told = StepTimeDistribution(flat, flat.reshape(8, -1), 9.0, "brute_force", flat.size, 1000.0, fleets_s=steps)
-    variability = Variability(step=Normal(0.02), step_ar1=0.8)
-    law = StepSum.of_fleets(told, variability)
-    assert law.fleet_s == pytest.approx(0.3, rel=0.1)
-    assert law.drift_s == pytest.approx(0.2, rel=0.01)
-    assert law.free_s == pytest.approx(0.4, rel=0.05)
-    measured = steps.sum(axis=1).var(ddof=1)
-    assert law.variance(200) == pytest.approx(measured, rel=0.16)  # 5 standard errors of a variance of 2,000
-    assert measured > 20.0 * law.independent_variance(200)

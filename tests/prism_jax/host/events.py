@@ -4,8 +4,6 @@ Everything is a task that starts when all tasks that it needs have ended: the ho
 meetings of ranks. Ends leave a heap in the order of time.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence

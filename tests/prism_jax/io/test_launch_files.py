@@ -1,7 +1,5 @@
 """Hostfiles and rankfiles: what a launcher reads from them is the assignment."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given, strategies as st

@@ -1,7 +1,5 @@
 """Numbers of files: what every tool reads as the same number, and nothing else."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

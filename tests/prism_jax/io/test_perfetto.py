@@ -1,7 +1,5 @@
 """Traces are valid Chrome trace events, say what the timelines say, and stay of a size that a viewer opens."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Recorded steps as timelines: one process per worker, one thread per stream, nothing overlaps, times as recorded."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Small pipelines and fleets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

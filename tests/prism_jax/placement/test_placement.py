@@ -1,7 +1,5 @@
 """Placements: the evaluator is the engine, identities of assignments, and the search finds what can be found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

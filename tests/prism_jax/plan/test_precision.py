@@ -1,7 +1,5 @@
 """Products in 8 and 4 bits: bytes of inputs, passes that make them, layers that stay in 16 bits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The picture of accuracy shows every scored row once, where it belongs."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.colors import to_hex
 

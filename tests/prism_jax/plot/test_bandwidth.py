@@ -1,7 +1,5 @@
 """The picture of collectives shows measured bandwidth as points, curves with bands, and a panel per collective."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

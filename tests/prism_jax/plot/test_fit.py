@@ -1,7 +1,5 @@
 """The picture of a fit shows its shares and where measured values lie among replicated ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.text import Text

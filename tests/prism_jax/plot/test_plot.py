@@ -1,7 +1,5 @@
 """Pictures show the numbers they are given, legibly, and leave no trace in global state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import matplotlib as mpl

@@ -1,7 +1,5 @@
 """Pictures of recorded jobs show the numbers they are given, legibly, for jobs of any shape."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Criticality of recorded steps: shares of a whole, all of it where there is but one path, and equal to finite differences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

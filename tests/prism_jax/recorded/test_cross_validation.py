@@ -1,7 +1,5 @@
 """Splits of recordings, and scores of predictions of jobs whose law is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

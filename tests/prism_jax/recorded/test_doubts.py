@@ -1,7 +1,5 @@
 """What is said against a prediction, and that nothing is said against a sound one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Planted effects are recovered, absent ones are found absent, and the strange shapes of short recordings do no harm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
@@ -26,7 +24,7 @@ RANK_NOISE = 0.1 / np.sqrt(4 * N_STEP)
 def pool_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Micro-batch factors stay as recorded, unless the test is about families; choosing one takes most of the time of a fit."""
     if "shape" not in request.node.name:
-        monkeypatch.setattr("prism_jax.recorded.factor_shape.choose_shape", lambda log_factor: ShapeChoice(POOL, {}))
+        monkeypatch.setattr("prism_jax.recorded.effects.choose_shape", lambda log_factor: ShapeChoice(POOL, {}))
 
 
 def trace_of(job: PipelineJob) -> Trace:

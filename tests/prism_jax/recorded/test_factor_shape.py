@@ -1,7 +1,5 @@
 """Shapes of the micro-batch factor: the right family wins on values of a known law, and none where none fits or tells."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

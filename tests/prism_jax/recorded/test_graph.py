@@ -1,7 +1,5 @@
 """The graph of a trace: walked by hand it gives the times of the event simulator, and every op has a place in it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

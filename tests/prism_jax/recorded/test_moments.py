@@ -1,7 +1,5 @@
 """Drawn steps held against recorded ones: what differs by chance is left alone, what is really off is put right."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

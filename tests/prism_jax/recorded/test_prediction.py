@@ -1,7 +1,5 @@
 """Distributions of unseen steps: what a sample of n steps will show, and how sure that is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st

@@ -1,7 +1,5 @@
 """Fitted jobs: work and gaps of the recording, also where only some of the replicas were recorded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Replay agrees with the event simulator, on what was recorded and on what was not, and with published numbers on real traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import equinox as eqx

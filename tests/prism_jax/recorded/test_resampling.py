@@ -1,7 +1,5 @@
 """Step times redrawn from recorded ones: exact where nothing varies, honest about what was not seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Steps that were not recorded are drawn from what the recorded ones share, and from nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import equinox as eqx

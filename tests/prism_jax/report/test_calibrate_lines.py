@@ -1,7 +1,5 @@
 """What `prism-jax calibrate` prints says what the object holds, whatever that is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

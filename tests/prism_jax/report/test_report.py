@@ -1,7 +1,5 @@
 """The object and the lines of a prediction say what was computed, whatever the job."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Published schemas are what the types say, and dataclasses survive the way to JSON and back."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

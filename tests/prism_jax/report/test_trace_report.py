@@ -1,7 +1,5 @@
 """What is reported on recorded jobs: every promised key, numbers as computed, lines for people that fit a terminal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

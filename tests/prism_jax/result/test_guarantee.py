@@ -1,7 +1,5 @@
 """Confidence bounds hold as often as they say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Intervals that hold their estimate."""
 
-from __future__ import annotations
-
 from hypothesis import given, strategies as st
 
 from prism_jax.result.distribution import holding

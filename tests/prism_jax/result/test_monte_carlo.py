@@ -1,7 +1,5 @@
 """Stated errors are right: quantiles of strata and of independent samples, and the share of repeats within 1.96."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """What a distribution of step times answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Contradictions of a plan: what the message offers is itself free of that contradiction."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What holds for every registered schedule: conditions, placement, and that it is a value."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 

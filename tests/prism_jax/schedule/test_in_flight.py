@@ -1,7 +1,5 @@
 """Closed forms of the activations in flight agree with counting them along the orders, and with the papers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -10,8 +10,6 @@ gradient; f = F, b = B + W. Two ways to count are in use:
   optimizer). If all stages meet at the end, (pp - 1) F is added.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

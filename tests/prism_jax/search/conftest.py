@@ -1,7 +1,5 @@
 """A job of 16 GPUs and a space of a few hundred plans around it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

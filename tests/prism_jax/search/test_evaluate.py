@@ -1,7 +1,5 @@
 """Noise-free times of many plans are those of `predict`, one by one; bounds lie below them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

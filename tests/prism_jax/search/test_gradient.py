@@ -1,7 +1,5 @@
 """The gradient search finds what the exhaustive search finds, inside the space it was given, and gives the same answer again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

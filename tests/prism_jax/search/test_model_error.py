@@ -1,7 +1,5 @@
 """The model's error between plans: each plan's own is that of its prediction, what they share cancels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

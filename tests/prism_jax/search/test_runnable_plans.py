@@ -1,7 +1,5 @@
 """Every plan that a search may offer can be run by the job's framework, as the framework's own documentation has it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A search finds the best plan, says how sure it is, can be interrupted, and gives the same answer again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spaces hold every plan once; rules and memory say of each what the checks of single plans say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Tail scores: those of `predict`, for less; and the same for the same seed however plans are put together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

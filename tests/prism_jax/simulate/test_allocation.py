@@ -1,7 +1,5 @@
 """Spreads within and between allocations: closed forms, and brute force whose fleets live for several steps."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

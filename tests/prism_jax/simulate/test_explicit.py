@@ -1,7 +1,5 @@
 """step_time: slowdowns of every GPU in, step times out."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Steps of the same fleet: what persists is shared along a row, what changes in time is not."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

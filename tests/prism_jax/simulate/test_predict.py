@@ -1,7 +1,5 @@
 """What predict promises: the same answer for the same seed on any number of devices, and a fallback where it is unreliable."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Two processes under `jax.distributed` share the columns and all get the answer of one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

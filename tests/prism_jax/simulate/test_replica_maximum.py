@@ -1,7 +1,5 @@
 """From replica columns to steps: exact where closed forms exist."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Derivatives of the step time in the hardware agree with finite differences, of the same function and of `predict`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any

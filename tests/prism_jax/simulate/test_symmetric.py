@@ -1,7 +1,5 @@
 """The symmetric method agrees with brute force, which draws every GPU of every replica of every step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

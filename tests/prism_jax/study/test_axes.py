@@ -1,7 +1,5 @@
 """Grids from options: every combination once, in order; wrong options are refused by name."""
 
-from __future__ import annotations
-
 from math import prod
 
 import pytest

@@ -1,7 +1,5 @@
 """Onset: where growing communication stops hiding, in closed form, beside the cost model's own exposure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf, isinf, log2
 

@@ -1,7 +1,5 @@
 """Paired probabilities: closed forms, and what jobs have in common cancels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

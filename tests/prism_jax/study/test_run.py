@@ -1,7 +1,5 @@
 """Studies: impossible jobs are rows, finished tasks are kept, figures are those of a prediction."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

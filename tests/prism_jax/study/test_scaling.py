@@ -1,7 +1,5 @@
 """Scaling: marginal returns and changes in closed form, the size that stops paying, the size that meets a target."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from math import isnan
 

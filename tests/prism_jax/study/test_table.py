@@ -1,7 +1,5 @@
 """Rows beside the best: ratios, ties within their error, units of unlike jobs."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Targets: what they accept, and their probability in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Boards with fewer watts for their peak: the law, and where it holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

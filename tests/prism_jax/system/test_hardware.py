@@ -1,7 +1,5 @@
 """Clusters of another size."""
 
-from __future__ import annotations
-
 from prism_jax.system.catalog import cluster
 
 

@@ -1,7 +1,5 @@
 """Scores by hand: which rows count, and what they add up to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions of measured rows: errors that are known beforehand, intervals of a known law, and rows that cannot be predicted."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

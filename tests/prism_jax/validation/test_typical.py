@@ -1,7 +1,5 @@
 """Steps of many jobs together: those of `predict`, whatever jobs stand beside a job and in which order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """A fit over what was assumed: what varies in it replaces, the rest stays."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.variability.families import CONSTANT, LogNormal, Normal

@@ -1,7 +1,5 @@
 """Preset models: computed parameter counts against the published ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Encoder-decoders: published counts, FLOPs in closed form, cross attention."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

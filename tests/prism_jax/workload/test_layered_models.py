@@ -1,7 +1,5 @@
 """Identities that every model of transformer layers keeps: blocks against totals, kernels against FLOPs, plans."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Broken tables of ops in CSV."""
 
-from __future__ import annotations
-
 from .kinds import GOOD_ROW, HEADER, broken, bytes_file, csv_file, written
 
 csv_file("CSV with a repeated column", f"{HEADER},step\n", ":1: the column 'step' is there twice")

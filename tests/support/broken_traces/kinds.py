@@ -1,7 +1,5 @@
 """How kinds of broken traces are listed, and what several of them are made of."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

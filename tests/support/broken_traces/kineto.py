@@ -1,7 +1,5 @@
 """Broken Kineto traces."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

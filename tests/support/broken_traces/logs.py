@@ -1,7 +1,5 @@
 """Broken training logs."""
 
-from __future__ import annotations
-
 import json
 
 from .kinds import bytes_file

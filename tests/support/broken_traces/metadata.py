@@ -1,7 +1,5 @@
 """Good traces whose metadata is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from .kinds import GOOD_ROW, HEADER, broken, written

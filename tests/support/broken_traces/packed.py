@@ -1,7 +1,5 @@
 """Packed and binary files, and names that are no file."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Broken parquets of the straggler analysis."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

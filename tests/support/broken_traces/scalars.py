@@ -1,7 +1,5 @@
 """Broken tables, histories and event files of scalars."""
 
-from __future__ import annotations
-
 from tests.support.training_logs import VERSION
 
 from .kinds import bytes_file

@@ -1,7 +1,5 @@
 """Captured programs for tests: small ones, and the lines of their files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, RankProgram, Repeat

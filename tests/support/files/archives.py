@@ -1,7 +1,5 @@
 """Archives with something changed: what a stored fit, calibration or search may come as."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """A kind of broken file: how it is made, and what the one message about it must say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

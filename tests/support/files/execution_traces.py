@@ -3,8 +3,6 @@
 The program: a linear layer (4 samples, 8 inputs, 16 outputs), its backward pass, an all-reduce of the gradient, an optimizer.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ what became of each as a line of JSON. Every command runs once without a limit: 
 shares of the largest one. Every run has a fresh copy of the inputs as its working directory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Random changes of an archive's content and bytes, by seed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows that are events are refused by their number, not dropped: a rate without them would be wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The collectives model is calibrated: truths drawn from its priors have uniform ranks among the draws of fits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Collectives: recovery from simulated tables, what intervals do away from the measurements, and rows that are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

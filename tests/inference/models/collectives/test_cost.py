@@ -1,7 +1,5 @@
 """Measured collectives over the network's own law: what the fit says is what the cluster then takes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

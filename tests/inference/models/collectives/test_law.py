@@ -1,7 +1,5 @@
 """Collectives: the law held at a reference, its least-squares fit, residuals integrated out, weights of cells, and curves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

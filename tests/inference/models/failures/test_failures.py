@@ -1,7 +1,5 @@
 """The failures model: its density is the negative binomial, its intervals of new clusters hold what they should."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

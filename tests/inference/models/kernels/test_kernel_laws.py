@@ -1,7 +1,5 @@
 """Classes with a law: constants are found again, and a GPU never measured is predicted with an interval that covers."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """The repairs model: its integrals are exact, its laws are those of scipy, and group losses are told from independent nodes."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax
@@ -15,7 +13,7 @@ import inference
 from inference.durations import durations as laws, repair_data as events
 from inference.durations.durations import around_likelihood, tick, times
 from inference.durations.repair_data import WITHIN_S, RepairsData, from_frame, system_log
-from inference.durations.repairs import N, Repairs, scores
+from inference.durations.repairs import N, Repairs
 from prism_jax.core.errors import DataError, FitError
 
 THETA = np.array([[8.0, 0.4], [9.0, -0.3]])
@@ -153,7 +151,9 @@ def test_group_losses_are_likelier_together_and_single_ones_are_not_scored(
     several: pd.DataFrame, fitted: inference.Fit
 ) -> None:
     frame = inference.measured(several, "repairs").frame
-    found = {one.group: one.extra for one in scores(fitted.data, fitted.draws, frame, "system")}
+    found = {
+        one.group: one.extra for one in Repairs().score(fitted.data, fitted.draws, frame, "system", jax.random.key(0))
+    }
     assert all("groups_gain" not in found[f"s1{i}"] for i in range(3))
     assert all(found[f"s4{i}"]["groups_gain"] > 1.0 for i in range(3))
     assert all(extra["repair_better"] == 1.0 for extra in found.values())  # log-normal of spread 1

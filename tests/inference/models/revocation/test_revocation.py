@@ -1,7 +1,5 @@
 """The revocation model: spells are read as they were, laws are those of scipy, and the family that made the data is chosen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -125,18 +123,18 @@ def test_losses_are_counted_by_what_they_take(fitted: inference.Fit) -> None:
 
 
 def test_a_zone_of_the_fit_is_known_better_than_one_that_was_not_seen(fitted: inference.Fit) -> None:
-    known, unseen = (predict.market(fitted.data, fitted.draws, zone) for zone in ("z1", None))
+    known, unseen = (fitted.model.market(fitted.data, fitted.draws, zone) for zone in ("z1", None))
     assert known.theta[0, :, 0].std() < 0.5 * unseen.theta[0, :, 0].std()
     expected = np.log(3600.0) + 0.3
     assert known.theta[0, :, 0].mean() == pytest.approx(expected, abs=0.5)
     with pytest.raises(FitError, match="did you mean"):
-        predict.market(fitted.data, fitted.draws, "z11")
+        fitted.model.market(fitted.data, fitted.draws, "z11")
 
 
 def test_a_zone_that_was_not_seen_is_like_one_that_was(fitted: inference.Fit) -> None:
     """Of four zones: no draw of its median lies outside of what they show, where a normal population reaches farther."""
-    unseen = predict.market(fitted.data, fitted.draws, None)
-    seen = [predict.market(fitted.data, fitted.draws, f"z{n}") for n in range(4)]
+    unseen = fitted.model.market(fitted.data, fitted.draws, None)
+    seen = [fitted.model.market(fitted.data, fitted.draws, f"z{n}") for n in range(4)]
     low, high = min(one.theta[0, :, 0].min() for one in seen), max(one.theta[0, :, 0].max() for one in seen)
     assert low <= unseen.theta[0, :, 0].min() <= unseen.theta[0, :, 0].max() <= high
     assert not unseen.node_slope.any()
@@ -150,7 +148,7 @@ def test_few_zones_are_a_population(fitted: inference.Fit) -> None:
     few = inference.fit(
         pd.concat(tables, ignore_index=True), model="revocation", method="map", key=jax.random.key(0), settings=SMALL
     )
-    assert predict.market(few.data, few.draws, None).node_slope.any()
+    assert few.model.market(few.data, few.draws, None).node_slope.any()
 
 
 def test_capacity_that_was_probed_is_there_for_all_nodes_or_for_none() -> None:
@@ -159,7 +157,7 @@ def test_capacity_that_was_probed_is_there_for_all_nodes_or_for_none() -> None:
         pd.concat(tables, ignore_index=True), model="revocation", method="map", key=jax.random.key(0), settings=SMALL
     )
     for zone in ("z1", None):
-        np.testing.assert_array_equal(predict.market(fit.data, fit.draws, zone).losses, [[0.0, 0.0, 1.0]] * 200)
+        np.testing.assert_array_equal(fit.model.market(fit.data, fit.draws, zone).losses, [[0.0, 0.0, 1.0]] * 200)
 
 
 def test_a_fit_survives_its_file(fitted: inference.Fit, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Tables made by the laws that the small models fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

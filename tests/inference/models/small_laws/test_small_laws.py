@@ -2,8 +2,6 @@
 # (of pandas without stubs, every expression may be of any type)
 """Ladders, saves and starts: laws that were put in are found again, groups left out, wrong tables refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

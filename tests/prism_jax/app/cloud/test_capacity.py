@@ -1,8 +1,6 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """A fit of revocations reaches a choice of cloud: zones that it has seen have their own law, the others that of an unseen one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -35,10 +33,7 @@ def trace(zone: str, spell_s: float, seed: int) -> pd.DataFrame:
     rng, n = np.random.default_rng(seed), 60
     available = np.arange(n) % 2
     length_s = 60.0 * np.ceil(np.where(available == 1, spell_s, HOUR_S) / 60.0 * rng.lognormal(0.0, 0.8, n))
-    edges = {
-        "censored_left": 1.0 * (np.arange(n) == 0),
-        "censored_right": 1.0 * (np.arange(n) == n - 1),
-    }
+    edges = {"censored_left": 1.0 * (np.arange(n) == 0), "censored_right": 1.0 * (np.arange(n) == n - 1)}
     return pd.DataFrame(
         {"zone": zone, "trace": zone, "gpu": "V100", "nodes": 1, "gap_s": 60.0, "available": available,
          "start_s": np.cumsum(length_s) - length_s, "duration_s": length_s, **edges}

@@ -1,8 +1,6 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Fits of start-up and saves reach a choice of cloud: seconds of a restart, and what a checkpoint costs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

@@ -1,7 +1,5 @@
 """A job at the level of its own log: the factor, what refuses it, and that every second of the job is scaled."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Measured tables applied to a job: its cost, what is said of them, and where they are refused or left aside."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

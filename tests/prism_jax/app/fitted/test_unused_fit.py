@@ -1,7 +1,5 @@
 """A fit of collectives of which nothing applies to a job is named, and why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from prism_jax import load_job

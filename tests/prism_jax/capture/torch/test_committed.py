@@ -1,7 +1,5 @@
 """Captures of a small PyTorch network against what its sizes say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Order of mesh dimensions, what is left of the world, and which dimension a group of ranks runs along."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

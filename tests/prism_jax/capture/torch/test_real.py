@@ -3,8 +3,6 @@
 Write them again: `PRISM_WRITE_CAPTURES=1 pytest tests/prism_jax/capture/torch/test_real.py`.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

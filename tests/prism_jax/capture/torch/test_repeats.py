@@ -1,7 +1,5 @@
 """Folding of repeated rows: nothing is lost, and what is awaited elsewhere is not folded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st

@@ -1,7 +1,5 @@
 """`prism-jax job`: answers that hang together, UNKNOWN without failures, and one line for every kind of bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -73,55 +71,3 @@ def test_what_is_stated_is_not_assumed(job, capsys):
     assert found["assumed"] == []
     assert found["checkpoint"]["interval_s"] == pytest.approx(600.0, rel=0.01)
     assert not found["checkpoint"]["is_chosen"]
-
-
-@pytest.mark.parametrize(("more", "word"), [(("--mtbf", "3h"), "what to change first"), ((), "UNKNOWN")])
-def test_pictures_are_drawn(job, tmp_path, capsys, more, word):
-    picture = tmp_path / "run.png"
-    assert main(["job", job, "--steps", "100000", "--plot", str(picture), *more, *FEW]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert word in capsys.readouterr().out
-
-
-WRONG = {
-    "": "--steps N or --tokens T",
-    "--steps 10 --tokens 1e9": "--steps N or --tokens T",
-    "--steps 0": "steps = 0, but it must be between 1",
-    "--steps -5": "must be between 1",
-    "--steps 9999999999999": "must be between 1",
-    "--tokens many": "--tokens: 'many' is not a number",
-    "--tokens -1e9": "must be finite and above 0",
-    "--tokens 1e300": "steps = a number of",
-    "--tokens nan": "must be finite and above 0",
-    "--steps 10 --mtbf 3": "--mtbf: '3' has no unit",
-    "--steps 10 --mtbf -3h": "--mtbf: '-3h' is out of range",
-    "--steps 10 --mtbf 0h": "mtbf = 0 s, but it must be at least .001 s",
-    "--steps 10 --mtbf 1e-300h": "but it must be at least .001 s",
-    "--steps 10 --mtbf 3GB": "is a unit of memory",
-    "--steps 10 --mtbf 3h --reliability rsc-1": "Keep one",
-    "--steps 10 --reliability rsc-3": "Did you mean rsc-",
-    "--steps 10 --reliability none.yaml": "cannot be read",
-    "--steps 10 --reliability .": "a folder, not a file",
-    "--steps 10 --checkpoint often": "--checkpoint: 'often' is not a quantity",
-    "--steps 10 --checkpoint 0s": "interval_s = 0, but it must be finite and above 0",
-    "--steps 10 --checkpoint-write fast": "--checkpoint-write: 'fast'",
-    "--steps 10 --load 5s": "say with --checkpoint-write",
-    "--steps 10 --restart ten": "--restart: 'ten'",
-    "--steps 10 --spares some": "--spares: 'some', but it must be auto or a number",
-    "--steps 10 --spares -1": "--spares: '-1'",
-    "--steps 10 --policy hope": "must be one of restart, hot_spare, shrink",
-    "--steps 10 --deadline soon": "--deadline: 'soon'",
-    "--steps 10 --deadline 0d": "must be finite and above 0",
-    "--steps 10 --worlds 3": "worlds = 3, but it must be between 100",
-    "--steps 10 --plot run.bmp": "the name must end in",
-    "--steps 1000000000 --mtbf 1min --restart 1h": "hardly makes progress",
-}
-
-
-@pytest.mark.parametrize("options", WRONG)
-def test_bad_input_is_named_and_ends_with_2(job, capsys, options: str):
-    assert main(["job", job, *options.split()]) == 2
-    said = capsys.readouterr()
-    assert WRONG[options] in " ".join(said.err.split())
-    assert said.out == ""
-    assert "Traceback" not in said.err

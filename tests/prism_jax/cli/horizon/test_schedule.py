@@ -1,7 +1,5 @@
 """`prism-jax schedule`: figures hang together, the same seed gives the same report, and wrong input is named."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -43,38 +41,6 @@ def test_policies_and_estimates_are_chosen(trace, capsys):
     ]
     assert found["n_gpus"] == 8
     assert found["n_gpus_from"] == "stated"
-
-
-def test_text_says_where_the_capacity_comes_from_and_answers_the_question(trace, capsys):
-    assert main(["schedule", trace, "--seeds", "2", "-q"]) == 0
-    text = capsys.readouterr().out
-    assert "p80 of those that would be busy if nothing waited" in text or "a load of 0.9" in text
-    assert "with point estimates, mean JCT" in text
-    assert "with the distribution, at best" in text
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--gpus", "3"], "jobs need more (up to 4)"),
-        (["--gpus", "0"], "gpus = 0"),
-        (["--gpus", "many"], "gpus = many"),
-        (["--gpus", "nan"], "gpus = nan"),
-        (["--policy", "fif"], "did you mean fifo"),
-        (["--estimate", "p96"], "estimate 'p96' is unknown"),
-        (["--variability", "h100"], "unknown variability preset"),
-        (["--variability", "none"], "do not differ"),
-        (["--cv", "-1"], "cv = -1"),
-        (["--cv", "nan"], "cv = nan"),
-        (["--slack", "-1"], "slack = -1"),
-        (["--restart", "inf"], "restart = inf"),
-        (["--seeds", "0"], "seeds = 0"),
-        (["--group", "a"], "the group 'a' is unknown"),
-    ],
-)
-def test_wrong_options_are_named(options, message, trace, capsys):
-    assert main(["schedule", trace, *options]) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_a_trace_that_cannot_be_read_is_named(tmp_path, capsys):

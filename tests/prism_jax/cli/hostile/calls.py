@@ -1,7 +1,5 @@
 """Many calls of the command line in one process of their own, so that one that never ends fails its test and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Jobs that are made to keep a reader busy, to reach code that expects something else, or to exceed every machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from .calls import Said, said

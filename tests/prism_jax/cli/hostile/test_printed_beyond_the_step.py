@@ -1,7 +1,5 @@
 """Names from files of failures, queues and studies on the terminal: as `test_printed_text`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

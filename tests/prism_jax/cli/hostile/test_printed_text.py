@@ -1,7 +1,5 @@
 """Names, notes and keys from files on the terminal: none of them steers it, hides text or forges a line of ours."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import io
@@ -142,11 +140,7 @@ def test_debug_shows_the_traceback_spelt_out(capsys: pytest.CaptureFixture[str])
 
 def test_only_the_writers_print() -> None:
     """A new command prints through `output` and `say`, which spell out; these files alone write to a stream."""
-    allowed = {
-        "output.py": ("print", "Console"),
-        "verbosity.py": ("print",),
-        "progress.py": ("Console",),
-    }
+    allowed = {"output.py": ("print", "Console"), "streams.py": ("print",)}
     folder = Path(prism_jax.shell.__file__).parent
     for file in folder.rglob("*.py"):
         called = {

@@ -1,7 +1,5 @@
 """`prism-jax scale`: rows, changes and the target in text and JSON; wrong options refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -30,22 +28,3 @@ def test_rows_agree_with_the_text(capsys, tmp_path) -> None:
     text = capsys.readouterr().out
     assert "p95<=1h: from 8 GPUs, with probability 100%" in text
     assert f"{100 * report.rows[1].per_gpu_change:+.1f}%" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--gpus", "x"], "--gpus"),
-        (["--gpus", "8", "--mode", "sideways"], "--mode"),
-        (["--gpus", "8", "--target", "p95>=1"], "--target"),
-        (["--gpus", "8", "--threshold", "2"], "--threshold"),
-        (["--gpus", "8", "--price", "nan"], "--price"),
-        (["--gpus", "8", "--vary", "plan.tp"], "plan.tp"),
-        (["--gpus", "3", "--mode", "strong"], "no size is possible"),
-    ],
-)
-def test_wrong_options_are_one_line(arguments: list[str], told: str, capsys) -> None:
-    assert main([*JOB, *arguments]) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.count("\n") == 1

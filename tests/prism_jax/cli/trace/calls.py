@@ -1,7 +1,5 @@
 """Calling `prism-jax trace` in tests, and a table of ops to call it on."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`prism-jax trace` on every kind of broken input: exit code 2, one message that names the place, nothing else happens."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`prism-jax trace` on logs of training software, and as a process that is interrupted."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

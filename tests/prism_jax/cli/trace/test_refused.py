@@ -1,7 +1,5 @@
 """`prism-jax trace`: which options, files and recordings it refuses, before any work."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -42,7 +40,7 @@ def test_wrong_options_are_named_with_the_remedy(
 ) -> None:
     """And before the work begins."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("prism_jax.trace.dependencies.observed_waits", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr("prism_jax.recorded.recorded_job.observed_waits", lambda *_: pytest.fail("work has begun"))
     message = refused([arguments[0], table, *arguments[1:]], capsys)
     for word in words:
         assert word in message
@@ -90,7 +88,7 @@ PICTURES = [
 def test_files_that_cannot_be_written_are_refused_before_the_work(
     command: str, option: str, target: str, message: str, table: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("prism_jax.recorded.formats.open_trace.open_trace", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr("prism_jax.recorded.trace_facts.open_trace", lambda *_: pytest.fail("work has begun"))
     (tmp_path / "folder.png").mkdir()
     assert re.search(message, refused([command, table, option, str(tmp_path / target)], capsys))
 

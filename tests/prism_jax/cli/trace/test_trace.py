@@ -1,7 +1,5 @@
 """`prism-jax trace`: every command on real and synthetic recordings, what it prints and writes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """`prism-jax watch`: what it prints, and what it refuses in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -67,26 +65,3 @@ def test_broken_logs_and_traces_are_refused_in_one_line(
     tmp_path: Path, kind: Broken, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert re.search(kind.match, refused([str(kind.make(tmp_path))], capsys))
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--restart-cost", "600"], "--restart-cost: '600' has no unit"),
-        (["--restart-cost", "0s"], "--restart-cost 0 s"),
-        (["--restart-cost", "-5min"], "--restart-cost"),
-        (["--restart-cost", "5 GB"], "--restart-cost"),
-        (["--smallest", "nan"], "--smallest nan"),
-        (["--smallest", "5"], "--smallest 5"),
-        (["--learn", "2"], "--learn 2"),
-        (["--learn", "119"], "120 steps, but 119 are learnt from"),
-        (["--skip", "500"], "--skip 500"),
-        (["--remaining", "0"], "--remaining 0"),
-        (["--remaining", "10000000000000"], "--remaining 10000000000000"),
-        (["--plot", "picture.gif"], "--plot"),
-    ],
-)
-def test_wrong_options_are_refused_by_name(
-    slow_log: Path, options: list[str], named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert named in refused([str(slow_log), *options], capsys)

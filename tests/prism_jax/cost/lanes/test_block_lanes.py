@@ -1,7 +1,5 @@
 """What of a block's communication shows, by the order of its rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

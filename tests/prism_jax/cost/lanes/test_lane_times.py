@@ -1,7 +1,5 @@
 """Lanes that slow each other: closed forms, bounds, work that is conserved, and the fixed point of an independent iteration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Worlds and estimates against laws that are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Schedules that can be worked out by hand, and what holds for every schedule."""
 
-from __future__ import annotations
-
 from itertools import pairwise, permutations
 
 import numpy as np

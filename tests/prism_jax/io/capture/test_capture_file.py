@@ -1,7 +1,5 @@
 """The file of a captured program: what is written is read, and whatever is wrong names the line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

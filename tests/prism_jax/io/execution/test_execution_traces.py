@@ -1,7 +1,5 @@
 """Execution traces of all versions are one program; with a profile, its kernels are those of the rows."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

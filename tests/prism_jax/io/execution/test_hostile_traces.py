@@ -1,7 +1,5 @@
 """Execution traces that contradict themselves or were made to hurt: one error each, which names the file and the place."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Kernels of a profile of one GPU, found again in a captured program by name and shapes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

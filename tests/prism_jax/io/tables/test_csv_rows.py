@@ -1,7 +1,5 @@
 """Rows of CSV tables: what the csv module writes is read back, whatever stands in it; the rest is refused with its line."""
 
-from __future__ import annotations
-
 import csv
 import io
 

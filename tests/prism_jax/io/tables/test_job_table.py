@@ -1,7 +1,5 @@
 """Tables of measured jobs: what a spreadsheet writes is read, and what would count twice or cannot be is refused."""
 
-from __future__ import annotations
-
 import shutil
 from math import isnan
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packed text: the same whether packed or not, and bounded whatever it unpacks to."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Traces of jobs: CSV and parquet say the same, the order of rows says nothing, and wrong values are named."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of measured slowdowns: what is read, and every mistake with its row and remedy."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.core.errors import DataError

@@ -1,7 +1,5 @@
 """Every kind of broken trace ends in one error that names the place, and leaves the file as it was."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clock offsets of ranks: what was put in is found again, from collectives, from sends, through chains of ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st

@@ -1,7 +1,5 @@
 """A plain trace in which rows stand twice is the trace in which they stand once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metadata of a trace: both spellings, and which file belongs to which trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

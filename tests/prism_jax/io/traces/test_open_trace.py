@@ -1,7 +1,5 @@
 """`open_trace`: the content decides the format, and where the degrees of the job come from."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import sys
@@ -149,7 +147,8 @@ def test_nothing_is_imported_that_the_format_does_not_need():
     """A log needs neither pyarrow nor pandas nor JAX."""
     import subprocess
 
-    code = "import sys, prism_jax.recorded.formats.open_trace as o, prism_jax.recorded.formats.text_logs, prism_jax.recorded.formats.mllog;"
+    formats = "prism_jax.recorded.formats"
+    code = f"import sys, {formats}.open_trace, {formats}.text_logs, {formats}.mllog;"
     code += "print(*sorted({'jax', 'pandas', 'pyarrow', 'pydantic'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout.strip() == ""

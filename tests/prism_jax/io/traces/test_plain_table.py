@@ -1,7 +1,5 @@
 """The plain table: round trips in every ending, defaults, and the places that mistakes name."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The straggler-analysis parquet: what is read, and that batches and row groups do not matter."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

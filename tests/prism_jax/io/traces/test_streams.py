@@ -1,7 +1,5 @@
 """Lines of text files: numbers, pieces, limits, whatever the size of the chunks they arrive in."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

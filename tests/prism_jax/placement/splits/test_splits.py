@@ -1,7 +1,5 @@
 """Uneven splits: simulated as the engine would, rounded to what adds up, and better where nodes differ."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

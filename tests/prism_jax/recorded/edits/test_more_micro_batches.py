@@ -1,7 +1,5 @@
 """Recorded jobs with another number of micro-batches: closed forms, jobs that were recorded that way, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product

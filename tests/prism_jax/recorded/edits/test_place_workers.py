@@ -1,7 +1,5 @@
 """Recorded jobs with something changed: only that changes, and it changes as it says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import equinox as eqx

@@ -1,7 +1,5 @@
 """Counterfactual replays: published numbers on real traces, and known culprits on synthetic ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

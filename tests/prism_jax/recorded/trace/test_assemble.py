@@ -1,7 +1,5 @@
 """Rows become dense arrays: in whatever order they come, without incomplete steps, which are named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Drafts of dependencies: an order in which the ops can run, or the circle in which they wait."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Work and gaps by hand: transfers count from the last arrival, and clocks that disagree a little do no harm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

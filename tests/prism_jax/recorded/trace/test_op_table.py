@@ -1,7 +1,5 @@
 """Tables of recorded ops: names become numbers, and impossible numbers are refused with their row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rules of a pipeline-parallel job: what they say agrees with the event simulator; what cannot be is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

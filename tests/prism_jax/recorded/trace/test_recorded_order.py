@@ -1,7 +1,5 @@
 """Traces whose op types say nothing: streams run in order, named groups meet, circles are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """StepLog: what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Waits that no rule states are read off the times, and nothing is seen where there is nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The rule that tells warm-up from steps like any other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random sharding tasks, and a slow evaluator that shares nothing with the batched one: loops over ranks and pieces."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from prism_jax.sharding.task import Exchange, Pieces, ShardingTask, StepRest

@@ -1,7 +1,5 @@
 """No assignment is below the lower bound, and where work is even and free of communication the bound is reached."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The batched evaluator agrees with loops over ranks and pieces, and memory masks what does not fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The step of the search is that of the cost model, whatever the sharding, and mistakes are told before the search."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

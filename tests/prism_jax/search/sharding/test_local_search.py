@@ -1,7 +1,5 @@
 """Local search finds optima that exhaustion confirms, never worsens a start, and finds room where a start has none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The band of what is not known: nothing where nothing is unknown, and as wide as what the draws disagree about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """Sweeps: many jobs at once give what each gives alone, and another spread compiles nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

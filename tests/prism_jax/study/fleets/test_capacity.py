@@ -1,7 +1,5 @@
 """Capacity: the closed form without doubt, and money that follows days."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np

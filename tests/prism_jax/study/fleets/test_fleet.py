@@ -1,7 +1,5 @@
 """Fleets: their clusters, the job on them, the batch that they can share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Prices: one for all devices, or one for each."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.core.errors import DataError, SpecError

@@ -1,7 +1,5 @@
 """Collectives: bandwidth and latency limits, which algorithm wins where, and measured figures."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

@@ -1,7 +1,5 @@
 """Measured collectives on a network: the ratio where it was measured, its neighbours beyond, and nothing elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import log
 

@@ -1,7 +1,5 @@
 """The tiered network as an object: what clusters have by default, by content, with any library of collectives."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A captured program as a workload: blocks, plan fields, what is fixed and what stays free."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chains: what one kernel can do, by who reads what, and how many bytes it moves."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Fusion policies: which rows they merge, what that saves, and that waits and repeats follow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

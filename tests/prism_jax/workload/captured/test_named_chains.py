@@ -1,7 +1,5 @@
 """Chains that rows name: one kernel in the place of the last row, with its bytes; waits, repeats and the host follow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands work on convolutional networks as on transformers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

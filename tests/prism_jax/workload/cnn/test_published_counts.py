@@ -4,8 +4,6 @@ Source: torchvision 0.15, `num_params` and `_ops` of the weights' metadata (docs
 count convolutions and products only.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.workload.cnn.architectures import ARCHITECTURES, CM_DARE_TOTALS

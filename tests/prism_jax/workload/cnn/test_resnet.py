@@ -1,7 +1,5 @@
 """ResNet-50 as a workload: sizes that are published, kernels in closed form, memory, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

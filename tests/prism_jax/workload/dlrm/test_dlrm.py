@@ -1,7 +1,5 @@
 """DLRM as a workload: counts, sharding, exchange, memory, and the commands on a job file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reuse of table rows: closed forms, limits, draws, and shares measured in production tables."""
 
-from __future__ import annotations
-
 import csv
 from collections import OrderedDict
 from pathlib import Path

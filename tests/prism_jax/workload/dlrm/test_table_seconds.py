@@ -1,7 +1,5 @@
 """Seconds of embedding tables: additive, by bytes, monotone; exchange sizes by three rules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

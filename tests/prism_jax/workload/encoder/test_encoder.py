@@ -1,7 +1,5 @@
 """Encoders: counts as published, FLOPs and parameters in closed form, padding, memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations of encoders, encoder-decoders and vision transformers describe the presets of the same models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

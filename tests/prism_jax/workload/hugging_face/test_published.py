@@ -1,7 +1,5 @@
 """Configurations of published models give the published counts and layers, or are refused by the name of what is missing."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """A model known by its ladder: its step is the line on the device that was measured, and follows datasheets elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

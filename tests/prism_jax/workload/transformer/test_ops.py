@@ -1,7 +1,5 @@
 """Kernels of a layer: FLOPs against the model's own count, and how the lists change with the plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

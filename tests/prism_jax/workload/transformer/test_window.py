@@ -1,7 +1,5 @@
 """Layers that see a part of the sequence: areas counted pair by pair, kinds of layer, and what stages of a pipeline hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vision transformers: published counts and FLOPs, images that patches do not divide, samples as units."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

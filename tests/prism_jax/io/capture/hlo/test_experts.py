@@ -1,7 +1,5 @@
 """Layers with experts: loops that choose by `top_k`, and the backward passes of these."""
 
-from __future__ import annotations
-
 from prism_jax.capture.hlo.collectives import Routing
 
 F_DENSE, F_MOE, B_MOE, B_DENSE = 1, 2, 3, 4

@@ -1,7 +1,5 @@
 """Groups of devices in all notations, and the dimensions of the mesh that they lie along."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """HLO that is damaged or means harm: refused with its line, soon, by the command line with exit code 2."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sizes and FLOPs of products and convolutions, against counting by hand."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Captured programs of HLO text: loops, asynchronous collectives, and a step that JAX compiled."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bytes that instructions read and write: a slice what it takes, an update in place what it updates, seen in whatever shape."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.capture.hlo.moves import traffic_of

@@ -1,7 +1,5 @@
 """HLO texts for tests: small modules written by hand, in the forms that XLA for CPUs, GPUs and TPUs writes."""
 
-from __future__ import annotations
-
 from prism_jax.capture.hlo.parse import parse_hlo
 from prism_jax.capture.hlo.types import Module
 

@@ -1,7 +1,5 @@
 """Captures in the place of job files, and of the model of one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

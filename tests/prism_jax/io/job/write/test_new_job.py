@@ -1,7 +1,5 @@
 """New job files: every field is in them, and what a comment says is what holds without it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

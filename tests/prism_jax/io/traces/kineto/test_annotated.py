@@ -1,7 +1,5 @@
 """Annotated ops in profiles: names, places, groups of a pipeline, times on the GPU."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GPU kernels in profiles: runs of compute, NCCL kernels as groups, one clock; on a made-up FSDP job and on small files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st

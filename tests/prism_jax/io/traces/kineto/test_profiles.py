@@ -1,7 +1,5 @@
 """Profiles of the PyTorch profiler: ranks, steps, gloo, and every kind of bad file."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Times of day, and step times from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st

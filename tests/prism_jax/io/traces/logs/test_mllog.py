@@ -1,7 +1,5 @@
 """MLPerf logs of several submitters: reported step times, and those that follow from the clock."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

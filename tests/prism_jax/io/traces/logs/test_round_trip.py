@@ -1,7 +1,5 @@
 """A log written from known steps reads back those steps, in every format that has one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Text logs of training frameworks, as they look on disk: prefixes, progress bars, restarts, noise."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Adapters: published parameter counts, FLOPs of a frozen layer, what is saved, held, exchanged and updated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fusions of XLA for CPUs taken apart: what one kernel of a GPU does, what is written, and what loops keep."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.capture.hlo.program import Stated, rank_program

@@ -1,7 +1,5 @@
 """Tables, histories, states and event files, a few rows each."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct

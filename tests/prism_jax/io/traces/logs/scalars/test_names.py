@@ -1,7 +1,5 @@
 """What names of scalars say."""
 
-from __future__ import annotations
-
 import pytest
 
 from prism_jax.core.errors import DataError

@@ -1,7 +1,5 @@
 """Logs of single frameworks, a few lines each, as they look on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -2,9 +2,9 @@
 
 import pytest
 
+from experiments.device_names import device_of_text
 from prism_jax.core.errors import SpecError
 from prism_jax.system.catalog import device, device_names
-from prism_jax.system.likeness import device_of_text
 
 
 @pytest.mark.parametrize("name", device_names())

@@ -1,14 +1,12 @@
 """What rows of other kinds of model say, and what they leave alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.folds import with_workloads
+from experiments.calibrate_steps.workloads import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.core.errors import DataError

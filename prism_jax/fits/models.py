@@ -1,0 +1,58 @@
+"""The models that `prism-jax fit` fits: one line each, from which the command, its help and the model itself are found.
+
+The table lies here and not in `inference`, whose import takes JAX and NumPyro: `--help` needs the names and lines alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FitModel(NamedTuple):
+    """Where a model is, and what it is.
+
+    Attributes:
+        place: module and class, a subclass of `inference.engine.model.Model`; imported when it is fitted.
+        help: its line in `prism-jax fit --help`; empty: it is no command, and known to Python alone.
+    """
+
+    place: str
+    help: str = ""
+
+
+MODELS = {
+    "fleet": FitModel(
+        "inference.fleet.model.FleetModel", "Fit the differences between GPUs and nodes to kernel times per GPU."
+    ),
+    "steps": FitModel(
+        "inference.steps.model.StepsModel", "Fit the variation of steps, runs and systems to step times."
+    ),
+    "collectives": FitModel(
+        "inference.collectives.model.Collectives",
+        "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
+    ),
+    "kernels": FitModel(
+        "inference.kernels.model.Kernels", "Fit the efficiency of GEMM and attention by shape to kernel times."
+    ),
+    "overlap": FitModel("inference.overlap.OverlapModel", "Fit how much communication slows concurrent kernels."),
+    "failures": FitModel(
+        "inference.durations.failures.Failures",
+        "Fit failure rates per GPU, node and job to counts of several clusters.",
+    ),
+    "repairs": FitModel(
+        "inference.durations.repairs.Repairs",
+        "Fit times between failures, repairs and group losses to a log of node failures.",
+    ),
+    "revocation": FitModel(
+        "inference.durations.revocation.Revocation",
+        "Fit how long spot nodes stay, by zone, to recorded availability or lifetimes.",
+    ),
+    "ladder": FitModel(
+        "inference.ladder.Ladder", "Fit a floor and a rate to step times at several batch sizes on one instance."
+    ),
+    "saves": FitModel(
+        "inference.saves.SavesModel", "Fit seconds of checkpoints to the sizes of their files on one storage."
+    ),
+    "startup": FitModel("inference.startup.Startup", "Fit provisioning, staging and booting of cloud machines."),
+}
+"""Model -> where it is; whoever has a model of another place adds it."""
