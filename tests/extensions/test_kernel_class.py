@@ -1,5 +1,7 @@
 """A kernel class of a caller, in this one file: convolutions, and a small network that uses them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """A network of one's own: a 2-D torus, one class, registered; check, predict, search, memory and `show networks` know it."""
 
+from __future__ import annotations
+
 import json
 import pickle
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """A kind of model of one's own, a residual MLP over samples: written down here, known everywhere."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
