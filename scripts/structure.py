@@ -36,6 +36,7 @@ COPIED, SMALLEST_COPY = (
     0.8,
     3,
 )  # share of the fields of a class, and its fewest fields, that make a report class its copy
+QUANTILE = re.compile(r"p\d+")  # p50, p95: words of statistics, which say nothing of what a class is about
 CONCEPTS = {
     "cloud": r"cloud|spot",
     "watch": r"watch|slow_phases",
@@ -408,8 +409,9 @@ def copies(found: Sequence[Module]) -> Iterator[Violation]:
     Notes:
         Classes of report modules (`report.py`, `prediction_report.py`; in older revisions `report/types/**`) are held against
         all others of at least `SMALLEST_COPY` fields.
-        Fields are compared by name, by that of `Key` where there is one; a base's fields are no copy. Without the half, a report
-        of 31 fields that names tp, pp and dp would be a copy of any class of these three.
+        Fields are compared by name (that of `Key` where there is one) and by whether they may be None; a base's fields are no
+        copy, nor are quantiles. Without the half, a report of 31 fields that names tp, pp and dp would be a copy of any class
+        of these three.
     """
     classes = [one for module in found if module.of_product for one in _dataclasses(module)]
     domain = [one for one in classes if not one.of_report and len(one.fields) >= SMALLEST_COPY]
@@ -431,8 +433,14 @@ def _dataclasses(module: Module) -> Iterator[Fields]:
             stated = (
                 each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
             )
-            names = (_key(each) for each in stated if _last_name(each.annotation) != "ClassVar")
-            yield Fields(module.path, node.lineno, node.name, frozenset(names))
+            own = {_key(each): each for each in stated if _last_name(each.annotation) != "ClassVar"}
+            names = frozenset(f"{name}{_nullable(own[name])}" for name in own if not QUANTILE.fullmatch(name))
+            yield Fields(module.path, node.lineno, node.name, names)
+
+
+def _nullable(stated: ast.AnnAssign) -> str:
+    """ "?" where a field may be None: an answer that is known is no copy of a request that leaves it open."""
+    return "?" if re.search(r"\bNone\b|\bOptional\b", ast.unparse(stated.annotation)) else ""
 
 
 def _key(stated: ast.AnnAssign) -> str:

@@ -63,9 +63,11 @@ OF_OTHERS = {  # files of other projects, which are named as sources
         "tools/autograd/derivatives.yaml",
     ),
     "torchtitan": ("distributed/activation_checkpoint.py", "config/job_config.py"),
-    "torchvision": (
-        *(f"models/{name}.py" for name in ("alexnet", "convnext", "densenet", "inception", "mobilenetv2", "resnet")),
-        *("models/squeezenet.py", "models/vgg.py", "mnasnet.py", "efficientnet.py", "shufflenetv2.py"),
+    "torchvision": tuple(
+        f"{folder}{name}.py"
+        for folder in ("models/", "")
+        for name in ("alexnet", "convnext", "densenet", "efficientnet", "inception", "mnasnet", "mobilenetv2", "resnet")
+        + ("shufflenetv2", "squeezenet", "vgg")
     ),
     "DualPipe": ("dualpipe.py",),
     "Transformer Engine": ("transformer_engine/pytorch/module/base.py",),
@@ -85,7 +87,17 @@ def tracked() -> tuple[str, ...]:
 
 @cache
 def file_names() -> frozenset[str]:
-    return frozenset(Path(name).name for name in tracked())
+    """Names of files of the packages, and of what else a page may call by its name alone."""
+    places = (*PACKAGES, "docs", "experiments/power_fit", "experiments/cloud/spot")
+    return frozenset(Path(name).name for name in tracked() if name.startswith(places))
+
+
+def is_file(name: str, file: Path) -> bool:
+    """Whether a file called by its name alone is there: beside the module that says so, or in a package if a page does."""
+    in_experiments, in_scripts = (file.is_relative_to(ROOT / folder) for folder in ("experiments", "scripts"))
+    if (file.suffix == ".md" and not in_experiments) or in_scripts:
+        return name in file_names()
+    return exists(name, file)
 
 
 def texts(file: Path) -> Iterator[tuple[int, str]]:
@@ -132,7 +144,7 @@ def stale(text: str, file: Path) -> Iterator[str]:
         if not known and not exists(path, file):
             yield path
     for name in MODULE_FILE.findall(text):
-        if name not in file_names() | OF_USERS | FOREIGN and not PLACEHOLDER.search(name):
+        if name not in OF_USERS | FOREIGN and not PLACEHOLDER.search(name) and not is_file(name, file):
             yield name
     for folder in FOLDER.findall(text):
         if not exists(folder, file):

@@ -51,7 +51,7 @@ def test_hidden_signatures_wide_functions_doubled_names_and_concepts_are_found(t
         {"prism_jax/queue/a.py": wide + hidden + "class A: ...\n", "prism_jax/tables/queue_trace.py": "class A: ..."},
     )
     found = modules(tmp_path)
-    assert [each.name for each in untyped_options(found)] == ["g"]
+    assert [each.name for each in untyped_options(found)] == ["g", "_h"]
     rows = measures(found)
     assert rows["functions over 8 parameters"] == (1, ["prism_jax/queue/a.py:1: f: 9"])
     assert rows["public class names twice"][0] == 1

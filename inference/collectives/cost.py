@@ -1,8 +1,9 @@
 """What jobs take over from a fit of collectives: its curves, and seconds over those of a cluster's own network.
 
 At the measured group sizes the fit says how long a message takes, noise and unevenness apart, and so does the network by its
-figures; the ratio, one value per doubling of the message, is what predictions take over (`system.network.measured`). Fitted
-curves beside what was measured, bus bandwidth by message size, are for pictures and for checks.
+figures; the ratio, one value per doubling of the message, is what predictions take over
+(`system.network_kinds.MeasuredNetwork`). Fitted curves beside what was measured, bus bandwidth by message size, are for
+pictures and for checks.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise
 apart from the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric
-differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `collectives_knots`.
+differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `laws.axis`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class CollectivesData:
         smooth: Cholesky factor of the knots' correlation, [knot, knot].
         coarse: values at the knots of lines between a few nodes, [knot, node].
         curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
-        curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
+        curve_hops, curve_net_hops, curve_bus: see `Places`, [curve].
         curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
         curve_step: doublings of scale between the two, [curve].
         curve_across: whether the one is in a node and the other across nodes, [curve].
         curve, config: of every cell, [cell].
-        log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Place`, [cell].
+        log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Places`, [cell].
         knot, weight: the knot below and how far the next one is mixed in, [cell].
         log_s: median log seconds of the cell's repeats, [cell].
         trust: weight of the cell; about one, and near zero of cells far off the curve through their neighbours, [cell].

@@ -185,7 +185,7 @@ class Collectives(Model[CollectivesData]):
     """The model by the name "collectives".
 
     Attributes:
-        size_law: dependence on size, one of `collectives_laws.LAWS`; chosen by the error on scales left out (see the study).
+        size_law: dependence on size, one of `laws.LAWS`; chosen by the error on scales left out (see the study).
     """
 
     size_law: str = "power"

@@ -279,9 +279,8 @@ def _residual(law: str, data: CollectivesData, draws: Draws, place: FabricPlace,
     same = (gpus == place.n_gpus) & (nodes == place.n_nodes)
     if same.any():
         return of_curve[:, np.flatnonzero(same)[0]]
-    if not (
-        (nodes > 1) == (place.n_nodes > 1)
-    ).any():  # curves across nodes say little of those in a node, and vice versa
+    # Curves across nodes say little of those in a node, and vice versa.
+    if not ((nodes > 1) == (place.n_nodes > 1)).any():
         return np.hypot(draws["curve_scale"], draws["across_scale"])[:, None] * fresh
     doubled, across = steps(gpus, nodes, place.n_gpus, place.n_nodes)
     variance = draws["step_scale"][:, None] ** 2 * doubled + draws["across_scale"][:, None] ** 2 * across

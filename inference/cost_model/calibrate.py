@@ -69,7 +69,7 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
 def few_of_each(owner: NDArray[Any], most: int = MOST, seed: int = 0) -> NDArray[np.intp]:
     """Rows, in order, of which no owner [row] has more than `most`; those of larger ones by chance.
 
-    Which ones depends on the order of the owner's rows; `step_folds.few_rows` gives them one order.
+    Which ones depends on the order of the owner's rows; `folds.few_rows` gives them one order.
     """
     rng = np.random.default_rng(seed)
     kept = [_some(np.flatnonzero(owner == name), most, rng) for name in np.unique(owner)]

@@ -219,9 +219,8 @@ def _looks_mixed(values: Floats) -> bool:
 
 
 MAX_DECIMALS = 9
-MIN_NEAR = (
-    0.5  # pairs one unit apart for every equal pair, from which equality is taken to be chance; chance makes it 2
-)
+# Pairs one unit apart for every equal pair, from which equality is taken to be chance; chance makes it 2
+MIN_NEAR = 0.5
 
 
 def copied_rows(row_hash: Hashes, value: pd.Series | None) -> tuple[NDArray[np.bool_], int]:

@@ -255,7 +255,7 @@ class RepairsData:
         n_multi: events of several nodes, [system].
         exponent: of the law of their sizes, [system, place].
         exponent_log_weight: the same there, [system, place].
-        alike: log of how alike the nodes are in how often they fail alone, see `events`, [system, place].
+        alike: log of how alike the nodes are in how often they fail alone, see the module, [system, place].
         alike_log_weight: the same there, [system, place].
         log_which: log density of which nodes went together and how soon, [system].
         notes: what was assumed.

@@ -105,12 +105,10 @@ def _fingerprint(arrays: Mapping[str, Any], settings: Settings, key: jax.Array) 
     return digest.hexdigest()
 
 
-JITTER = (
-    2.0  # sd of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
-)
-DENSE_UP_TO = (
-    64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
-)
+# Standard deviation of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
+JITTER = 2.0
+# Dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
+DENSE_UP_TO = 64
 Enough = Callable[[PosteriorDraws], bool]
 
 

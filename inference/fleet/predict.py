@@ -205,8 +205,7 @@ def new_gpus(
     Args:
         series: one of `data.series`.
         nodes: per GPU the name of a measured node, or None (or any other name) for a node that was not measured; GPUs with the
-        same
-            other name share a new node.
+            same other name share a new node.
     """
     rng = generator(key)
     chosen = rng.integers(len(draws["gpu_spread"]), size=n_draw)

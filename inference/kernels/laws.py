@@ -182,9 +182,8 @@ MOST_CONSTANTS = 16
 MOST_CELLS = 500  # of one GPU for the pooled constants, evenly chosen
 UNEVEN = 0.1  # log seconds: farther from the law than this, a shape counts less
 PRIOR_WEIGHT = 9.0  # shapes that a prior standard deviation counts for
-PRIORS = (
-    5.0  # prior standard deviations per unit of a coefficient: GPUs, whose coefficients spread by 0.1, by half of one
-)
+# Prior standard deviations per unit of a coefficient: GPUs, whose coefficients spread by 0.1, by half of one
+PRIORS = 5.0
 STEP = 1e-3
 
 

@@ -125,9 +125,8 @@ def _normal(covariance: np.ndarray, score: np.ndarray, rng: np.random.Generator)
 
 MOST_DRAWS = 200  # coefficient draws; noise is drawn anew for each
 FAR = 1.5  # doublings to the nearest measured shape: with the usual grids of one per doubling, beyond the neighbouring cell
-PER_DOUBLING = (
-    0.15  # added log spread per doubling beyond the measured range: half of what efficiency changes at its steepest
-)
+# Added log spread per doubling beyond the measured range: half of what efficiency changes at its steepest
+PER_DOUBLING = 0.15
 RULE = f"outside the measured range of a size, or farther than {FAR:g} doublings from every measured shape, or a GPU not measured"
 CEILING = 1.05  # times the best efficiency measured in the class, and at least 1: no prediction lies above
 

@@ -314,9 +314,8 @@ def covariance(
     """
     alike = shared(length, coupling, a, b, xp)
     n_effect, n_a, n_b = alike.shape
-    total = (amplitude**2 @ alike.reshape(n_effect, n_a * n_b)).reshape(
-        -1, n_a, n_b
-    )  # one product: the fit's inner loop
+    # One product: the fit's inner loop.
+    total = (amplitude**2 @ alike.reshape(n_effect, n_a * n_b)).reshape(-1, n_a, n_b)
     same_metric = _same(a.codes[:, METRIC], b.codes[:, METRIC], xp)
     total = total + LEVEL_SD**2 * same_metric + own[:, None, None] ** 2 * _same(a.unit, b.unit, xp)
     ramp = growth(a.log2_gpus)[:, None] * growth(b.log2_gpus)[None, :]

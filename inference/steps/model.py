@@ -107,9 +107,8 @@ class StepsModel(Model[StepsData]):
         _shapes(data)
         _rest(data)
         _levels(data)
-        numpyro.sample(
-            "typical", dist.Normal(jnp.zeros(N_SMOOTH), 1.0).to_event(1)
-        )  # effects of a configuration not seen
+        # Effects of a configuration not seen.
+        numpyro.sample("typical", dist.Normal(jnp.zeros(N_SMOOTH), 1.0).to_event(1))
 
     def start(self, data: StepsData) -> dict[str, Any]:
         """Values of the sites at which chains begin: the centres of the priors."""

@@ -93,9 +93,8 @@ def lag_one(relative: Floats) -> float:
     return float(np.clip(np.corrcoef(score[1:], score[:-1])[0, 1], -0.95, 0.95))
 
 
-FIRST_STEPS = (
-    3  # left out of every run: warm-up; reproduces the published trivial baselines best (of 0, 1, 2, 3, 5, 10)
-)
+# Left out of every run: warm-up; reproduces the published trivial baselines best (of 0, 1, 2, 3, 5, 10)
+FIRST_STEPS = 3
 MIN_POINTS = 20  # of a run: its p95 is then still an interpolation between two steps
 MIN_GROUP_RUNS = 3  # a schedule is a median over at least these
 COARSE_TICK = 0.003  # of the median: a clock of 1 ms under steps of less than 0.3 s; read in blocks

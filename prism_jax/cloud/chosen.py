@@ -21,15 +21,14 @@ from ..core.archive import kind_of
 from ..core.arrays import Floats
 from ..core.errors import DataError, FitError
 from ..core.processes import Progress, part_of
-from ..core.report import RunRecord, from_plain
+from ..core.report import RunRecord
 from ..horizon.checkpoint import Checkpoint
 from ..horizon.predict_run import FIT
 from ..horizon.reliability import Reliability
 from ..horizon.simulated_job import level_draws
 from ..job.job import Job
 from ..result.distribution import holding
-from ..search.report import PlanFacts
-from ..search.study import plan_dict
+from ..search.figures import plan_facts
 from ..simulate.predict import predict
 from .availability import AVAILABILITY, Availability
 from .candidates import CandidateSet, CloudCandidate, CloudConstants, field_of, mixed_candidates
@@ -176,7 +175,7 @@ def rent_facts(outcome: CandidateOutcome, wish: CloudRequirements, asked: CloudR
     on_demand, spot = (candidate.count * price if needed and price is not None else None for price, needed in prices)
     return RentFacts(
         parts=_parts(outcome),
-        plan=from_plain(PlanFacts, plan_dict(candidate.best.plan)),
+        plan=plan_facts(candidate.best.plan),
         policy=policy.name,
         law=candidate.law.name if candidate.law else "",
         step_s=task.work_s / wish.n_steps,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ..core.picture import INDIGO, ROSE, TEAL, new_axes, style
+from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
 from .choice import CandidateOutcome, CloudChoice
 from .report import CloudReport
 from .requirements import CloudRequirements
@@ -22,8 +21,7 @@ def plot_choice(choice: CloudChoice, wish: CloudRequirements, title: str) -> Fig
         title: of the figure.
     """
     with style():
-        figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((8.0, 5.0))
         plot_front(choice, wish, ax=figure.add_subplot()).set_title(f"{title}: {wish.n_steps:,} steps")
     return figure
 

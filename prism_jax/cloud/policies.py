@@ -115,11 +115,19 @@ class SpotWithFallback:
         return view.time_left_s - view.work_left_s - view.restart_s - self.failures * failure_s - ROUNDING_S
 
 
+class SteadyPolicy:
+    """Base of policies that never say otherwise before something happens."""
+
+    def changes_in_s(self, view: SpotView) -> Any:
+        """Never."""
+        return jnp.full_like(view.work_left_s, jnp.inf)
+
+
 HALF = (Use(0.0, 0.0, 0.0), Use(1.0, 0.5, 0.5), Use(0.5, 0.0, 0.5))
 
 
 @dataclass(frozen=True)
-class OnDemandMixture:
+class OnDemandMixture(SteadyPolicy):
     """Half of the nodes on demand; where spot is lost the job goes on with them, at half the pace and the same batch."""
 
     name: str = "mixture"
@@ -131,13 +139,9 @@ class OnDemandMixture:
         """See `Policy`."""
         return jnp.where(view.spot_up, SPOT, ON_DEMAND)
 
-    def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
-        return jnp.full_like(view.work_left_s, jnp.inf)
-
 
 @dataclass(frozen=True)
-class OnDemand:
+class OnDemand(SteadyPolicy):
     """On demand from start to end."""
 
     name: str = "on_demand"
@@ -149,13 +153,9 @@ class OnDemand:
         """See `Policy`."""
         return jnp.full_like(view.place, ON_DEMAND)
 
-    def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
-        return jnp.full_like(view.work_left_s, jnp.inf)
-
 
 @dataclass(frozen=True)
-class Spot:
+class Spot(SteadyPolicy):
     """Spot whenever there is some; else the job waits."""
 
     name: str = "spot"
@@ -166,10 +166,6 @@ class Spot:
     def place(self, view: SpotView) -> Any:
         """See `Policy`."""
         return jnp.where(view.spot_up, SPOT, WAIT)
-
-    def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
-        return jnp.full_like(view.work_left_s, jnp.inf)
 
 
 def _shipped() -> Iterable[SpotPolicy]:

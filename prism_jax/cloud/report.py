@@ -11,7 +11,7 @@ from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, prob
 from ..horizon.report import duration
 from ..horizon.steps import Estimate
-from ..search.report import PlanFacts
+from ..search.figures import SearchedPlan
 from .requirements import WorkDone
 
 
@@ -55,7 +55,7 @@ class RentFacts:
     """
 
     parts: tuple[PartFacts, ...]
-    plan: PlanFacts
+    plan: SearchedPlan
     policy: str
     law: str
     step_s: float

@@ -36,6 +36,14 @@ def check_bounds(error: type[PrismError], owner: str, most: int, **values: int |
             raise error.of(Problem(name, above(value, most)), owner)
 
 
+def check_count(error: type[PrismError], owner: str, least: int, most: int, **values: int) -> None:
+    """Raises `error` for the first of `values` that is no whole number between bounds."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise error(f"{owner}: {name} = {value!r}, but it must be a whole number, at least {least}")
+        check_bounds(error, owner, most, **{name: value})
+
+
 def above(value: float, most: int) -> str:
     """Text of a problem: `20,000, but it must be at most 10,000`; very long numbers are left out."""
     return f"{value:,}, but it must be at most {most:,}" if value < 1e30 else f"too large: it must be at most {most:,}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
@@ -66,18 +66,13 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield f"{type(value).__name__} {value!r}".encode()
         case Mapping():
             yield f"mapping {len(value)}".encode()
-            for key in sorted(value, key=repr):
-                yield from _parts(key)
-                yield from _parts(value[key])
+            yield from _parts_of(item for key in sorted(value, key=repr) for item in (key, value[key]))
         case tuple() | list() | frozenset():
             yield f"{type(value).__name__} {len(value)}".encode()
-            for item in sorted(value, key=repr) if isinstance(value, frozenset) else value:
-                yield from _parts(item)
+            yield from _parts_of(sorted(value, key=repr) if isinstance(value, frozenset) else value)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            yield _name(type(value)).encode()
-            for item in fields(value):
-                if item.compare:
-                    yield from _parts(getattr(value, item.name))
+            yield f"{type(value).__module__}.{type(value).__qualname__}".encode()
+            yield from _parts_of(getattr(value, item.name) for item in fields(value) if item.compare)
         case FunctionType() if "<" not in value.__qualname__:
             yield _name(value).encode()
         case type():
@@ -88,3 +83,7 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield np.ascontiguousarray(array).tobytes()
         case _:
             raise TypeError(f"{value!r} of type {type(value).__name__} has no content that can be compared")
+
+
+def _parts_of(values: Iterable[Any]) -> Iterator[bytes]:
+    return (part for value in values for part in _parts(value))

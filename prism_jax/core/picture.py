@@ -18,11 +18,18 @@ FORMATS = ("png", "pdf", "svg", "jpg", "webp")
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # else no two files of one picture are alike
 
 
+def new_figure(size_in: tuple[float, float], title: str = "") -> Figure:
+    """Makes a figure of that width and height which no global state refers to, with a title at its left."""
+    figure = Figure(figsize=size_in, layout="constrained")
+    FigureCanvasAgg(figure)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure
+
+
 def new_axes(width_in: float = 7.0, height_in: float = 4.2) -> Axes:
     """Axes on a figure of their own, which no global state refers to."""
-    figure = Figure(figsize=(width_in, height_in), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return new_figure((width_in, height_in)).add_subplot()
 
 
 def figure_bytes(figure: Figure, suffix: str) -> bytes:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .errors import DataError
-from .write_file import atomic_path
+from .write_file import atomic_path, plain
 
 Json: TypeAlias = Any  # what JSON can hold and whose content is not ours: inputs of a run, what a model says of itself
 T = TypeVar("T")
@@ -94,18 +94,7 @@ def optional_part(hint: Any) -> Any:
 
 def to_plain(value: Any) -> Any:
     """`value` as dicts, lists, texts, finite numbers, booleans and None."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain_fields(value)
-    if isinstance(value, Mapping):
-        return {str(name): to_plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(item) for item in value]
-    to_list = getattr(value, "tolist", None)  # of arrays and numbers of NumPy, which is not imported for them
-    if to_list is not None:
-        return to_plain(to_list())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    return plain(value, _plain_fields)
 
 
 def from_plain(kind: type[T], data: Any) -> T:

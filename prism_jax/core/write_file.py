@@ -18,14 +18,12 @@ import platform
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from .._version import __version__
 from .errors import DataError
@@ -243,7 +241,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 def to_json(value: object) -> str:
     """`value` as JSON: dataclasses, mappings, NumPy numbers and arrays; NaN and infinity, which JSON lacks, as null."""
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def run_record(inputs: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
@@ -255,7 +253,7 @@ def run_record(inputs: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
             **{name: _version(name) for name in ("jax", "jaxlib", "numpy")},
         },
         "git_revision": git_revision(),
-        "inputs": _plain(inputs),
+        "inputs": plain(inputs),
         "seed": seed,
     }
 
@@ -290,19 +288,21 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any, of_dataclass: Callable[[Any], dict[str, Any]] | None = None) -> Any:
+    """`value` as dicts, lists, texts, finite numbers, booleans and None; `of_dataclass` says what a dataclass becomes, if not its
+    fields.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+        if of_dataclass is not None:
+            return of_dataclass(value)
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return {str(key): plain(item, of_dataclass) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
+        return [plain(item, of_dataclass) for item in value]
+    to_list = getattr(value, "tolist", None)  # of arrays and numbers of NumPy, which is not imported for them
+    if to_list is not None:
+        return plain(to_list())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, Path):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, Path) else value

@@ -96,51 +96,47 @@ def ways_s(conv: Convolution, device: Device, eff: Efficiency, ways: Convolution
     product = gemm_s(direct, sizes.c_out / sizes.groups, inner, sizes.groups, peak, device, eff)
     plain = (sizes.stride == 1.0) & (sizes.groups == 1.0)
     square = plain & (sizes.filter_height == 3.0) & (sizes.filter_width == 3.0)
-    return np.stack(
-        [
-            np.maximum(product / ways.implicit, moved),
-            np.where(square, _winograd_s(sizes, 2, ways.winograd, False, device, eff, ways) + moved, np.inf),
-            np.where(square, _winograd_s(sizes, 4, ways.winograd_apart, True, device, eff, ways) + moved, np.inf),
-            np.where(plain, _fft_s(sizes, device, eff, ways) + moved, np.inf),
-        ]
-    )
+    small, large = (_tiles(sizes, edge, edge, (edge + 2) ** 2, sizes.c_in) for edge in (2, 4))  # of Winograd
+    own = [
+        np.maximum(product / ways.implicit, moved),
+        np.where(square, _tiled_s(small, device, eff, ways.winograd) + moved, np.inf),
+        np.where(square, _tiled_s(large, device, eff, ways.winograd_apart, ways) + moved, np.inf),
+        np.where(plain, _tiled_s(_spectra(sizes), device, eff, ways.fft, ways) + moved, np.inf),
+    ]
+    return np.stack(own)
 
 
-def _winograd_s(
-    sizes: Convolution, edge: int, speed: float, apart: bool, device: Device, eff: Efficiency, ways: ConvolutionWays
-) -> Floats:
-    """Products over tiles of `edge` x `edge` outputs, and the transforms where they are apart."""
-    tiles = sizes.batch * np.ceil(sizes.height / edge) * np.ceil(sizes.width / edge)
-    return _tiled_s(sizes, tiles, (edge + 2) ** 2, sizes.c_in, speed, apart, device, eff, ways)
+class Tiles(NamedTuple):
+    """Products over tiles of the output: `n_product` of `tiles` x c_out x `inner`, for a convolution of c_in channels."""
+
+    tiles: Floats
+    n_product: int
+    inner: Floats
+    c_in: Floats
+    c_out: Floats
 
 
-def _fft_s(sizes: Convolution, device: Device, eff: Efficiency, ways: ConvolutionWays) -> Floats:
-    """Complex products over the spectra of tiles: four real ones, and two values each to move."""
-    high, wide = np.maximum(_FFT + 1 - sizes.filter_height, 1.0), np.maximum(_FFT + 1 - sizes.filter_width, 1.0)
+def _tiles(sizes: Convolution, high: Any, wide: Any, n_product: int, inner: Any) -> Tiles:
+    """Tiles of `high` x `wide` outputs."""
     tiles = sizes.batch * np.ceil(sizes.height / high) * np.ceil(sizes.width / wide)
-    n = _FFT * (_FFT // 2 + 1)
-    return _tiled_s(sizes, tiles, n, 4.0 * sizes.c_in, ways.fft, True, device, eff, ways)
+    return Tiles(tiles, n_product, inner, sizes.c_in, sizes.c_out)
 
 
-def _tiled_s(
-    sizes: Convolution,
-    tiles: Floats,
-    n_product: int,
-    inner: Floats,
-    speed: float,
-    apart: bool,
-    device: Device,
-    eff: Efficiency,
-    ways: ConvolutionWays,
-) -> Floats:
-    """`n_product` products of `tiles` x Cout x `inner`; their operands written and read where transforms are apart."""
-    product = gemm_s(tiles, sizes.c_out, inner, n_product, device.peak("fp32"), device, eff) / speed
-    if not apart:
-        return np.maximum(product, _BYTES * n_product * sizes.c_in * sizes.c_out / device.hbm_bytes_per_s)
-    values = 1.0 + (inner > sizes.c_in)  # complex
-    operands = tiles * (sizes.c_in + sizes.c_out) + sizes.c_in * sizes.c_out
-    moved = 2.0 * _BYTES * values * n_product * operands * ways.transformed / (device.hbm_bytes_per_s * eff.memory)
-    return product + moved + ways.apart_s
+def _spectra(sizes: Convolution) -> Tiles:
+    """Complex products over the spectra of tiles: four real ones, and two values each to move."""
+    high, wide = (np.maximum(_FFT + 1 - size, 1.0) for size in (sizes.filter_height, sizes.filter_width))
+    return _tiles(sizes, high, wide, _FFT * (_FFT // 2 + 1), 4.0 * sizes.c_in)
+
+
+def _tiled_s(of: Tiles, device: Device, eff: Efficiency, speed: float, apart: ConvolutionWays | None = None) -> Floats:
+    """Seconds of products at a speed over that of a plain one; operands are written and read where transforms are `apart`."""
+    product = gemm_s(of.tiles, of.c_out, of.inner, of.n_product, device.peak("fp32"), device, eff) / speed
+    if apart is None:
+        return np.maximum(product, _BYTES * of.n_product * of.c_in * of.c_out / device.hbm_bytes_per_s)
+    values = 1.0 + (of.inner > of.c_in)  # complex
+    operands = of.tiles * (of.c_in + of.c_out) + of.c_in * of.c_out
+    moved = 2.0 * _BYTES * values * of.n_product * operands * apart.transformed / (device.hbm_bytes_per_s * eff.memory)
+    return product + moved + apart.apart_s
 
 
 class VectorOp(NamedTuple):

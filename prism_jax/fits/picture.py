@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
 
-from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, style
+from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from .report import KeptFitReport
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
@@ -35,8 +34,7 @@ def plot_bandwidths(curves: Sequence[Any], summary: Mapping[str, Any]) -> Figure
     n_column = min(COLUMNS, len(shown))
     n_row = -(-len(shown) // n_column)
     with style():
-        figure = Figure(figsize=(1.5 + 4.7 * n_column, 0.6 + 4.0 * n_row), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((1.5 + 4.7 * n_column, 0.6 + 4.0 * n_row))
         axes = list(np.atleast_1d(figure.subplots(n_row, n_column)).ravel())
         for op in shown:
             plot_bandwidth([curve for curve in curves if curve.op == op], ax=axes.pop(0))
@@ -106,8 +104,7 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
     shares = summary["variance_shares"]
     with style():
         panels = bool(shares) + (checked is not None)
-        figure = Figure(figsize=(5.2 * max(panels, 1), 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((5.2 * max(panels, 1), 4.2))
         axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
         if shares:
             plot_shares(_visible(shares), of=summary["variance_of"], ax=axes.pop(0))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -31,6 +31,20 @@ from .step_graph import cell
 MAX_UNROLLED = 32
 
 
+class OpNoise(NamedTuple):
+    """Residual of one op.
+
+    Attributes:
+        call_sd: [lane] standard deviation over mean.
+        words: [word, lane, pair] packed random words, at least as many rows as the members need.
+        chain: standardised residual of a normal score.
+    """
+
+    call_sd: Float[Array, " lane"]
+    words: Complex64[Array, "word lane pair"]
+    chain: ScoreChain
+
+
 @runtime_checkable  # the type checker of the tests asks
 class Members(Protocol):
     """What `propagate` asks of a group."""
@@ -41,19 +55,13 @@ class Members(Protocol):
         ...
 
     def duration(
-        self,
-        compute_s: Float[Array, "lane part"],
-        call_sd: Float[Array, " lane"] | None,
-        words: Complex64[Array, "word lane pair"] | None,
-        chain: ScoreChain | None,
+        self, compute_s: Float[Array, "lane part"], noise: OpNoise | None = None
     ) -> Float[Array, "lane column"]:
         """Seconds until the slowest member has finished an op [lane, column].
 
         Args:
             compute_s: [lane, part] noise-free seconds, the last part constant.
-            call_sd: [lane] residual standard deviation over mean; None for no residual.
-            words: [word, lane, pair] packed random words, at least `n_draw` rows.
-            chain: standardised residual of a normal score.
+            noise: residual of this op; None for none.
         """
         ...
 
@@ -73,15 +81,12 @@ class ExplicitMembers(eqx.Module):
         return self.chip.shape[1]
 
     def duration(
-        self,
-        compute_s: Float[Array, "lane part"],
-        call_sd: Float[Array, " lane"] | None,
-        words: Complex64[Array, "word lane pair"] | None,
-        chain: ScoreChain | None,
+        self, compute_s: Float[Array, "lane part"], noise: OpNoise | None = None
     ) -> Float[Array, "lane column"]:
         """[lane, column] seconds of the slowest member of every lane."""
-        if words is None or chain is None or call_sd is None:
+        if noise is None:
             return self._slowest(self.chip, compute_s, None, None)
+        call_sd, words, chain = noise
         pairs = normal_pairs(words)[: self.n_draw]  # all rows: one array, made once
         half = self.chip.shape[-1] // 2
         halves = [
@@ -116,11 +121,7 @@ class GivenDurations(eqx.Module):
         return 0
 
     def duration(
-        self,
-        compute_s: Float[Array, "lane column"],
-        call_sd: Float[Array, " lane"] | None,
-        words: Complex64[Array, "word lane pair"] | None,
-        chain: ScoreChain | None,
+        self, compute_s: Float[Array, "lane column"], noise: OpNoise | None = None
     ) -> Float[Array, "lane column"]:
         """[lane, column] seconds as given."""
         return compute_s
@@ -151,17 +152,13 @@ class MemberTable(eqx.Module):
         return 1
 
     def duration(
-        self,
-        compute_s: Float[Array, "lane part"],
-        call_sd: Float[Array, " lane"] | None,
-        words: Complex64[Array, "word lane pair"] | None,
-        chain: ScoreChain | None,
+        self, compute_s: Float[Array, "lane part"], noise: OpNoise | None = None
     ) -> Float[Array, "lane column"]:
         """[lane, column] seconds of the slowest member, by its tabulated distribution."""
         total_s = compute_s.sum(axis=-1)[:, None]
-        if words is None or chain is None or call_sd is None:
+        if noise is None:
             return total_s * self.peak
-        pairs = exponential_pairs(words[:1])[0]
+        pairs = exponential_pairs(noise.words[:1])[0]
         half = self.peak.shape[-1] // 2
         excess = [self._at(lax.real(pairs), slice(None, half)), self._at(lax.imag(pairs), slice(half, None))]
         return total_s * self.peak * (1.0 + jnp.concatenate(excess, axis=-1))
@@ -294,7 +291,9 @@ def _scan(
         free, ring = carry
         level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *meets = x
         words = _words(noise, members, level, n_lane, n_column)
-        duration_s = members.duration(compute_s, call_sd, words, noise.compute if noise else None)
+        chain = None if noise is None else noise.compute
+        own = None if words is None or chain is None else OpNoise(call_sd, words, chain)
+        duration_s = members.duration(compute_s, own)
         score_value = _comm_score(noise, words, dtype)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
@@ -323,7 +322,7 @@ def _scan(
     else:
         free, _ = lax.fori_loop(0, graph.n_used, lambda i, carry: body(carry, _row(rows, i))[0], (free, ring))
         recorded = None
-    end_s = free + members.duration(graph.end_compute_s, None, None, None)[:, None]
+    end_s = free + members.duration(graph.end_compute_s)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
     return end_s, recorded
 

@@ -10,7 +10,7 @@ k intervals take
     E = (r^{-k} - 1) / (1 - r) · (c + (1 - r) (e^{λR_h} - 1) / λ)
     c = ((1 - q) + (1 - q) p x / (1 - x p)) / (λ (1 - (1 - q) p β))
 
-which for p = 0 and k = 1 is the form of `renewal.py`. The wait for the remote copy is spread over its k intervals.
+which for p = 0 and k = 1 is the form of `run.py`. The wait for the remote copy is spread over its k intervals.
 """
 
 from __future__ import annotations

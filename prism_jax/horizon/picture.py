@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ..core.picture import INDIGO, ROSE, TEAL, new_axes, style
+from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
 from ..explain.picture import plot_bars
 from ..explain.types import words
 from .advice import response
@@ -32,9 +31,7 @@ def plot_run(outcome: RunOutcome, known: RunOutcome, title: str, deadline_s: flo
         deadline_s: None: none.
     """
     with style():
-        figure = Figure(figsize=(12.0, 5.0), layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left")
+        figure = new_figure((12.0, 5.0), title)
         grid = figure.add_gridspec(1, 2, width_ratios=(1.0, 1.2))
         plot_completion(outcome, known, deadline_s, ax=figure.add_subplot(grid[0])).set_title("When it is done")
         plot_lost(outcome, ax=figure.add_subplot(grid[1])).set_title("Where the mean wall time goes")
@@ -83,8 +80,7 @@ def plot_lost(outcome: RunOutcome, *, ax: Axes | None = None) -> Axes:
 def plot_unknown_run(rows: Sequence[Response], steps_s: float, title: str) -> Figure:
     """The response over the mean time between failures, for a run of which these are not known; as `plot_response`."""
     with style():
-        figure = Figure(figsize=(8.0, 4.8), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((8.0, 4.8))
         plot_response(rows, steps_s, ax=figure.add_subplot()).set_title(title)
     return figure
 

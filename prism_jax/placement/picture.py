@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..core.picture import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, new_axes, style
+from ..core.picture import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, new_axes, new_figure, style
 from .report import PlacementReport
 from .result import AS_GIVEN, OPTIMISED, PlacementResult
 
@@ -29,8 +28,7 @@ LEVELS = np.linspace(0.005, 0.995, 199)
 def plot_placement(result: PlacementResult, title: str) -> Figure:
     """Two maps of the nodes, as given and chosen, coloured by their slowest GPU, and the distributions of the step time."""
     with style():
-        figure = Figure(figsize=(13.0, 5.2), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((13.0, 5.2))
         grid = figure.add_gridspec(1, 3, width_ratios=(1.0, 1.0, 1.7))
         figure.suptitle(f"{title}: {_headline(result)}", x=0.01, ha="left")
         before, after = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])

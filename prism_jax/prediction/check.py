@@ -15,7 +15,7 @@ from ..job.load_job import JobFile, JobSource, loaded
 from ..job.rules import workload_notes
 from ..result.parameters import Fits, Force, JobChanges
 from ..system.likeness import device_notes
-from .check_report import CheckReport, memory_facts, open_facts
+from .check_report import CheckReport, job_names, memory_facts, open_facts
 
 IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
 
@@ -85,27 +85,12 @@ def check_job(
     own = fitted.job
     needed, plan = own.memory, own.plan
     return CheckReport(
-        name=own.name,
-        model=own.model.name,
-        cluster=own.cluster.name,
-        device=own.cluster.device.name,
-        variability=own.variability.name,
-        framework=own.software.name,
+        **job_names(own),
         n_params=own.model.n_params(),
         n_params_active=own.model.n_params_active(),
-        n_devices=plan.n_devices,
-        tp=plan.tp,
-        cp=plan.cp,
-        pp=plan.pp,
-        dp=plan.dp,
-        ep=plan.ep,
-        schedule=plan.schedule_name,
-        n_micro_batch=plan.n_micro_batch,
         n_chunk=plan.n_chunk,
         n_member=plan.n_member,
         n_replica=plan.n_replica,
-        tokens_per_step=own.model.units_per_step(plan),
-        sample_unit=own.model.sample_unit,
         memory_bytes_per_gpu=memory_facts(own, needed),
         fits=needed.fits,
         has_experts=own.model.has_experts,

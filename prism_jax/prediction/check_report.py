@@ -148,6 +148,23 @@ def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None)
     return from_plain(MemoryFacts, {**needed.as_dict(), **uncertain})
 
 
+def job_names(job: Job) -> dict[str, Any]:
+    """Names, degrees and sizes of a job under the names of the fields that reports have for them."""
+    plan = job.plan
+    return {
+        "name": job.name,
+        "model": job.model.name,
+        "cluster": job.cluster.name,
+        "device": job.cluster.device.name,
+        "variability": job.variability.name,
+        "framework": job.software.name,
+        "schedule": plan.schedule_name,
+        "tokens_per_step": job.model.units_per_step(plan),
+        "sample_unit": job.model.sample_unit,
+        **{name: getattr(plan, name) for name in ("n_devices", "tp", "cp", "pp", "dp", "ep", "n_micro_batch")},
+    }
+
+
 @dataclass(frozen=True)
 class CheckReport(Report):
     """Counts that follow from a job, and whether it fits into memory.

@@ -17,7 +17,7 @@ from ..job.job import Job
 from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
-from .check_report import memory_facts, open_facts
+from .check_report import job_names, memory_facts, open_facts
 from .report import AllocationFacts, Elapsed, JobFacts, ModelBand, PredictionReport, StepTime, StepTimeError
 
 if TYPE_CHECKING:
@@ -117,24 +117,4 @@ def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
 
 def job_facts(job: Job) -> JobFacts:
     """Names and sizes of a job."""
-    plan = job.plan
-    return JobFacts(
-        name=job.name,
-        model=job.model.name,
-        cluster=job.cluster.name,
-        device=job.cluster.device.name,
-        variability=job.variability.name,
-        framework=job.software.name,
-        n_devices=plan.n_devices,
-        tp=plan.tp,
-        cp=plan.cp,
-        pp=plan.pp,
-        dp=plan.dp,
-        ep=plan.ep,
-        schedule=plan.schedule_name,
-        virtual_stages=plan.virtual_stages,
-        n_micro_batch=plan.n_micro_batch,
-        tokens_per_step=job.model.units_per_step(plan),
-        sample_unit=job.model.sample_unit,
-        dtype=plan.dtype,
-    )
+    return JobFacts(**job_names(job), virtual_stages=job.plan.virtual_stages, dtype=job.plan.dtype)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ..core.picture import style
+from ..core.picture import new_figure, style
 from ..explain.picture import plot_breakdown, plot_owners
 from ..explain.types import Explanation
 from ..result.distribution import StepTimeDistribution
@@ -30,9 +29,7 @@ def plot_prediction(
     """
     with style():
         size = 12.0 if explanation else 8.0, 6.2 if model_interval_s else 5.6
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left")
+        figure = new_figure(size, title)
         whole = figure.add_gridspec(1, 2, width_ratios=(1.2, 1.0)) if explanation else figure.add_gridspec(1, 1)
         left = whole[0].subgridspec(2, 1, height_ratios=(7.0, 1.0)) if model_interval_s else whole[0].subgridspec(1, 1)
         name = "Step time if the cost model is exact" if model_interval_s else "Step time"

@@ -21,19 +21,10 @@ from ..trace.pipeline import dependencies
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 from .edits import with_micro_batches
-from .prediction import (
-    LEVEL,
-    HeldOutScore,
-    MeasuredQuantiles,
-    NaiveScore,
-    Quantiles,
-    SplitScore,
-    TracePrediction,
-    ks_distance,
-    resampled,
-)
+from .prediction import LEVEL, TracePrediction, ks_distance, resampled
 from .recorded_job import RecordedJob, fit_job
 from .replay import replay, replay_program
+from .report import HeldOutScore, MeasuredQuantiles, NaiveScore, Quantiles, SplitScore
 from .unseen_steps import N_REFIT, agreement, match_moments, predict_job
 
 MAX_DRAWN = 20_000_000  # durations of independent pools at a time: 80 MB

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..core.picture import GREY, INDIGO, WINE, style
+from ..core.picture import GREY, INDIGO, WINE, new_figure, style
 from ..explain.types import Stragglers
 from .prediction import LEVEL, TracePrediction
 from .prediction_report import TracePredictionReport, WhatIfReport
@@ -35,8 +34,7 @@ def plot_workers(found: Stragglers, rank: NDArray, title: str) -> Figure:
     n_stage, n_replica = values.shape
     with style():
         size = np.clip([2.8 + 0.28 * n_replica, 1.9 + 0.42 * n_stage], [5.2, 2.8], [13.0, 12.0])
-        figure = Figure(figsize=(float(size[0]), float(size[1])), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((float(size[0]), float(size[1])))
         ax = figure.add_subplot()
         top = max(float(values.max()), 1.001)
         image = ax.imshow(values, cmap="OrRd", vmin=1.0, vmax=top, aspect="auto", interpolation="nearest")
@@ -102,9 +100,7 @@ def plot_trace_prediction(
         other_job: what tells the predicted job from the recorded one, "16 replicas"; recorded steps are not drawn beside it.
     """
     with style():
-        figure = Figure(figsize=(12.0 if held_out else 7.4, 4.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left")
+        figure = new_figure((12.0 if held_out else 7.4, 4.8), title)
         n_panel = 2 if held_out else 1
         first = figure.add_subplot(1, n_panel, 1)
         _panel(first, prediction, recorded_s[:0] if other_job else recorded_s, f"{_steps(recorded_s)} recorded", 0)

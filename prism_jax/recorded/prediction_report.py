@@ -8,8 +8,23 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..core.text_table import bar, with_error
-from .prediction import CriticalShares, HeldOutScore, MomentMatch, Quantiles, ReplayErrors, SplitScore
-from .report import BAR_WIDTH, FAR, SMALLEST_SHARE, TraceFacts, counted, headline, notes, step_lines, warnings
+from .prediction import MomentMatch
+from .report import (
+    BAR_WIDTH,
+    FAR,
+    SMALLEST_SHARE,
+    CriticalShares,
+    HeldOutScore,
+    Quantiles,
+    ReplayErrors,
+    SplitScore,
+    TraceFacts,
+    counted,
+    headline,
+    notes,
+    step_lines,
+    warnings,
+)
 
 
 @dataclass(frozen=True)
@@ -36,12 +51,9 @@ class Intervals3:
 
 
 @dataclass(frozen=True)
-class PredictedSteps:
+class PredictedSteps(Quantiles):
     """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
 
-    p50: float
-    p95: float
-    p99: float
     interval: Intervals3
     mc_error: Quantiles
     level: float

@@ -29,8 +29,8 @@ from ..graph.step_graph import StepGraph, ring_rows
 from ..trace.dependencies import Dependencies, durations, observed_waits
 from ..trace.pipeline import dependencies
 from ..trace.trace import Trace, TraceOp
-from .prediction import CriticalShares, MedianError, ReplayErrors
 from .recorded_job import RecordedJob
+from .report import CriticalShares, MedianError, ReplayErrors
 
 
 class Ready(NamedTuple):

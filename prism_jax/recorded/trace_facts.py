@@ -17,10 +17,10 @@ from ..result.parameters import Seed
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 from .formats.open_trace import open_trace
-from .prediction import LEVEL, QUANTILES, CriticalShares, Quantiles, SplitScore, TracePrediction, doubts, mean_of_splits
+from .prediction import LEVEL, QUANTILES, TracePrediction, doubts, mean_of_splits
 from .prediction_report import CheckFacts, EvidenceFacts, Intervals3, PredictedSteps, ShapeFacts, WhatIfReport
 from .recorded_job import RecordedJob
-from .report import OpTypeFacts, RecordedJobFacts, RecordedTimes, TraceFacts
+from .report import CriticalShares, OpTypeFacts, Quantiles, RecordedJobFacts, RecordedTimes, SplitScore, TraceFacts
 
 if TYPE_CHECKING:
     from ..explain.types import Stragglers

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, style
+from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, new_figure, style
 from ..plan.plan import ParallelPlan
 from .report import StudyReport
 from .study import Study
@@ -21,8 +20,7 @@ IN_SIGHT = 1.4  # times the fastest plan: slower ones are not drawn
 def plot_study(study: Study, title: str, top: int = 10) -> Figure:
     """The best plans beside the memory and noise-free time of all plans that were simulated."""
     with style():
-        figure = Figure(figsize=(13.0, 2.2 + 0.32 * max(10, min(top, MOST_ROWS))), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((13.0, 2.2 + 0.32 * max(10, min(top, MOST_ROWS))))
         left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
         plot_top(study, min(top, MOST_ROWS), ax=left).set_title("Best plans")
         plot_memory(study, ax=right).set_title("All plans in reach")

@@ -11,8 +11,6 @@ from ..core.text_table import decimals, prob, uncertain_memory, with_error
 from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
 
-PlanFacts = SearchedPlan  # the name by which the report of clouds takes it
-
 
 @dataclass(frozen=True)
 class SearchedJob:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..core.picture import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, style
+from ..core.picture import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from .assignment import Assignment, loads
 from .report import ShardingReport
 from .search import OPTIMISED, OWN, ShardingResult
@@ -22,8 +21,7 @@ WORDS = {OPTIMISED: "chosen", OWN: "the job's own", "lpt": "LPT"}
 def plot_sharding(result: ShardingResult, name: str) -> Figure:
     """Two rows of stacked bars, one bar per GPU, and the objective of every method beside the lower bound."""
     with style():
-        figure = Figure(figsize=(13.0, 6.4), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((13.0, 6.4))
         grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1.0))
         figure.suptitle(f"{name}: {_headline(result)}", x=0.01, ha="left")
         before, after = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).resolve().parent / "schemas"
 
 def _shipped() -> list[type[Report]]:
     found: list[type[Report]] = []
-    for file in sorted(PACKAGE.rglob("*report.py")):  # `report.py` of a capability, `prediction_report.py`, ...
+    for file in sorted(PACKAGE.rglob("*report.py")):  # `report.py` of a capability, or a file beside it
         module = import_module(".".join((PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts)))
         own = (
             kind

@@ -12,10 +12,9 @@ from itertools import permutations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, style
+from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, new_figure, style
 from ..explain.types import percent
 from .figures import JobFigures
 from .report import ComparisonReport, SweepReport
@@ -29,9 +28,7 @@ MOST_LINES = 12  # in the legend
 def plot_sweep(table: StudyTable, title: str) -> Figure:
     """p50 with its model interval on the left, the objective relative to the best job on the right."""
     with style():
-        figure = Figure(figsize=(12.0, 4.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left")
+        figure = new_figure((12.0, 4.8), title)
         left, right = figure.subplots(1, 2)
         plot_along(table, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left).set_ylabel(
             "median step time (s)"
@@ -96,8 +93,7 @@ DARK = 0.6  # probability from which text stands on a dark cell
 def plot_comparison(found: Comparison, names: Sequence[str]) -> Figure:
     """Three panels; `names` of the jobs in their order."""
     with style():
-        figure = Figure(figsize=(14.0, 1.8 + 0.55 * len(names)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((14.0, 1.8 + 0.55 * len(names)))
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
         plot_medians(found, names, ax=left).set_title("Median, and where 90 % of measured ones lie")
         plot_ratios(found, ax=middle).set_title(f"By {found.table.objective}")
@@ -174,9 +170,7 @@ def plot_scaling(rows: Sequence[SizeRow], title: str, onset: float = np.nan) -> 
     """
     known = [row for row in rows if row.figures]
     with style():
-        figure = Figure(figsize=(14.0, 4.6), layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left")
+        figure = new_figure((14.0, 4.6), title)
         left, middle, right = figure.subplots(1, 3)
         plot_throughput(known, onset, ax=left).set_title("Throughput per GPU, 90 % model interval")
         plot_parts(known, ax=middle).set_title("Where the mean step goes")

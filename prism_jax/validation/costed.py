@@ -6,8 +6,8 @@ wait for each other, and what lies on the way between them.
 
 Intervals hold 90 % of what would be measured, given all that the calibration of the cost model leaves open. Typical steps are
 made for jobs that share a pipeline side by side. `predict` draws every call of every op; here what varies from call to call
-enters by its mean (`search.replica_columns`), which moves a median by less than 0.1 % on most jobs, and thousands of jobs take a
-minute.
+enters by its mean (`simulate.predict.replica_columns`), which moves a median by less than 0.1 % on most jobs, and thousands of
+jobs take a minute.
 """
 
 from __future__ import annotations

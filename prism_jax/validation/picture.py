@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from ..core.picture import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, style
+from ..core.picture import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from .report import StepsValidationReport
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ def plot_accuracy(rows: Sequence[RowResult]) -> Figure:
     scored = [row for row in rows if row.error is not None and not row.defect]
     names = groups(scored)
     with style():
-        figure = Figure(figsize=(11.0, 5.6), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((11.0, 5.6))
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
         plot_predicted(scored, names, ax=left)
         plot_errors(scored, names, ax=right)

@@ -1,7 +1,8 @@
 # pyright: reportMissingImports=false
 """The job of `experiments/local_cluster` for `prism-jax capture build.py --dp 2 --pp 2 --option ranks=all`.
 
-Its stage, its slow process and its update as `worker.py` there runs them; transfers between stages are the schedule's.
+Its stage, its slow process and its update as `experiments/local_cluster/worker.py` runs them; transfers between stages are the
+schedule's.
 """
 
 from __future__ import annotations

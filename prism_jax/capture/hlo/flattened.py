@@ -225,16 +225,20 @@ class Flattened:
             return (outside((given[0].storage, at.shapes), at.n_bytes),)
         if at.opcode in SLICES:
             part = part_of(self._module, computation, at, given[0])
-            if part.slices is None and (self._names.through_loops or part.n_bytes == given[0].n_bytes):
-                return (part,)
-            if part.slices is not None:
-                return (part.slices.one,)
+            if (same := self._as_it_is(part, given[0])) is not None:
+                return (same,)
             given = (part, *given[1:])
         if at.opcode == "dynamic-update-slice" and self._names.through_loops and given[0].maker is None:
             own = computation.instructions[at.operands[1]].n_bytes
             one = given[1]._replace(slices=None)
             return (Value(("slices", one.storage), one.maker, given[0].n_bytes, 0, Slices(one, own)),)
         return self._once(visit, computation, at, outer, given)
+
+    def _as_it_is(self, part: Value, whole: Value) -> Value | None:
+        """The value that a slice of `whole` stands for; None where the slice is work."""
+        if part.slices is not None:
+            return part.slices.one
+        return part if self._names.through_loops or part.n_bytes == whole.n_bytes else None
 
     def _unconverted(self, computation: Computation, at: Instruction, value: Value) -> Value | None:
         """The value itself where XLA for CPUs converts it for its own ends; None: the program converts it."""
@@ -251,6 +255,15 @@ class Flattened:
                 return None
             self.operations[value.maker] = replace(one, written=at.n_bytes)
         return value._replace(n_bytes=at.n_bytes)
+
+    def _role_of(self, at: Instruction, given: tuple[Value, ...], reads: tuple[Value, ...]) -> str:
+        """What a kernel may do with the operation."""
+        if self._lays_side_by_side(at, given, reads):
+            return COPY
+        if at.opcode == "custom-call" and "__" in at.attributes.get("custom_call_target", ""):
+            return KERNEL
+        role = role_of(at)
+        return SCATTER if role == REDUCTION and not self._names.through_loops else role  # a scatter ends a kernel
 
     def _once(
         self,
@@ -273,22 +286,15 @@ class Flattened:
         if at.opcode == "reduce" and reads and (one := self._second_half(at, reads[0])) is not None:
             self._known[key] = (one,)
             return (one,)
-        role, written = role_of(at), at.n_bytes
-        if role == REDUCTION and not self._names.through_loops:
-            role = SCATTER  # which ends a kernel
         if at.n_bytes <= LEAST_BYTES and sum(value.n_bytes for value in reads) <= 4 * LEAST_BYTES:
             self._known[key] = (outside(("number", len(self._known)), 0.0),)
             return self._known[key]
         if at.opcode == "gather" and reads:
             reads = (self._rows_of(at, reads[0]), *reads[1:])
-        if at.opcode in ("dynamic-update-slice", "scatter") and reads:
-            written = reads[-1].n_bytes
-        if at.opcode == "custom-call" and "__" in at.attributes.get("custom_call_target", ""):
-            role = KERNEL
+        written = reads[-1].n_bytes if at.opcode in ("dynamic-update-slice", "scatter") and reads else at.n_bytes
         if at.opcode == "scatter":
             self._sink(visit, given[:1])  # what is added to has to be there
-        if self._lays_side_by_side(at, given, reads):
-            role = COPY
+        role = self._role_of(at, given, reads)
         if len(reads) > _MOST_READS:
             self._sink(visit, reads[_MOST_READS:])
             role, reads = OTHER, reads[:_MOST_READS]

@@ -147,14 +147,7 @@ def parse_hlo(text: str, file: str) -> Module:
     header, done, current, entry, n = "", {}, None, "", 0
     for line, row in _rows(text, file):
         if current is None:
-            if row.startswith("HloModule"):
-                if header:
-                    raise refusal(file, line, "a second module. Give each a file of its own.")
-                header = row
-            elif (opened := _OPENS.match(row)) and header:
-                current = _Open(opened[2], line, bool(opened[1]))
-            elif not header or not (row in _TABLES or row[0].isdigit()):
-                raise refusal(file, line, f"{row[:60]!r} is no part of HLO text. {REMEDY}")
+            header, current = _between(header, row, line, file)
         elif row == "}" or row.startswith("}, execution_thread"):
             entry = _close(current, done, file) or entry
             current = None
@@ -170,6 +163,19 @@ def parse_hlo(text: str, file: str) -> Module:
     if not entry:
         raise refusal(file, 1, "no computation is marked ENTRY. The file was cut off.")
     return check_calls(_module(header, file, done, entry))
+
+
+def _between(header: str, row: str, line: int, file: str) -> tuple[str, _Open | None]:
+    """The header of the module and the computation that begins, if one does, after a row outside of all computations."""
+    if row.startswith("HloModule"):
+        if header:
+            raise refusal(file, line, "a second module. Give each a file of its own.")
+        return row, None
+    if header and (opened := _OPENS.match(row)):
+        return header, _Open(opened[2], line, bool(opened[1]))
+    if not header or not (row in _TABLES or row[0].isdigit()):
+        raise refusal(file, line, f"{row[:60]!r} is no part of HLO text. {REMEDY}")
+    return header, None
 
 
 REMEDY = (

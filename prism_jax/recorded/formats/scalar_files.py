@@ -6,7 +6,7 @@ JSON lines, one object each, are the history of a W&B run or what a training scr
 
 Tables have comma, semicolon or tab, as people write them and as W&B and TensorBoard export them:
 
-step,step_time_s                                         any table with a known name; see `names.py`
+step,step_time_s                                         any table with a known name; see `scalars.py`
 "Step","run-7 - train/step_time","run-7 - train/step_time__MIN",...     a chart of W&B
 Wall time,Step,Value                                     one tag of TensorBoard, whose name is in that of the file
 

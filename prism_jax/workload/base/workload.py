@@ -8,6 +8,7 @@ when they are asked for, so that a sweep over plans makes each of them once per 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -101,43 +102,46 @@ DENSE = "dense"  # name of the way in which parameters are sharded that every mo
 
 @runtime_checkable
 class Block(Protocol):
-    """One block on one device, for one micro-batch under a plan."""
+    """One block on one device, for one micro-batch under a plan.
+
+    Subclasses inherit what holds of blocks that do not communicate, have no knob of their own and are never recomputed.
+    """
 
     @property
+    @abstractmethod
     def kernels(self) -> KernelTable:
         """Kernels of forward (F), input gradient (B) and weight gradient (W); what is recomputed stands in B again."""
-        ...
 
     @property
     def comms(self) -> Sequence[Comm]:
         """Communication inside the block, without gathering of sharded parameters."""
-        ...
+        return ()
 
     @property
+    @abstractmethod
     def parameters(self) -> Sequence[Parameters]:
         """Parameters by how they are sharded."""
-        ...
 
     @property
     def knob(self) -> str:
         """Field of `CostCorrection` that scales all compute of the block, on top of its kernels' own; empty for none."""
-        ...
+        return ""
 
+    @abstractmethod
     def saved(self, rules: MemoryOptions) -> Sequence[SavedTensor]:
         """Tensors kept between forward and backward pass."""
-        ...
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Held for a moment while the forward pass of the block runs (a loss), beside what is saved."""
-        ...
+        return 0.0
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Held for a moment while the block's gradients are computed, without what is recomputed."""
-        ...
+        return 0.0
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
         """What recomputation brings back for its backward pass."""
-        ...
+        return 0.0
 
 
 @runtime_checkable
@@ -212,32 +216,6 @@ class Workload(Protocol):
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """What else of the plan contradicts the model."""
         ...
-
-
-class BlockDefaults:
-    """Answers of `Block` for blocks that do not communicate, have no knob of their own and are never recomputed."""
-
-    @property
-    def comms(self) -> Sequence[Comm]:
-        """None."""
-        return ()
-
-    @property
-    def knob(self) -> str:
-        """None beside those of the kernels."""
-        return ""
-
-    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing beside what is saved."""
-        return 0.0
-
-    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing that another block would not need more of."""
-        return 0.0
-
-    def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing is recomputed."""
-        return 0.0
 
 
 class WorkloadDefaults:

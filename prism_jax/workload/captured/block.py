@@ -11,7 +11,7 @@ from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
 from ...system.hardware import Device
 from ..base.kernels import CONVOLUTION, Kernel, KernelTable
-from ..base.workload import DENSE, BlockDefaults, Comm, LanedRow, Parameters, SavedTensor
+from ..base.workload import DENSE, Block, Comm, LanedRow, Parameters, SavedTensor
 from ..transformer.op_lists import HOST_SHARE
 from .check import gathers_parameters
 from .fusion import in_chains
@@ -85,7 +85,7 @@ _EXPERT_WORDS = ("expert", "moe")
 
 
 @dataclass(frozen=True)
-class CapturedBlock(BlockDefaults):
+class CapturedBlock(Block):
     """The rows of a class of ranks: those of layers with experts say so themselves, and recomputation is part of them.
 
     Attributes:

@@ -20,6 +20,7 @@ from .program import (
     RankClass,
     RankProgram,
     exchange_of,
+    whole_number,
 )
 
 # Fields that the rows of a capture were written under: another value would need another capture.
@@ -150,17 +151,17 @@ def problems(program: RankProgram) -> Iterator[Problem]:
 
 
 def _header(program: RankProgram) -> Iterator[Problem]:
-    yield from _whole("world", program.world, 1, MOST_DEVICES)
-    yield from _whole("micro_batches", program.micro_batches, 1, MOST_SAMPLES)
-    yield from _whole("samples_per_step", program.samples_per_step, 1, MOST_SAMPLES)
-    yield from _whole("tokens_per_sample", program.tokens_per_sample, 0, MOST_TOKENS)
+    yield from whole_number("world", program.world, 1, MOST_DEVICES)
+    yield from whole_number("micro_batches", program.micro_batches, 1, MOST_SAMPLES)
+    yield from whole_number("samples_per_step", program.samples_per_step, 1, MOST_SAMPLES)
+    yield from whole_number("tokens_per_sample", program.tokens_per_sample, 0, MOST_TOKENS)
     yield from _number("n_parameters", program.n_parameters)
     if program.fusion not in FUSIONS:
         yield Problem("fusion", f"{program.fusion[:60]!r}, but it must be one of {', '.join(FUSIONS)}")
     if len(program.axes) > MOST_AXES:
         yield Problem("axes", f"{len(program.axes)} dimensions, but a mesh has at most {MOST_AXES}")
     for axis, size in program.axes.items():
-        yield from _whole(f"axes.{axis}", size, 1, MOST_DEVICES)
+        yield from whole_number(f"axes.{axis}", size, 1, MOST_DEVICES)
     for axis, role in program.roles.items():
         if axis not in program.axes:
             yield Problem(f"roles.{axis}", f"no dimension of the mesh: it has {', '.join(program.axes) or 'none'}")
@@ -170,8 +171,8 @@ def _header(program: RankProgram) -> Iterator[Problem]:
 
 def _of_class(program: RankProgram, index: int, one: RankClass) -> Iterator[Problem]:
     place = f"classes[{index}]"
-    yield from _whole(f"{place}.n_ranks", one.n_ranks, 1, MOST_DEVICES)
-    yield from _whole(f"{place}.stage", one.stage, 0, MOST_LAYERS)
+    yield from whole_number(f"{place}.n_ranks", one.n_ranks, 1, MOST_DEVICES)
+    yield from whole_number(f"{place}.stage", one.stage, 0, MOST_LAYERS)
     for name in AMOUNTS:
         yield from _number(f"{place}.{name}", getattr(one, name))
     yield from _repeats(place, one)
@@ -230,7 +231,7 @@ def _repeats(place: str, one: RankClass) -> Iterator[Problem]:
         if start < end:
             yield Problem(field, f"starts at row {start}, inside the repeat before it. They must not overlap.")
             return
-        yield from _whole(f"{field}.times", times, 1, MOST_COUNT)
+        yield from whole_number(f"{field}.times", times, 1, MOST_COUNT)
         end, total = stop, total + (stop - start) * (max(times, 1) - 1)
     if total > MOST_RUN:
         yield Problem(f"{place}.repeats", f"{total:,} rows with all repeats, but at most {MOST_RUN:,} are simulated")
@@ -244,11 +245,6 @@ def _stages(program: RankProgram) -> Iterator[Problem]:
     if program.classes and total != program.world * program.virtual_stages:
         chunks = f" with {program.virtual_stages} parts of the model each" if program.virtual_stages > 1 else ""
         yield Problem("world", f"{program.world}{chunks}, but its classes have {total} ranks together")
-
-
-def _whole(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        yield Problem(field, f"{str(value)[:60]}, but it must be a whole number from {least} to {most:,}")
 
 
 def _number(field: str, value: float | None) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .program import OWN_KERNELS, CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
+from .program import OWN_KERNELS, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
 
 
 def joined(one: RankClass) -> RankClass:
@@ -141,7 +141,10 @@ def fused(one: RankClass, policy: str) -> RankClass:
     if chain:
         rows[-1] = merged(chain)
     place.append(len(rows))
-    kept = tuple(row if isinstance(row, CapturedOp) else _moved(row, place) for row in rows)
+    kept = tuple(
+        row if isinstance(row, CapturedOp) else replace(row, wait=None if row.wait is None else place[row.wait])
+        for row in rows
+    )
     repeats = tuple(Repeat(place[each.start], place[each.stop], each.times) for each in one.repeats)
     return replace(one, rows=kept, repeats=repeats)
 
@@ -173,32 +176,16 @@ def _may_join(op: CapturedOp, row: CapturedRow) -> bool:
     return (op.phase, op.stream, op.count) == (row.phase, row.stream, row.count)
 
 
-def _moved(row: CapturedComm, place: Sequence[int]) -> CapturedComm:
-    return row if row.wait is None else replace(row, wait=place[row.wait])
-
-
-def _apart(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
-    return False
-
-
-def _always(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
-    return True
-
-
-def _until_reduction(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
-    return not any(word in chain[-1].name.lower() for word in _REDUCTIONS)
-
-
 def _known_to_megatron(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
     names = [op.name.lower() for op in chain] + [getattr(row, "name", "").lower()]
     return any(all(any(word in name for word in words) for name in names) for words in _MEGATRON)
 
 
 NEIGHBOURS: Mapping[str, Callable[[Sequence[CapturedOp], CapturedRow], bool]] = {
-    "eager": _apart,
-    "inductor": _always,
+    "eager": lambda chain, row: False,
+    "inductor": lambda chain, row: True,
     "megatron": _known_to_megatron,
-    "xla": _until_reduction,
+    "xla": lambda chain, row: not any(word in chain[-1].name.lower() for word in _REDUCTIONS),
 }
 
 

@@ -166,10 +166,15 @@ def _amount(field: str, value: float | None) -> float | None:
     return float(value)
 
 
+def whole_number(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
+    """The problem of a count that is no whole number between its bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        yield Problem(field, f"{str(value)[:60]}, but it must be a whole number from {least} to {most:,}")
+
+
 def _check_count(field: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_COUNT:
-        text = f"{str(value)[:60]}, but it must be a whole number from {least} to {MOST_COUNT:,}"
-        raise SpecError.of(Problem(field, text))
+    for problem in whole_number(field, value, least, MOST_COUNT):
+        raise SpecError.of(problem)
 
 
 def _check_shape(kind: str, shape: tuple[int, ...]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
-from ..base.workload import DENSE, BlockDefaults, Parameters, SavedTensor, total_bytes
+from ..base.workload import DENSE, Block, Parameters, SavedTensor, total_bytes
 from .tape import Layer, Segment
 
 _MASK = 1.0 / 8.0  # bytes of an element of the mask that a fused norm and ReLU keeps
@@ -178,7 +178,7 @@ _KERNELS: dict[str, Callable[[Layer, Batch], list[Kernel]]] = {
 
 
 @dataclass(frozen=True)
-class CnnBlock(BlockDefaults):
+class CnnBlock(Block):
     """A block of layers.
 
     Attributes:

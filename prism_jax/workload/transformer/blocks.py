@@ -15,7 +15,7 @@ from ...framework.base import MemoryOptions
 from ...plan.fields import layers_per_checkpoint
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
-from ..base.workload import DENSE, Block, BlockDefaults, BlockRun, Comm, Parameters, SavedTensor, total_bytes
+from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
 from .adapters import adapter_params, product_of, without_unneeded_gradients
 from .mixers import FULL
 from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
@@ -114,7 +114,7 @@ def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
 
 
 @dataclass(frozen=True)
-class UnchangingBlock(BlockDefaults):
+class UnchangingBlock(Block):
     """What blocks that are never recomputed have in common."""
 
     model: TransformerSizes
@@ -149,7 +149,7 @@ class EmbeddingBlock(UnchangingBlock):
 
 
 @dataclass(frozen=True)
-class LayerBlock(BlockDefaults):
+class LayerBlock(Block):
     """One layer, with a dense MLP or with experts; all layers of its kind are like it."""
 
     model: TransformerSizes

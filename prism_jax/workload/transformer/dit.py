@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from ...core.bounds import MOST_WIDTH, check_count
+from ...core.errors import SpecError
 from ...plan.fields import share_of_layers
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block
@@ -15,7 +17,7 @@ from .dense_stack import layer_flops, stack_sizes
 from .params import layer_params, norm_params
 from .sizes import TransformerSizes
 from .vision_blocks import DenoisingHead, ModulatedLayer, OfPatches, PatchEmbedding
-from .vit import check_count, check_patches
+from .vit import check_patches
 
 _TIME_FEATURES = 256  # sines and cosines of the time step
 
@@ -39,8 +41,8 @@ class DitSpec(OfPatches):
     def __post_init__(self) -> None:
         owner = f"model {self.name}"
         check_patches(owner, "latent_size", self.latent_size, self.patch)
-        check_count(owner, "n_channels", self.n_channels)
-        check_count(owner, "n_classes", self.n_classes, minimum=0)
+        check_count(SpecError, owner, 1, MOST_WIDTH, n_channels=self.n_channels)
+        check_count(SpecError, owner, 0, MOST_WIDTH, n_classes=self.n_classes)
         _ = self.sizes
 
     @property

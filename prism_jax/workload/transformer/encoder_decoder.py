@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
+from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_count
 from ...core.errors import SpecError
 from ...framework.base import MemoryOptions
 from ...plan.fields import recomputed_modules, share_of_layers
@@ -186,10 +186,7 @@ class EncoderDecoderSpec(DenseStack):
         owner = f"model {self.name}"
         bounds = {"n_decoder_layers": MOST_LAYERS, "decoder_seq_len": MOST_TOKENS, "n_buckets": MOST_WIDTH}
         for field, most in bounds.items():
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise SpecError(f"{owner}: {field} = {value!r}, but it must be a whole number, at least 0")
-            check_bounds(SpecError, owner, most, **{field: value})
+            check_count(SpecError, owner, 0, most, **{field: getattr(self, field)})
         if self.position not in DECODER_POSITIONS:
             known = ", ".join(DECODER_POSITIONS)
             raise SpecError(f"{owner}: position = {self.position!r} is unknown. Use one of {known}.")

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...core.bounds import MOST_TOKENS, MOST_WIDTH, check_bounds
+from ...core.bounds import MOST_TOKENS, MOST_WIDTH, check_bounds, check_count
 from ...core.errors import SpecError
 
 FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
@@ -111,10 +111,8 @@ class MixerSpec:
 
     def __post_init__(self) -> None:
         for name in ("n_heads", "head_dim", "n_groups", "state", "conv", "chunk"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SpecError(f"mixer: {name} = {value!r}, but it must be a whole number, at least 1")
-            check_bounds(SpecError, "mixer", MOST_TOKENS if name == "chunk" else MOST_WIDTH, **{name: value})
+            most = MOST_TOKENS if name == "chunk" else MOST_WIDTH
+            check_count(SpecError, "mixer", 1, most, **{name: getattr(self, name)})
         if self.kind not in MIXERS:
             raise SpecError(f"mixer: kind = {self.kind!r} is unknown. Use one of {', '.join(MIXERS)}.")
         if self.n_heads % self.n_groups:

@@ -161,10 +161,6 @@ class _Layout(Shard):
         return cls(**{**vars(shard), "dropout": dropout}, linear_in_tokens=rows)
 
 
-def _head_dim(model: TransformerSizes) -> int:
-    return model.head_dim or model.hidden // model.n_heads
-
-
 def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, keys: float) -> list[SavedTensor]:
     """Scores of unfused attention (5 a s^2 b bytes with dropout), or the log-sum-exp of FlashAttention."""
     rows = lay.tokens * model.n_heads / lay.tp
@@ -181,10 +177,9 @@ def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, k
 
 
 def _standard_qkv(model: TransformerSizes, lay: _Layout) -> list[SavedTensor]:
-    width = _head_dim(model)
-    n_kv = model.n_kv_heads or model.n_heads
+    width = model.qk_head_dim
     q = lay.element_bytes * lay.tokens * width * model.n_heads / lay.tp
-    kv = lay.element_bytes * lay.tokens * width * max(n_kv / lay.tp, 1.0)
+    kv = lay.element_bytes * lay.tokens * width * max(model.kv_heads / lay.tp, 1.0)
     saved = [SavedTensor("query", q), SavedTensor("key", kv), SavedTensor("value", kv)]
     if model.qk_norm:
         saved += [SavedTensor("query before norm", q), SavedTensor("key before norm", kv)]
@@ -273,9 +268,8 @@ def _moe_mlp(
         *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
         SavedTensor("expert output", lay.element_bytes * routed * model.hidden),
     ]
-    shared = moe.shared_ffn_hidden or moe.n_shared * moe.ffn_hidden
-    if shared:
-        saved += _mlp_inner("shared expert", lay.tokens, shared / lay.tp, model.gated, lay, options)
+    if moe.shared_width:
+        saved += _mlp_inner("shared expert", lay.tokens, moe.shared_width / lay.tp, model.gated, lay, options)
     return saved
 
 

@@ -174,15 +174,6 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         """Forward matrix-product FLOPs of one token by piece, for sequences of `seq_len` tokens."""
         return _token_flops(self, seq_len, causal)
 
-    def flops_per_token(self, seq_len: int, causal: bool = True) -> float:
-        """Forward matrix-product FLOPs of one token: projections, scores, MLP, logits.
-
-        Args:
-            seq_len: tokens of one sequence.
-            causal: count only keys that a token may see; False is the convention of the Megatron papers.
-        """
-        return _token_flops(self, seq_len, causal).total
-
     def train_flops_per_token(self, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
         """FLOPs of one token in forward and backward; `recompute` adds what is computed twice.
 

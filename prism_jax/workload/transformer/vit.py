@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...core.bounds import MOST_WIDTH, check_bounds
+from ...core.bounds import MOST_WIDTH, check_count
 from ...core.errors import SpecError
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block
@@ -40,8 +40,9 @@ class VitSpec(OfPatches):
 
     def __post_init__(self) -> None:
         check_patches(f"model {self.name}", "image_size", self.image_size, self.patch)
-        for field in ("n_channels", "n_classes", "n_extra_tokens"):
-            check_count(f"model {self.name}", field, getattr(self, field), minimum=int(field != "n_extra_tokens"))
+        counts = {"n_channels": self.n_channels, "n_classes": self.n_classes}
+        check_count(SpecError, f"model {self.name}", 1, MOST_WIDTH, **counts)
+        check_count(SpecError, f"model {self.name}", 0, MOST_WIDTH, n_extra_tokens=self.n_extra_tokens)
         _ = self.sizes
 
     @property
@@ -97,18 +98,6 @@ def check_patches(owner: str, field: str, size: int, patch: int) -> None:
     Raises:
         SpecError: says which.
     """
-    check_count(owner, field, size, most=MOST_PIXELS)
-    check_count(owner, "patch", patch, most=MOST_PIXELS)
+    check_count(SpecError, owner, 1, MOST_PIXELS, **{field: size, "patch": patch})
     if size % patch:
         raise SpecError(f"{owner}: {field} = {size} is not a multiple of patch = {patch}. Change one of them.")
-
-
-def check_count(owner: str, field: str, value: int, minimum: int = 1, most: int = MOST_WIDTH) -> None:
-    """Refuses what is no whole number between bounds.
-
-    Raises:
-        SpecError: says what holds instead.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise SpecError(f"{owner}: {field} = {value!r}, but it must be a whole number, at least {minimum}")
-    check_bounds(SpecError, owner, most, **{field: value})

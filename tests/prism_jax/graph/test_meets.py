@@ -119,4 +119,4 @@ def test_given_durations_draw_nothing() -> None:
     assert isinstance(members, Members)
     assert members.n_draw == 0
     seconds = jnp.arange(6.0).reshape(2, 3)
-    assert eqx.tree_equal(members.duration(seconds, None, None, None), seconds)
+    assert eqx.tree_equal(members.duration(seconds), seconds)

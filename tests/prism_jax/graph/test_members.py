@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from prism_jax.graph.draws import both, key_words, normal_pairs, residual_map, standardised, word_pairs
-from prism_jax.graph.propagate import ExplicitMembers, GraphArrays
+from prism_jax.graph.propagate import ExplicitMembers, GraphArrays, OpNoise
 from prism_jax.simulate.columns import ColumnInputs, member_table
 from prism_jax.simulate.inputs import column_inputs, regime_factors
 from prism_jax.variability.families import Family, LogNormal, Normal, StudentT
@@ -35,7 +35,7 @@ def test_explicit_members_are_the_maximum_over_members() -> None:
     chip = rng.lognormal(0.0, 0.1, (2, 5, 3, N_COLUMN)).astype(np.float32)
     compute_s, call_sd = rng.random((3, 3)).astype(np.float32), np.array([0.1, 0.2, 0.0], np.float32)
     chain, w = standardised(residual_map(LogNormal(0.2))), words(6, 3)  # one row more than the members need
-    got = ExplicitMembers(jnp.asarray(chip)).duration(jnp.asarray(compute_s), jnp.asarray(call_sd), w, chain)
+    got = ExplicitMembers(jnp.asarray(chip)).duration(jnp.asarray(compute_s), OpNoise(jnp.asarray(call_sd), w, chain))
     residual = np.asarray(chain(both(normal_pairs(w))))[:5]
     seconds = np.einsum("lf,fmlc->mlc", compute_s[:, :2], chip) + compute_s[:, 2][:, None]
     expected = (seconds * (1.0 + call_sd[:, None] * residual)).max(axis=0)
@@ -45,7 +45,7 @@ def test_explicit_members_are_the_maximum_over_members() -> None:
 def test_without_residual_the_slowest_chip_decides() -> None:
     chip = jnp.asarray(np.random.default_rng(1).lognormal(0.0, 0.1, (1, 7, 2, 8)), jnp.float32)
     compute_s = jnp.array([[2.0, 0.0], [3.0, 1.0]], jnp.float32)
-    got = ExplicitMembers(chip).duration(compute_s, None, None, None)
+    got = ExplicitMembers(chip).duration(compute_s)
     expected = np.asarray(chip)[0].max(axis=0) * np.array([[2.0], [3.0]]) + np.array([[0.0], [1.0]])
     np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-6)
 
@@ -61,11 +61,14 @@ def drawn_from_table(inputs: ColumnInputs, factor: np.ndarray) -> np.ndarray:
     """Durations over the noise-free seconds [draw] of a group with these persistent factors, by the table."""
     chip = jnp.broadcast_to(jnp.asarray(factor, jnp.float32)[None, :, None, None], (1, len(factor), 1, N_COLUMN))
 
+    residual = inputs.compute
+    assert residual is not None
+
     @jax.jit
     def draws(graph: GraphArrays, chip: jax.Array) -> jax.Array:
         table = member_table(graph, chip, inputs.compute)
         one = jax.vmap(
-            lambda level: table.duration(graph.compute_s[0], graph.call_sd[0], words(1, 1, level), inputs.compute)
+            lambda level: table.duration(graph.compute_s[0], OpNoise(graph.call_sd[0], words(1, 1, level), residual))
         )
         return one(jnp.arange(N_LEVEL)) / graph.compute_s[0].sum()
 
@@ -132,8 +135,8 @@ def test_table_of_equal_members_agrees_with_order_statistics() -> None:
 def test_table_without_residual_is_the_slowest_chip() -> None:
     inputs = inputs_of(Normal(SD))
     chip = jnp.asarray(np.random.default_rng(4).lognormal(0.0, 0.02, (1, 40, 1, 8)), jnp.float32)
-    got = member_table(inputs.graph, chip, None).duration(inputs.graph.compute_s[0], None, None, None)
-    expected = ExplicitMembers(chip).duration(inputs.graph.compute_s[0], None, None, None)
+    got = member_table(inputs.graph, chip, None).duration(inputs.graph.compute_s[0])
+    expected = ExplicitMembers(chip).duration(inputs.graph.compute_s[0])
     np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-6)
 
 
@@ -141,9 +144,10 @@ def test_table_without_residual_is_the_slowest_chip() -> None:
 def test_table_of_a_vanishing_residual_is_the_slowest_chip(scale: float) -> None:
     """What is far below the resolution of a factor in single precision moves the maximum by no more than itself."""
     inputs = inputs_of(Normal(SD))
+    assert inputs.compute is not None
     graph = eqx.tree_at(lambda g: g.call_sd, inputs.graph, scale * inputs.graph.call_sd)
     chip = jnp.asarray(np.random.default_rng(4).lognormal(0.0, 0.02, (1, 40, 1, N_COLUMN)), jnp.float32)
     table = member_table(graph, chip, inputs.compute)
-    got = table.duration(graph.compute_s[0], graph.call_sd[0], words(1, 1), inputs.compute)
-    slowest = member_table(graph, chip, None).duration(graph.compute_s[0], None, None, None)
+    got = table.duration(graph.compute_s[0], OpNoise(graph.call_sd[0], words(1, 1), inputs.compute))
+    slowest = member_table(graph, chip, None).duration(graph.compute_s[0])
     assert float(jnp.abs(got / slowest - 1.0).max()) < 6.0 * SD * scale + 1e-6

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.recorded.prediction import CriticalShares
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import HOST, replay, replay_program, trace_criticality
+from prism_jax.recorded.report import CriticalShares
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 

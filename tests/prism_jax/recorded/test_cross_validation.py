@@ -17,8 +17,9 @@ from prism_jax.recorded.cross_validation import (
     slowest_recorded,
     splits,
 )
-from prism_jax.recorded.prediction import LEVEL, SplitScore, ks_distance, mean_of_splits
+from prism_jax.recorded.prediction import LEVEL, ks_distance, mean_of_splits
 from prism_jax.recorded.recorded_job import IDENTITY, fit_job
+from prism_jax.recorded.report import SplitScore
 from prism_jax.trace.step_log import StepLog
 from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob

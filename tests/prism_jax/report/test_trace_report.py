@@ -13,19 +13,19 @@ from prism_jax.core.report import RunRecord, to_plain
 from prism_jax.core.text_table import with_error
 from prism_jax.explain.types import Stragglers
 from prism_jax.recorded.formats.open_trace import open_trace
-from prism_jax.recorded.prediction import (
-    HeldOutScore,
-    MeasuredQuantiles,
-    MomentMatch,
-    NaiveScore,
-    Quantiles,
-    SplitScore,
-    TracePrediction,
-)
+from prism_jax.recorded.prediction import MomentMatch, TracePrediction
 from prism_jax.recorded.prediction_report import PredictedJobChange, TracePredictionReport, WhatIfReport
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import replay_recorded, trace_criticality
-from prism_jax.recorded.report import TraceInfoReport, TraceReplayReport
+from prism_jax.recorded.report import (
+    HeldOutScore,
+    MeasuredQuantiles,
+    NaiveScore,
+    Quantiles,
+    SplitScore,
+    TraceInfoReport,
+    TraceReplayReport,
+)
 from prism_jax.recorded.stragglers import stragglers
 from prism_jax.recorded.trace_facts import check_facts, evidence_facts, prediction_facts, trace_facts, what_if_report
 from prism_jax.trace.step_log import StepLog

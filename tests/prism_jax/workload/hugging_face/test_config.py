@@ -221,7 +221,7 @@ def test_any_value_of_any_key_gives_a_spec_or_an_error_for_the_user(
 ) -> None:
     key = data.draw(st.sampled_from(sorted(config)))
     with contextlib.suppress(PrismError):
-        assert transformer_from_hf(config | {key: value}).flops_per_token(1) > 0
+        assert transformer_from_hf(config | {key: value}).token_flops(1).total > 0
 
 
 def test_the_language_model_of_a_multimodal_configuration_is_found() -> None:

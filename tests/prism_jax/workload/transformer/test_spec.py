@@ -90,7 +90,7 @@ def test_prediction_modules_add_flops_but_not_to_the_published_count() -> None:
     assert spec.mtp_params() == pytest.approx(11.5e9, rel=0.015)  # README_WEIGHTS.md: 11.5B
     own = spec.mtp_params() - spec.layer_params(60).total - 3 * spec.hidden
     assert own == 2 * spec.hidden**2
-    assert spec.flops_per_token(4096) > without.flops_per_token(4096)
+    assert spec.token_flops(4096).total > without.token_flops(4096).total
 
 
 def test_grouped_queries_share_keys_and_values() -> None:
