@@ -188,7 +188,7 @@ class Fit:
             DataError: the file cannot be written.
             OSError: the disk is full.
         """
-        store.save(self, path)
+        store.save(vars(self), path)
 
     @staticmethod
     def load(path: str | Path) -> Fit:

@@ -15,7 +15,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from prism_jax.fits.report import CleaningReport, Verdict
 
 from ..engine.program import PosteriorDraws, values
 from .models import model_named
-
-if TYPE_CHECKING:
-    from .result import Fit
 
 T = TypeVar("T")
 LARGEST = 1 << 62
@@ -146,30 +143,31 @@ RECORD = {"versions": dict, "inputs": dict, "git_revision": str | None, "seed": 
 DIVERGING, STEPS = f"{STATS}diverging", f"{STATS}n_steps"
 
 
-def save(fit: Fit, path: str | Path) -> None:
-    """Writes `fit`, whole or not at all.
+def save(stored: Mapping[str, Any], path: str | Path) -> None:
+    """Writes the fields of a fit, whole or not at all.
 
     Raises:
         DataError: the file cannot be written.
         OSError: the disk is full.
     """
-    arrays = {DRAWN + name: value for name, value in fit.sampled.draws.items()}
-    arrays |= {DIVERGING: fit.sampled.diverging, STEPS: fit.sampled.n_leapfrog}
+    sampled: PosteriorDraws = stored["sampled"]
+    arrays = {DRAWN + name: value for name, value in sampled.draws.items()}
+    arrays |= {DIVERGING: sampled.diverging, STEPS: sampled.n_leapfrog}
     plain = {}
-    for name, value in values(fit.data).items():
+    for name, value in values(stored["data"]).items():
         if isinstance(value, np.ndarray):
             arrays[DATA + name] = value.astype(str) if value.dtype.kind in "OS" else value
         else:
             plain[name] = value
     about = {
         "format": FORMAT,
-        "model": fit.model.name,
-        "method": fit.method,
-        "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
-        "verdict": {name: None if value != value else value for name, value in asdict(fit.verdict).items()},
-        "hygiene": to_plain(fit.hygiene),
-        "elapsed_s": fit.elapsed_s,
-        "record": dict(fit.record),
+        "model": stored["model"].name,
+        "method": stored["method"],
+        "k_hat": None if np.isnan(sampled.k_hat) else float(sampled.k_hat),
+        "verdict": {name: None if value != value else value for name, value in asdict(stored["verdict"]).items()},
+        "hygiene": to_plain(stored["hygiene"]),
+        "elapsed_s": stored["elapsed_s"],
+        "record": dict(stored["record"]),
         "data": plain,
     }
     archives.write_archive(path, KIND, about, arrays)

@@ -1,7 +1,8 @@
 """Lists the candidates of a catalogue: so many instances of a shape under a policy, with the prices of an hour in every place.
 
 Offers that cannot be used are counted, with the reason. Jobs may run in any of the two, three and four cheapest zones of a
-region that offer the same machine on spot; pairs of kinds on demand in one region count where they can still beat what was found on one kind.
+region that offer the same machine on spot; pairs of kinds on demand in one region count where they can still beat what was
+found on one kind.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from inference.engine.program import PosteriorDraws
 from inference.fitting.result import Fit
-from inference.fitting.store import save
 from prism_jax.core import archive
 from prism_jax.core.errors import DataError
 from prism_jax.fits.report import CleaningReport, Verdict
@@ -115,7 +114,7 @@ def some_fit() -> Fit:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> bytes:
     file = tmp_path_factory.mktemp("whole") / "kept.npz"
-    save(some_fit(), file)
+    some_fit().save(file)
     return file.read_bytes()
 
 
@@ -164,7 +163,7 @@ def test_the_pareto_shape_comes_back(k, tmp_path):
     changed = replace(
         before, sampled=replace(before.sampled, k_hat=k), verdict=replace(before.verdict, k_hat=k, r_hat=np.nan)
     )
-    save(changed, tmp_path / "a.npz")
+    changed.save(tmp_path / "a.npz")
     after = Fit.load(tmp_path / "a.npz")
     assert after.sampled.k_hat == k
     assert after.verdict.k_hat == k
@@ -172,7 +171,7 @@ def test_the_pareto_shape_comes_back(k, tmp_path):
 
 
 def test_saving_a_loaded_fit_changes_nothing(kept, tmp_path):
-    save(Fit.load(kept), tmp_path / "again.npz")
+    Fit.load(kept).save(tmp_path / "again.npz")
     again = Fit.load(tmp_path / "again.npz")
     assert all(equal(getattr(DATA, field.name), getattr(again.data, field.name)) for field in fields(DATA))
     assert again.summary() == some_fit().summary()
@@ -195,14 +194,14 @@ def test_a_fit_is_written_whole_or_not_at_all(kept, monkeypatch):
 
     monkeypatch.setattr(archive.np.lib.format, "write_array", fails)
     with pytest.raises(KeyboardInterrupt):
-        save(some_fit(), kept)
+        some_fit().save(kept)
     assert kept.read_bytes() == before
     assert [file.name for file in kept.parent.iterdir()] == ["kept.npz"]
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
-        save(some_fit(), tmp_path / "nowhere" / "a.npz")
+        some_fit().save(tmp_path / "nowhere" / "a.npz")
 
 
 def test_no_file_and_a_folder_are_refused(tmp_path):
