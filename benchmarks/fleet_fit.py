@@ -16,7 +16,7 @@ import numpy as np
 from experiments.common import start
 from inference import Settings, fit
 from inference.fleet.model import REPORTED
-from tests.inference.models.fleets import TRUTH, fleet_table
+from tests.inference.fleet.fleets import TRUTH, fleet_table
 
 
 def main() -> None:

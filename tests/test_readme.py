@@ -47,7 +47,7 @@ FASTER = {  # start of a command -> options that make it small
     "place": "--set plan.dp=2 --set plan.global_batch=32",
 }
 ELSEWHERE = {  # commands that other tests run, since they change the shell or the environment of the user
-    "prism-jax --install-completion": "tests/prism_jax/cli/test_completion.py",
+    "prism-jax --install-completion": "tests/prism_jax/shell/test_streams.py",
     "pip install .": "tests/test_packaging.py",
 }
 

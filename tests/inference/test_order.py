@@ -12,12 +12,12 @@ import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 from inference.fitting.fit import in_one_order, measured
 from inference.fitting.models import model_named
 from tests.experiments.extra_fits.test_power_fit import limits, sweep
-from tests.inference.models.failures.test_failures import simulated as failures
-from tests.inference.models.repairs.test_repairs import log_of
-from tests.inference.models.revocation.test_revocation import spot_trace
-from tests.inference.models.small_laws import tables
-from tests.inference.models.test_kernels import simulated as kernels
-from tests.inference.models.test_overlap import simulated as overlap
+from tests.inference import small_laws as tables
+from tests.inference.durations.test_failures import simulated as failures
+from tests.inference.durations.test_repairs import log_of
+from tests.inference.durations.test_revocation import spot_trace
+from tests.inference.kernels.test_kernels import simulated as kernels
+from tests.inference.test_overlap import simulated as overlap
 
 
 def fleet() -> pd.DataFrame:

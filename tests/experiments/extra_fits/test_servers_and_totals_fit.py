@@ -18,7 +18,7 @@ from inference.fitting.holdout import holdout
 from inference.fitting.models import model_named
 from prism_jax.core.errors import DataError, FitError, SpecError
 from prism_jax.workload.cnn.spec import CnnSpec
-from tests.inference.models.small_laws import tables
+from tests.inference import small_laws as tables
 
 KEY = jax.random.key(0)
 ONE = np.ones(1)

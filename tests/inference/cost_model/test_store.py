@@ -1,5 +1,6 @@
-"""A calibration that was saved is the same when loaded; every other file is refused by one kind of error."""
+"""Fits of a site: the fit, and its file."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,14 @@ import jax
 import numpy as np
 import pytest
 
+import prism_jax
 from inference.cost_model.site_density import calibrate_site
 from inference.cost_model.store import is_calibration, load, save
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.core.errors import DataError
-from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, population, runs_of, simulated
+from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, measured, population, runs_of, simulated
 from tests.support.files.archives import changed
 
 
@@ -140,3 +143,35 @@ def test_an_unknown_array_is_refused(file: Path):
     changed(file, lambda _, arrays: arrays.update({"posterior/speed": np.zeros((1, 3))}))
     with pytest.raises(DataError, match="'posterior/speed' is no part of a calibration"):
         load(file)
+
+
+# --- Site fit --------------------------------------------------------------------------------------------------------
+# `prism_jax.calibrate` on jobs in Python: the same calibration as the engine's, a summary in plain types, a file.
+
+
+KEY = jax.random.key(0)
+
+
+def test_a_slower_site_is_told_in_plain_types_and_kept(tmp_path: Path):
+    jobs = [JOBS[5], JOBS[6], JOBS[0]]
+    known = population()
+    correction = known.correction(CalibrationKey(GENERATION, FRAMEWORK))
+    seconds = np.asarray(surrogate_seconds(runs_of(jobs), correction))
+    shares: list[float] = []
+    fit = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known, progress=shares.append)
+    found = json.loads(fit.report().to_json())
+    assert found["site_factor"]["median"] > 1.03
+    assert found["error"]["after"]["median_ape"] < 0.5 * found["error"]["before"]["median_ape"]
+    assert found["corrections"].keys() == {term.knob for term in known.terms}
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+    fit.save(tmp_path / "site.npz")
+    kept = load(tmp_path / "site.npz")
+    assert kept.correction(CalibrationKey("", "")) == fit.calibration.correction(CalibrationKey("", ""))
+    again = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known)
+    assert again.calibration.as_dict() == fit.calibration.as_dict()
+
+
+def test_a_table_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(DataError, match="absent.csv"):
+        prism_jax.calibrate(tmp_path / "absent.csv", key=KEY)

@@ -8,8 +8,7 @@ import pytest
 from inference.data.columns import ModelColumn
 from inference.data.read import read_measurements, tidy
 from prism_jax.core.errors import DataError
-
-from .tables import FLEET, accounted, write
+from tests.inference.data.tables import FLEET, accounted, write
 
 SMI = (
     "timestamp, uuid, clocks.current.sm [MHz], temperature.gpu, power.draw [W]\n"

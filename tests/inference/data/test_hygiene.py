@@ -12,8 +12,7 @@ from inference.data.read import read_measurements, tidy
 from prism_jax.core.errors import DataError
 from prism_jax.core.report import to_plain
 from prism_jax.fits.report import CleaningReport
-
-from .tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
+from tests.inference.data.tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
 
 
 def test_every_kind_of_invalid_row_is_counted_under_its_rule(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from inference import measured
 from inference.data.clean import Measurements
 from inference.data.read import read_measurements
 from prism_jax.core.errors import DataError, FitError
-
-from .tables import COLLECTIVES, accounted, records, write
+from tests.inference.data.tables import COLLECTIVES, accounted, records, write
 
 UNITS = (
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"

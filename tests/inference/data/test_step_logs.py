@@ -7,9 +7,8 @@ import pytest
 
 from inference.data.read import read_measurements
 from prism_jax.core.errors import DataError
+from tests.inference.data.tables import STEPS, accounted, records, write
 from tests.support.training_logs import LOGS
-
-from .tables import STEPS, accounted, records, write
 
 
 def mllog(key: str, time_ms: int, value: object = None, **metadata: object) -> str:

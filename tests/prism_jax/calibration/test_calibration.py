@@ -1,4 +1,4 @@
-"""What a calibration says of devices and software it has seen, and of those it has not."""
+"""The shipped calibration: its law, its evidence, and spread that was measured."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,15 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term, calibration_from, shipped, uncalibrated
+from prism_jax.calibration.evidence import Cell, CellScore, cell_of, evidence, shipped_cells
 from prism_jax.calibration.key import CalibrationKey, Level
-from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
+from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.core.errors import DataError
-from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, efficiency
+from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, MeasuredCost, MeasuredTables, efficiency
 from prism_jax.framework.frameworks import FRAMEWORKS, style_of
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
+from prism_jax.system.catalog import cluster, default_cluster
+from prism_jax.workload import catalog as workload_catalog
 from prism_jax.workload.catalog import model
+from tests.support.measured_rows import PLANS
 
 N = 400
 HOPPER = CalibrationKey("hopper")
@@ -152,3 +157,136 @@ def test_shipped_calibration_covers_every_knob_and_stays_near_the_kernels() -> N
 
 def test_every_framework_has_at_most_one_style() -> None:
     assert {style_of(name) for name in (*FRAMEWORKS.names, "")} == {"fused", "eager", ""}
+
+
+# --- Which measured rows are called near a job, and what is said of them ---------------------------------------------
+
+
+OWN = Cell("hopper", "fsdp", "eager", "16 bits", False, "full", False, False, True, 1, 1)
+
+
+def cell(rows: int, error: float, inside: float = 0.9, **changes: object) -> CellScore:
+    return CellScore(OWN._replace(**changes), (rows,), (error,), (inside,))
+
+
+def test_rows_like_the_job_are_taken_before_others() -> None:
+    found = evidence(OWN, [cell(5, 0.3, pipeline=True), cell(6, 0.1), cell(7, 0.2)])
+    assert (found.n_rows, found.n_sources, found.differs) == (13, 2, ())
+    assert found.median_error == pytest.approx(0.15)
+    assert not found.is_extrapolated
+
+
+def test_others_are_taken_where_there_are_too_few_and_said() -> None:
+    found = evidence(OWN, [cell(3, 0.1, size=2), cell(20, 0.3, size=2, length=0)])
+    assert (found.n_rows, found.n_sources) == (23, 2)
+    assert found.differs == ("number of GPUs",)
+    assert found.is_extrapolated  # two differences that weigh four together
+
+
+def test_another_generation_is_an_extrapolation_and_only_a_last_resort() -> None:
+    other = cell(50, 0.2, generation="blackwell")
+    assert evidence(OWN, [cell(1, 0.1), other]).n_rows == 1
+    alone = evidence(OWN, [other])
+    assert (alone.n_rows, alone.is_extrapolated, alone.differs) == (50, True, ("device generation",))
+    assert "extrapolated" in alone.sentence
+
+
+def test_nothing_measured_is_said() -> None:
+    found = evidence(OWN, [])
+    assert (found.n_rows, found.median_error) == (0, None)
+    assert "no measured run" in found.sentence
+
+
+def test_the_cell_of_a_job() -> None:
+    plan = ParallelPlan(micro_batch=1, global_batch=64, seq_len=4096, tp=2, dp=32, sharding="fsdp")
+    found = cell_of(workload_catalog.model("llama-3-8b"), default_cluster("h100-sxm", 64), plan, "fsdp")
+    assert found == OWN._replace(tensor=True)
+    longer = cell_of(
+        workload_catalog.model("llama-3-8b"), default_cluster("h100-sxm", 64), replace(plan, seq_len=65536), "fsdp"
+    )
+    assert longer.length == 3
+
+
+def test_shipped_cells_hold_no_rows_of_their_own_but_counts_and_scores() -> None:
+    for one in shipped_cells():
+        assert len(one.rows) == len(one.errors) == len(one.inside)
+        assert min(one.rows) >= 1
+        assert all(0.0 <= share <= 1.0 for share in one.inside)
+
+
+# --- Measured tables in a calibration: constants and knobs that they replace, and the band that their draws make -----
+
+
+PLAN = PLANS[0]
+JOB = (model("llama-2-7b"), cluster("dgx-a100", PLAN.n_devices), PLAN)
+KEY = CalibrationKey("ampere", "fsdp")
+PRESET = efficiency("ampere")
+
+
+def share(factor: float) -> MeasuredCost:
+    return MeasuredCost({"gemm_max": factor * PRESET.gemm_max})
+
+
+def measured(*factors: float, knobs: frozenset[str] = frozenset({"gemm"})) -> MeasuredTables:
+    return MeasuredTables(share(1.0), tuple(share(factor) for factor in factors), knobs)
+
+
+def test_only_the_hardware_part_of_a_measured_knob_goes():
+    """all 0.1, generation 0.2, framework 0.4 (logarithms): what is left of gemm is all and framework."""
+    terms = [("all", "all", 0.1), ("generation", "ampere", 0.2), ("framework", "fsdp", 0.4)]
+    made = tuple(
+        Term(knob, level, 0.3, (name,), np.array([[value]]))
+        for knob in ("gemm", "memory")
+        for level, name, value in terms
+    )
+    whole = replace(uncalibrated(), terms=made)
+    found = replace(whole, measured=measured(1.0)).correction(KEY)
+    assert np.log(found.gemm) == pytest.approx(0.5)
+    assert np.log(found.memory) == pytest.approx(0.7)
+
+
+def test_a_measured_generation_that_no_run_has_seen_leaves_nothing_open():
+    unseen = Term("gemm", "generation", 0.3, ("hopper",), np.zeros((50, 1)))
+    none = np.zeros(50)
+    wide = replace(uncalibrated(), terms=(unseen,), site_sd=none, misfit=none, misfit_sd=none)
+    assert np.ptp(wide.corrections(KEY).gemm) > 0.1
+    assert np.ptp(replace(wide, measured=measured(1.0)).corrections(KEY).gemm) == 0.0
+
+
+def test_tables_that_say_what_the_presets_say_change_nothing():
+    same = replace(uncalibrated(), measured=measured(1.0, 1.0))
+    assert same.efficiency(KEY) == uncalibrated().efficiency(KEY)
+    assert model_factors(*JOB, same, "fsdp") == pytest.approx([1.0], rel=1e-12)
+
+
+def four_draws(tables: MeasuredTables) -> Calibration:
+    none = np.zeros(4)
+    return replace(uncalibrated(), site_sd=none, misfit=none, misfit_sd=none, measured=tables)
+
+
+def test_the_band_is_the_outline_under_every_draw_of_the_tables():
+    factors = (0.8, 0.9, 1.1, 1.2)
+    found = model_factors(*JOB, four_draws(measured(*factors)), "fsdp")
+    correction = uncalibrated().correction(KEY)
+
+    def seconds(factor: float) -> float:
+        one = surrogate_of(*JOB, share(factor).constants_of(PRESET))
+        return float(surrogate_seconds(stack([one]), correction)[0])
+
+    assert found == pytest.approx([seconds(one) / seconds(1.0) for one in factors], rel=1e-12)
+    assert found[0] > 1.0 > found[-1]
+
+
+def test_plans_of_a_search_move_with_the_same_draws():
+    tables = four_draws(measured(0.8, 0.9, 1.1, 1.2))
+    found = joint_factors([case_of(*JOB, tables, "fsdp")] * 2, tables)
+    assert found[:, 0] == pytest.approx(found[:, 1])
+    assert found[:, 0] == pytest.approx(model_factors(*JOB, tables, "fsdp"), rel=1e-12)
+
+
+def test_tables_of_two_kinds_go_together():
+    overlap = MeasuredTables(MeasuredCost({"overlap_slowdown": 0.4}), (MeasuredCost({"overlap_slowdown": 0.5}),))
+    both = overlap.over(measured(0.9))
+    assert both.mean.constants == {"gemm_max": PRESET.gemm_max, "overlap_slowdown": 0.4}
+    assert both.draws[0].constants == {"gemm_max": 0.9 * PRESET.gemm_max, "overlap_slowdown": 0.5}
+    assert both.knobs == {"gemm"}

@@ -1,11 +1,13 @@
-"""Distributions of unseen steps: what a sample of n steps will show, and how sure that is."""
+"""Predicted steps of a recording: quantiles, their intervals, and steps drawn again."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from scipy import stats
 
-from prism_jax.recorded.prediction import TracePrediction, ks_distance
+from prism_jax.recorded.prediction import TracePrediction, doubts, ks_distance, resampled
 from prism_jax.result.distribution import StepTimes
 
 
@@ -115,3 +117,93 @@ def test_a_guarantee_covers_the_quantile_of_a_fresh_refit() -> None:
         held += middles[40] <= bound.bound_s
     assert bound.kind == "refits"
     assert held / 400 == pytest.approx(0.95, abs=5.0 * np.sqrt(0.95 * 0.05 / 400))
+
+
+# --- What is said against a prediction, and that nothing is said against a sound one ---------------------------------
+
+
+STEPS = np.random.default_rng(0).normal(1.0, 0.05, 120)
+
+
+def of(recorded_s: np.ndarray, factor: float = 1.0, as_recorded: bool = True) -> tuple[str, ...]:
+    drawn = resampled(recorded_s, n_refit=40, per_refit=100, seed=0)
+    return doubts(TracePrediction(factor * drawn), recorded_s, as_recorded=as_recorded)
+
+
+def test_a_sound_prediction_is_not_doubted() -> None:
+    assert of(STEPS) == ()
+
+
+@pytest.mark.parametrize(("n", "beyond"), [(5, "p95 or p99"), (18, "p95 or p99"), (19, "p99"), (98, "p99")])
+def test_quantiles_that_so_few_steps_cannot_show_are_named(n: int, beyond: str) -> None:
+    (found,) = of(STEPS[:n])
+    assert found.startswith(f"{n} recorded steps cannot show a {beyond}: ")
+    assert found.endswith("Record 100 or more to see it")
+
+
+def test_99_steps_show_a_p99() -> None:
+    assert of(STEPS[:99]) == ()
+
+
+@pytest.mark.parametrize("factor", [0.25, 8.0])
+def test_a_prediction_that_contradicts_the_recording_says_so(factor: float) -> None:
+    """The figures of a user: recorded p50 0.117 s, predicted 0.027 s; p95 1.9 s, eight times the longest recorded step."""
+    found = of(STEPS, factor)
+    assert "is not among the recorded steps" in found[0]
+    assert any("times the longest recorded step" in line for line in found) == (factor > 1)
+    assert of(STEPS, factor, as_recorded=False) == ()
+
+
+def test_an_estimate_outside_its_interval_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TracePrediction, "quantile", lambda self, p: 10.0)
+    assert [line.split(" ")[1] for line in of(STEPS, as_recorded=False)] == ["p50", "p95", "p99"]
+
+
+def test_steps_that_take_after_their_neighbours_tell_less() -> None:
+    (found,) = of(np.sort(STEPS))
+    assert found.startswith("neighbouring steps are alike (correlation 1.00), so 120 of them")
+
+
+# --- Step times redrawn from recorded ones: exact where nothing varies, honest about what was not seen ---------------
+
+
+REFITS = {"n_refit": 40, "per_refit": 100, "seed": 0}
+
+
+def test_equal_steps_are_repeated() -> None:
+    np.testing.assert_allclose(resampled(np.full(7, 2.5), **REFITS), 2.5, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_steps_can_be_redrawn(n: int) -> None:
+    drawn = resampled(np.arange(1.0, n + 1.0), **REFITS)
+    assert drawn.shape == (40, 100)
+    assert np.isfinite(drawn).all()
+    assert (drawn > 0).all()
+
+
+def test_unit_and_order_of_the_steps_do_not_matter() -> None:
+    step_s = np.random.default_rng(1).lognormal(0.0, 0.2, 30)
+    np.testing.assert_allclose(resampled(1e3 * step_s[::-1], **REFITS), 1e3 * resampled(step_s, **REFITS), rtol=1e-9)
+
+
+def test_one_step_in_n_plus_one_is_longer_than_all_recorded_ones() -> None:
+    """By exchangeability; the share over refits is the mean of 4,000 Beta(1, n) weights, five standard errors."""
+    step_s = np.random.default_rng(2).lognormal(0.0, 0.2, 19)
+    drawn = resampled(step_s, n_refit=4000, per_refit=50, seed=0)
+    error = np.sqrt((0.05 * 0.95 / 21 + 0.05 * 0.95 / 50) / 4000)
+    assert (drawn > step_s.max()).mean() == pytest.approx(1 / 20, abs=5 * error)
+    assert (drawn < step_s.min()).mean() == pytest.approx(1 / 20, abs=5 * error)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.95])
+@pytest.mark.parametrize("draw", [np.random.Generator.normal, np.random.Generator.laplace])
+def test_intervals_cover_quantiles_of_the_next_steps(draw: Callable[..., np.ndarray], p: float) -> None:
+    """18 steps from 18: 300 times. A coverage of 0.88 leaves 80 to 97 % with probability 1e-4."""
+    rng, held = np.random.default_rng(3), 0
+    for seed in range(300):
+        fitted, fresh = np.exp(0.1 * draw(rng, size=(2, 18)))
+        prediction = TracePrediction(resampled(fitted, n_refit=40, per_refit=100, seed=seed))
+        low, high = prediction.expected_interval(p, 18, 0.9)
+        held += low <= np.quantile(fresh, p) <= high
+    assert 0.80 <= held / 300 <= 0.97

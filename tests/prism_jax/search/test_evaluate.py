@@ -1,4 +1,4 @@
-"""Noise-free times of many plans are those of `predict`, one by one; bounds lie below them."""
+"""Plans evaluated at once: as one by one, in their tails, and with the error of the model."""
 
 from dataclasses import replace
 
@@ -6,11 +6,16 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.calibration.band import case_of, joint_factors, model_factors
+from prism_jax.calibration.calibration import shipped, uncalibrated
 from prism_jax.core.errors import PlanError
 from prism_jax.job.load_job import load_job
-from prism_jax.search.evaluate import Evaluator
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
+from prism_jax.search.plan_table import PlanTable
+from prism_jax.search.racing import model_errors, prob_best
 from prism_jax.search.space import default_space
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.predict import predict
@@ -139,3 +144,141 @@ def test_nothing_feasible_is_an_error_that_says_why(job, space):
         Evaluator(crowded, space).bounds()
     with pytest.raises(PlanError, match="no combination of degrees"):
         Evaluator(job, replace(space, tp=(3,))).bounds()
+
+
+# --- Tail scores: those of `predict`, for less; and the same for the same seed however plans are put together --------
+
+
+N_SEED = 8
+
+
+def feasible(evaluator, n, seed=0):
+    bound = evaluator.bounds().bound_s
+    return np.sort(np.random.default_rng(seed).choice(np.flatnonzero(np.isfinite(bound)), n, replace=False))
+
+
+@pytest.mark.parametrize("name", ["p50", "p95"])
+def test_scores_are_those_of_predict(evaluator, job, name):
+    """4.5 standard errors of both for 4 plans: a false alarm once in 40,000 runs; 0.1 % for what averages out over a step."""
+    numbers = feasible(evaluator, 4, seed=3)
+    scores = np.stack(
+        [
+            PlanObjective(OBJECTIVES.named(name)).of(TailScorer(evaluator, s).samples(numbers, 512))
+            for s in range(N_SEED)
+        ]
+    )
+    for number, own in zip(numbers, scores.T, strict=True):
+        plan = evaluator.plan(int(number))
+        found = predict(replace(job, plan=plan), key=jax.random.key(1), n_samples=4096, pad=True)
+        level = float(name[1:]) / 100
+        error = np.hypot(own.std(ddof=1) / np.sqrt(N_SEED), found.mc_error(level))
+        assert own.mean() == pytest.approx(found.quantile(level), abs=4.5 * error + 1e-3 * own.mean())
+
+
+def test_a_score_does_not_depend_on_the_plans_beside_it(evaluator):
+    numbers = feasible(evaluator, 12)
+    together = TailScorer(evaluator, 5).samples(numbers, 64)
+    alone = np.concatenate([TailScorer(evaluator, 5).samples(numbers[k : k + 1], 64) for k in range(12)])
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+
+
+def test_another_seed_gives_other_draws(evaluator):
+    numbers = feasible(evaluator, 2)
+    samples = [TailScorer(evaluator, seed).samples(numbers, 64) for seed in (0, 1)]
+    assert (samples[0] != samples[1]).mean() > 0.9
+
+
+def test_without_variability_every_sample_is_the_noise_free_time(evaluator):
+    numbers = feasible(evaluator, 6)
+    samples = TailScorer(evaluator, 0, preset("none")).samples(numbers, 16)
+    for table, at in evaluator.tables(numbers):
+        np.testing.assert_allclose(
+            samples[at], np.broadcast_to(evaluator.step_times(table)[:, None], samples[at].shape), rtol=2e-6
+        )
+
+
+def test_more_variability_makes_a_longer_tail(evaluator):
+    numbers = feasible(evaluator, 6)
+    tree = preset("a100-default")
+    p95 = [
+        PlanObjective(OBJECTIVES.named("p95")).of(TailScorer(evaluator, 0, tree.scaled(k)).samples(numbers, 256))
+        for k in (0.5, 1.0, 2.0)
+    ]
+    assert (p95[0] < p95[1]).all()
+    assert (p95[1] < p95[2]).all()
+
+
+def test_large_groups_are_scored_too(evaluator, job):
+    plan = replace(job.plan, sharding="fsdp", dp=16, micro_batch=1)
+    samples = TailScorer(evaluator, 0).samples_of(PlanTable.of(plan), 256)
+    found = predict(replace(job, plan=plan), key=jax.random.key(1), n_samples=2048, pad=True)
+    assert np.quantile(samples, 0.95) == pytest.approx(found.quantile(0.95), rel=5e-3)
+
+
+def test_objectives_order_as_they_should():
+    samples = np.sort(np.random.default_rng(0).gamma(4.0, size=(3, 4000)), axis=1)
+    p50, p95, p99, tail = (
+        PlanObjective(OBJECTIVES.named(name)).of(samples) for name in ("p50", "p95", "p99", "cvar95")
+    )
+    assert (p50 < p95).all()
+    assert (p95 < tail).all()
+    assert (p95 < p99).all()
+    assert PlanObjective(OBJECTIVES.named("mean")).of(samples) == pytest.approx([4.0] * 3, abs=5 * 2.0 / np.sqrt(4000))
+
+
+# --- The model's error between plans: each plan's own is that of its prediction, what they share cancels -------------
+
+
+@pytest.fixture(scope="module")
+def plans(job):
+    base = replace(job.plan, sharding="none", dp=16, tp=1)
+    return [base, replace(base, recompute="full"), replace(base, tp=4, dp=4), base]
+
+
+def factors(job, plans, n):
+    cases = [case_of(job.model, job.cluster, plan, shipped(), job.framework) for plan in plans]
+    return joint_factors(cases, shipped(), n_repeat=n)
+
+
+def test_each_plan_is_as_uncertain_as_its_prediction(job, plans):
+    """Quartiles of 16 x 96 draws each: standard error 4 % of the spread or less."""
+    joint = np.log(factors(job, plans, 16))
+    for row, plan in enumerate(plans):
+        alone = np.log(np.concatenate([
+            model_factors(job.model, job.cluster, plan, shipped(), job.framework, seed) for seed in range(16)
+        ]))  # fmt: skip
+        spread = np.subtract(*np.quantile(alone, [0.75, 0.25]))
+        assert np.quantile(joint[:, row], [0.25, 0.5, 0.75]) == pytest.approx(
+            np.quantile(alone, [0.25, 0.5, 0.75]), abs=0.2 * spread
+        )
+
+
+def test_what_plans_share_cancels(job, plans):
+    joint = np.log(factors(job, plans, 4))
+    assert joint[:, 0] == pytest.approx(joint[:, 3], abs=1e-6)
+    assert (np.abs(joint[:, 0] - joint[:, 1]) > 1e-6).mean() > 0.9
+    for other in (1, 2):
+        apart = np.hypot(joint[:, 0].std(), joint[:, other].std())  # if nothing were shared
+        assert (joint[:, 0] - joint[:, other]).std() < 0.8 * apart
+
+
+def test_without_calibration_nothing_is_in_doubt(job, plans):
+    sure = replace(job, calibration=uncalibrated())
+    assert model_errors(sure, plans, 0) == pytest.approx(1.0)
+
+
+def test_the_probability_to_be_best_counts_both_errors():
+    """Two plans, normal logarithms of both errors: the closed form of their difference (4,000 draws: 3 standard errors 0.024)."""
+    rng = np.random.default_rng(0)
+    known = np.array([np.full(8, 1.0), np.full(8, 1.05)])
+    assert prob_best(known, np.ones((1, 2)), 0).tolist() == [1.0, 0.0]
+    doubt = np.exp(0.05 * rng.normal(size=(200_000, 2)))
+    assert prob_best(known, doubt, 0)[0] == pytest.approx(0.7549, abs=0.03)  # Phi(log 1.05 / (0.05 sqrt 2))
+
+
+def test_the_gain_counts_what_the_model_does_not_know(job, space):
+    few = replace(space, pp=(1, 2), schedule=("1f1b",))
+    promise = search(job, few, top=2).promise
+    assert promise is not None
+    (low, high), (least, most) = promise.gain_interval, promise.model_interval
+    assert least < low < promise.gain < high < most

@@ -1,11 +1,19 @@
-"""Captures of a small PyTorch network against what its sizes say."""
+"""Programs captured of PyTorch code, without PyTorch: committed captures, axes of a mesh, and folded repeats."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from prism_jax import read_capture
-from prism_jax.workload.captured.program import CapturedComm, RankClass, RankProgram
+from prism_jax.capture.front_end import CaptureRequest
+from prism_jax.capture.torch.contract import CollectiveGroup, data_parallel_size, group_of, mesh_axes, rank_of_stage
+from prism_jax.capture.torch.front_end import FRONT_END
+from prism_jax.capture.torch.repeats import Folded, folded
+from prism_jax.core.errors import DataError
+from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, RankProgram
 
 DATA = Path(__file__).parent / "data"
 WIDTH, INNER, VOCABULARY, TOKENS, LAYERS = 64, 256, 96, 64, 4
@@ -91,3 +99,88 @@ def test_stages_have_their_own_parts_and_hand_on_activations() -> None:
 def test_layers_that_repeat_are_written_once() -> None:
     (one,) = program("tp4").classes
     assert [repeat.times for repeat in one.repeats] == [LAYERS, LAYERS]
+
+
+# --- Order of mesh dimensions, what is left of the world, and which dimension a group of ranks runs along ------------
+
+
+def test_what_the_axes_leave_is_data_parallel() -> None:
+    assert mesh_axes({"tp": 8, "pp": 16}, 8192) == {"pp": 16, "dp": 64, "tp": 8}
+
+
+def test_axes_that_do_not_fill_the_world_are_refused() -> None:
+    with pytest.raises(DataError, match="Leave --dp out, or make it 8"):
+        mesh_axes({"tp": 4, "dp": 4}, 32)
+
+
+def test_groups_are_named_by_the_dimension_that_differs() -> None:
+    axes = {"pp": 2, "dp": 4, "tp": 8}
+    assert group_of(axes, range(8)) == CollectiveGroup("tp", 8, 1)
+    assert group_of(axes, [3, 11, 19, 27]) == CollectiveGroup("dp", 4, 8)
+    assert group_of(axes, [5, 37]) == CollectiveGroup("pp", 2, 32)
+
+
+def test_stages_are_outermost() -> None:
+    assert rank_of_stage({"pp": 2, "dp": 4, "tp": 8}, 1) == 32
+
+
+def test_replicas_and_shards_both_divide_the_batch() -> None:
+    assert data_parallel_size({"dp": 2, "fsdp": 8, "tp": 4}) == 16
+
+
+def test_without_torch_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(DataError, match=r"pip install 'prism-jax\[capture\]'"):
+        FRONT_END.capture(CaptureRequest(str(tmp_path / "train.py")))
+
+
+def test_a_file_that_imports_torch_is_recognised_without_running_it(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import torch\nraise SystemExit(1)\n")
+    assert FRONT_END.recognises(CaptureRequest(f"{file}:build"))
+
+
+# --- Folding of repeated rows: nothing is lost, and what is awaited elsewhere is not folded --------------------------
+
+
+OPS = [CapturedOp(f"op{i}", "memory", "F", "bf16", n_bytes=float(i)) for i in range(4)]
+GATHER = CapturedComm("all_gather", "fsdp", 8, 1, 64.0, "bf16", "F", asynchronous=True)
+
+
+def unfolded(found: Folded) -> list[str]:
+    names: list[str] = []
+    own = [row.name for row in found.rows if isinstance(row, CapturedOp)]
+    assert len(own) == len(found.rows)
+    at = 0
+    for repeat in found.repeats:
+        names += own[at : repeat.start]
+        names += own[repeat.start : repeat.stop] * repeat.times
+        at = repeat.stop
+    return names + own[at:]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, 3), max_size=60))
+def test_unfolded_rows_are_the_rows(numbers: list[int]) -> None:
+    rows = [OPS[i] for i in numbers]
+    assert unfolded(folded(rows)) == [row.name for row in rows]
+
+
+def test_layers_are_alike_whatever_their_number() -> None:
+    rows = [replace(op, module=f"layers.{layer}.mlp") for layer in range(6) for op in OPS]
+    found = folded(rows)
+    assert [(repeat.start, repeat.stop, repeat.times) for repeat in found.repeats] == [(0, 4, 6)]
+
+
+def test_what_another_repetition_waits_for_is_not_folded() -> None:
+    rows = [row for layer in range(6) for row in (replace(GATHER, wait=5 * layer + 6), *OPS)][:-5]
+    rows += OPS
+    assert folded(rows).repeats == ()
+
+
+def test_waits_move_with_their_rows() -> None:
+    rows = [OPS[0]] * 20 + [replace(GATHER, wait=22), OPS[1], OPS[2]]
+    found = folded(rows)
+    (gather,) = [row for row in found.rows if isinstance(row, CapturedComm)]
+    assert gather.wait is not None
+    assert found.rows[gather.wait] == OPS[2]

@@ -1,0 +1,129 @@
+"""Pictures of fits."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from inference.engine.diagnostics import Checks
+from prism_jax.core.picture import figure_bytes
+from prism_jax.fits.picture import (
+    MOST_CURVES,
+    plot_bandwidth,
+    plot_bandwidths,
+    plot_fit,
+    plot_replicated,
+    plot_shares,
+    size_name,
+)
+
+SHARES = {"gpu": 0.62, "node": 0.3, "run": 0.08}
+SUMMARY = {
+    "model": "fleet",
+    "variance_of": "log time",
+    "variance_shares": SHARES,
+    "verdict": {"ok": True, "sentence": "good: largest r-hat 1.002"},
+}
+
+
+def checks(n: int = 50, n_draw: int = 300) -> Checks:
+    rng = np.random.default_rng(0)
+    return Checks(rng.standard_normal(n), rng.standard_normal((n_draw, n)), "log seconds per GPU")
+
+
+def test_bars_are_the_shares_first_on_top():
+    ax = plot_shares(SHARES)
+    widths = [bar.get_width() for bar in ax.patches]  # type: ignore[attr-defined]
+    assert widths == list(SHARES.values())[::-1]
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(SHARES)[::-1]
+    assert {"62.0%", "30.0%", "8.0%"} <= {text.get_text() for text in ax.texts}
+
+
+def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
+    checked = checks()
+    ax = plot_replicated(checked)
+    points = next(line for line in ax.lines if line.get_marker() == ".")
+    np.testing.assert_array_equal(points.get_xdata(), np.sort(checked.measured))
+    np.testing.assert_allclose(np.asarray(points.get_ydata()), (np.arange(50) + 0.5) / 50)
+    assert ax.get_xlabel() == "log seconds per GPU"
+
+
+def test_the_line_is_the_median_of_replicated_values_by_rank():
+    checked = checks(n_draw=200)
+    line = next(line for line in plot_replicated(checked).lines if line.get_marker() != ".")
+    np.testing.assert_allclose(np.asarray(line.get_xdata()), np.median(np.sort(checked.predicted, axis=1), axis=0))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_value_is_enough(n):
+    figure_bytes(plot_fit(SUMMARY, checks(n=n, n_draw=3)), ".png")
+
+
+@pytest.mark.parametrize(
+    ("shares", "checked", "n_panel"),
+    [(SHARES, checks(), 2), (SHARES, None, 1), ({}, checks(), 1)],
+    ids=["both", "no checks", "no shares"],
+)
+def test_there_is_one_panel_for_each_thing_to_show(shares, checked, n_panel):
+    figure = plot_fit({**SUMMARY, "variance_shares": shares}, checked)
+    assert len(figure.axes) == n_panel
+    assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
+
+
+def test_the_title_says_whether_the_fit_is_good():
+    found = plot_fit({**SUMMARY, "verdict": {"ok": False, "sentence": "failed: the chains disagree"}}, checks())
+    assert "fleet: failed fit" in {text.get_text() for text in found.findobj(Text)}  # type: ignore[attr-defined]
+
+
+def test_a_fit_with_nothing_to_show_is_still_a_picture():
+    figure = plot_fit({**SUMMARY, "variance_shares": {}}, None)
+    assert figure_bytes(figure, ".svg").startswith(b"<?xml")
+
+
+# --- Bandwidth -------------------------------------------------------------------------------------------------------
+# The picture of collectives shows measured bandwidth as points, curves with bands, and a panel per collective.
+
+
+BANDWIDTH_SUMMARY = {"model": "collectives", "verdict": {"ok": True}}
+SIZES = 2.0 ** np.arange(3, 30)
+
+
+@dataclass
+class Curve:
+    """What `Fit.curves` gives of one scale."""
+
+    op: str = "all_reduce"
+    n_gpus: int = 8
+    n_nodes: int = 1
+    fabric: str = ""
+    measured_bytes: Any = field(default_factory=lambda: SIZES)
+    measured_bus: Any = field(default_factory=lambda: 2e11 * SIZES / (SIZES + 2e6))
+    n_bytes: Any = field(default_factory=lambda: SIZES)
+    bus: Any = field(default_factory=lambda: np.outer([0.9, 1.0, 1.1], 2e11 * SIZES / (SIZES + 2e6)))
+
+
+def test_measured_bandwidth_is_points_and_the_median_a_line() -> None:
+    ax = plot_bandwidth([Curve()])
+    points = next(line for line in ax.lines if line.get_marker() == ".")
+    line = next(line for line in ax.lines if line.get_marker() != ".")
+    np.testing.assert_allclose(np.asarray(points.get_ydata()), Curve().measured_bus / 1e9)
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), Curve().bus[1] / 1e9)
+    assert ax.get_xscale() == "log"
+    assert "GB/s" in ax.get_ylabel()
+    assert line.get_label() == "8 GPUs"
+
+
+def test_each_collective_has_a_panel_and_what_is_left_out_is_said() -> None:
+    many = [Curve(n_gpus=2**k, n_nodes=max(1, 2 ** (k - 3))) for k in range(1, 3 + MOST_CURVES)]
+    figure = plot_bandwidths([*many, Curve(op="all_gather"), Curve(op="all_gather", fabric="other")], BANDWIDTH_SUMMARY)
+    panels = [ax for ax in figure.axes if ax.get_title(loc="left") or ax.get_title()]
+    assert len(panels) == 2
+    titles = [ax.get_title(loc="left") or ax.get_title() for ax in panels]
+    assert titles == ["all_reduce (2 more scales not shown)", "all_gather"]
+    assert len(figure_bytes(figure, ".png")) > 10_000
+
+
+def test_sizes_are_named_in_binary_units() -> None:
+    assert [size_name(2.0**k) for k in (3, 15, 20, 33)] == ["8 B", "32 KiB", "1 MiB", "8 GiB"]

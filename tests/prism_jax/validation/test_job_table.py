@@ -1,0 +1,80 @@
+"""Tables of measured jobs: what a spreadsheet writes is read, and what would count twice or cannot be is refused."""
+
+import shutil
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from prism_jax.core.errors import DataError
+from prism_jax.job.load_job import load_job
+from prism_jax.tables.streams import example_files
+from prism_jax.validation.job_table import read_job_table
+
+HEADER = "job,set,measured_step_time_s"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A table beside a job file, still to be written."""
+    shutil.copy(next(iter(example_files().values())), tmp_path / "job.yaml")
+    return tmp_path / "runs.csv"
+
+
+def test_runs_are_read_whatever_the_line_ends_and_the_spaces(file: Path) -> None:
+    text = f'{HEADER}\rjob.yaml, ,2.5\r\n\r\n,,\n job.yaml ,"plan.seq_len=1024", 1e0\n'
+    file.write_text(text, newline="")
+    first, second = read_job_table(file)
+    assert (first.measured_s, second.measured_s) == (2.5, 1.0)
+    assert second.job.plan.seq_len == 1024
+    assert second.id.endswith("line 5")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{HEADER}\njob.yaml,,1.5\njob.yaml,,2\njob.yaml,,1.5\n", "line 4: the same row as runs.csv line 2. Keep one"),
+        ("job,measured_step_time_s,job\n", "line 1: the column 'job' is there twice"),
+        (f"{HEADER}\njob.yaml,,1_0\n", "line 2: step_time_s = '1_0'"),
+        (f"{HEADER}\njob.yaml,,١\n", "line 2: step_time_s = '١'"),
+        (f"{HEADER}\n{'x' * 300},,1\n", "line 2: x+: not a usable file name: .*too long"),
+        (f"{HEADER}\njob.yaml,1\n", "line 2: the number of fields differs"),
+    ],
+)
+def test_mistakes_name_the_line(file: Path, text: str, message: str) -> None:
+    file.write_text(text)
+    with pytest.raises(DataError, match=f"runs.csv {message}"):
+        read_job_table(file)
+
+
+def test_equal_times_of_runs_with_names_are_two_runs(file: Path) -> None:
+    file.write_text(f"id,{HEADER}\na,job.yaml,,1\nb,job.yaml,,1\n")
+    assert len(read_job_table(file)) == 2
+
+
+def test_fields_are_the_job_or_change_the_file_that_a_row_names(file: Path) -> None:
+    """Whatever the order of columns, what stands in a section is set after the section; blank is not stated."""
+    file.write_text(
+        "cluster.n_devices,cluster,job,model,plan.dp,plan.micro_batch,plan.global_batch,plan.seq_len,step_time_s\n"
+        "16,dgx-h100,,llama-2-7b,16,1,32,4096,1\n"
+        ",,job.yaml,,,,,1024,2\n"
+    )
+    own, changed = read_job_table(file)
+    assert (own.job.model.name, own.job.cluster.n_devices, own.job.plan.dp) == ("llama-2-7b", 16, 16)
+    assert own.source == changed.source == "runs.csv"
+    assert changed.job.plan.seq_len == 1024
+    assert changed.job.cluster == load_job(file.parent / "job.yaml").cluster
+
+
+def test_a_blank_time_is_no_number(file: Path) -> None:
+    file.write_text(f"{HEADER}\njob.yaml,,\n")
+    assert isnan(read_job_table(file)[0].measured_s)
+
+
+def test_the_example_of_the_page_is_read(file: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "job_table.md").read_text(encoding="utf-8")
+    file.write_text(page.partition("```csv\n")[2].partition("```")[0])
+    runs = read_job_table(file)
+    assert [run.id for run in runs][::4] == ["one node", "to do"]
+    assert runs[1].measured_range == pytest.approx((7.31, 7.51))
+    assert runs[3].job.plan.global_batch == 256
