@@ -72,8 +72,7 @@ def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int,
     n_differ = n_intended = 0
     for name in cases:
         lines = differing_lines(
-            *(found.get(name, f"{side}: no transcript") for side, found in zip(("old", "new"), texts, strict=True)),
-            tolerance,
+            texts[0].get(name, "old: no transcript"), texts[1].get(name, "new: no transcript"), tolerance
         )
         if lines and name in INTENDED:
             n_intended += 1

@@ -51,6 +51,8 @@ def write_inputs(folder: Path, seed: int) -> None:
         "failures.csv": _failures(rng),
         "repairs.csv": _repairs(rng),
         "spells.csv": _spells(rng),
+        "checkpoints.csv": _checkpoints(rng),
+        "power.csv": _power(rng),
         **_small_laws(rng),
     }
     for name, table in tables.items():
@@ -58,11 +60,18 @@ def write_inputs(folder: Path, seed: int) -> None:
 
 
 def _small_laws(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
-    """A ladder of batches, starts of machines, saves of files."""
+    """A ladder of batches, networks by their totals, parameter servers, starts of machines, saves of files."""
     n, noise = np.arange(1.0, 25.0), np.exp(0.03 * rng.standard_normal(24))
     batch = 2.0 ** (2 + n % 6)
     return {
         "ladder.csv": pd.DataFrame({"setup": "v100", "batch": batch, "step_ms": (20.0 + batch) * noise}),
+        "totals.csv": pd.DataFrame({
+            "model": [f"m{i:g}" for i in n], "gpu": "k80", "batch": 128, "flops": 1e9 * n, "n_params": 1e6 * n,
+            "n_tensors": 50 * n, "family": [f"f{i % 3:g}" for i in n], "step_time_s": 0.1 * n * noise,
+        }),
+        "servers.csv": pd.DataFrame({
+            "model": "a", "gpu": "k80", "workers": 1 + n % 8, "ps": 1, "params": 2e6, "steps_per_s": 9.0 * (1 + n % 8) * noise,
+        }),
         "startup.csv": pd.DataFrame({
             "provisioning_s": 1.6 * noise, "staging_s": 40.0 * noise, "booting_s": 38.0 * noise,
             "tier": ["on-demand" if i % 2 else "preemptible" for i in n], "region": [f"r{i % 3:g}" for i in n],
@@ -151,3 +160,22 @@ def _spells(rng: np.random.Generator) -> pd.DataFrame:
         up = np.arange(120) % 2
         tables.append(pd.DataFrame({"zone": f"z{zone}", "start_s": start, "duration_s": length, "available": up}))
     return pd.concat(tables, ignore_index=True)
+
+
+def _checkpoints(rng: np.random.Generator) -> pd.DataFrame:
+    """Saves of 8 sites at half the bandwidth of a network file system."""
+    source = np.repeat(np.arange(8), 8)
+    size = np.exp(rng.uniform(np.log(1e9), np.log(1e12), len(source)))
+    log_s = np.log(size / 0.1e9) + 0.2 * rng.standard_normal(8)[source] + 0.1 * rng.standard_normal(len(source))
+    names = [f"s{index}" for index in source]
+    return pd.DataFrame({"source": names, "ckpt_GB": size / 1e9, "storage": "NFS", "save_total_s": np.exp(log_s)})
+
+
+def _power(rng: np.random.Generator) -> pd.DataFrame:
+    """A device of 400 W at twenty clocks, nine tenths of whose work follow the clock."""
+    clock = np.linspace(0.5, 1.0, 20)
+    noise = np.exp(0.002 * rng.standard_normal((2, 20)))
+    table = {"clock_mhz": 1400.0 * clock, "duration_s": (0.1 + 0.9 / clock) * noise[0]}
+    return pd.DataFrame({**table, "power_watts": 400.0 * (0.15 + 0.85 * clock**2.5) * noise[1]}).assign(
+        device="gpu", workload="a"
+    )

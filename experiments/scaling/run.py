@@ -60,7 +60,7 @@ def main() -> int:
 
 def _rows(figures: dict[ScalingTask, JobFigures | None], cluster: str, model: str, mode: Mode) -> tuple[SizeRow, ...]:
     own = [figures[ScalingTask(cluster, model, mode, n)] for n in SIZES]
-    return size_rows(SIZES, [((), one, "" if one else "impossible") for one in own])
+    return size_rows(SIZES, [({}, one, "" if one else "impossible") for one in own])
 
 
 def _line(name: str, rows: tuple[SizeRow, ...]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -130,7 +130,17 @@ def capture_step(
     """
     if output is not None:
         check_target(output)
-    request = CaptureRequest(source, mesh.world, mesh.sizes, *astuple(step), name, dict(options or {}))
+    request = CaptureRequest(
+        source,
+        mesh.world,
+        mesh.sizes,
+        micro_batches=step.micro_batches,
+        samples_per_step=step.samples_per_step,
+        tokens_per_sample=step.tokens_per_sample,
+        fusion=step.fusion,
+        name=name,
+        options=dict(options or {}),
+    )
     if is_capture(source):
         request.refuse_stated(tuple(STATED_BY), "It is captured already: what it holds stays.")
         program, told = read_capture(source), "capture"

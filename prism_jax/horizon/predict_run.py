@@ -258,8 +258,8 @@ def predict_run(
     from .simulated_job import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
 
     asked = RunRequest(count, wanted, made, after, run.deadline_s, run.n_worlds, run.seed, tuple(assumed))
-    report, *parts = simulated(fitted, asked, record, progress)
-    return report.made_of(RunParts(*parts))
+    report, planned, outcome, known = simulated(fitted, asked, record, progress)
+    return report.made_of(RunParts(planned, outcome, known))
 
 
 def _threats(

@@ -185,7 +185,7 @@ def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists,
             behind_error_s=float(behind_error[row]),
             prob_best=float(sure[row]),
             memory_bytes=float(screen.memory_bytes[number]),
-            **_uncertain(job, float(screen.memory_bytes[number])),
+            **_uncertain(job, float(screen.memory_bytes[number])),  # pyright: ignore[reportArgumentType]
             **_rates(job, plans[row], float(found.quantiles_s[row, 0])),
         )
         for row, number in enumerate(found.numbers)
