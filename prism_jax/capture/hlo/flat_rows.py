@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from ...workload.captured.chains import FEEDS
 from ...workload.captured.program import CapturedComm, CapturedOp, CapturedRow
 from .flattened import Operation
-from .moves import own_shape
 from .products import is_again, layer_of, named, product_of
-from .rows import LEAST_BYTES
+from .rows import FoundProduct, memory_op, product_op
 from .types import Module
 
 MOST_BYTES = 30.0 * 2**20  # xla/debug_options_flags.cc
@@ -44,26 +43,10 @@ def row_of(module: Module, one: Operation, layer: str) -> CapturedOp | None:
         return None
     computation, at = one.place
     layer = layer_of(named(module, at)) or layer
-    again = " again" if is_again(module, at) else ""
-    makers = [computation.instructions[name] for name in at.operands]
-    product = product_of(module, at, tuple(maker.shapes[0] for maker in makers if maker.shapes))
+    again = is_again(module, at)
+    product = product_of(module, computation, at)
     if product is None:
-        target = at.attributes.get("custom_call_target", "").strip('"')
-        name = f"custom-call {target[:60]}" if target else at.opcode
-        kind = "memory" if one.n_bytes > LEAST_BYTES else "none"
-        dtype = at.shapes[0].plain_dtype if at.shapes else "fp32"
-        return CapturedOp(
-            name + again, kind, one.phase, dtype, (), 0.0, one.n_bytes, layer,
-            fusible=one.role in FEEDS, output_bytes=one.written,
-        )  # fmt: skip
-    return CapturedOp(
-        name=("dot" if product.kind == "gemm" else "convolution") + again,
-        kind=product.kind,
-        phase=one.phase,
-        dtype=own_shape(module, computation, at.operands[0], one.outer).plain_dtype,
-        shape=product.shape,
-        flops=product.flops,
-        n_bytes=one.n_bytes,
-        module=layer,
-        output_bytes=one.written,
-    )
+        is_fusible = one.role in FEEDS
+        return memory_op(at, one.phase, one.n_bytes, one.written, layer, again=again, fusible=is_fusible)
+    found = FoundProduct(product, computation, at, one.outer)
+    return product_op(module, found, one.phase, one.n_bytes, one.written, layer, again=again)

@@ -151,6 +151,11 @@ class HloTraffic(NamedTuple):
     read: float
     written: float
 
+    @property
+    def n_bytes(self) -> float:
+        """Both."""
+        return self.read + self.written
+
 
 def traffic_of(module: Module, computation: Computation, instruction: Instruction) -> HloTraffic:
     """Bytes of one run of an instruction."""
@@ -176,7 +181,7 @@ def traffic_of(module: Module, computation: Computation, instruction: Instructio
 
 def _scratch_bytes(instruction: Instruction) -> float:
     """Bytes that a call into a library lists behind its results for it to work in; what it needs of them stays in the cache."""
-    target, last = instruction.attributes.get("custom_call_target", "").strip('"'), instruction.shapes[-1:]
+    target, last = instruction.target, instruction.shapes[-1:]
     is_library = len(instruction.shapes) > 1 and target.startswith(_LIBRARIES)
     return last[0].n_bytes if is_library and last[0].dtype in ("s8", "u8") else 0.0
 

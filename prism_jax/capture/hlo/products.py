@@ -107,18 +107,17 @@ class Product:
     flops: float
 
 
-def product_of(module: Module, instruction: Instruction, operands: tuple[ArrayShape, ...]) -> Product | None:
+def product_of(module: Module, computation: Computation, instruction: Instruction) -> Product | None:
     """The product that an instruction is; None where it is none.
-
-    Args:
-        operands: shapes of its operands.
 
     Raises:
         DataError: dimensions that its operands have not.
     """
-    opcode, target = instruction.opcode, instruction.attributes.get("custom_call_target", "").strip('"')
+    opcode, target = instruction.opcode, instruction.target
     if opcode not in ("dot", "ragged-dot", "convolution") and not target:
         return None
+    makers = (computation.instructions[name] for name in instruction.operands)
+    operands = tuple(one.shapes[0] for one in makers if one.shapes)
     try:
         if opcode == "ragged-dot":
             return _ragged(instruction, operands)
@@ -183,7 +182,7 @@ def _convolution(instruction: Instruction, operands: tuple[ArrayShape, ...]) -> 
     into, kernel, out = found.groups()
     result = instruction.shapes[0].dims
     left, right = operands[0].dims, operands[1].dims
-    target = instruction.attributes.get("custom_call_target", "")
+    target = instruction.target
     if "BackwardInput" in target:
         left, result = result, left
     elif "BackwardFilter" in target:

@@ -14,7 +14,7 @@ from .flattened import Flattened
 from .groups import Groups, MeshAxes, guessed_axes, known_axes
 from .moves import Place, Weights, is_widening, layer_key
 from .products import MOST_MODULE, is_again, layer_of, named
-from .rows import is_work, notes_of, ops_of, products_in
+from .rows import ProgramTally, is_work, notes_of, ops_of, products_in
 from .types import DTYPES, Computation, Instruction, Module
 from .walk import ModuleWalk, Visit
 
@@ -46,21 +46,6 @@ class Stated:
     versions: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     kernels: str = ""
-
-
-@dataclass
-class ProgramTally:
-    """What was met on the way, for `assumptions`."""
-
-    again_flops: float = 0.0
-    flops: float = 0.0
-    from_all_reduce: int = 0
-    widened: int = 0
-    unknown_calls: set[str] = field(default_factory=set)
-    asynchronous: int = 0
-    backward: int = 0
-    expert_loops: int = 0
-    combined: int = 0
 
 
 @dataclass

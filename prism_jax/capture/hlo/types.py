@@ -95,6 +95,11 @@ class Instruction:
         return int(self.literal if self.opcode == "parameter" else self.attributes["index"])
 
     @property
+    def target(self) -> str:
+        """The library function that a custom-call calls; empty for all else."""
+        return self.attributes.get("custom_call_target", "").strip('"')
+
+    @property
     def n_bytes(self) -> float:
         """Of its result."""
         return sum(shape.n_bytes for shape in self.shapes)
@@ -188,16 +193,6 @@ def callees(instruction: Instruction) -> Iterator[str]:
     for attribute in CALLERS:
         if value := instruction.attributes.get(attribute):
             yield from _NAME.findall(value)
-
-
-def check_calls(module: Module) -> Module:
-    """The module itself.
-
-    Raises:
-        DataError: as `callees_first`.
-    """
-    callees_first(module)
-    return module
 
 
 def callees_first(module: Module) -> list[str]:

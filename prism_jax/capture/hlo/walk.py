@@ -174,7 +174,7 @@ class ModuleWalk:
         """
         weights = _weights(self.module)
         entry = self.module.computations[self.module.entry]
-        stack = [_frame(entry, 1, 0, "F")]
+        stack = [_Frame(entry, 1, 0, "F")]
         while stack:
             frame = stack[-1]
             instruction = next(frame.rest, None)
@@ -201,7 +201,7 @@ class ModuleWalk:
             called = module.called(instruction, "to_apply", "calls")
         is_start = instruction.opcode == "async-start"
         started = (frame.computation.name, instruction.name) if is_start else frame.started
-        return [] if called is None else [_frame(called, frame.times, frame.loop, phase, started)]
+        return [] if called is None else [_Frame(called, frame.times, frame.loop, phase, started)]
 
     def _loop(self, frame: _Frame, instruction: Instruction, phase: str) -> list[_Frame]:
         trips = trip_count(self.module, frame.computation, instruction)
@@ -218,7 +218,7 @@ class ModuleWalk:
         self._n_loops += 1
         if frame.loop:
             self.nested.add(frame.loop)
-        return [_frame(body, times, self._n_loops, phase)]
+        return [_Frame(body, times, self._n_loops, phase)]
 
 
 @dataclass
@@ -226,18 +226,14 @@ class _Frame:
     """A computation that is being walked through."""
 
     computation: Computation
-    rest: Iterator[Instruction]
     times: int
     loop: int
     parent: str
     started: tuple[str, str] | None = None
     phases: dict[str, str] = field(default_factory=dict)
 
-
-def _frame(
-    computation: Computation, times: int, loop: int, parent: str, started: tuple[str, str] | None = None
-) -> _Frame:
-    return _Frame(computation, iter(computation.instructions.values()), times, loop, parent, started)
+    def __post_init__(self) -> None:
+        self.rest = iter(self.computation.instructions.values())
 
 
 def _weights(module: Module) -> dict[str, float]:
@@ -252,12 +248,8 @@ def _weights(module: Module) -> dict[str, float]:
         computation = module.computations[name]
         flops[name], visited[name] = 0.0, len(computation.instructions)
         for instruction in computation.instructions.values():
-            shapes = tuple(
-                computation.instructions[one].shapes[0]
-                for one in instruction.operands
-                if computation.instructions[one].shapes
-            )
-            product = product_of(module, instruction, shapes) if instruction.opcode in ("dot", "convolution") else None
+            is_product = instruction.opcode in ("dot", "convolution")
+            product = product_of(module, computation, instruction) if is_product else None
             flops[name] += product.flops if product else 0.0
             for called in callees(instruction):
                 flops[name] += flops[called]

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import DataError, PrismError, SpecError
-from ...core.read_file import open_input, parse_json, read_text
+from ...core.read_file import lines_of, open_input, parse_json, read_text
 from ...core.registry import Registry, did_you_mean
 from ...core.write_file import write_bytes
 from .check import MOST_CLASSES, MOST_ROWS, check_program
@@ -77,21 +77,10 @@ def read_capture(path: str | Path) -> RankProgram:
     """
     text = read_text(path, MOST_BYTES, REMEDY, unpack=True)
     reader = _Reader(str(path))
-    for number, line in _lines(text):
-        reader.take(number, line)
+    for number, line in enumerate(lines_of(text), 1):
+        if line.strip():
+            reader.take(number, line)
     return reader.program()
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers from 1, and lines; one at a time, so that what is not read takes no memory."""
-    start, number = 0, 0
-    while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        number += 1
-        if text[start:end].strip():
-            yield number, text[start:end]
-        start = end + 1
 
 
 class _Reader:
