@@ -43,69 +43,19 @@ UNREAD = {"nll_loss_forward": 0, "nll_loss_backward": 1}
 Sizes = tuple[int, int, int, int]  # (batch, m, n, k)
 
 # Reductions and norms, which a compiler merges with pointwise neighbours; pointwise operations are tagged as such by torch.
-REDUCTIONS = frozenset(
-    [
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "var",
-        "var_mean",
-        "std",
-        "_softmax",
-        "_softmax_backward_data",
-        "_log_softmax",
-        "_log_softmax_backward_data",
-        "native_layer_norm",
-        "native_layer_norm_backward",
-        "_fused_rms_norm",
-        "_fused_rms_norm_backward",
-        "nll_loss_forward",
-        "nll_loss_backward",
-        "native_dropout",
-        "native_dropout_backward",
-        "gelu_backward",
-        "silu_backward",
-        "threshold_backward",
-        "_to_copy",
-        "copy_",
-        "clone",
-        "native_group_norm",
-        "native_group_norm_backward",
-        "logsumexp",
-        "linalg_vector_norm",
-        "cumsum",
-    ]
-)
-_FREE = frozenset(
-    [
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "_unsafe_view",
-        "_reshape_alias",
-        "detach",
-        "alias",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "set_",
-        "resize_",
-        "resize_as_",
-        "item",
-        "_local_scalar_dense",
-        "is_same_size",
-        "sym_size",
-        "record_stream",
-        "_has_same_storage_numel",
-        "scalar_tensor",
-        "_assert_async",
-        "device",
-    ]
-)
+REDUCTIONS = frozenset({
+    "sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "_softmax", "_softmax_backward_data",
+    "_log_softmax", "_log_softmax_backward_data", "native_layer_norm", "native_layer_norm_backward",
+    "_fused_rms_norm", "_fused_rms_norm_backward", "nll_loss_forward", "nll_loss_backward", "native_dropout",
+    "native_dropout_backward", "gelu_backward", "silu_backward", "threshold_backward", "_to_copy", "copy_", "clone",
+    "native_group_norm", "native_group_norm_backward", "logsumexp", "linalg_vector_norm", "cumsum",
+})  # fmt: skip
+_FREE = frozenset({
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias",
+    "detach", "alias", "lift_fresh", "lift_fresh_copy", "set_", "resize_", "resize_as_", "item",
+    "_local_scalar_dense", "is_same_size", "sym_size", "record_stream", "_has_same_storage_numel", "scalar_tensor",
+    "_assert_async", "device",
+})  # fmt: skip
 
 
 def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> list[CapturedOp]:
