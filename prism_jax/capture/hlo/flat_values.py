@@ -59,7 +59,6 @@ def outside(storage: Hashable, n_bytes: float) -> Value:
 VIEWS = frozenset({"bitcast", "bitcast-convert", "reshape", "copy", "transpose", "opt-barrier"})
 SLICES = frozenset({"slice", "dynamic-slice"})
 NO_VALUES = frozenset({"constant", "iota", "partition-id", "replica-id", "rng-get-and-update-state"})
-# fmt: off
 _POINTWISE = frozenset({
     "abs", "add", "and", "atan2", "broadcast", "cbrt", "ceil", "clamp", "clz", "compare", "complex", "convert", "cosine",
     "divide", "erf", "exponential", "exponential-minus-one", "floor", "imag", "iota", "is-finite", "log", "log-plus-one",
@@ -67,8 +66,7 @@ _POINTWISE = frozenset({
     "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left",
     "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor",
     "slice", "dynamic-slice", "gather", "reverse",
-})
-# fmt: on
+})  # fmt: skip
 _ROLES = {
     **dict.fromkeys(_POINTWISE, POINTWISE),
     **dict.fromkeys(("reduce", "reduce-window", "cumsum"), REDUCTION),

@@ -111,15 +111,13 @@ _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\]")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
-# fmt: off
 _KEPT = frozenset({
     "backend_config", "batch_group_count", "body", "branch_computations", "called_computations", "calls",
     "channel_id", "condition", "custom_call_target", "dim_labels", "dimensions", "direction",
     "dynamic_slice_sizes", "false_computation", "feature_group_count", "index", "kind", "lhs_batch_dims",
     "lhs_contracting_dims", "replica_groups", "rhs_batch_dims", "rhs_contracting_dims", "slice", "source_target_pairs",
     "to_apply", "true_computation", "use_global_device_ids", "window",
-})
-# fmt: on
+})  # fmt: skip
 _WITHOUT_OPERANDS = ("constant", "parameter", "iota", "partition-id", "replica-id")
 
 

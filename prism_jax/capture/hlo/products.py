@@ -21,13 +21,11 @@ AGAIN = ("rematted_computation", ".remat")  # of JAX, of XLA
 _TIMELESS = ("constant", "parameter", "iota", "partition-id", "replica-id")
 _ORDER = {"F": 0, "B": 1, "opt": 2}
 _WRAPS = re.compile(r"^(?:jit|pjit|jvp|transpose|vmap|remat|custom_jvp|custom_vjp|shard_map|xmap|pmap)\((.*)\)$")
-# fmt: off
 _NO_LAYER = frozenset({
     "while", "body", "cond", "checkpoint", "rematted_computation", "eval_jaxpr", "closed_call", "core_call",
     "remat", "pjit", "scan", "branch_0_fun", "branch_1_fun", "custom_jvp_call", "custom_vjp_call",
     "custom_vjp_call_jaxpr", "shard_map", "jvp", "transpose",
-})
-# fmt: on
+})  # fmt: skip
 MOST_MODULE = 200
 
 

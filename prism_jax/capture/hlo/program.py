@@ -15,11 +15,10 @@ from .groups import Groups, MeshAxes, guessed_axes, known_axes
 from .moves import Place, Weights, is_widening, layer_key
 from .products import MOST_MODULE, is_again, layer_of, named
 from .rows import ProgramTally, is_work, notes_of, ops_of, products_in
-from .types import DTYPES, Computation, Instruction, Module
+from .types import DTYPES, Instruction, Module
 from .walk import ModuleWalk, Visit
 
 _NUMBER_BYTES = 8.0
-_Product = tuple[Computation, Instruction, tuple[Place, ...]]
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def _operated(module: Module, visit: Visit, made: _Rows, tally: ProgramTally, we
         if row is None or operation.place is None:
             continue
         if row.kind in ("gemm", "conv"):
-            _note_product(module, visit, made, weights, len(made.rows), (*operation.place, operation.outer))
+            _note_product(module, visit, made, weights, len(made.rows), operation.place, operation.outer)
         made.operations[made.add(row, visit)] = number
         _count(module, operation.place[1], row, visit, tally)
 
@@ -229,13 +228,15 @@ def _ended(visit: Visit, made: _Rows) -> None:
 def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) -> None:
     """Whether the products of an instruction read weights; see `gradients`."""
     for number, one in enumerate(products_in(module, visit.computation, visit.instruction)):
-        where = one.computation, one.instruction, one.outer
-        _note_product(module, visit, made, weights, len(made.rows) + number, where)
+        place = one.computation, one.instruction
+        _note_product(module, visit, made, weights, len(made.rows) + number, place, one.outer)
 
 
-def _note_product(module: Module, visit: Visit, made: _Rows, weights: Weights, row: int, where: _Product) -> None:
-    _, instruction, _ = where
-    key, reads = layer_key(instruction.op_name), weights.are_read_by(*where)
+def _note_product(
+    module: Module, visit: Visit, made: _Rows, weights: Weights, row: int, place: Place, outer: tuple[Place, ...]
+) -> None:
+    instruction = place[1]
+    key, reads = layer_key(instruction.op_name), weights.are_read_by(*place, outer)
     made.routing.products.setdefault(visit.loop, set()).add(key)
     if visit.phase == "F" and reads:
         made.layers.add(key)

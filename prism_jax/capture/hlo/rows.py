@@ -17,19 +17,15 @@ from .types import Computation, Instruction, Module
 from .walk import ModuleWalk, Visit
 
 # No work on the device: names, tuples, views, and what XLA keeps for itself.
-# fmt: off
 _NOTHING = frozenset({
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
     "opt-barrier", "add-dependency", "domain", "async-update", "infeed", "outfeed", "recv", "get-dimension-size",
     "rng-get-and-update-state",
-})
-# fmt: on
-# fmt: off
+})  # fmt: skip
 _NO_CALLS = frozenset({
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer", "AssumeGatherIndicesInBound",
     "MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint",
-})
-# fmt: on
+})  # fmt: skip
 _BY_BYTES = ("TopK", "__topk", "__cub$", "Sort", "PadToStatic", "SliceToDynamic")  # no products inside
 _FLASH = "__cudnn$fmha"
 _BACKWARD_PRODUCTS = 2.5  # of fused attention over the forward: five products, of which one is done again, for two

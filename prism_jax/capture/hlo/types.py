@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 from ...core.errors import DataError
@@ -201,14 +202,17 @@ def callees_first(module: Module) -> list[str]:
     Raises:
         DataError: a computation that is called is not there, or calls itself, by way of others too; names the line of a call.
     """
-    edges = {name: list(_edges(module, name)) for name in module.computations}
-    done: dict[str, None] = {}
-    for start in edges:
-        _follow(module, start, edges, done)
-    return list(done)
+    calls = {name: dict(_calls(module, name)) for name in module.computations}
+    try:
+        return list(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        called, name, *_ = error.args[1]
+        text = f"the computation {called[:60]} calls itself, by way of {name[:60]}"
+        raise module.refused(calls[name][called], text) from None
 
 
-def _edges(module: Module, name: str) -> Iterator[tuple[str, int]]:
+def _calls(module: Module, name: str) -> Iterator[tuple[str, int]]:
+    """What a computation calls, and the first line that does."""
     seen = set()
     for instruction in module.computations[name].instructions.values():
         for called in callees(instruction):
@@ -219,24 +223,3 @@ def _edges(module: Module, name: str) -> Iterator[tuple[str, int]]:
             if called not in seen:
                 seen.add(called)
                 yield called, instruction.line
-
-
-def _follow(module: Module, start: str, edges: dict[str, list[tuple[str, int]]], done: dict[str, None]) -> None:
-    """Follows calls, depth first, with a stack of its own."""
-    if start in done:
-        return
-    path, stack = {start}, [(start, iter(edges[start]))]
-    while stack:
-        name, rest = stack[-1]
-        following = next(rest, None)
-        if following is None:
-            stack.pop()
-            path.discard(name)
-            done[name] = None
-            continue
-        called, line = following
-        if called in path:
-            raise module.refused(line, f"the computation {called[:60]} calls itself, by way of {name[:60]}")
-        if called not in done:
-            path.add(called)
-            stack.append((called, iter(edges[called])))

@@ -110,9 +110,6 @@ def extent(tensor: Tensor) -> tuple[int, int, int]:
     return tensor.untyped_storage()._cdata, start, start + (last + 1) * wide
 
 
-# pyright: reportMissingImports=false
-
-
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 WAIT = "wait_tensor"
 # Collective, whether its size is that of what it writes (True) or of what it reads -> operations.
@@ -168,9 +165,6 @@ def _buffers(name: str, func: Any, args: Sequence[Any], out: Any) -> tuple[list[
     if name.startswith(_WRITTEN_FIRST) or name.endswith("_base_"):
         return list(tensors(args[1])), first
     return first, first
-
-
-# pyright: reportMissingImports=false
 
 
 _SILENT = ("prim", "profiler", "debugprims")

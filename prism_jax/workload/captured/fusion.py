@@ -38,14 +38,24 @@ def joined(one: RankClass) -> RankClass:
     rows: list[CapturedRow] = []
     for index in kept:
         row = one.rows[index]
-        if isinstance(row, CapturedOp):
-            rows.append(_kernel([own for at in members[index] if isinstance(own := one.rows[at], CapturedOp)]))
-        else:
-            wait = row.wait
-            is_end = wait is not None and wait < len(ends)
-            rows.append(replace(row, wait=_place(kept, ends[wait] if is_end else wait)) if wait is not None else row)
-    repeats = tuple(Repeat(_place(kept, each.start), _place(kept, each.stop), each.times) for each in one.repeats)
-    return replace(one, rows=tuple(rows), repeats=tuple(each for each in repeats if each.start < each.stop))
+        chain = [own for at in members[index] if isinstance(own := one.rows[at], CapturedOp)]
+        rows.append(_kernel(chain) if isinstance(row, CapturedOp) else row)
+    place = [bisect_left(kept, index) for index in range(len(ends) + 1)]  # of the row, or the first one kept behind it
+    return _placed(one, rows, [*(place[end] for end in ends), len(kept)], place)
+
+
+def _placed(one: RankClass, rows: Iterable[CapturedRow], wait: Sequence[int], place: Sequence[int]) -> RankClass:
+    """The class with other rows.
+
+    Args:
+        wait: [old row, and one past the last] the row that a collective waits for in its place.
+        place: the same of the edges of repeats.
+    """
+    moved = (
+        row if isinstance(row, CapturedOp) or row.wait is None else replace(row, wait=wait[row.wait]) for row in rows
+    )
+    repeats = (Repeat(place[each.start], place[each.stop], each.times) for each in one.repeats)
+    return replace(one, rows=tuple(moved), repeats=tuple(each for each in repeats if each.start < each.stop))
 
 
 def chain_ends(one: RankClass) -> list[int]:
@@ -65,11 +75,6 @@ def in_chains(one: RankClass) -> list[bool] | None:
         if end != index:
             found[index] = found[end] = True
     return found
-
-
-def _place(kept: Sequence[int], index: int) -> int:
-    """Where a row, or the first one behind it, went."""
-    return bisect_left(kept, index)
 
 
 def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
@@ -141,12 +146,7 @@ def fused(one: RankClass, policy: str) -> RankClass:
     if chain:
         rows[-1] = merged(chain)
     place.append(len(rows))
-    kept = tuple(
-        row if isinstance(row, CapturedOp) else replace(row, wait=None if row.wait is None else place[row.wait])
-        for row in rows
-    )
-    repeats = tuple(Repeat(place[each.start], place[each.stop], each.times) for each in one.repeats)
-    return replace(one, rows=kept, repeats=repeats)
+    return _placed(one, rows, place, place)
 
 
 def merged(chain: Sequence[CapturedOp]) -> CapturedOp:
