@@ -117,11 +117,7 @@ class Names:
         self._module = module
         self.through_loops = through_loops
         self._made: dict[tuple[str, str], tuple[Value, ...]] = {}
-        self._callers: dict[str, list[Place]] = {}
-        for computation in module.computations.values():
-            for one in computation.instructions.values():
-                if one.opcode in ("while", "call") and (called := module.called(one, "body", "to_apply")) is not None:
-                    self._callers.setdefault(called.name, []).append((computation, one))
+        self._callers = module.callers("while", "call")
 
     def keep(self, computation: Computation, instruction: Instruction, values: tuple[Value, ...]) -> None:
         """Notes what an instruction makes, one value for every array of its result."""
@@ -150,11 +146,7 @@ class Names:
         root = body.instructions[body.root]
         if root.opcode != "tuple" or index >= len(root.operands):
             return False
-        at = body.instructions[root.operands[index]]
-        for _ in range(_MOST_STEPS):
-            if at.opcode not in VIEWS or not at.operands:
-                break
-            at = body.instructions[at.operands[0]]
+        at = body.behind(body.instructions[root.operands[index]], VIEWS)
         is_element = at.opcode == "get-tuple-element" and at.number == index
         return is_element and body.instructions[at.operands[0]].opcode == "parameter"
 

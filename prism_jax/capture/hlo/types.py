@@ -6,13 +6,14 @@ Computations that a module calls exist, and none reaches itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 from ...core.errors import DataError
 
+MOST_BEHIND = 256
 # Name in HLO -> bytes of an element, name in captured programs.
 DTYPES: Mapping[str, tuple[float, str]] = {
     "pred": (1.0, "bool"),
@@ -22,12 +23,9 @@ DTYPES: Mapping[str, tuple[float, str]] = {
     "f64": (8.0, "fp64"),
     "c64": (8.0, "fp32"),
     "c128": (16.0, "fp64"),
-    "s64": (8.0, "int64"),
-    "u64": (8.0, "int64"),
-    "s32": (4.0, "int32"),
-    "u32": (4.0, "int32"),
-    "s16": (2.0, "int16"),
-    "u16": (2.0, "int16"),
+    **dict.fromkeys(("s64", "u64"), (8.0, "int64")),
+    **dict.fromkeys(("s32", "u32"), (4.0, "int32")),
+    **dict.fromkeys(("s16", "u16"), (2.0, "int16")),
     **dict.fromkeys(("s8", "u8"), (1.0, "int8")),
     **dict.fromkeys(("s4", "u4"), (0.5, "int8")),
     **dict.fromkeys(("s2", "u2"), (0.25, "int8")),
@@ -127,6 +125,14 @@ class Computation:
     line: int
     users: Mapping[str, Sequence[str]]
 
+    def behind(self, at: Instruction, opcodes: Container[str]) -> Instruction:
+        """What a value is before instructions of some kinds, by their first operands; at most `MOST_BEHIND` of them."""
+        for _ in range(MOST_BEHIND):
+            if at.opcode not in opcodes or not at.operands:
+                break
+            at = self.instructions[at.operands[0]]
+        return at
+
     def users_of(self, name: str) -> Iterator[Instruction]:
         """Instructions that read a value."""
         return (self.instructions[user] for user in self.users.get(name, ()))
@@ -170,6 +176,15 @@ class Module:
             text = f"{instruction.opcode} has {len(instruction.operands)} operands, but {index + 1} are needed"
             raise self.refused(instruction.line, text)
         return computation.instructions[instruction.operands[index]]
+
+    def callers(self, *opcodes: str) -> dict[str, list[tuple[Computation, Instruction]]]:
+        """Body of a loop, or computation of a call -> where it is called from; `opcodes`: while, call."""
+        found: dict[str, list[tuple[Computation, Instruction]]] = {}
+        for computation in self.computations.values():
+            for one in computation.instructions.values():
+                if one.opcode in opcodes and (called := self.called(one, "body", "to_apply")) is not None:
+                    found.setdefault(called.name, []).append((computation, one))
+        return found
 
     def called(self, instruction: Instruction, *attributes: str) -> Computation | None:
         """The computation that the first of some attributes names; None where it has none of them."""

@@ -14,7 +14,6 @@ from .types import Computation, Instruction, Module, callees, callees_first
 
 MOST_TRIPS = 2**31
 _KNOWN = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(-?\d{1,18})"?')
-_MOST_STEPS = 64  # instructions between a use of a constant and its definition
 _THROUGH = ("copy", "bitcast", "convert", "reshape")
 
 
@@ -74,32 +73,23 @@ def _outside(
     inner: Computation, outer: Computation, name: str, operands: tuple[str, ...]
 ) -> tuple[Computation, Instruction] | None:
     """A value of a wrapped computation, seen from where it was handed in."""
-    at = _behind(inner, inner.instructions[name])
+    at = inner.behind(inner.instructions[name], _THROUGH)
     if inner is not outer and at.opcode == "parameter":
         position = at.number
         if position >= len(operands):
             return None
-        return outer, _behind(outer, outer.instructions[operands[position]])
+        return outer, outer.behind(outer.instructions[operands[position]], _THROUGH)
     return inner, at
 
 
-def _behind(computation: Computation, at: Instruction) -> Instruction:
-    """What a value is before copies and conversions."""
-    for _ in range(_MOST_STEPS):
-        if at.opcode not in _THROUGH or not at.operands:
-            return at
-        at = computation.instructions[at.operands[0]]
-    return at
-
-
 def _constant(computation: Computation, at: Instruction) -> int | None:
-    at = _behind(computation, at)
+    at = computation.behind(at, _THROUGH)
     text = at.literal.strip("{} ")
     return int(text) if at.opcode == "constant" and re.fullmatch(r"-?\d{1,18}", text) else None
 
 
 def _start(module: Module, computation: Computation, loop: Instruction, index: int) -> int | None:
-    given = _behind(computation, module.operand(computation, loop, 0))
+    given = computation.behind(module.operand(computation, loop, 0), _THROUGH)
     if given.opcode != "tuple" or index >= len(given.operands):
         return None
     return _constant(computation, computation.instructions[given.operands[index]])
@@ -110,7 +100,7 @@ def _step(module: Module, body: Computation, index: int) -> int | None:
     root = body.instructions[body.root]
     if root.opcode != "tuple" or index >= len(root.operands):
         return None
-    at, inner = _behind(body, body.instructions[root.operands[index]]), body
+    at, inner = body.behind(body.instructions[root.operands[index]], _THROUGH), body
     outer = at.operands
     if at.opcode in ("fusion", "call"):
         called = module.called(at, "calls", "to_apply")

@@ -311,12 +311,7 @@ class Recorder(TorchDispatchMode):
         self._next_purpose = ""
 
     def _add(
-        self,
-        row: CapturedRow,
-        inputs: frozenset[int],
-        written: Any,
-        role: str = OTHER,
-        reads: tuple[Access, ...] = (),
+        self, row: CapturedRow, inputs: frozenset[int], written: Any, role: str = OTHER, reads: tuple[Access, ...] = ()
     ) -> RecordedEvent:
         node = adapter.backward_node() if self._phase == "B" else None
         number = None if node is None else adapter.sequence_of(node)
