@@ -104,9 +104,14 @@ def _product(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> W
 
 
 def _work(
-    node: Node, kind: str, dtype: str, shape: Sizes, flops: float, n_bytes: float, written: float, **more: bool
-) -> CapturedOp:
-    return CapturedOp(node.name[:200], kind, "F", dtype, shape, flops, n_bytes, output_bytes=written, **more)
+    node: Node, kind: str, dtype: str, shape: Sizes, flops: float, n_bytes: float, written: float,
+    *, fusible: bool = False, causal: bool = False,
+) -> CapturedOp:  # fmt: skip
+    """The row of an operator."""
+    return CapturedOp(
+        node.name[:200], kind, "F", dtype, shape, flops, n_bytes,
+        fusible=fusible, causal=causal, output_bytes=written,
+    )  # fmt: skip
 
 
 def _sizes(image: Sizes, filters: Sizes, out: Sizes, *, transposed: bool) -> tuple[int, int, int, int] | None:

@@ -49,14 +49,8 @@ def _checked(module: Module, loop: Instruction, n: int) -> int:
 
 def _counter(module: Module, condition: Computation) -> tuple[int, str, int] | None:
     """Index in the loop's tuple, direction and end of `counter < end`."""
-    root = condition.instructions[condition.root]
-    inner = condition
-    operands = root.operands
-    if root.opcode in ("fusion", "call"):  # compare alone, wrapped
-        called = module.called(root, "calls", "to_apply")
-        if called is None:
-            return None
-        inner, root = called, called.instructions[called.root]
+    operands = condition.instructions[condition.root].operands
+    inner, root = _unwrapped(module, condition, condition.instructions[condition.root])
     if root.opcode != "compare" or root.attributes.get("direction") not in ("LT", "LE") or len(root.operands) != 2:
         return None
     left, right = (_outside(inner, condition, name, operands) for name in root.operands)
@@ -67,6 +61,12 @@ def _counter(module: Module, condition: Computation) -> tuple[int, str, int] | N
     if end is None or at.opcode != "get-tuple-element":
         return None
     return at.number, root.attributes["direction"], end
+
+
+def _unwrapped(module: Module, computation: Computation, at: Instruction) -> tuple[Computation, Instruction]:
+    """The instruction itself, or what a fusion or call of one instruction alone makes."""
+    called = module.called(at, "calls", "to_apply") if at.opcode in ("fusion", "call") else None
+    return (computation, at) if called is None else (called, called.instructions[called.root])
 
 
 def _outside(
@@ -100,13 +100,9 @@ def _step(module: Module, body: Computation, index: int) -> int | None:
     root = body.instructions[body.root]
     if root.opcode != "tuple" or index >= len(root.operands):
         return None
-    at, inner = body.behind(body.instructions[root.operands[index]], _THROUGH), body
-    outer = at.operands
-    if at.opcode in ("fusion", "call"):
-        called = module.called(at, "calls", "to_apply")
-        if called is None:
-            return None
-        inner, at = called, called.instructions[called.root]
+    added = body.behind(body.instructions[root.operands[index]], _THROUGH)
+    outer = added.operands
+    inner, at = _unwrapped(module, body, added)
     if at.opcode != "add":
         return None
     for name in at.operands:

@@ -84,22 +84,15 @@ def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
     if not n_bytes and not any(op.flops for op in chain):
         return replace(last, kind="none", n_bytes=0.0, output_bytes=0.0, chain_bytes=None, seconds=None)
     base = next((op for op in chain if op.kind in OWN_KERNELS), last)  # which the chain begins or ends with
-    return replace(
-        base,
-        name=named(chain),
-        flops=sum(op.flops for op in chain),
-        n_bytes=n_bytes,
-        output_bytes=min(last.output_bytes, n_bytes),
-        seconds=summed(op.seconds for op in chain),
-        fusible=False,
-        chain=0,
-        chain_bytes=None,
-    )
+    written = min(last.output_bytes, n_bytes)
+    return replace(_summed(base, chain, n_bytes), output_bytes=written, chain=0, chain_bytes=None)
 
 
-def named(chain: Sequence[CapturedOp]) -> str:
-    """Name of the kernel of a chain: those of its operations."""
-    return "+".join(dict.fromkeys(op.name for op in chain))[:200]
+def _summed(base: CapturedOp, chain: Sequence[CapturedOp], n_bytes: float) -> CapturedOp:
+    """The operation `base` as the kernel of a chain, with the names, FLOPs and seconds of all."""
+    name = "+".join(dict.fromkeys(op.name for op in chain))[:200]
+    flops, seconds = sum(op.flops for op in chain), summed(op.seconds for op in chain)
+    return replace(base, name=name, flops=flops, n_bytes=n_bytes, seconds=seconds, fusible=False)
 
 
 def summed(seconds: Iterable[float | None]) -> float | None:
@@ -159,15 +152,7 @@ def merged(chain: Sequence[CapturedOp]) -> CapturedOp:
         saved += written if op.phase == "F" else 2.0 * written
     total, last = sum(op.n_bytes for op in chain), chain[-1]
     least = last.output_bytes or 0.5 * last.n_bytes
-    return replace(
-        last,
-        name=named(chain),
-        flops=sum(op.flops for op in chain),
-        n_bytes=max(total - saved, least),
-        seconds=summed(op.seconds for op in chain),
-        shape=last.shape,
-        fusible=False,
-    )
+    return _summed(last, chain, max(total - saved, least))
 
 
 def _may_join(op: CapturedOp, row: CapturedRow) -> bool:
