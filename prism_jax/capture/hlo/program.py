@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from ...workload.captured.chains import FEEDS
 from ...workload.captured.check import check_program, gathers_parameters
 from ...workload.captured.fusion import fused
 from ...workload.captured.program import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
 from .collectives import PREFIX, HloCollective, Routing, base_opcode, exchanges_of, exchanging
-from .flat_rows import joins, row_of
-from .flattened import Flattened
+from .flattened import Flattened, Operation
 from .groups import Groups, MeshAxes, guessed_axes, known_axes
 from .moves import Place, Weights, is_widening, layer_key
-from .products import MOST_MODULE, is_again, layer_of, named
-from .rows import ProgramTally, is_work, notes_of, ops_of, products_in
+from .products import MOST_MODULE, is_again, layer_of, named, product_of
+from .rows import FoundProduct, ProgramTally, is_work, memory_op, notes_of, ops_of, product_op, products_in
 from .types import DTYPES, Instruction, Module
 from .walk import ModuleWalk, Visit
 
 _NUMBER_BYTES = 8.0
+MOST_BYTES = (
+    30.0 * 2**20
+)  # of a combined gathering: xla_gpu_all_gather_combine_threshold_bytes, xla/debug_options_flags.cc
 
 
 @dataclass(frozen=True)
@@ -183,13 +186,24 @@ def _operated(module: Module, visit: Visit, made: _Rows, tally: ProgramTally, we
     layer = layer_of(named(module, visit.instruction))
     for number in made.flat.see(visit):
         operation = made.flat.operations[number]
-        row = row_of(module, operation, layer)
-        if row is None or operation.place is None:
-            continue
+        if operation.place is None:
+            continue  # it only stands for a reader
+        row = _row_of(module, operation, operation.place, layer)
         if row.kind in ("gemm", "conv"):
             _note_product(module, visit, made, weights, len(made.rows), operation.place, operation.outer)
         made.operations[made.add(row, visit)] = number
         _count(module, operation.place[1], row, visit, tally)
+
+
+def _row_of(module: Module, one: Operation, place: Place, layer: str) -> CapturedOp:
+    """The row of an operation: a product by its sizes, all else by the bytes that it moves; `layer`: where no name tells."""
+    computation, at = place
+    layer, again, product = layer_of(named(module, at)) or layer, is_again(module, at), product_of(module, *place)
+    if product is None:
+        is_fusible = one.role in FEEDS
+        return memory_op(at, one.phase, one.n_bytes, one.written, layer, again=again, fusible=is_fusible)
+    found = FoundProduct(product, computation, at, one.outer)
+    return product_op(module, found, one.phase, one.n_bytes, one.written, layer, again=again)
 
 
 def _count(module: Module, instruction: Instruction, op: CapturedOp, visit: Visit, tally: ProgramTally) -> None:
@@ -276,14 +290,20 @@ def _purpose(visit: Visit, exchange: HloCollective, made: _Rows) -> str:
 
 
 def _combined(visit: Visit, row: CapturedComm, exchange: HloCollective, made: _Rows) -> int | None:
-    """Index of the gathering that this one becomes part of; None: its own."""
+    """Index of the gathering that this one becomes part of; None: its own.
+
+    Gatherings of the same groups, in the same loop, that wait for nothing between them are one, as XLA for GPUs makes them; XLA
+    for CPUs leaves each parameter's apart.
+    """
     if made.flat is None or exchange.kind != "all_gather" or row.asynchronous or row.purpose:
         return None
     key = visit.loop, visit.phase, visit.times, exchange.groups.members.tobytes()
-    index = joins(made.rows, made.gathered, key, row)
-    if index is None:
-        made.gathered[key] = len(made.rows)
-    return index
+    index = made.gathered.get(key)
+    before = None if index is None else made.rows[index]
+    if isinstance(before, CapturedComm) and before.n_bytes + row.n_bytes <= MOST_BYTES and before.dtype == row.dtype:
+        return index
+    made.gathered[key] = len(made.rows)
+    return None
 
 
 def exchange_dtype(exchange: HloCollective) -> str:
