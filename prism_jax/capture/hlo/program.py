@@ -15,7 +15,7 @@ from .groups import Groups, MeshAxes, guessed_axes, known_axes
 from .moves import Place, Weights, is_widening, layer_key
 from .products import MOST_MODULE, is_again, layer_of, named, product_of
 from .rows import FoundProduct, ProgramTally, is_work, memory_op, notes_of, ops_of, product_op, products_in
-from .types import DTYPES, Instruction, Module
+from .types import Instruction, Module
 from .walk import ModuleWalk, Visit
 
 _NUMBER_BYTES = 8.0
@@ -266,10 +266,9 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: P
         tally.from_all_reduce += exchange.made_of_all_reduce
         tally.widened += exchange.n_bytes < exchange.widened_bytes
         tally.asynchronous += is_started
-        dtype = exchange_dtype(exchange)
         groups = exchange.groups
         row = CapturedComm(
-            exchange.kind, "?", groups.size, groups.stride, exchange.n_bytes, dtype, visit.phase, layer,
+            exchange.kind, "?", groups.size, groups.stride, exchange.n_bytes, exchange.dtype, visit.phase, layer,
             asynchronous=is_started, purpose=_purpose(visit, exchange, made),
         )  # fmt: skip
         if (before := _combined(visit, row, exchange, made)) is not None:
@@ -285,7 +284,7 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: P
 def _purpose(visit: Visit, exchange: HloCollective, made: _Rows) -> str:
     """What is surely no parameter: whole numbers, and what the pass computes."""
     is_computed = made.flat is not None and not made.flat.is_early(visit)
-    is_sure = exchange_dtype(exchange).startswith("int") or is_computed
+    is_sure = exchange.dtype.startswith("int") or is_computed
     return "activations" if exchange.kind == "all_gather" and is_sure else ""
 
 
@@ -304,11 +303,6 @@ def _combined(visit: Visit, row: CapturedComm, exchange: HloCollective, made: _R
         return index
     made.gathered[key] = len(made.rows)
     return None
-
-
-def exchange_dtype(exchange: HloCollective) -> str:
-    """The dtype of a collective, as captured programs call it."""
-    return DTYPES[exchange.dtype][1]
 
 
 def _found(made: _Rows) -> Iterator[tuple[Groups, bool]]:
