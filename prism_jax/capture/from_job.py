@@ -96,18 +96,12 @@ class _Rows:
         """One pass of `n` equal blocks; their parameters are gathered one block ahead."""
         gathers, scatters = self._exchanges(run, phases)
         own = self._block(run, phases)
-        if not gathers:
-            self._repeat([*own, *scatters], n)
-            return
-        beside = self.plan.overlap.dp
-        if self.is_first[phases] or not beside:
-            self.rows += gathers[:1] if beside else []
-            self.is_first[phases] = False
-        elif beside:
-            self.rows += [replace(row, asynchronous=True, wait=None) for row in gathers]
-        if not beside:
+        if not gathers or not self.plan.overlap.dp:
             self._repeat([*gathers, *own, *scatters], n)
             return
+        before = [replace(row, asynchronous=True, wait=None) for row in gathers]
+        self.rows += gathers[:1] if self.is_first[phases] else before
+        self.is_first[phases] = False
         start = len(self.rows)
         ahead = [replace(row, asynchronous=True, wait=start + i) for i, row in enumerate(gathers)]
         late = [replace(row, asynchronous=True) for row in scatters]

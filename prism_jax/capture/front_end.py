@@ -163,13 +163,13 @@ def front_end_for(request: CaptureRequest, name: str = "") -> FrontEnd:
 
 
 def overridden(program: RankProgram, request: CaptureRequest) -> RankProgram:
-    """The program with the name, fusion policy and micro-batches of a request.
+    """The program with what a request states in the place of what the source says, ranks aside.
 
     Raises:
         SpecError: they do not fit it.
     """
-    changed = {"name": request.name, "fusion": request.fusion, "micro_batches": request.micro_batches}
-    given = {name: value for name, value in changed.items() if value}
+    names = ("micro_batches", "samples_per_step", "tokens_per_sample", "fusion", "name")
+    given = {name: value for name in names if (value := getattr(request, name))}
     return check_program(replace(program, **given)) if given else program
 
 

@@ -92,6 +92,16 @@ def read_text(path: str | Path, max_bytes: int, remedy: str, *, unpack: bool = F
         raise _refusal(path, f"not UTF-8 text (byte {error.start}). Save it as UTF-8. {remedy}") from None
 
 
+def lines_of(text: str) -> Iterator[str]:
+    """Lines of a text, one at a time: a list of all would double the memory."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end + 1
+
+
 @contextmanager
 def explained(path: str | Path, remedy: str = "") -> Iterator[None]:
     """What goes wrong inside it when a file is opened or read becomes one kind of error, which names the file.

@@ -31,7 +31,7 @@ def describe_execution_traces(path: str | Path, profiles: Sequence[str | Path] =
         len(job.ranks),
         job.world,
         len(first.trace.nodes),
-        sum(1 for _ in first.trace.dependencies({node.id for node in first.trace.nodes})),
+        first.trace.n_dependencies,
         first.rows.n_step,
         len(program.classes),
         first.rows.n_parameters,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import DataError
+from ...core.errors import DataError, SpecError
 from ...workload.captured.kernel_times import PRODUCTS, KernelTimes, TimedOp
 from .node import CONVOLUTIONS_BACK, HOST, Node, TraceTensor, Value, kind_of, own_name
-from .ops import OperatorWork, item_bytes, work_of
+from .ops import item_bytes, work_of
 from .profiled_ops import NONE, Profile, ProfiledOp, read_profile_ops
 from .trace import documents
 
@@ -57,7 +57,10 @@ def timed_ops(profile: Profile) -> list[TimedOp]:
     for at, op in enumerate(profile.ops):
         above = profile.parents[at]
         if seconds[at] > 0.0 and op.dims and (above == NONE or profile.ops[above].name != op.name):
-            found += _timed(op, seconds[at], at in starting)
+            try:
+                found += _timed(op, seconds[at], at in starting)
+            except SpecError as error:
+                raise DataError(f"{profile.name}: {op.name[:60]}: {error}") from None
     return found
 
 
@@ -69,12 +72,8 @@ def _timed(op: ProfiledOp, seconds: float, is_starting: bool) -> list[TimedOp]:
     given = list(node.tensors_in)
     shapes = tuple(one.shape for one in given)
     read = sum(one.n_bytes for one in given)
-    works = work_of(node)
-    return [TimedOp(op.name, one.kind, one.dtype, _sizes(one), shapes, read, seconds / len(works)) for one in works]
-
-
-def _sizes(work: OperatorWork) -> tuple[int, ...]:
-    return work.shape if work.kind in (*PRODUCTS, "attention") else ()
+    works = [(one, one.shape if one.kind in (*PRODUCTS, "attention") else ()) for one in work_of(node)]
+    return [TimedOp(op.name, one.kind, one.dtype, own, shapes, read, seconds / len(works)) for one, own in works]
 
 
 def _node(op: ProfiledOp) -> Node:

@@ -78,15 +78,9 @@ NOT_FUSED = (
     "native_batch_norm_backward", "_ctc_loss", "_cudnn_rnn", "roll", "flip",
 )  # fmt: skip
 _SYSTEM = (
-    "autograd::",
-    "torch::autograd",
-    "torch::jit",
-    "c10d::",
-    "_c10d_functional",
-    "profiler::",
-    "inductor::",
+    "autograd::", "torch::autograd", "torch::jit", "c10d::", "_c10d_functional", "profiler::", "inductor::",
     "torch.distributed",
-)
+)  # fmt: skip
 _KINDS = {
     **dict.fromkeys(VIEWS, "none"),
     **dict.fromkeys(PRODUCTS, "gemm"),

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
-from ...workload.captured.program import OWN_KERNELS
+from ...workload.captured.program import OWN_KERNELS, CapturedOp
 from .node import (
     ATTENTION,
     ATTENTION_BACK,
@@ -41,20 +42,7 @@ _ITEM_BYTES = {
 _BY_BYTES = {1: "int8", 2: "bf16", 4: "fp32", 8: "fp64"}
 _FLOATS = ("fp64", "fp32", "bf16", "fp16", "fp8")
 Sizes = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorWork:
-    """What an operator does on the device; fields as those of `CapturedOp`."""
-
-    kind: str
-    dtype: str
-    shape: Sizes = ()
-    flops: float = 0.0
-    n_bytes: float = 0.0
-    output_bytes: float = 0.0
-    fusible: bool = False
-    causal: bool = False
+Works = tuple[CapturedOp, ...]
 
 
 def dtype_of(tensor: TraceTensor) -> str:
@@ -73,14 +61,18 @@ def _word(name: str) -> str:
     return "fp8" if plain.startswith("float8") else _DTYPES.get(plain, "")
 
 
-def work_of(node: Node) -> tuple[OperatorWork, ...]:
-    """What the operator does; two products for the backward pass of a convolution."""
+def work_of(node: Node) -> Works:
+    """What the operator does, as rows of the forward pass; two products for the backward pass of a convolution.
+
+    Raises:
+        SpecError: a size is beyond all measure.
+    """
     kind = kind_of(node.name, node.backend)
     given, made = list(node.tensors_in), list(node.tensors_out)
     own = own_name(node.name)
-    found: tuple[OperatorWork, ...] = ()
+    found: Works = ()
     if kind == "gemm":
-        found = _product(own, given, made)
+        found = _product(node, given, made)
     elif kind == "conv":
         found = _convolution_back(node, given, made) if own in CONVOLUTIONS_BACK else _convolution(node, given, made)
     elif kind == "attention":
@@ -88,7 +80,8 @@ def work_of(node: Node) -> tuple[OperatorWork, ...]:
     return found or (_traffic(node, kind, given, made),)
 
 
-def _product(own: str, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
+def _product(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> Works:
+    own = own_name(node.name)
     given = given[1:] if own in ("addmm", "baddbmm", "_addmm_activation", "addmv") else given
     if len(given) < 2 or not given[0].shape or not given[1].shape:
         return ()
@@ -107,7 +100,18 @@ def _product(own: str, given: list[TraceTensor], made: list[TraceTensor]) -> tup
     (m, k), n = left, right[1]
     moved = sum(one.n_bytes for one in (*given[:2], *made[:1]))
     written = sum(one.n_bytes for one in made[:1])
-    return (OperatorWork("gemm", dtype_of(given[0]), (batch, m, n, k), 2.0 * batch * m * n * k, moved, written),)
+    return (_work(node, "gemm", dtype_of(given[0]), (batch, m, n, k), 2.0 * batch * m * n * k, moved, written),)
+
+
+def _work(
+    node: Node, kind: str, dtype: str, shape: Sizes, flops: float, n_bytes: float, written: float,
+    *, fusible: bool = False, causal: bool = False,
+) -> CapturedOp:  # fmt: skip
+    """The row of an operator."""
+    return CapturedOp(
+        node.name[:200], kind, "F", dtype, shape, flops, n_bytes,
+        fusible=fusible, causal=causal, output_bytes=written,
+    )  # fmt: skip
 
 
 def _sizes(image: Sizes, filters: Sizes, out: Sizes, *, transposed: bool) -> tuple[int, int, int, int] | None:
@@ -127,7 +131,7 @@ def _is_transposed(node: Node) -> bool:
     )
 
 
-def _convolution(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
+def _convolution(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> Works:
     if len(given) < 2 or not made:
         return ()
     sizes = _sizes(given[0].shape, given[1].shape, made[0].shape, transposed=_is_transposed(node))
@@ -135,10 +139,10 @@ def _convolution(node: Node, given: list[TraceTensor], made: list[TraceTensor]) 
         return ()
     groups, m, n, k = sizes
     moved = given[0].n_bytes + given[1].n_bytes + made[0].n_bytes
-    return (OperatorWork("conv", dtype_of(given[0]), sizes, 2.0 * groups * m * n * k, moved, made[0].n_bytes),)
+    return (_work(node, "conv", dtype_of(given[0]), sizes, 2.0 * groups * m * n * k, moved, made[0].n_bytes),)
 
 
-def _convolution_back(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
+def _convolution_back(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> Works:
     """Gradients of the input and of the filters, those of them that are asked for."""
     if len(given) < 3:
         return ()
@@ -152,17 +156,16 @@ def _convolution_back(node: Node, given: list[TraceTensor], made: list[TraceTens
         (True, True),
     )
     flops, dtype, found = 2.0 * groups * m * n * k, dtype_of(image), []
+    moved = out.n_bytes + filters.n_bytes + image.n_bytes
     own = own_name(node.name)
     if mask[0] and not own.endswith("_weight"):
-        moved = out.n_bytes + filters.n_bytes + image.n_bytes
-        found.append(OperatorWork("conv", dtype, (groups, m, k, n), flops, moved, image.n_bytes))
+        found.append(_work(node, "conv", dtype, (groups, m, k, n), flops, moved, image.n_bytes))
     if mask[1:2] != (False,) and not own.endswith("_input"):
-        moved = out.n_bytes + filters.n_bytes + image.n_bytes
-        found.append(OperatorWork("conv", dtype, (groups, n, k, m), flops, moved, filters.n_bytes))
+        found.append(_work(node, "conv", dtype, (groups, n, k, m), flops, moved, filters.n_bytes))
     return tuple(found)
 
 
-def _attention(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> tuple[OperatorWork, ...]:
+def _attention(node: Node, given: list[TraceTensor], made: list[TraceTensor]) -> Works:
     own = own_name(node.name)
     is_back = own in ATTENTION_BACK
     queries, keys, values = (given[1:4] if is_back else given[:3]) if len(given) >= 3 + is_back else (None,) * 3
@@ -184,7 +187,7 @@ def _attention(node: Node, given: list[TraceTensor], made: list[TraceTensor]) ->
     flops *= (BACK_PRODUCTS if is_back else 1.0) * (0.5 if causal else 1.0)
     written = sum(one.n_bytes for one in (made if is_back else made[:1]))
     read = sum(one.n_bytes for one in (queries, keys, values)) + (given[0].n_bytes if is_back else 0.0)
-    return (OperatorWork("attention", dtype_of(queries), shape, flops, read + written, written, causal=causal),)
+    return (_work(node, "attention", dtype_of(queries), shape, flops, read + written, written, causal=causal),)
 
 
 def _flag(node: Node, name: str) -> bool:
@@ -197,7 +200,7 @@ def _flag(node: Node, name: str) -> bool:
     return at is not None and at < len(node.inputs) and node.inputs[at] is True
 
 
-def _traffic(node: Node, kind: str, given: list[TraceTensor], made: list[TraceTensor]) -> OperatorWork:
+def _traffic(node: Node, kind: str, given: list[TraceTensor], made: list[TraceTensor]) -> CapturedOp:
     """Memory traffic: inputs and outputs, each once."""
     own = own_name(node.name)
     written = sum(one.n_bytes for one in made)
@@ -211,9 +214,8 @@ def _traffic(node: Node, kind: str, given: list[TraceTensor], made: list[TraceTe
     kind = kind if kind == "embedding" else "memory"
     shape = first.shape[:16] if first is not None else ()
     fusible = kind == "memory" and is_fusible(node.name, node.backend)
-    return OperatorWork(
-        kind, dtype_of(first) if first is not None else "fp32", shape, 0.0, read + written, written, fusible
-    )
+    dtype = dtype_of(first) if first is not None else "fp32"
+    return _work(node, kind, dtype, shape, 0.0, read + written, written, fusible=fusible)
 
 
 def _typed(found: list[TraceTensor]) -> Iterator[TraceTensor]:
@@ -332,15 +334,10 @@ def last_step(trace: ExecutionTrace) -> tuple[range, int]:
     starts = [node.rf_id for node in trace.nodes if node.name.startswith(STEP)]
     if len(ends) == 1 or len(starts) < 2:
         return range(end), 1
-    has_work = [any(a <= one < b for one in _works(trace)) for a, b in zip(starts, [*starts[1:], end], strict=True)]
-    whole = [pair for pair, works in zip(zip(starts, [*starts[1:], end], strict=True), has_work, strict=True) if works]
-    if not whole:
-        return range(end), 1
-    return range(*whole[-1]), len(whole)
-
-
-def _works(trace: ExecutionTrace) -> list[int]:
-    return [placed.node.rf_id for placed in rows(trace)]
+    works = [placed.node.rf_id for placed in rows(trace)]
+    steps = [range(*edges) for edges in pairwise([*starts, end])]
+    whole = [step for step in steps if any(one in step for one in works)]
+    return (whole[-1], len(whole)) if whole else (range(end), 1)
 
 
 def _ends_of(trace: ExecutionTrace, nodes: list[Node]) -> list[int]:

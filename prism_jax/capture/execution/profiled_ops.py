@@ -110,31 +110,28 @@ def read_profile_ops(name: str, pieces: Iterator[bytes]) -> Profile:
     for event in items:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
-        category, args = event.get("cat"), event.get("args")
+        category, args, place = event.get("cat"), event.get("args"), f"{name}: event {items.number}"
         args = args if isinstance(args, dict) else {}
+        outer = _whole(args.get("External id", args.get("external id")))
         if category in OPERATORS:
-            ops.append(_op(event, args, f"{name}: event {items.number}"))
-            external[_whole(args.get("External id", args.get("external id")))] = len(ops) - 1
+            ops.append(_op(event, args, place))
+            external[outer] = len(ops) - 1
             pids[_whole(event.get("pid"))] += 1
         elif category in LAUNCHES:
-            launches[_whole(args.get("correlation"))] = (
-                str(event.get("tid")),
-                _time(event, "ts", f"{name}: event {items.number}"),
-            )
+            launches[_whole(args.get("correlation"))] = str(event.get("tid")), _time(event, "ts", place)
         elif category in WORK:
-            seconds = _time(event, "dur", f"{name}: event {items.number}") * _US
-            link, other = _whole(args.get("correlation")), _whole(args.get("External id", args.get("external id")))
-            work.append(_Work(str(event.get("name"))[:500], seconds, link, other))
+            seconds, link = _time(event, "dur", place) * _US, _whole(args.get("correlation"))
+            work.append(_Work(str(event.get("name"))[:500], seconds, link, outer))
         if len(ops) + len(work) + len(launches) > MAX_EVENTS:
             raise DataError(f"{name}: more than {MAX_EVENTS:,} operators and kernels. Record fewer steps.")
     if not items.has_list:
         raise DataError(f'{name}: no "traceEvents": not a profile of PyTorch')
     order = sorted(range(len(ops)), key=lambda at: (ops[at].thread, ops[at].start_us, -ops[at].end_us))
-    place = {old: new for new, old in enumerate(order)}
+    places = {old: new for new, old in enumerate(order)}
     sorted_ops = tuple(ops[at] for at in order)
     parents = _parents(sorted_ops)
     found = _Finder(sorted_ops, parents)
-    kernels = tuple(_kernel(one, launches, found, external, place) for one in work)
+    kernels = tuple(_kernel(one, launches, found, external, places) for one in work)
     pid = max(pids, key=lambda one: pids[one], default=NONE)
     return Profile(name, None if pid == NONE else pid, *_about(items.beside), sorted_ops, parents, kernels)
 

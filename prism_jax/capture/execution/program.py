@@ -11,7 +11,7 @@ from ...core.errors import DataError, SpecError
 from ...workload.captured.check import check_program
 from ...workload.captured.files import CapturedFile
 from ...workload.captured.program import USUAL_ROLES, CapturedOp, CapturedRow, RankClass, RankProgram
-from ..front_end import CaptureRequest, FrontEnd
+from ..front_end import CaptureRequest, FrontEnd, overridden
 from .measured import MeasuredNodes, measure
 from .profiled_ops import Profile, read_profile_ops
 from .rank import RankRows, rank_rows
@@ -214,12 +214,7 @@ def capture(request: CaptureRequest) -> RankProgram:
     request.check_options(OPTIONS)
     request.refuse_stated(("world", "axes"), "Ranks and groups are those that were recorded.")
     kernels = request.options.get("kernels", "")
-    program = read_traces(request.source, (kernels,) if kernels else ()).program
-    given = {
-        name: getattr(request, name)
-        for name in ("micro_batches", "samples_per_step", "tokens_per_sample", "fusion", "name")
-    }
-    return replace(program, **{name: value for name, value in given.items() if value})
+    return overridden(read_traces(request.source, (kernels,) if kernels else ()).program, request)
 
 
 FRONT_END = FrontEnd("et", "execution traces of PyTorch: a file, a tar archive or a folder", recognises, capture)

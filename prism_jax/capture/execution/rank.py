@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...core.errors import DataError, SpecError
-from ...workload.captured.program import CapturedComm, CapturedOp, CapturedRow
+from ...workload.captured.program import CapturedComm, CapturedRow
 from .collectives import WAIT, Collective, ProcessGroup, collective, groups_of
 from .measured import MeasuredNodes
 from .node import ATTENTION, ATTENTION_BACK, Node, kind_of, own_name
@@ -28,8 +28,6 @@ class RankRows:
         n_step: steps in the trace.
         n_parameters: whose gradients the step accumulates.
         samples, tokens: of the step, as its first operator with a batch says; 0: not known.
-        kernel_s: of the rows, measured; None where there is no profile.
-        unmeasured: rows without measured seconds where there is a profile.
         notes: assumptions, one sentence each.
     """
 
@@ -39,8 +37,6 @@ class RankRows:
     n_parameters: float
     samples: int
     tokens: int
-    kernel_s: float | None
-    unmeasured: int
     notes: tuple[str, ...]
 
 
@@ -64,7 +60,6 @@ def rank_rows(trace: ExecutionTrace, measured: MeasuredNodes | None = None, worl
         )
     inside = [node for node in trace.nodes if node.rf_id in step]
     samples, tokens = _batch(inside)
-    seconds = [row.seconds for row in draft.rows if isinstance(row, CapturedOp) and row.seconds is not None]
     return RankRows(
         tuple(draft.finished()),
         draft.groups,
@@ -74,8 +69,6 @@ def rank_rows(trace: ExecutionTrace, measured: MeasuredNodes | None = None, worl
         ),
         samples,
         tokens,
-        sum(seconds) if measured is not None else None,
-        sum(isinstance(row, CapturedOp) and row.seconds is None for row in draft.rows) if measured is not None else 0,
         tuple(dict.fromkeys(draft.notes)),
     )
 
@@ -112,24 +105,11 @@ class _Draft:
 
     def _work(self, placed: Placed) -> None:
         node = placed.node
-        found = work_of(node)
         seconds = None if self.measured is None else self.measured.seconds.get(node.id)
         try:
-            for work in found:
-                row = CapturedOp(
-                    node.name[:200],
-                    work.kind,
-                    placed.phase,
-                    work.dtype,
-                    work.shape,
-                    work.flops,
-                    work.n_bytes,
-                    fusible=work.fusible,
-                    causal=work.causal,
-                    seconds=None if seconds is None else seconds / len(found),
-                    output_bytes=work.output_bytes,
-                )
-                self.rows.append(row)
+            found = work_of(node)
+            own = None if seconds is None else seconds / len(found)
+            self.rows += [replace(work, phase=placed.phase, seconds=own) for work in found]
         except SpecError as error:
             raise DataError(f"{self.trace.name}: node {node.id} ({node.name[:60]}): {error}") from None
 

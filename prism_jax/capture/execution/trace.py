@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 from ...core.errors import DataError
 from ...tables.document import short
@@ -158,13 +158,6 @@ REMEDY = "Record it with torch.profiler.ExecutionTraceObserver."
 _VERSION = re.compile(r"(\d+\.\d+)(\.\d+)*(-chakra[0-9.]*)?")
 
 
-class Dependency(NamedTuple):
-    """`user` reads a tensor that `maker` wrote; both are numbers of nodes."""
-
-    maker: int
-    user: int
-
-
 @dataclass(frozen=True)
 class ExecutionTrace:
     """One rank.
@@ -201,16 +194,15 @@ class ExecutionTrace:
             yield parent
             node = parent
 
-    def dependencies(self, among: set[int]) -> Iterator[Dependency]:
-        """Which of the nodes `among` (their numbers) needs what which other wrote last; by the numbers of tensors."""
+    @property
+    def n_dependencies(self) -> int:
+        """Pairs of nodes of which one reads what the other wrote last; by the numbers of tensors."""
         maker: dict[int, int] = {}
+        n = 0
         for node in self.nodes:
-            if node.id not in among:
-                continue
-            seen = {maker[one.number] for one in node.tensors_in if one.number in maker}
-            yield from (Dependency(one, node.id) for one in sorted(seen) if one != node.id)
-            for one in node.tensors_out:
-                maker[one.number] = node.id
+            n += len({maker[one.number] for one in node.tensors_in if one.number in maker} - {node.id})
+            maker.update((one.number, node.id) for one in node.tensors_out)
+        return n
 
 
 def read_execution_trace(document: JsonDocument) -> ExecutionTrace:

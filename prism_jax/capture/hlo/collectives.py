@@ -8,7 +8,7 @@ leaves no names of layers in a program; the operations that differentiation made
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...core.lazy import np
 from .groups import Groups, permuted_pairs, replica_groups
@@ -35,7 +35,7 @@ class HloCollective:
         kind: as captured programs call it.
         groups: who takes part; of a permute or send pairs of source and target.
         n_bytes: as `Network.collective` counts them, in the dtype of the program.
-        dtype: of the first array, in HLO's words.
+        dtype: of the first array, as captured programs call it.
         made_of_all_reduce: it is an all-reduce in the text.
         widened_bytes: that the text has, where XLA widened the arrays; else `n_bytes`.
     """
@@ -93,7 +93,7 @@ def _sums(module: Module, computation: Computation, instruction: Instruction, gr
         found.append(_exchange(module, computation, whole, "all_reduce", groups))
     if sliced:
         made = _exchange(module, computation, sliced, "reduce_scatter", groups)
-        found.append(HloCollective(made.kind, groups, made.n_bytes, made.dtype, True, made.widened_bytes))
+        found.append(replace(made, made_of_all_reduce=True))
     return found
 
 
@@ -114,7 +114,7 @@ def _exchange(
     own = [own_shape(module, computation, name) for name in names]
     n_bytes = factor * sum(shape.n_bytes for shape in own)
     widened = factor * sum(computation.instructions[name].n_bytes for name in names)
-    return HloCollective(kind, groups, n_bytes, own[0].dtype, widened_bytes=widened)
+    return HloCollective(kind, groups, n_bytes, own[0].plain_dtype, widened_bytes=widened)
 
 
 def _messages(module: Module, computation: Computation, instruction: Instruction, opcode: str) -> list[HloCollective]:

@@ -59,7 +59,6 @@ def outside(storage: Hashable, n_bytes: float) -> Value:
 VIEWS = frozenset({"bitcast", "bitcast-convert", "reshape", "copy", "transpose", "opt-barrier"})
 SLICES = frozenset({"slice", "dynamic-slice"})
 NO_VALUES = frozenset({"constant", "iota", "partition-id", "replica-id", "rng-get-and-update-state"})
-# fmt: off
 _POINTWISE = frozenset({
     "abs", "add", "and", "atan2", "broadcast", "cbrt", "ceil", "clamp", "clz", "compare", "complex", "convert", "cosine",
     "divide", "erf", "exponential", "exponential-minus-one", "floor", "imag", "iota", "is-finite", "log", "log-plus-one",
@@ -67,8 +66,7 @@ _POINTWISE = frozenset({
     "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left",
     "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor",
     "slice", "dynamic-slice", "gather", "reverse",
-})
-# fmt: on
+})  # fmt: skip
 _ROLES = {
     **dict.fromkeys(_POINTWISE, POINTWISE),
     **dict.fromkeys(("reduce", "reduce-window", "cumsum"), REDUCTION),
@@ -119,11 +117,7 @@ class Names:
         self._module = module
         self.through_loops = through_loops
         self._made: dict[tuple[str, str], tuple[Value, ...]] = {}
-        self._callers: dict[str, list[Place]] = {}
-        for computation in module.computations.values():
-            for one in computation.instructions.values():
-                if one.opcode in ("while", "call") and (called := module.called(one, "body", "to_apply")) is not None:
-                    self._callers.setdefault(called.name, []).append((computation, one))
+        self._callers = module.callers("while", "call")
 
     def keep(self, computation: Computation, instruction: Instruction, values: tuple[Value, ...]) -> None:
         """Notes what an instruction makes, one value for every array of its result."""
@@ -152,11 +146,7 @@ class Names:
         root = body.instructions[body.root]
         if root.opcode != "tuple" or index >= len(root.operands):
             return False
-        at = body.instructions[root.operands[index]]
-        for _ in range(_MOST_STEPS):
-            if at.opcode not in VIEWS or not at.operands:
-                break
-            at = body.instructions[at.operands[0]]
+        at = body.behind(body.instructions[root.operands[index]], VIEWS)
         is_element = at.opcode == "get-tuple-element" and at.number == index
         return is_element and body.instructions[at.operands[0]].opcode == "parameter"
 

@@ -43,6 +43,7 @@ MOST_OPERATIONS = 100_000
 MOST_SEEN = 2_000_000  # instructions of fusions, with their operands
 _MOST_READS = 64  # of one operation that are told apart
 _MOST_NESTED = 64  # fusions in fusions
+Values = tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,11 @@ class Flattened:
     def __init__(self, module: Module, *, through_loops: bool) -> None:
         self._module = module
         self._names = Names(module, through_loops=through_loops)
-        self._known: dict[tuple[object, ...], tuple[Value, ...]] = {}
+        self._known: dict[tuple[object, ...], Values] = {}
         self._filled: dict[int, float] = {}  # operation that lays parts side by side -> bytes of the parts
         self._loop, self._stretch, self._seen = 0, 0, 0
-        self._early: set[int] = (
-            set()
-        )  # operations that only move or convert what there was before their loop, or its run, began
+        # Operations that only move or convert what there was before their loop, or its run, began.
+        self._early: set[int] = set()
         self.operations: list[Operation] = []
 
     def see(self, visit: Visit) -> range:
@@ -100,9 +100,8 @@ class Flattened:
             return range(before, before)
         called = self._module.called(at, "calls") if at.opcode == "fusion" else None
         given = tuple(self._names.value(computation, name) for name in at.operands)
-        made = (
-            self._operation(visit, computation, at, (), given) if called is None else self._fused(visit, called, given)
-        )
+        place = computation, at
+        made = self._operation(visit, place, (), given) if called is None else self._fused(visit, called, given)
         self._names.keep(computation, at, made)
         return range(before, len(self.operations))
 
@@ -162,7 +161,7 @@ class Flattened:
         values = [self._names.value(visit.computation, name) for name in visit.instruction.operands]
         return all(value.maker is None or value.maker in self._early for value in values)
 
-    def _fused(self, visit: Visit, called: Computation, given: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _fused(self, visit: Visit, called: Computation, given: Values) -> Values:
         """What a fusion makes; its operations, and those of fusions in it, are added."""
         frames = [_Frame(called, given, ((visit.computation, visit.instruction),))]
         while True:
@@ -190,24 +189,18 @@ class Flattened:
         if self._seen > MOST_SEEN:
             raise self._module.refused(at.line, f"fusions with more than {MOST_SEEN:,} instructions, those in them too")
 
-    def _inside(self, visit: Visit, frame: _Frame, at: Instruction, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _inside(self, visit: Visit, frame: _Frame, at: Instruction, values: Values) -> Values:
         if at.opcode == "parameter":
             return frame.given[at.number : at.number + 1]
         if at.opcode == "tuple":
             return values
         if at.opcode == "get-tuple-element":
             return frame.values.get(at.operands[0], ())[at.number : at.number + 1]
-        return self._operation(visit, frame.computation, at, frame.outer, values)
+        return self._operation(visit, (frame.computation, at), frame.outer, values)
 
-    def _operation(
-        self,
-        visit: Visit,
-        computation: Computation,
-        at: Instruction,
-        outer: tuple[Place, ...],
-        given: tuple[Value, ...],
-    ) -> tuple[Value, ...]:
+    def _operation(self, visit: Visit, place: Place, outer: tuple[Place, ...], given: Values) -> Values:
         """What an operation makes of the values of its operands."""
+        computation, at = place
         if not at.shapes:
             return ()
         if len(given) < least_operands(at):
@@ -232,7 +225,7 @@ class Flattened:
             own = computation.instructions[at.operands[1]].n_bytes
             one = given[1]._replace(slices=None)
             return (Value(("slices", one.storage), one.maker, given[0].n_bytes, 0, Slices(one, own)),)
-        return self._once(visit, computation, at, outer, given)
+        return self._once(visit, place, outer, given)
 
     def _as_it_is(self, part: Value, whole: Value) -> Value | None:
         """The value that a slice of `whole` stands for; None where the slice is work."""
@@ -256,24 +249,18 @@ class Flattened:
             self.operations[value.maker] = replace(one, written=at.n_bytes)
         return value._replace(n_bytes=at.n_bytes)
 
-    def _role_of(self, at: Instruction, given: tuple[Value, ...], reads: tuple[Value, ...]) -> str:
+    def _role_of(self, at: Instruction, given: Values, reads: Values) -> str:
         """What a kernel may do with the operation."""
         if self._lays_side_by_side(at, given, reads):
             return COPY
-        if at.opcode == "custom-call" and "__" in at.attributes.get("custom_call_target", ""):
+        if at.opcode == "custom-call" and "__" in at.target:
             return KERNEL
         role = role_of(at)
         return SCATTER if role == REDUCTION and not self._names.through_loops else role  # a scatter ends a kernel
 
-    def _once(
-        self,
-        visit: Visit,
-        computation: Computation,
-        at: Instruction,
-        outer: tuple[Place, ...],
-        given: tuple[Value, ...],
-    ) -> tuple[Value, ...]:
+    def _once(self, visit: Visit, place: Place, outer: tuple[Place, ...], given: Values) -> Values:
         """The operation, or the equal one that was there before."""
+        at = place[1]
         attributes = tuple(
             sorted((key, text) for key, text in at.attributes.items() if key not in ("backend_config", "calls"))
         )
@@ -298,9 +285,7 @@ class Flattened:
         if len(reads) > _MOST_READS:
             self._sink(visit, reads[_MOST_READS:])
             role, reads = OTHER, reads[:_MOST_READS]
-        number = self._add(
-            Operation(role, visit.phase, self._stretch_of(visit), reads, written, (computation, at), outer)
-        )
+        number = self._add(Operation(role, visit.phase, self._stretch_of(visit), reads, written, place, outer))
         if role == COPY:
             self._filled[number] = sum(self._part(value) or value.n_bytes for value in reads)
         made = tuple(Value((number, leaf), number, shape.n_bytes) for leaf, shape in enumerate(at.shapes))
@@ -328,7 +313,7 @@ class Flattened:
         self.operations[value.maker] = replace(one, written=at.n_bytes)
         return value._replace(n_bytes=at.n_bytes)
 
-    def _lays_side_by_side(self, at: Instruction, given: tuple[Value, ...], reads: tuple[Value, ...]) -> bool:
+    def _lays_side_by_side(self, at: Instruction, given: Values, reads: Values) -> bool:
         """Whether a sum is one of arrays of which each has zeros where the other has none: gradients of slices."""
         parts = [self._part(value) for value in given]
         return (
@@ -372,14 +357,14 @@ class Flattened:
 class _Frame:
     """A fused computation that is being gone through."""
 
-    def __init__(self, computation: Computation, given: tuple[Value, ...], outer: tuple[Place, ...]) -> None:
+    def __init__(self, computation: Computation, given: Values, outer: tuple[Place, ...]) -> None:
         self.computation, self.given, self.outer = computation, given, outer
         self.rest = iter(computation.instructions.values())
-        self.values: dict[str, tuple[Value, ...]] = {}
+        self.values: dict[str, Values] = {}
 
     def value(self, name: str) -> Value:
         made = self.values.get(name, ())
         return made[0] if made else outside((self.computation.name, name), self.computation.instructions[name].n_bytes)
 
-    def result(self) -> tuple[Value, ...]:
+    def result(self) -> Values:
         return self.values.get(self.computation.root, ())

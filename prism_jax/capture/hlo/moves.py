@@ -151,6 +151,11 @@ class HloTraffic(NamedTuple):
     read: float
     written: float
 
+    @property
+    def n_bytes(self) -> float:
+        """Both."""
+        return self.read + self.written
+
 
 def traffic_of(module: Module, computation: Computation, instruction: Instruction) -> HloTraffic:
     """Bytes of one run of an instruction."""
@@ -176,7 +181,7 @@ def traffic_of(module: Module, computation: Computation, instruction: Instructio
 
 def _scratch_bytes(instruction: Instruction) -> float:
     """Bytes that a call into a library lists behind its results for it to work in; what it needs of them stays in the cache."""
-    target, last = instruction.attributes.get("custom_call_target", "").strip('"'), instruction.shapes[-1:]
+    target, last = instruction.target, instruction.shapes[-1:]
     is_library = len(instruction.shapes) > 1 and target.startswith(_LIBRARIES)
     return last[0].n_bytes if is_library and last[0].dtype in ("s8", "u8") else 0.0
 
@@ -214,9 +219,7 @@ def _written(called: Computation, fusion: Instruction) -> float:
     results = [called.instructions[name] for name in root.operands] if root.opcode == "tuple" else [root]
     written = 0.0
     for result in results:
-        at = result
-        while at.opcode in _ALONE and at.operands:
-            at = called.instructions[at.operands[0]]
+        at = called.behind(result, _ALONE)
         if at.opcode == "dynamic-update-slice" and len(at.operands) > 1:
             written += called.instructions[at.operands[1]].n_bytes
         else:
@@ -239,12 +242,7 @@ class Weights:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._loops: dict[str, Place] = {}  # body of a loop -> the loop
-        for computation in module.computations.values():
-            for one in computation.instructions.values():
-                body = module.called(one, "body") if one.opcode == "while" else None
-                if body is not None:
-                    self._loops[body.name] = computation, one
+        self._loops = {body: loops[-1] for body, loops in module.callers("while").items()}
 
     def are_read_by(self, computation: Computation, product: Instruction, outer: tuple[Place, ...]) -> bool:
         """Whether one of the factors of a product is a weight; `outer` are the fusions that it is inside of."""
@@ -272,9 +270,7 @@ class Weights:
         places = [one.operands for one in (root, given) if one.opcode == "tuple" and at.number < len(one.operands)]
         if len(places) < 2 or computation.instructions[at.operands[0]].opcode != "parameter":
             return None
-        handed = computation.instructions[places[0][at.number]]
-        while handed.opcode in _SAME:
-            handed = computation.instructions[handed.operands[0]]
+        handed = computation.behind(computation.instructions[places[0][at.number]], _SAME)
         if handed.opcode != "get-tuple-element" or handed.number != at.number:
             return None
         return loop[0], loop[0].instructions[places[1][at.number]]

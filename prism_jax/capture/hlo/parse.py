@@ -15,8 +15,8 @@ from math import prod
 from pathlib import Path
 
 from ...core.errors import DataError
-from ...core.read_file import GZIP, explained, open_input, read_text
-from .types import DTYPES, ArrayShape, Computation, Instruction, Module, check_calls, refusal
+from ...core.read_file import GZIP, explained, lines_of, open_input, read_text
+from .types import DTYPES, ArrayShape, Computation, Instruction, Module, callees_first, refusal
 
 MOST_NESTED = 64  # brackets inside brackets; XLA writes about ten
 _MARK = re.compile(r'["(){}\[\],]|/\*')
@@ -111,15 +111,13 @@ _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\]")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
-# fmt: off
 _KEPT = frozenset({
     "backend_config", "batch_group_count", "body", "branch_computations", "called_computations", "calls",
     "channel_id", "condition", "custom_call_target", "dim_labels", "dimensions", "direction",
     "dynamic_slice_sizes", "false_computation", "feature_group_count", "index", "kind", "lhs_batch_dims",
     "lhs_contracting_dims", "replica_groups", "rhs_batch_dims", "rhs_contracting_dims", "slice", "source_target_pairs",
     "to_apply", "true_computation", "use_global_device_ids", "window",
-})
-# fmt: on
+})  # fmt: skip
 _WITHOUT_OPERANDS = ("constant", "parameter", "iota", "partition-id", "replica-id")
 
 
@@ -162,7 +160,9 @@ def parse_hlo(text: str, file: str) -> Module:
         raise refusal(file, current.line, f"the computation {current.name[:60]} never ends. The file was cut off.")
     if not entry:
         raise refusal(file, 1, "no computation is marked ENTRY. The file was cut off.")
-    return check_calls(_module(header, file, done, entry))
+    module = _module(header, file, done, entry)
+    callees_first(module)
+    return module
 
 
 def _between(header: str, row: str, line: int, file: str) -> tuple[str, _Open | None]:
@@ -187,7 +187,7 @@ REMEDY = (
 def _rows(text: str, file: str) -> Iterator[tuple[int, str]]:
     """Lines with something on them; those of one instruction joined."""
     held, begins, parts = "", 0, 0
-    for number, raw in enumerate(_lines(text), 1):
+    for number, raw in enumerate(lines_of(text), 1):
         row = raw.strip()
         if not row or row.startswith("//"):
             continue
@@ -202,16 +202,6 @@ def _rows(text: str, file: str) -> Iterator[tuple[int, str]]:
         yield begins, row
     if held:
         raise refusal(file, begins, "a bracket is never closed. The file was cut off.")
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Lines, one at a time; a list of all would double the memory."""
-    position = 0
-    while position < len(text):
-        end = text.find("\n", position)
-        end = len(text) if end < 0 else end
-        yield text[position:end]
-        position = end + 1
 
 
 def _is_open(row: str, start: int) -> bool:

@@ -21,13 +21,11 @@ AGAIN = ("rematted_computation", ".remat")  # of JAX, of XLA
 _TIMELESS = ("constant", "parameter", "iota", "partition-id", "replica-id")
 _ORDER = {"F": 0, "B": 1, "opt": 2}
 _WRAPS = re.compile(r"^(?:jit|pjit|jvp|transpose|vmap|remat|custom_jvp|custom_vjp|shard_map|xmap|pmap)\((.*)\)$")
-# fmt: off
 _NO_LAYER = frozenset({
     "while", "body", "cond", "checkpoint", "rematted_computation", "eval_jaxpr", "closed_call", "core_call",
     "remat", "pjit", "scan", "branch_0_fun", "branch_1_fun", "custom_jvp_call", "custom_vjp_call",
     "custom_vjp_call_jaxpr", "shard_map", "jvp", "transpose",
-})
-# fmt: on
+})  # fmt: skip
 MOST_MODULE = 200
 
 
@@ -107,18 +105,17 @@ class Product:
     flops: float
 
 
-def product_of(module: Module, instruction: Instruction, operands: tuple[ArrayShape, ...]) -> Product | None:
+def product_of(module: Module, computation: Computation, instruction: Instruction) -> Product | None:
     """The product that an instruction is; None where it is none.
-
-    Args:
-        operands: shapes of its operands.
 
     Raises:
         DataError: dimensions that its operands have not.
     """
-    opcode, target = instruction.opcode, instruction.attributes.get("custom_call_target", "").strip('"')
+    opcode, target = instruction.opcode, instruction.target
     if opcode not in ("dot", "ragged-dot", "convolution") and not target:
         return None
+    makers = (computation.instructions[name] for name in instruction.operands)
+    operands = tuple(one.shapes[0] for one in makers if one.shapes)
     try:
         if opcode == "ragged-dot":
             return _ragged(instruction, operands)
@@ -183,7 +180,7 @@ def _convolution(instruction: Instruction, operands: tuple[ArrayShape, ...]) -> 
     into, kernel, out = found.groups()
     result = instruction.shapes[0].dims
     left, right = operands[0].dims, operands[1].dims
-    target = instruction.attributes.get("custom_call_target", "")
+    target = instruction.target
     if "BackwardInput" in target:
         left, result = result, left
     elif "BackwardFilter" in target:

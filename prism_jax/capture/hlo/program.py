@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from ...workload.captured.chains import FEEDS
 from ...workload.captured.check import check_program, gathers_parameters
 from ...workload.captured.fusion import fused
 from ...workload.captured.program import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
 from .collectives import PREFIX, HloCollective, Routing, base_opcode, exchanges_of, exchanging
-from .flat_rows import joins, row_of
-from .flattened import Flattened
+from .flattened import Flattened, Operation
 from .groups import Groups, MeshAxes, guessed_axes, known_axes
 from .moves import Place, Weights, is_widening, layer_key
-from .products import MOST_MODULE, is_again, layer_of, named
-from .rows import is_work, notes_of, ops_of, products_in
-from .types import DTYPES, Computation, Instruction, Module
+from .products import MOST_MODULE, is_again, layer_of, named, product_of
+from .rows import FoundProduct, ProgramTally, is_work, memory_op, notes_of, ops_of, product_op, products_in
+from .types import Instruction, Module
 from .walk import ModuleWalk, Visit
 
 _NUMBER_BYTES = 8.0
-_Product = tuple[Computation, Instruction, tuple[Place, ...]]
+MOST_BYTES = (
+    30.0 * 2**20
+)  # of a combined gathering: xla_gpu_all_gather_combine_threshold_bytes, xla/debug_options_flags.cc
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,6 @@ class Stated:
     versions: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     kernels: str = ""
-
-
-@dataclass
-class ProgramTally:
-    """What was met on the way, for `assumptions`."""
-
-    again_flops: float = 0.0
-    flops: float = 0.0
-    from_all_reduce: int = 0
-    widened: int = 0
-    unknown_calls: set[str] = field(default_factory=set)
-    asynchronous: int = 0
-    backward: int = 0
-    expert_loops: int = 0
-    combined: int = 0
 
 
 @dataclass
@@ -199,13 +186,24 @@ def _operated(module: Module, visit: Visit, made: _Rows, tally: ProgramTally, we
     layer = layer_of(named(module, visit.instruction))
     for number in made.flat.see(visit):
         operation = made.flat.operations[number]
-        row = row_of(module, operation, layer)
-        if row is None or operation.place is None:
-            continue
+        if operation.place is None:
+            continue  # it only stands for a reader
+        row = _row_of(module, operation, operation.place, layer)
         if row.kind in ("gemm", "conv"):
-            _note_product(module, visit, made, weights, len(made.rows), (*operation.place, operation.outer))
+            _note_product(module, visit, made, weights, len(made.rows), operation.place, operation.outer)
         made.operations[made.add(row, visit)] = number
         _count(module, operation.place[1], row, visit, tally)
+
+
+def _row_of(module: Module, one: Operation, place: Place, layer: str) -> CapturedOp:
+    """The row of an operation: a product by its sizes, all else by the bytes that it moves; `layer`: where no name tells."""
+    computation, at = place
+    layer, again, product = layer_of(named(module, at)) or layer, is_again(module, at), product_of(module, *place)
+    if product is None:
+        is_fusible = one.role in FEEDS
+        return memory_op(at, one.phase, one.n_bytes, one.written, layer, again=again, fusible=is_fusible)
+    found = FoundProduct(product, computation, at, one.outer)
+    return product_op(module, found, one.phase, one.n_bytes, one.written, layer, again=again)
 
 
 def _count(module: Module, instruction: Instruction, op: CapturedOp, visit: Visit, tally: ProgramTally) -> None:
@@ -244,13 +242,15 @@ def _ended(visit: Visit, made: _Rows) -> None:
 def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) -> None:
     """Whether the products of an instruction read weights; see `gradients`."""
     for number, one in enumerate(products_in(module, visit.computation, visit.instruction)):
-        where = one.computation, one.instruction, one.outer
-        _note_product(module, visit, made, weights, len(made.rows) + number, where)
+        place = one.computation, one.instruction
+        _note_product(module, visit, made, weights, len(made.rows) + number, place, one.outer)
 
 
-def _note_product(module: Module, visit: Visit, made: _Rows, weights: Weights, row: int, where: _Product) -> None:
-    _, instruction, _ = where
-    key, reads = layer_key(instruction.op_name), weights.are_read_by(*where)
+def _note_product(
+    module: Module, visit: Visit, made: _Rows, weights: Weights, row: int, place: Place, outer: tuple[Place, ...]
+) -> None:
+    instruction = place[1]
+    key, reads = layer_key(instruction.op_name), weights.are_read_by(*place, outer)
     made.routing.products.setdefault(visit.loop, set()).add(key)
     if visit.phase == "F" and reads:
         made.layers.add(key)
@@ -266,10 +266,9 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: P
         tally.from_all_reduce += exchange.made_of_all_reduce
         tally.widened += exchange.n_bytes < exchange.widened_bytes
         tally.asynchronous += is_started
-        dtype = exchange_dtype(exchange)
         groups = exchange.groups
         row = CapturedComm(
-            exchange.kind, "?", groups.size, groups.stride, exchange.n_bytes, dtype, visit.phase, layer,
+            exchange.kind, "?", groups.size, groups.stride, exchange.n_bytes, exchange.dtype, visit.phase, layer,
             asynchronous=is_started, purpose=_purpose(visit, exchange, made),
         )  # fmt: skip
         if (before := _combined(visit, row, exchange, made)) is not None:
@@ -285,24 +284,25 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: P
 def _purpose(visit: Visit, exchange: HloCollective, made: _Rows) -> str:
     """What is surely no parameter: whole numbers, and what the pass computes."""
     is_computed = made.flat is not None and not made.flat.is_early(visit)
-    is_sure = exchange_dtype(exchange).startswith("int") or is_computed
+    is_sure = exchange.dtype.startswith("int") or is_computed
     return "activations" if exchange.kind == "all_gather" and is_sure else ""
 
 
 def _combined(visit: Visit, row: CapturedComm, exchange: HloCollective, made: _Rows) -> int | None:
-    """Index of the gathering that this one becomes part of; None: its own."""
+    """Index of the gathering that this one becomes part of; None: its own.
+
+    Gatherings of the same groups, in the same loop, that wait for nothing between them are one, as XLA for GPUs makes them; XLA
+    for CPUs leaves each parameter's apart.
+    """
     if made.flat is None or exchange.kind != "all_gather" or row.asynchronous or row.purpose:
         return None
     key = visit.loop, visit.phase, visit.times, exchange.groups.members.tobytes()
-    index = joins(made.rows, made.gathered, key, row)
-    if index is None:
-        made.gathered[key] = len(made.rows)
-    return index
-
-
-def exchange_dtype(exchange: HloCollective) -> str:
-    """The dtype of a collective, as captured programs call it."""
-    return DTYPES[exchange.dtype][1]
+    index = made.gathered.get(key)
+    before = None if index is None else made.rows[index]
+    if isinstance(before, CapturedComm) and before.n_bytes + row.n_bytes <= MOST_BYTES and before.dtype == row.dtype:
+        return index
+    made.gathered[key] = len(made.rows)
+    return None
 
 
 def _found(made: _Rows) -> Iterator[tuple[Groups, bool]]:

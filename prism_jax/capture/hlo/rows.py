@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from ...workload.captured.program import CapturedOp
 from .groups import MeshAxes
@@ -18,19 +17,15 @@ from .types import Computation, Instruction, Module
 from .walk import ModuleWalk, Visit
 
 # No work on the device: names, tuples, views, and what XLA keeps for itself.
-# fmt: off
 _NOTHING = frozenset({
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
     "opt-barrier", "add-dependency", "domain", "async-update", "infeed", "outfeed", "recv", "get-dimension-size",
     "rng-get-and-update-state",
-})
-# fmt: on
-# fmt: off
+})  # fmt: skip
 _NO_CALLS = frozenset({
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer", "AssumeGatherIndicesInBound",
     "MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint",
-})
-# fmt: on
+})  # fmt: skip
 _BY_BYTES = ("TopK", "__topk", "__cub$", "Sort", "PadToStatic", "SliceToDynamic")  # no products inside
 _FLASH = "__cudnn$fmha"
 _BACKWARD_PRODUCTS = 2.5  # of fused attention over the forward: five products, of which one is done again, for two
@@ -38,10 +33,19 @@ LEAST_BYTES = 16.0  # counters of loops
 _MOST_INNER = 10_000  # instructions of a fusion that are looked through for products
 
 
-class UnknownCalls(Protocol):
-    """Where calls that nobody knows are noted."""
+@dataclass
+class ProgramTally:
+    """What was met on the way, for `notes_of`; calls that nobody knows by their targets."""
 
-    unknown_calls: set[str]
+    again_flops: float = 0.0
+    flops: float = 0.0
+    from_all_reduce: int = 0
+    widened: int = 0
+    unknown_calls: set[str] = field(default_factory=set)
+    asynchronous: int = 0
+    backward: int = 0
+    expert_loops: int = 0
+    combined: int = 0
 
 
 def is_work(instruction: Instruction) -> bool:
@@ -49,15 +53,14 @@ def is_work(instruction: Instruction) -> bool:
     return instruction.opcode not in _NOTHING
 
 
-def ops_of(module: Module, visit: Visit, tally: UnknownCalls) -> Iterator[CapturedOp]:
+def ops_of(module: Module, visit: Visit, tally: ProgramTally) -> Iterator[CapturedOp]:
     """The rows of one run of an instruction."""
     instruction, computation = visit.instruction, visit.computation
-    target = instruction.attributes.get("custom_call_target", "").strip('"')
+    target = instruction.target
     if target in _NO_CALLS:
         return
     traffic = traffic_of(module, computation, instruction)
     layer = layer_of(named(module, instruction))
-    again = " again" if is_again(module, instruction) else ""
     if target.startswith(_FLASH):
         yield _attention(module, visit, target, traffic, layer)
         return
@@ -65,20 +68,11 @@ def ops_of(module: Module, visit: Visit, tally: UnknownCalls) -> Iterator[Captur
     if not found:
         if target and not target.startswith(_BY_BYTES):
             tally.unknown_calls.add(target)
-        yield _memory(instruction, visit.phase, traffic, layer, f"custom-call {target[:60]}" if target else "")
+        yield memory_op(instruction, visit.phase, traffic.n_bytes, traffic.written, layer)
     for number, one in enumerate(found):
-        read, written = traffic if number == 0 else HloTraffic(0.0, 0.0)
-        product = one.product
-        yield CapturedOp(
-            name=("dot" if product.kind == "gemm" else "convolution") + again,
-            kind=product.kind,
-            phase=visit.phase,
-            dtype=own_shape(module, one.computation, one.instruction.operands[0], one.outer).plain_dtype,
-            shape=product.shape,
-            flops=product.flops,
-            n_bytes=read + written,
-            module=layer,
-            output_bytes=written,
+        moved = traffic if number == 0 else HloTraffic(0.0, 0.0)
+        yield product_op(
+            module, one, visit.phase, moved.n_bytes, moved.written, layer, again=is_again(module, instruction)
         )
 
 
@@ -105,18 +99,37 @@ def products_in(module: Module, computation: Computation, instruction: Instructi
             continue
         if at.opcode not in ("dot", "convolution", "ragged-dot", "custom-call"):
             continue
-        makers = [inner.instructions[name] for name in at.operands]
-        shapes = tuple(one.shapes[0] for one in makers if one.shapes)
-        if product := product_of(module, at, shapes):
+        if product := product_of(module, inner, at):
             yield FoundProduct(product, inner, at, outer)
 
 
-def _memory(instruction: Instruction, phase: str, traffic: HloTraffic, layer: str, name: str) -> CapturedOp:
-    n_bytes = traffic.read + traffic.written
+def product_op(
+    module: Module, one: FoundProduct, phase: str, n_bytes: float, written: float, layer: str, *, again: bool
+) -> CapturedOp:
+    """The row of a product, in the dtype that the program says."""
+    product = one.product
+    name = ("dot" if product.kind == "gemm" else "convolution") + " again" * again
+    dtype = own_shape(module, one.computation, one.instruction.operands[0], one.outer).plain_dtype
+    return CapturedOp(
+        name, product.kind, phase, dtype, product.shape, product.flops, n_bytes, layer, output_bytes=written
+    )
+
+
+def memory_op(
+    instruction: Instruction,
+    phase: str,
+    n_bytes: float,
+    written: float,
+    layer: str,
+    *,
+    again: bool = False,
+    fusible: bool = False,
+) -> CapturedOp:
+    """The row of what is known by the bytes that it moves: no work where these are the counter of a loop."""
+    name = (f"custom-call {instruction.target[:60]}" if instruction.target else instruction.opcode) + " again" * again
     dtype = instruction.shapes[0].plain_dtype if instruction.shapes else "fp32"
     kind = "none" if n_bytes <= LEAST_BYTES else "memory"
-    called = name or instruction.opcode
-    return CapturedOp(called, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=False, output_bytes=traffic.written)
+    return CapturedOp(name, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=fusible, output_bytes=written)
 
 
 def _attention(module: Module, visit: Visit, target: str, traffic: HloTraffic, layer: str) -> CapturedOp:
@@ -147,7 +160,7 @@ def _attention(module: Module, visit: Visit, target: str, traffic: HloTraffic, l
         dtype=dtype,
         shape=(batch_heads, q, kv, queries[3], values[3]),
         flops=flops * (0.5 if causal else 1.0),
-        n_bytes=traffic.read + traffic.written,
+        n_bytes=traffic.n_bytes,
         module=layer,
         causal=causal,
         output_bytes=traffic.written,
@@ -164,21 +177,7 @@ def _heads_dimension(config: str) -> int:
     return 1 if batch == [0, 1] else 2
 
 
-class Met(Protocol):
-    """What was met on the way."""
-
-    again_flops: float
-    flops: float
-    from_all_reduce: int
-    widened: int
-    unknown_calls: set[str]
-    asynchronous: int
-    backward: int
-    expert_loops: int
-    combined: int
-
-
-def notes_of(module: Module, walk: ModuleWalk, met: Met, axes: MeshAxes) -> Iterator[str]:
+def notes_of(module: Module, walk: ModuleWalk, met: ProgramTally, axes: MeshAxes) -> Iterator[str]:
     """Sentences for people who read a prediction."""
     if met.again_flops:
         share = met.again_flops / met.flops
@@ -203,7 +202,7 @@ def notes_of(module: Module, walk: ModuleWalk, met: Met, axes: MeshAxes) -> Iter
         yield "The module is not scheduled: its order is that of the text."
 
 
-def _exchanges(met: Met) -> Iterator[str]:
+def _exchanges(met: ProgramTally) -> Iterator[str]:
     """Of collectives."""
     if met.from_all_reduce:
         yield (

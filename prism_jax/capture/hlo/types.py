@@ -6,12 +6,14 @@ Computations that a module calls exist, and none reaches itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 from ...core.errors import DataError
 
+MOST_BEHIND = 256
 # Name in HLO -> bytes of an element, name in captured programs.
 DTYPES: Mapping[str, tuple[float, str]] = {
     "pred": (1.0, "bool"),
@@ -21,12 +23,9 @@ DTYPES: Mapping[str, tuple[float, str]] = {
     "f64": (8.0, "fp64"),
     "c64": (8.0, "fp32"),
     "c128": (16.0, "fp64"),
-    "s64": (8.0, "int64"),
-    "u64": (8.0, "int64"),
-    "s32": (4.0, "int32"),
-    "u32": (4.0, "int32"),
-    "s16": (2.0, "int16"),
-    "u16": (2.0, "int16"),
+    **dict.fromkeys(("s64", "u64"), (8.0, "int64")),
+    **dict.fromkeys(("s32", "u32"), (4.0, "int32")),
+    **dict.fromkeys(("s16", "u16"), (2.0, "int16")),
     **dict.fromkeys(("s8", "u8"), (1.0, "int8")),
     **dict.fromkeys(("s4", "u4"), (0.5, "int8")),
     **dict.fromkeys(("s2", "u2"), (0.25, "int8")),
@@ -95,6 +94,11 @@ class Instruction:
         return int(self.literal if self.opcode == "parameter" else self.attributes["index"])
 
     @property
+    def target(self) -> str:
+        """The library function that a custom-call calls; empty for all else."""
+        return self.attributes.get("custom_call_target", "").strip('"')
+
+    @property
     def n_bytes(self) -> float:
         """Of its result."""
         return sum(shape.n_bytes for shape in self.shapes)
@@ -120,6 +124,14 @@ class Computation:
     root: str
     line: int
     users: Mapping[str, Sequence[str]]
+
+    def behind(self, at: Instruction, opcodes: Container[str]) -> Instruction:
+        """What a value is before instructions of some kinds, by their first operands; at most `MOST_BEHIND` of them."""
+        for _ in range(MOST_BEHIND):
+            if at.opcode not in opcodes or not at.operands:
+                break
+            at = self.instructions[at.operands[0]]
+        return at
 
     def users_of(self, name: str) -> Iterator[Instruction]:
         """Instructions that read a value."""
@@ -165,6 +177,15 @@ class Module:
             raise self.refused(instruction.line, text)
         return computation.instructions[instruction.operands[index]]
 
+    def callers(self, *opcodes: str) -> dict[str, list[tuple[Computation, Instruction]]]:
+        """Body of a loop, or computation of a call -> where it is called from; `opcodes`: while, call."""
+        found: dict[str, list[tuple[Computation, Instruction]]] = {}
+        for computation in self.computations.values():
+            for one in computation.instructions.values():
+                if one.opcode in opcodes and (called := self.called(one, "body", "to_apply")) is not None:
+                    found.setdefault(called.name, []).append((computation, one))
+        return found
+
     def called(self, instruction: Instruction, *attributes: str) -> Computation | None:
         """The computation that the first of some attributes names; None where it has none of them."""
         for attribute in attributes:
@@ -190,30 +211,23 @@ def callees(instruction: Instruction) -> Iterator[str]:
             yield from _NAME.findall(value)
 
 
-def check_calls(module: Module) -> Module:
-    """The module itself.
-
-    Raises:
-        DataError: as `callees_first`.
-    """
-    callees_first(module)
-    return module
-
-
 def callees_first(module: Module) -> list[str]:
     """Names of all computations, every one after those that it calls.
 
     Raises:
         DataError: a computation that is called is not there, or calls itself, by way of others too; names the line of a call.
     """
-    edges = {name: list(_edges(module, name)) for name in module.computations}
-    done: dict[str, None] = {}
-    for start in edges:
-        _follow(module, start, edges, done)
-    return list(done)
+    calls = {name: dict(_calls(module, name)) for name in module.computations}
+    try:
+        return list(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        called, name, *_ = error.args[1]
+        text = f"the computation {called[:60]} calls itself, by way of {name[:60]}"
+        raise module.refused(calls[name][called], text) from None
 
 
-def _edges(module: Module, name: str) -> Iterator[tuple[str, int]]:
+def _calls(module: Module, name: str) -> Iterator[tuple[str, int]]:
+    """What a computation calls, and the first line that does."""
     seen = set()
     for instruction in module.computations[name].instructions.values():
         for called in callees(instruction):
@@ -224,24 +238,3 @@ def _edges(module: Module, name: str) -> Iterator[tuple[str, int]]:
             if called not in seen:
                 seen.add(called)
                 yield called, instruction.line
-
-
-def _follow(module: Module, start: str, edges: dict[str, list[tuple[str, int]]], done: dict[str, None]) -> None:
-    """Follows calls, depth first, with a stack of its own."""
-    if start in done:
-        return
-    path, stack = {start}, [(start, iter(edges[start]))]
-    while stack:
-        name, rest = stack[-1]
-        following = next(rest, None)
-        if following is None:
-            stack.pop()
-            path.discard(name)
-            done[name] = None
-            continue
-        called, line = following
-        if called in path:
-            raise module.refused(line, f"the computation {called[:60]} calls itself, by way of {name[:60]}")
-        if called not in done:
-            path.add(called)
-            stack.append((called, iter(edges[called])))

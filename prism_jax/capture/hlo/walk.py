@@ -14,7 +14,6 @@ from .types import Computation, Instruction, Module, callees, callees_first
 
 MOST_TRIPS = 2**31
 _KNOWN = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(-?\d{1,18})"?')
-_MOST_STEPS = 64  # instructions between a use of a constant and its definition
 _THROUGH = ("copy", "bitcast", "convert", "reshape")
 
 
@@ -50,14 +49,8 @@ def _checked(module: Module, loop: Instruction, n: int) -> int:
 
 def _counter(module: Module, condition: Computation) -> tuple[int, str, int] | None:
     """Index in the loop's tuple, direction and end of `counter < end`."""
-    root = condition.instructions[condition.root]
-    inner = condition
-    operands = root.operands
-    if root.opcode in ("fusion", "call"):  # compare alone, wrapped
-        called = module.called(root, "calls", "to_apply")
-        if called is None:
-            return None
-        inner, root = called, called.instructions[called.root]
+    operands = condition.instructions[condition.root].operands
+    inner, root = _unwrapped(module, condition, condition.instructions[condition.root])
     if root.opcode != "compare" or root.attributes.get("direction") not in ("LT", "LE") or len(root.operands) != 2:
         return None
     left, right = (_outside(inner, condition, name, operands) for name in root.operands)
@@ -70,36 +63,33 @@ def _counter(module: Module, condition: Computation) -> tuple[int, str, int] | N
     return at.number, root.attributes["direction"], end
 
 
+def _unwrapped(module: Module, computation: Computation, at: Instruction) -> tuple[Computation, Instruction]:
+    """The instruction itself, or what a fusion or call of one instruction alone makes."""
+    called = module.called(at, "calls", "to_apply") if at.opcode in ("fusion", "call") else None
+    return (computation, at) if called is None else (called, called.instructions[called.root])
+
+
 def _outside(
     inner: Computation, outer: Computation, name: str, operands: tuple[str, ...]
 ) -> tuple[Computation, Instruction] | None:
     """A value of a wrapped computation, seen from where it was handed in."""
-    at = _behind(inner, inner.instructions[name])
+    at = inner.behind(inner.instructions[name], _THROUGH)
     if inner is not outer and at.opcode == "parameter":
         position = at.number
         if position >= len(operands):
             return None
-        return outer, _behind(outer, outer.instructions[operands[position]])
+        return outer, outer.behind(outer.instructions[operands[position]], _THROUGH)
     return inner, at
 
 
-def _behind(computation: Computation, at: Instruction) -> Instruction:
-    """What a value is before copies and conversions."""
-    for _ in range(_MOST_STEPS):
-        if at.opcode not in _THROUGH or not at.operands:
-            return at
-        at = computation.instructions[at.operands[0]]
-    return at
-
-
 def _constant(computation: Computation, at: Instruction) -> int | None:
-    at = _behind(computation, at)
+    at = computation.behind(at, _THROUGH)
     text = at.literal.strip("{} ")
     return int(text) if at.opcode == "constant" and re.fullmatch(r"-?\d{1,18}", text) else None
 
 
 def _start(module: Module, computation: Computation, loop: Instruction, index: int) -> int | None:
-    given = _behind(computation, module.operand(computation, loop, 0))
+    given = computation.behind(module.operand(computation, loop, 0), _THROUGH)
     if given.opcode != "tuple" or index >= len(given.operands):
         return None
     return _constant(computation, computation.instructions[given.operands[index]])
@@ -110,13 +100,9 @@ def _step(module: Module, body: Computation, index: int) -> int | None:
     root = body.instructions[body.root]
     if root.opcode != "tuple" or index >= len(root.operands):
         return None
-    at, inner = _behind(body, body.instructions[root.operands[index]]), body
-    outer = at.operands
-    if at.opcode in ("fusion", "call"):
-        called = module.called(at, "calls", "to_apply")
-        if called is None:
-            return None
-        inner, at = called, called.instructions[called.root]
+    added = body.behind(body.instructions[root.operands[index]], _THROUGH)
+    outer = added.operands
+    inner, at = _unwrapped(module, body, added)
     if at.opcode != "add":
         return None
     for name in at.operands:
@@ -174,7 +160,7 @@ class ModuleWalk:
         """
         weights = _weights(self.module)
         entry = self.module.computations[self.module.entry]
-        stack = [_frame(entry, 1, 0, "F")]
+        stack = [_Frame(entry, 1, 0, "F")]
         while stack:
             frame = stack[-1]
             instruction = next(frame.rest, None)
@@ -201,7 +187,7 @@ class ModuleWalk:
             called = module.called(instruction, "to_apply", "calls")
         is_start = instruction.opcode == "async-start"
         started = (frame.computation.name, instruction.name) if is_start else frame.started
-        return [] if called is None else [_frame(called, frame.times, frame.loop, phase, started)]
+        return [] if called is None else [_Frame(called, frame.times, frame.loop, phase, started)]
 
     def _loop(self, frame: _Frame, instruction: Instruction, phase: str) -> list[_Frame]:
         trips = trip_count(self.module, frame.computation, instruction)
@@ -218,7 +204,7 @@ class ModuleWalk:
         self._n_loops += 1
         if frame.loop:
             self.nested.add(frame.loop)
-        return [_frame(body, times, self._n_loops, phase)]
+        return [_Frame(body, times, self._n_loops, phase)]
 
 
 @dataclass
@@ -226,18 +212,14 @@ class _Frame:
     """A computation that is being walked through."""
 
     computation: Computation
-    rest: Iterator[Instruction]
     times: int
     loop: int
     parent: str
     started: tuple[str, str] | None = None
     phases: dict[str, str] = field(default_factory=dict)
 
-
-def _frame(
-    computation: Computation, times: int, loop: int, parent: str, started: tuple[str, str] | None = None
-) -> _Frame:
-    return _Frame(computation, iter(computation.instructions.values()), times, loop, parent, started)
+    def __post_init__(self) -> None:
+        self.rest = iter(self.computation.instructions.values())
 
 
 def _weights(module: Module) -> dict[str, float]:
@@ -252,12 +234,8 @@ def _weights(module: Module) -> dict[str, float]:
         computation = module.computations[name]
         flops[name], visited[name] = 0.0, len(computation.instructions)
         for instruction in computation.instructions.values():
-            shapes = tuple(
-                computation.instructions[one].shapes[0]
-                for one in instruction.operands
-                if computation.instructions[one].shapes
-            )
-            product = product_of(module, instruction, shapes) if instruction.opcode in ("dot", "convolution") else None
+            is_product = instruction.opcode in ("dot", "convolution")
+            product = product_of(module, computation, instruction) if is_product else None
             flops[name] += product.flops if product else 0.0
             for called in callees(instruction):
                 flops[name] += flops[called]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -134,24 +135,14 @@ class _Capture:
         samples = first.shape[0] if first.dim() else 1
         return _Found(found, facts.assumptions, samples, first.shape[1] if is_sequence else 0)
 
-    def _errors(self, doing: str) -> Any:
-        return _UserErrors(self.path, doing)
-
-
-class _UserErrors:
-    """Errors of user code, told with its line; those of missing values with a remedy."""
-
-    def __init__(self, path: Path, doing: str) -> None:
-        self.path, self.doing = path, doing
-        self.inner = user_errors(path, doing)
-
-    def __enter__(self) -> None:
-        self.inner.__enter__()
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        if isinstance(error, adapter.DATA_DEPENDENT):
-            raise DataError(f"{place_in(self.path, error)}: {self.doing}: {_HINT} ({error.func})") from error
-        return self.inner.__exit__(kind, error, trace)
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """Errors of user code, told with its line; those of missing values with a remedy."""
+        with user_errors(self.path, doing):
+            try:
+                yield
+            except adapter.DATA_DEPENDENT as error:
+                raise DataError(f"{place_in(self.path, error)}: {doing}: {_HINT} ({error.func})") from error
 
 
 def _grouped(runs: list[_Found], stage: int, n_ranks: int) -> list[_Found]:

@@ -12,11 +12,11 @@ views, casts, sums and collectives at most. What an input of the stage needs is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ...workload.captured.chains import MINOR, ChainStep, Link, links
+from ...workload.captured.chains import MINOR, ChainStep, links
 from ...workload.captured.program import USUAL_ROLES, CapturedComm, CapturedOp, CapturedRow, RankClass
 from .recorder import RecordedEvent, Recorder
 from .repeats import folded
@@ -79,28 +79,11 @@ def _copies_in(ordered: list[RecordedEvent], start: int | None) -> list[Recorded
 
 
 # Operations through which a gradient passes unchanged in kind: copies, casts, and the sums of what several uses of a weight add.
-_PASSING = frozenset(
-    [
-        "aten::_to_copy",
-        "aten::copy_",
-        "aten::clone",
-        "aten::add",
-        "aten::add_",
-        "aten::div",
-        "aten::div_",
-        "aten::mul",
-        "aten::mul_",
-        "aten::fill_",
-        "aten::zero_",
-        "fsdp::chunk_cat",
-        "aten::split_with_sizes_copy",
-        "aten::cat",
-        "aten::slice_backward",
-        "aten::slice_scatter",
-        "aten::zeros",
-        "aten::new_zeros",
-    ]
-)
+_PASSING = frozenset({
+    "aten::_to_copy", "aten::copy_", "aten::clone", "aten::add", "aten::add_", "aten::div", "aten::div_",
+    "aten::mul", "aten::mul_", "aten::fill_", "aten::zero_", "fsdp::chunk_cat", "aten::split_with_sizes_copy",
+    "aten::cat", "aten::slice_backward", "aten::slice_scatter", "aten::zeros", "aten::new_zeros",
+})  # fmt: skip
 
 
 def phases(events: Sequence[RecordedEvent], needed: frozenset[int]) -> list[str]:
@@ -179,9 +162,15 @@ def rows_of(events: Sequence[RecordedEvent], facts: StepFacts) -> list[CapturedR
         if isinstance(row, CapturedComm):
             wait = waiting(event, following) if phase != "opt" else Waiting(False, None)
             end = None if wait.event is None or wait.event.phase != event.phase else place[id(wait.event)]
-            row = replace(row, asynchronous=wait.asynchronous, wait=end, purpose=_purpose(event))
+            row = replace(
+                row,
+                asynchronous=wait.asynchronous,
+                wait=end,
+                purpose=event.purpose or "activations" * (event.phase != "opt"),
+            )
         elif phase != "opt":
-            row = _linked(row, link_of[id(event)], lambda end: place[id(events[end])], at)
+            link = link_of[id(event)]
+            row = replace(row, chain=place[id(events[link.end])] - at, chain_bytes=link.n_bytes)
         rows.append(row)
     return rows
 
@@ -199,15 +188,6 @@ def _steps(events: Sequence[RecordedEvent], names: Sequence[str]) -> list[ChainS
         ChainStep(event.role, phase, event.reads, size, tuple(own))
         for event, phase, size, own in zip(events, names, written, readers, strict=True)
     ]
-
-
-def _linked(row: CapturedOp, link: Link, place: Callable[[int], int], at: int) -> CapturedOp:
-    """The row with the kernel that it is part of; `place` is that of an event."""
-    return replace(row, chain=place(link.end) - at, chain_bytes=link.n_bytes)
-
-
-def _purpose(event: RecordedEvent) -> str:
-    return event.purpose or ("activations" if event.phase != "opt" else "")
 
 
 def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:

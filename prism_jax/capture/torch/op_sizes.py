@@ -43,69 +43,19 @@ UNREAD = {"nll_loss_forward": 0, "nll_loss_backward": 1}
 Sizes = tuple[int, int, int, int]  # (batch, m, n, k)
 
 # Reductions and norms, which a compiler merges with pointwise neighbours; pointwise operations are tagged as such by torch.
-REDUCTIONS = frozenset(
-    [
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "var",
-        "var_mean",
-        "std",
-        "_softmax",
-        "_softmax_backward_data",
-        "_log_softmax",
-        "_log_softmax_backward_data",
-        "native_layer_norm",
-        "native_layer_norm_backward",
-        "_fused_rms_norm",
-        "_fused_rms_norm_backward",
-        "nll_loss_forward",
-        "nll_loss_backward",
-        "native_dropout",
-        "native_dropout_backward",
-        "gelu_backward",
-        "silu_backward",
-        "threshold_backward",
-        "_to_copy",
-        "copy_",
-        "clone",
-        "native_group_norm",
-        "native_group_norm_backward",
-        "logsumexp",
-        "linalg_vector_norm",
-        "cumsum",
-    ]
-)
-_FREE = frozenset(
-    [
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "_unsafe_view",
-        "_reshape_alias",
-        "detach",
-        "alias",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "set_",
-        "resize_",
-        "resize_as_",
-        "item",
-        "_local_scalar_dense",
-        "is_same_size",
-        "sym_size",
-        "record_stream",
-        "_has_same_storage_numel",
-        "scalar_tensor",
-        "_assert_async",
-        "device",
-    ]
-)
+REDUCTIONS = frozenset({
+    "sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "_softmax", "_softmax_backward_data",
+    "_log_softmax", "_log_softmax_backward_data", "native_layer_norm", "native_layer_norm_backward",
+    "_fused_rms_norm", "_fused_rms_norm_backward", "nll_loss_forward", "nll_loss_backward", "native_dropout",
+    "native_dropout_backward", "gelu_backward", "silu_backward", "threshold_backward", "_to_copy", "copy_", "clone",
+    "native_group_norm", "native_group_norm_backward", "logsumexp", "linalg_vector_norm", "cumsum",
+})  # fmt: skip
+_FREE = frozenset({
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias",
+    "detach", "alias", "lift_fresh", "lift_fresh_copy", "set_", "resize_", "resize_as_", "item",
+    "_local_scalar_dense", "is_same_size", "sym_size", "record_stream", "_has_same_storage_numel", "scalar_tensor",
+    "_assert_async", "device",
+})  # fmt: skip
 
 
 def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> list[CapturedOp]:
@@ -124,10 +74,10 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
     both = {"n_bytes": read_bytes + write_bytes, "output_bytes": write_bytes}
     if name in PRODUCTS:
         sizes = PRODUCTS[name](args, out)
-        return [CapturedOp(title, "gemm", "F", _product_dtype(dtype), sizes, 2.0 * prod(sizes), **both)]
+        return [CapturedOp(title, "gemm", "F", _run_in(dtype, "gemm"), sizes, 2.0 * prod(sizes), **both)]
     if name in ("convolution", "cudnn_convolution", "mkldnn_convolution"):
         sizes = _convolution(args[0], args[1], out, bool(args[6]) if len(args) > 6 else False, args[-1])
-        return [CapturedOp(title, "conv", "F", _convolution_dtype(dtype), sizes, 2.0 * prod(sizes), **both)]
+        return [CapturedOp(title, "conv", "F", _run_in(dtype, "conv"), sizes, 2.0 * prod(sizes), **both)]
     if "scaled_dot_product" in name or name in ("_flash_attention_forward", "_flash_attention_backward"):
         return [_attention(name, title, dtype, args, kwargs, func, both)]
     if (part := _partly(name, args, out, both["n_bytes"])) is not None:
@@ -260,7 +210,7 @@ def _convolution_backward(args: Sequence[Any], title: str, dtype: str, n_bytes: 
     """Gradients of the input (phase B) and of the weights (phase W), as many multiply-adds each as the forward pass."""
     grad, x, weight, transposed, groups, mask = args[0], args[1], args[2], bool(args[7]), args[9], args[10]
     batch, m, n, k = _convolution(x, weight, grad, transposed, groups)
-    made, dtype = [], _convolution_dtype(dtype)
+    made, dtype = [], _run_in(dtype, "conv")
     for is_asked, phase, sizes in ((mask[0], "B", (batch, m, k, n)), (mask[1], "W", (batch, k, n, m))):
         if is_asked:
             written = stored_bytes(x if phase == "B" else weight)
@@ -279,13 +229,10 @@ def _lookup_bytes(name: str, args: Sequence[Any], written: Sequence[Tensor]) -> 
     return {"n_bytes": 2.0 * out + sum(map(stored_bytes, tables[1:])), "output_bytes": out}
 
 
-def _product_dtype(dtype: str) -> str:
-    return "tf32" if dtype == "fp32" and torch.get_float32_matmul_precision() != "highest" else dtype
-
-
-def _convolution_dtype(dtype: str) -> str:
-    """Convolutions run in TF32 unless it is switched off."""
-    return "tf32" if dtype == "fp32" and torch.backends.cudnn.allow_tf32 else dtype
+def _run_in(dtype: str, kind: str) -> str:
+    """Products run in TF32 where it is switched on, convolutions unless it is switched off."""
+    is_high = torch.get_float32_matmul_precision() != "highest" if kind == "gemm" else torch.backends.cudnn.allow_tf32
+    return "tf32" if dtype == "fp32" and is_high else dtype
 
 
 def tensors(value: Any) -> Iterable[Tensor]:

@@ -49,14 +49,8 @@ _COPIES = ("cat", "clone", "copy_", "stack", "contiguous", "_to_copy")  # where 
 _SCATTERS = ("index_add_", "index_add", "index_put_", "index_put", "_index_put_impl_", "scatter_add_", "scatter_add")
 # Operations without the tag of pointwise ones that make each element from those at its place.
 _ELEMENTWISE = (
-    "gelu_backward",
-    "silu_backward",
-    "threshold_backward",
-    "nll_loss_backward",
-    "_to_copy",
-    "__or__",
-    "__and__",
-)
+    "gelu_backward", "silu_backward", "threshold_backward", "nll_loss_backward", "_to_copy", "__or__", "__and__",
+)  # fmt: skip
 _RANDOM = ("native_dropout", "native_dropout_backward")
 
 
@@ -83,11 +77,10 @@ def role_of(func: Any, args: Sequence[Any], row: CapturedOp) -> str:
 
 def _keeps_format(name: str, args: Sequence[Any], row: CapturedOp) -> bool:
     source = args[1] if name == "copy_" else next(iter(tensors(args)), None)
-    written = args[0] if name == "copy_" else None
     if not isinstance(source, Tensor):
         return False
-    if written is not None:
-        return source.dtype == written.dtype
+    if name == "copy_":
+        return source.dtype == args[0].dtype
     return name != "_to_copy" or row.n_bytes == 2.0 * row.output_bytes
 
 
@@ -117,41 +110,27 @@ def extent(tensor: Tensor) -> tuple[int, int, int]:
     return tensor.untyped_storage()._cdata, start, start + (last + 1) * wide
 
 
-# pyright: reportMissingImports=false
-
-
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 WAIT = "wait_tensor"
-# Operation -> collective, and whether its size is that of what it writes (True) or of what it reads.
-_KINDS = {
-    "allreduce_": ("all_reduce", False),
-    "allreduce_coalesced_": ("all_reduce", False),
-    "all_reduce": ("all_reduce", False),
-    "all_reduce_": ("all_reduce", False),
-    "all_reduce_coalesced": ("all_reduce", False),
-    "_allgather_base_": ("all_gather", True),
-    "allgather_": ("all_gather", True),
-    "allgather_into_tensor_coalesced_": ("all_gather", True),
-    "all_gather_into_tensor": ("all_gather", True),
-    "all_gather_into_tensor_out": ("all_gather", True),
-    "all_gather_into_tensor_coalesced": ("all_gather", True),
-    "_reduce_scatter_base_": ("reduce_scatter", False),
-    "reduce_scatter_": ("reduce_scatter", False),
-    "reduce_scatter_tensor_coalesced_": ("reduce_scatter", False),
-    "reduce_scatter_tensor": ("reduce_scatter", False),
-    "reduce_scatter_tensor_coalesced": ("reduce_scatter", False),
-    "reduce_": ("all_reduce", False),
-    "alltoall_base_": ("all_to_all", False),
-    "alltoall_": ("all_to_all", False),
-    "all_to_all_single": ("all_to_all", False),
-    "shard_dim_alltoall": ("all_to_all", False),
-    "broadcast_": ("broadcast", False),
-    "broadcast": ("broadcast", False),
-    "scatter_": ("broadcast", False),
-    "gather_": ("all_gather", True),
-    "send": ("send", False),
-    "recv_": ("recv", False),
-}
+# Collective, whether its size is that of what it writes (True) or of what it reads -> operations.
+_OPERATIONS = {
+    ("all_reduce", False): (
+        "allreduce_", "allreduce_coalesced_", "all_reduce", "all_reduce_", "all_reduce_coalesced", "reduce_",
+    ),
+    ("all_gather", True): (
+        "_allgather_base_", "allgather_", "allgather_into_tensor_coalesced_", "all_gather_into_tensor",
+        "all_gather_into_tensor_out", "all_gather_into_tensor_coalesced", "gather_",
+    ),
+    ("reduce_scatter", False): (
+        "_reduce_scatter_base_", "reduce_scatter_", "reduce_scatter_tensor_coalesced_", "reduce_scatter_tensor",
+        "reduce_scatter_tensor_coalesced",
+    ),
+    ("all_to_all", False): ("alltoall_base_", "alltoall_", "all_to_all_single", "shard_dim_alltoall"),
+    ("broadcast", False): ("broadcast_", "broadcast", "scatter_"),
+    ("send", False): ("send",),
+    ("recv", False): ("recv_",),
+}  # fmt: skip
+_KINDS = {name: kind for kind, names in _OPERATIONS.items() for name in names}
 _WRITTEN_FIRST = ("_base_", "allgather_", "alltoall_", "reduce_scatter_", "gather_", "scatter_")
 
 
@@ -186,9 +165,6 @@ def _buffers(name: str, func: Any, args: Sequence[Any], out: Any) -> tuple[list[
     if name.startswith(_WRITTEN_FIRST) or name.endswith("_base_"):
         return list(tensors(args[1])), first
     return first, first
-
-
-# pyright: reportMissingImports=false
 
 
 _SILENT = ("prim", "profiler", "debugprims")
@@ -335,12 +311,7 @@ class Recorder(TorchDispatchMode):
         self._next_purpose = ""
 
     def _add(
-        self,
-        row: CapturedRow,
-        inputs: frozenset[int],
-        written: Any,
-        role: str = OTHER,
-        reads: tuple[Access, ...] = (),
+        self, row: CapturedRow, inputs: frozenset[int], written: Any, role: str = OTHER, reads: tuple[Access, ...] = ()
     ) -> RecordedEvent:
         node = adapter.backward_node() if self._phase == "B" else None
         number = None if node is None else adapter.sequence_of(node)

@@ -67,11 +67,10 @@ def _repeats(keys: NDArray[np.int64], low: int, high: int, rows: Sequence[Captur
     if best is None:
         return []
     start, period, times = _between_chains(rows, best[0] + low, best[1], best[2])
-    own = [] if _crosses(rows, start, period, times) else [(start, period, times)]
-    end = start + period * times
-    if not own:
+    if _crosses(rows, start, period, times):
         return []
-    return _repeats(keys, low, start, rows) + own + _repeats(keys, end, high, rows)
+    before, after = _repeats(keys, low, start, rows), _repeats(keys, start + period * times, high, rows)
+    return [*before, (start, period, times), *after]
 
 
 def _between_chains(rows: Sequence[CapturedRow], start: int, period: int, times: int) -> tuple[int, int, int]:

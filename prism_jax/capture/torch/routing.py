@@ -21,23 +21,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 ASSUMPTION = "Routing is even: every expert gets the same number of tokens."
 _CHOOSING = {"topk": 1, "sort": 1, "max": 1, "argmax": 0, "argsort": 0}
-_SAME = frozenset(
-    [
-        "_to_copy",
-        "clone",
-        "copy_",
-        "contiguous",
-        "gt",
-        "ge",
-        "ne",
-        "lt",
-        "logical_not",
-        "bitwise_or",
-        "logical_or",
-        "all_to_all_single",
-        "wait_tensor",
-    ]
-)
+_SAME = frozenset({
+    "_to_copy", "clone", "copy_", "contiguous", "gt", "ge", "ne", "lt", "logical_not", "bitwise_or", "logical_or",
+    "all_to_all_single", "wait_tensor",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)

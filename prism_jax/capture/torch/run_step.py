@@ -124,9 +124,6 @@ def _norm_row(name: str, out: Any, read: Mapping[Any, float]) -> CapturedOp:
     return CapturedOp(name, "memory", "F", dtype_of([out]), tuple(out.shape)[-16:], fusible=True, **sizes)
 
 
-# pyright: reportMissingImports=false
-
-
 class StepFacts(NamedTuple):
     """What a step shows beside its rows.
 

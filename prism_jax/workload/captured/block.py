@@ -63,9 +63,7 @@ def kernel_of(op: CapturedOp, plan: ParallelPlan, *, host_share: float) -> Kerne
     fused = kernel._replace(kernel="attention", m=rows, n=keys, k=(d_qk + d_v) / 2, batch=batch, dtype="bf16")
     backward = op.phase != "F"
     return fused._replace(
-        variant=plan.attention_kernel,
-        flash_backward=backward,
-        n_launch=_BACKWARD_LAUNCHES if backward else 1.0,
+        variant=plan.attention_kernel, flash_backward=backward, n_launch=_BACKWARD_LAUNCHES if backward else 1.0
     )
 
 

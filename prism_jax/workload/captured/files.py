@@ -19,11 +19,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import DataError, PrismError, SpecError
-from ...core.read_file import open_input, parse_json, read_text
+from ...core.read_file import lines_of, open_input, parse_json, read_text
 from ...core.registry import Registry, did_you_mean
 from ...core.write_file import write_bytes
 from .check import MOST_CLASSES, MOST_ROWS, check_program
@@ -77,21 +78,10 @@ def read_capture(path: str | Path) -> RankProgram:
     """
     text = read_text(path, MOST_BYTES, REMEDY, unpack=True)
     reader = _Reader(str(path))
-    for number, line in _lines(text):
-        reader.take(number, line)
+    for number, line in enumerate(lines_of(text), 1):
+        if line.strip():
+            reader.take(number, line)
     return reader.program()
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers from 1, and lines; one at a time, so that what is not read takes no memory."""
-    start, number = 0, 0
-    while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        number += 1
-        if text[start:end].strip():
-            yield number, text[start:end]
-        start = end + 1
 
 
 class _Reader:
@@ -218,28 +208,19 @@ def short(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 4096:
-        raise TypeError
-    return value
+def _plain_value(types: tuple[type, ...], most: float = inf) -> Callable[[Any], Any]:
+    """Reads a value of exactly one of some types as the last of them; `most` bounds its size, or its characters."""
+
+    def of_value(value: Any) -> Any:
+        if type(value) not in types or not (len(value) if isinstance(value, str) else abs(value)) <= most:
+            raise TypeError
+        return types[-1](value)
+
+    return of_value
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**63:
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e300:
-        raise TypeError
-    return float(value)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
+_text, _whole = _plain_value((str,), 4096), _plain_value((int,), 2**63)
+_number, _flag = _plain_value((int, float), 1e300), _plain_value((bool,))
 
 
 def _each(read: Callable[[Any], Any]) -> Callable[[Any], Any]:

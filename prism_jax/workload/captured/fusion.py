@@ -38,14 +38,24 @@ def joined(one: RankClass) -> RankClass:
     rows: list[CapturedRow] = []
     for index in kept:
         row = one.rows[index]
-        if isinstance(row, CapturedOp):
-            rows.append(_kernel([own for at in members[index] if isinstance(own := one.rows[at], CapturedOp)]))
-        else:
-            wait = row.wait
-            is_end = wait is not None and wait < len(ends)
-            rows.append(replace(row, wait=_place(kept, ends[wait] if is_end else wait)) if wait is not None else row)
-    repeats = tuple(Repeat(_place(kept, each.start), _place(kept, each.stop), each.times) for each in one.repeats)
-    return replace(one, rows=tuple(rows), repeats=tuple(each for each in repeats if each.start < each.stop))
+        chain = [own for at in members[index] if isinstance(own := one.rows[at], CapturedOp)]
+        rows.append(_kernel(chain) if isinstance(row, CapturedOp) else row)
+    place = [bisect_left(kept, index) for index in range(len(ends) + 1)]  # of the row, or the first one kept behind it
+    return _placed(one, rows, [*(place[end] for end in ends), len(kept)], place)
+
+
+def _placed(one: RankClass, rows: Iterable[CapturedRow], wait: Sequence[int], place: Sequence[int]) -> RankClass:
+    """The class with other rows.
+
+    Args:
+        wait: [old row, and one past the last] the row that a collective waits for in its place.
+        place: the same of the edges of repeats.
+    """
+    moved = (
+        row if isinstance(row, CapturedOp) or row.wait is None else replace(row, wait=wait[row.wait]) for row in rows
+    )
+    repeats = (Repeat(place[each.start], place[each.stop], each.times) for each in one.repeats)
+    return replace(one, rows=tuple(moved), repeats=tuple(each for each in repeats if each.start < each.stop))
 
 
 def chain_ends(one: RankClass) -> list[int]:
@@ -67,11 +77,6 @@ def in_chains(one: RankClass) -> list[bool] | None:
     return found
 
 
-def _place(kept: Sequence[int], index: int) -> int:
-    """Where a row, or the first one behind it, went."""
-    return bisect_left(kept, index)
-
-
 def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
     """One kernel that does the work of a chain."""
     last = chain[-1]
@@ -79,22 +84,15 @@ def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
     if not n_bytes and not any(op.flops for op in chain):
         return replace(last, kind="none", n_bytes=0.0, output_bytes=0.0, chain_bytes=None, seconds=None)
     base = next((op for op in chain if op.kind in OWN_KERNELS), last)  # which the chain begins or ends with
-    return replace(
-        base,
-        name=named(chain),
-        flops=sum(op.flops for op in chain),
-        n_bytes=n_bytes,
-        output_bytes=min(last.output_bytes, n_bytes),
-        seconds=summed(op.seconds for op in chain),
-        fusible=False,
-        chain=0,
-        chain_bytes=None,
-    )
+    written = min(last.output_bytes, n_bytes)
+    return replace(_summed(base, chain, n_bytes), output_bytes=written, chain=0, chain_bytes=None)
 
 
-def named(chain: Sequence[CapturedOp]) -> str:
-    """Name of the kernel of a chain: those of its operations."""
-    return "+".join(dict.fromkeys(op.name for op in chain))[:200]
+def _summed(base: CapturedOp, chain: Sequence[CapturedOp], n_bytes: float) -> CapturedOp:
+    """The operation `base` as the kernel of a chain, with the names, FLOPs and seconds of all."""
+    name = "+".join(dict.fromkeys(op.name for op in chain))[:200]
+    flops, seconds = sum(op.flops for op in chain), summed(op.seconds for op in chain)
+    return replace(base, name=name, flops=flops, n_bytes=n_bytes, seconds=seconds, fusible=False)
 
 
 def summed(seconds: Iterable[float | None]) -> float | None:
@@ -141,12 +139,7 @@ def fused(one: RankClass, policy: str) -> RankClass:
     if chain:
         rows[-1] = merged(chain)
     place.append(len(rows))
-    kept = tuple(
-        row if isinstance(row, CapturedOp) else replace(row, wait=None if row.wait is None else place[row.wait])
-        for row in rows
-    )
-    repeats = tuple(Repeat(place[each.start], place[each.stop], each.times) for each in one.repeats)
-    return replace(one, rows=kept, repeats=repeats)
+    return _placed(one, rows, place, place)
 
 
 def merged(chain: Sequence[CapturedOp]) -> CapturedOp:
@@ -159,15 +152,7 @@ def merged(chain: Sequence[CapturedOp]) -> CapturedOp:
         saved += written if op.phase == "F" else 2.0 * written
     total, last = sum(op.n_bytes for op in chain), chain[-1]
     least = last.output_bytes or 0.5 * last.n_bytes
-    return replace(
-        last,
-        name=named(chain),
-        flops=sum(op.flops for op in chain),
-        n_bytes=max(total - saved, least),
-        seconds=summed(op.seconds for op in chain),
-        shape=last.shape,
-        fusible=False,
-    )
+    return _summed(last, chain, max(total - saved, least))
 
 
 def _may_join(op: CapturedOp, row: CapturedRow) -> bool:

@@ -132,11 +132,9 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """The degrees that it was captured with."""
-        return {
-            "tp": Split(self.program.degree("tp"), "tensor-parallel ranks of the capture"),
-            "cp": Split(self.program.degree("cp"), "context-parallel ranks of the capture"),
-            "ep": Split(self.program.degree("ep"), "expert-parallel ranks of the capture"),
-        }
+        kinds = {"tp": "tensor", "cp": "context", "ep": "expert"}
+        told = {axis: f"{kind}-parallel ranks of the capture" for axis, kind in kinds.items()}
+        return {axis: Split(self.program.degree(axis), text) for axis, text in told.items()}
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """Fields that the rows were written under and that the plan changes."""

@@ -16,16 +16,7 @@ from ...core.errors import Problem, SpecError
 OWN_KERNELS = ("gemm", "conv", "attention", "embedding")  # kinds with a kernel of their own
 OP_KINDS = (*OWN_KERNELS, "memory", "none")
 PHASES = ("F", "B", "W", "opt")  # forward; gradient of the inputs; gradient of the weights; once per step
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "broadcast",
-    "send",
-    "recv",
-    "permute",
-)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "permute")
 PURPOSES = ("activations", "parameters", "gradients", "")
 DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int64", "int32", "int16", "int8", "bool")
 SIZES_OF = {"gemm": ("batch", "m", "n", "k"), "attention": ("batch_heads", "q", "kv", "d_qk", "d_v")}

@@ -14,7 +14,7 @@ def product(rows: str) -> Product | None:
     made = module(rows)
     entry = made.computations["main"]
     one = entry.instructions["r"]
-    return product_of(made, one, tuple(entry.instructions[name].shapes[0] for name in one.operands))
+    return product_of(made, entry, one)
 
 
 def test_a_batched_dot_has_the_sizes_of_its_operands():
