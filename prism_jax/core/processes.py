@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .errors import DataError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 CACHE_VARIABLE = "PRISM_JAX_CACHE"
 OPTIONS = {  # JAX reads these variables when it is imported, and these options ever after
@@ -79,6 +80,9 @@ def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
         The processes start from nothing: a fork of one that has started JAX may hang. A script that asks for more than one needs
         `if __name__ == "__main__":` around its work.
     """
+    import multiprocessing  # here, as below: most commands need no pool
+    from concurrent.futures import ProcessPoolExecutor
+
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(n_workers, mp_context=context, initializer=_start) as pool:
         try:
@@ -95,6 +99,8 @@ def _start() -> None:
 
 
 def _end_with_parent() -> None:
+    import multiprocessing
+
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -14,19 +14,22 @@ import errno
 import json
 import math
 import os
-import platform
 import stat
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, is_dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from .._version import __version__
 from .errors import DataError
+from .lazy import LazyModule
+
+# Used when something is written, which `--help` and `check` do not.
+metadata = LazyModule("importlib.metadata")
+platform = LazyModule("platform")
+subprocess = LazyModule("subprocess")
+tempfile = LazyModule("tempfile")
 
 try:
     import fcntl
@@ -283,8 +286,8 @@ def git_revision() -> str | None:
 
 def _version(name: str) -> str | None:
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 

@@ -19,16 +19,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich import progress as rich_progress
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ..core.errors import DataError, printable, printable_lines
 from ..core.processes import Progress, silent, start_jax
 from ..core.report import Report
-from ..core.text_table import Facts, Table as TextTable, Table as text_table_Table
+from ..core.text_table import Facts, Table
 from ..core.use_case import Message
 from ..core.write_file import atomic_path, check_target
 from .streams import FAILED, OK, VERBOSITY, json_for_stdout, say
@@ -57,9 +53,12 @@ def print_json(value: object) -> None:
     print(json_for_stdout(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
-def print_table(found: TextTable) -> None:
+def print_table(found: Table) -> None:
     """Rows under headings; columns that hold numbers are aligned right."""
-    table = Table(title=printable(found.title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as RichTable
+
+    table = RichTable(title=printable(found.title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(found.columns):
         table.add_column(printable(column), justify="right" if found.is_numeric(index) else "left", overflow="fold")
     for row in found.rows:
@@ -70,7 +69,9 @@ def print_table(found: TextTable) -> None:
 def print_facts(found: Facts) -> None:
     """Names and values of one thing."""
     spelt = printable_lines if found.has_paragraphs else printable
-    table = Table(title=printable(found.title), title_justify="left", box=None, show_header=False, pad_edge=False)
+    from rich.table import Table as RichTable
+
+    table = RichTable(title=printable(found.title), title_justify="left", box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in found.facts.items():
@@ -122,13 +123,17 @@ def counting(text: str = "loading JAX") -> Iterator[Progress]:
     if VERBOSITY.quiet or not sys.stderr.isatty():
         yield silent
         return
-    with rich_progress.Progress(console=Console(stderr=True), transient=True) as bar:
+    from rich.progress import Progress as RichProgress
+
+    with RichProgress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
         yield lambda done, what="", /: bar.update(task, completed=done, description=_shown(what or text))
 
 
 def _shown(text: str) -> str:
     """`text` as rich shows it as it is."""
+    from rich.markup import escape
+
     return escape(printable(text))
 
 
@@ -176,7 +181,7 @@ def show(what: Any) -> None:
             pass
         case Facts():
             print_facts(what)
-        case text_table_Table():
+        case Table():
             print_table(what)
         case str():
             print_lines(what.rstrip("\n").split("\n"))
