@@ -130,7 +130,7 @@ class FrontEnd:
 
 
 SHIPPED = (
-    "prism_jax.capture.execution.program",
+    "prism_jax.capture.execution.front_end",
     "prism_jax.capture.from_job",
     "prism_jax.capture.jax.front_end",
     "prism_jax.capture.hlo.front_end",

@@ -137,7 +137,7 @@ def _complete(option: str) -> int:
 
 
 def command_line(words: list[str], *, complete: bool = False) -> App:
-    """The parser: the command that `words` name with its options, all others by name and one line.
+    """The parser: of the command that `words` name with its options; of all commands by name and one line where they name none.
 
     Args:
         words: what was typed.
@@ -158,7 +158,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
         top.command(_not_called, name=option, help=text)
     groups: dict[str, App] = {}
     wanted = called(words)
-    for command in COMMANDS:
+    for command in COMMANDS if wanted is None else (wanted,):  # the others are not needed then
         *above, name = command.name.split(" ")
         parent = top
         for group in above:

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...core.errors import DataError, SpecError
+from ...core.errors import DataError
 from ...workload.captured.check import check_program
-from ...workload.captured.files import CapturedFile
 from ...workload.captured.program import USUAL_ROLES, CapturedOp, CapturedRow, RankClass, RankProgram
-from ..front_end import CaptureRequest, FrontEnd, overridden
 from .measured import MeasuredNodes, measure
 from .profiled_ops import Profile, read_profile_ops
 from .rank import RankRows, rank_rows
-from .trace import ENDINGS, REMEDY, ExecutionTrace, documents, holds_execution_traces, read_execution_trace
+from .trace import REMEDY, ExecutionTrace, documents, read_execution_trace
 
 MAX_TRACES = 1024
 MATCHED = 0.9  # share of the kernel seconds below which a profile is of another program
@@ -171,50 +169,3 @@ def _averaged(members: Sequence[RankRows]) -> tuple[CapturedRow, ...]:
         is_op = isinstance(rows[0], CapturedOp) and known
         found.append(replace(rows[0], seconds=sum(known) / len(known)) if is_op else rows[0])
     return tuple(found)
-
-
-def is_execution_trace(path: Path) -> bool:
-    """A folder, archive or JSON file with an execution trace in it."""
-    is_named = str(path).lower().endswith(ENDINGS)
-    return (is_named or path.is_dir()) and holds_execution_traces(path)
-
-
-def read(path: Path) -> RankProgram:
-    """The program of the execution traces at `path`, with the kernel times of the profiles among them.
-
-    Raises:
-        DataError: as `read_traces`; the traces contradict each other.
-    """
-    try:
-        return read_traces(path).program
-    except SpecError as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-CAPTURED_FILE = CapturedFile(
-    "execution traces", "execution traces of PyTorch: a file, a tar archive or a folder", is_execution_trace, read
-)
-
-
-OPTIONS = {"kernels": "a Kineto profile of the same run, an archive or a folder of them: their kernel times are kept"}
-
-
-def recognises(request: CaptureRequest) -> bool:
-    """A file, an archive or a folder with an execution trace in it."""
-    return is_execution_trace(Path(request.source))
-
-
-def capture(request: CaptureRequest) -> RankProgram:
-    """The program of the recorded job; what the request states stands in the place of what was read off.
-
-    Raises:
-        DataError: the traces cannot be read.
-        SpecError: they contradict each other.
-    """
-    request.check_options(OPTIONS)
-    request.refuse_stated(("world", "axes"), "Ranks and groups are those that were recorded.")
-    kernels = request.options.get("kernels", "")
-    return overridden(read_traces(request.source, (kernels,) if kernels else ()).program, request)
-
-
-FRONT_END = FrontEnd("et", "execution traces of PyTorch: a file, a tar archive or a folder", recognises, capture)

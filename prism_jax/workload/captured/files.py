@@ -320,7 +320,9 @@ class CapturedFile:
 
 
 OWN = CapturedFile("capture", "a file that `prism-jax capture` wrote", is_capture, read_capture)
-SHIPPED = ("prism_jax.capture.execution.program",)  # modules with a `CAPTURED_FILE`, imported when a file is looked at
+SHIPPED = (
+    "prism_jax.capture.execution.front_end",
+)  # modules with a `CAPTURED_FILE`, imported when a file is looked at
 
 
 def _shipped() -> Iterator[CapturedFile]:
