@@ -153,10 +153,10 @@ def search_plans(
     return _report(study, how.top, notes).made_of(SearchParts(study, job, tuple(changes.texts)))
 
 
-@use_case(untold=("any_framework", "memory_margin", "fit"))
+@use_case(unrecorded=("any_framework", "memory_margin", "fit"))
 def search_sizes(
     job: JobFile,
-    n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", told=list, least=1)],
+    n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", recorded_as=list, least=1)],
     *,
     changes: JobChanges = JobChanges(),
     searched: Searched = Searched(),

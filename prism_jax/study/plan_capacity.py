@@ -85,7 +85,7 @@ class _Found:
 @use_case(says="searching")
 def plan_capacity(
     job: JobFile,
-    fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", told=list)],
+    fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", recorded_as=list)],
     *,
     overrides: Overrides = (),
     asked: FleetOptions = FleetOptions(),
