@@ -39,17 +39,17 @@ NAMES = {
     "predict": ("prism_jax:predict",),
     "memory": (
         "prism_jax.cost.memory:memory",
-        "prism_jax.cost.memory:memory",
+        "prism_jax.memory.breakdown:memory",
     ),  # of (model, cluster, plan): total_bytes and fits of the worst stage
     "read_step_rows": (
         "prism_jax.io.steps_table:read_step_rows",
         "experiments.step_tables.table:read_step_rows",
         "prism_jax.io.tables.steps.table:read_step_rows",
     ),  # of a path
-    "job_of_row": ("prism_jax.validation:job_of_row", "prism_jax.validation.costed:job_of_row"),
-    "default_space": ("prism_jax.search.space:default_space",),
-    "search": ("prism_jax.search.exhaustive:search",),
-    "gradient_search": ("prism_jax.search.gradient_search:gradient_search",),
+    "job_of_row": ("prism_jax.validation.costed:job_of_row", "prism_jax.validation:job_of_row"),
+    "default_space": ("prism_jax.search.space:default_space", "prism_jax.search:default_space"),
+    "search": ("prism_jax.search.exhaustive:search", "prism_jax.search:search"),
+    "gradient_search": ("prism_jax.search.gradient_search:gradient_search", "prism_jax.search:gradient_search"),
 }
 N_SAMPLES = 256
 SEED = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import re
 import sys
 import threading
 import traceback
@@ -18,6 +19,10 @@ from .command import runner_of
 from .output import help_console, print_lines
 from .streams import FAILED, INTERRUPTED, OK, VERBOSITY, WRONG_INPUT, prepare_streams, say
 
+PLAIN = (
+    (re.compile(r"invalid literal for int\(\) with base \d+: '(.*)'"), r'"\1" is not a whole number.'),
+    (re.compile(r'unable to convert "(.*)" into float\.'), r'"\1" is not a number.'),
+)  # words of Python and of the parser -> ours
 OUT_OF_MEMORY = (
     "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "
     "smaller job or table, or use a machine with more memory."
@@ -113,7 +118,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return command_line(words)(words, exit_on_error=False, print_error=False, result_action="return_value") or OK
     except CycloptsError as error:
-        say(f"Error: {error}", always=True)
+        text = str(error)
+        for pattern, plain in PLAIN:
+            text = pattern.sub(plain, text)
+        say(f"Error: {text}", always=True)
         say(f"Usage: `{' '.join(['prism-jax', *_command_of(words)])} --help` lists what can be given.", always=True)
         return WRONG_INPUT
 

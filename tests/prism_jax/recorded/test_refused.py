@@ -67,7 +67,7 @@ def test_wrong_usage_is_told_on_stderr(arguments: list[str], table: str, capsys)
     assert main(["trace", *(table if word == "FILE" else word for word in arguments)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "Usage: prism-jax trace" in captured.err
+    assert "Usage: `prism-jax " in captured.err
 
 
 PICTURES = [
