@@ -236,28 +236,18 @@ class CloudChoice:
 
 
 def search(
-    candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: CloudRequirements, progress: Progress = silent
-) -> CloudChoice:
-    """The best candidate, and the front of time and money, of which bounds leave most candidates out.
-
-    Notes: bounds hold world by world, so that the answer is that of simulating everything (`exhaustive`).
-    """
-    return _search(candidates, worlds, wish, progress, everything=False)
-
-
-def exhaustive(candidates: Sequence[CloudCandidate], worlds: SpotDraws, wish: CloudRequirements) -> CloudChoice:
-    """The same without bounds: for tests, and for small catalogues."""
-    return _search(candidates, worlds, wish, silent, everything=True)
-
-
-def _search(
     candidates: Sequence[CloudCandidate],
     worlds: SpotDraws,
     wish: CloudRequirements,
-    progress: Progress,
+    progress: Progress = silent,
     *,
-    everything: bool,
+    everything: bool = False,
 ) -> CloudChoice:
+    """The best candidate, and the front of time and money, of which bounds leave most candidates out.
+
+    Args:
+        everything: leave none out; bounds hold world by world, so that the answer is the same.
+    """
     if not candidates:
         raise SpecError("cloud: no offer can run the job")
     bounds = [bound_of(one, worlds.factors, wish) for one in candidates]

@@ -136,7 +136,7 @@ class Market(OptionGroup):
         today: for the age of prices.
     """
 
-    regions: Annotated[Sequence[str], Option("--regions", "NAMES", told=list)] = ()
+    regions: Annotated[Sequence[str], Option("--regions", "NAMES", recorded_as=list)] = ()
     spot: Annotated[str, Option("--spot", "auto|never|only")] = "auto"
     policies: Annotated[Sequence[str], Option("--policy", "NAME")] = ()
     catalogues: Annotated[Sequence[str | Path], Option("--catalog", "FILE")] = ()
@@ -188,7 +188,7 @@ class CloudRun(OptionGroup):
     seed: Seed = 0
 
 
-@use_case(untold=("tokens",))
+@use_case(unrecorded=("tokens",))
 def choose_cloud(
     job: JobFile,
     *,

@@ -38,8 +38,8 @@ class Option:
         is_repeated: whether it may be given several times; needed where `parse` hides that.
         check: looks at the value before any work starts: whether a file can be written there.
         key: name among the inputs in the record of the run; None: not there.
-        told: what the record says of the value, where it is not the value itself.
-        is_told_as_typed: whether the record of a command holds the text and not the value.
+        recorded_as: what the record says of the value, where it is not the value itself.
+        is_recorded_as_typed: whether the record of a command holds the text and not the value.
         is_typed: False: the parameter is for Python alone.
     """
 
@@ -53,8 +53,8 @@ class Option:
     is_repeated: bool = False
     check: Callable[[str, Any], None] | None = None
     key: str | None = SAME
-    told: Callable[[Any], Any] | None = None
-    is_told_as_typed: bool = False
+    recorded_as: Callable[[Any], Any] | None = None
+    is_recorded_as_typed: bool = False
     is_typed: bool = True
 
 
@@ -75,7 +75,9 @@ class OptionGroup:
     def inputs(self) -> dict[str, Any]:
         """What the record of a run says of the group."""
         return {
-            name: value for part in parts_of_group(self) for name, value in part.told(getattr(self, part.name)).items()
+            name: value
+            for part in parts_of_group(self)
+            for name, value in part.recorded(getattr(self, part.name)).items()
         }
 
 
@@ -100,10 +102,12 @@ class OptionSpec:
     is_by_position: bool = False
     takes_many: bool = False
 
-    def told(self, value: Any) -> dict[str, Any]:
+    def recorded(self, value: Any) -> dict[str, Any]:
         """What the record says of it."""
         key = self.name if self.option.key == SAME else self.option.key
-        return {} if key is None else {key: value if self.option.told is None else self.option.told(value)}
+        return (
+            {} if key is None else {key: value if self.option.recorded_as is None else self.option.recorded_as(value)}
+        )
 
 
 def groups_of(function: Callable[..., Any]) -> dict[str, OptionGroup]:
@@ -113,7 +117,7 @@ def groups_of(function: Callable[..., Any]) -> dict[str, OptionGroup]:
 
 
 def parts_of(function: Callable[..., Any]) -> tuple[OptionSpec, ...]:
-    """Parameters of `function` in order, groups as their fields; one that is called `progress` is no part."""
+    """Parameters of `function` in order, groups as their fields; one that is called `progress` is none of them."""
     hints, said = _hints(function), said_of(function)
     found: list[OptionSpec] = []
     for item in inspect.signature(function).parameters.values():
@@ -234,7 +238,7 @@ class UseCase:
             of the report.
         says: what a spinner says while it runs.
         counts: whether a bar is shown in place of the spinner.
-        untold: inputs of groups that the record leaves out.
+        unrecorded: inputs of groups that the record leaves out.
     """
 
     function: Callable[..., Any]
@@ -242,7 +246,7 @@ class UseCase:
     text: Callable[..., Any] | None = None
     says: str = "loading JAX"
     counts: bool = False
-    untold: tuple[str, ...] = ()
+    unrecorded: tuple[str, ...] = ()
 
     def run(self, values: Mapping[str, Any], typed: Mapping[str, Any]) -> Any:
         """The answer to inputs by name; the record tells `typed` where it has something.
@@ -287,10 +291,10 @@ class UseCase:
             if name in groups:
                 inputs |= arguments.get(name, groups[name]).inputs()
             elif name in parts:
-                inputs |= parts[name].told(arguments.get(name, parts[name].default))
+                inputs |= parts[name].recorded(arguments.get(name, parts[name].default))
         seed = values.get("seed", parts["seed"].default if "seed" in parts else noted.seed)
         inputs |= {name: value for name, value in typed.items() if name in inputs}
-        inputs = {name: value for name, value in inputs.items() if name not in self.untold}
+        inputs = {name: value for name, value in inputs.items() if name not in self.unrecorded}
         return RunRecord(**run_record({**inputs, **noted.inputs}, seed))
 
 
@@ -309,12 +313,12 @@ def use_case(
     text: Callable[..., Any] | None = None,
     says: str = "loading JAX",
     counts: bool = False,
-    untold: Sequence[str] = (),
+    unrecorded: Sequence[str] = (),
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Makes a use case of a function; arguments as the attributes of `Case`."""
+    """Makes a use case of a function; arguments as the attributes of `UseCase`."""
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        case = UseCase(function, tuple(then), text, says, counts, tuple(untold))
+        case = UseCase(function, tuple(then), text, says, counts, tuple(unrecorded))
         flat = _flat_signature(function)
 
         @functools.wraps(function)

@@ -115,7 +115,7 @@ class Posterior(OptionGroup):
     seed: Seed = 0
 
 
-def fit_told(report: FitReport) -> list[Message]:
+def fit_messages(report: FitReport) -> list[Message]:
     """How many rows were used, where the fit is, and whether it failed."""
     rows, parts = report.fit.hygiene, report.parts
     told = [Message(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)]
@@ -133,7 +133,7 @@ def fit_told(report: FitReport) -> list[Message]:
     return told
 
 
-@use_case(then=(fit_told,))
+@use_case(then=(fit_messages,))
 def fit_variability(
     model: Annotated[str, Argument(metavar="MODEL")],
     files: Annotated[Sequence[str], Argument(metavar="FILE...")],

@@ -105,23 +105,14 @@ def ahead(worlds: RunDraws, state: RunState) -> Ahead:
     return Ahead(cycle_s, rest_s, state.restart_left_s + rest_s + more * cycle_s)
 
 
-@dataclass(frozen=True)
-class RunProgress:
-    """What a world has done after a stretch of running."""
-
-    done: Int[Array, " world"]
-    work_s: Float[Array, " world"]
-    stop_s: Float[Array, " world"]
-    slow_s: Float[Array, " world"]
-    last_slow_s: Float[Array, " world"]
-    kept_s: Float[Array, " world"]
-    kept_slow_s: Float[Array, " world"]
-
-
 def run_on(
     worlds: RunDraws, state: RunState, run_s: Float[Array, " world"], plan: Ahead, finished: Bool[Array, " world"]
-) -> RunProgress:
-    """Steps and checkpoints of `run_s` seconds at the present pace; all that is left where the job is `finished`."""
+) -> tuple[RunState, Float[Array, " world"]]:
+    """Steps and checkpoints of `run_s` seconds at the present pace; all that is left where the job is `finished`.
+
+    Returns:
+        the state with these done, and seconds that slow phases added to steps which are now kept.
+    """
     extra = state.pace - 1.0
     completes = finished | (run_s >= plan.rest_s)
     beyond_s = jnp.where(completes, run_s - plan.rest_s, 0.0)
@@ -135,15 +126,16 @@ def run_on(
     new_work_s = jnp.minimum(left_s, (worlds.interval_s - work_s) * state.pace) / state.pace
     this_slow_s = state.slow_s + (worlds.interval_s - state.work_s) * extra
     whole_slow_s = worlds.interval_s * extra
-    return RunProgress(
+    after = replace(
+        state,
         done=state.done + n_new,
         work_s=work_s + new_work_s,
         stop_s=stop_s + left_s - new_work_s * state.pace,
         slow_s=jnp.where(completes, 0.0, state.slow_s) + new_work_s * extra,
         last_slow_s=jnp.where(completes, jnp.where(more > 0.0, whole_slow_s, this_slow_s), state.last_slow_s),
         kept_s=jnp.where(completes, left_s, state.kept_s + run_s),
-        kept_slow_s=jnp.where(completes, this_slow_s + more * whole_slow_s, 0.0),
     )
+    return after, jnp.where(completes, this_slow_s + more * whole_slow_s, 0.0)
 
 
 @dataclass(frozen=True)
@@ -234,16 +226,10 @@ class RunRules:
         """After `step_s` seconds of waiting or of running."""
         restart_s = jnp.where(waits, 0.0, jnp.minimum(state.restart_left_s, step_s))
         run_s = jnp.where(waits, 0.0, step_s - restart_s)
-        done = run_on(self.worlds, state, run_s, plan, finished)
+        after, kept_slow_s = run_on(self.worlds, state, run_s, plan, finished)
         lost = state.lost
         return replace(
-            state,
-            done=done.done,
-            work_s=done.work_s,
-            stop_s=done.stop_s,
-            slow_s=done.slow_s,
-            last_slow_s=done.last_slow_s,
-            kept_s=done.kept_s,
+            after,
             restart_left_s=state.restart_left_s - restart_s,
             life_left_s=jnp.where(waits, state.life_left_s, state.life_left_s - step_s),
             repair_s=jnp.maximum(state.repair_s - step_s[None], 0.0),
@@ -255,7 +241,7 @@ class RunRules:
                 lost,
                 waiting_s=lost.waiting_s + jnp.where(waits, step_s, 0.0),
                 restart_s=lost.restart_s + restart_s,
-                slow_s=lost.slow_s + done.kept_slow_s,
+                slow_s=lost.slow_s + kept_slow_s,
             ),
         )
 

@@ -18,7 +18,9 @@ from .report import HostOverhead, HostReport, RankSteps
 
 
 @use_case()
-def host_of_trace(source: Annotated[str | Path, Argument(metavar="PROFILE", key="file", told=str)]) -> HostReport:
+def host_of_trace(
+    source: Annotated[str | Path, Argument(metavar="PROFILE", key="file", recorded_as=str)],
+) -> HostReport:
     """Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.
 
     Args:

@@ -292,7 +292,7 @@ JobFile = Annotated[
     JobSource,
     Argument(
         metavar="JOB",
-        told=source_of,
+        recorded_as=source_of,
         help="YAML or TOML file, a capture, or the name of a shipped job (`prism-jax show examples`).",
     ),
 ]

@@ -8,15 +8,17 @@ behind `##`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import yaml
 from pydantic import BaseModel
 
 from ..core import units
-from ..core.errors import SpecError
+from ..core.errors import DataError, SpecError
+from ..core.use_case import Message
+from ..core.write_file import write_text
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device
 from ..system.network import Tier
@@ -26,12 +28,13 @@ from ..variability.tree import Variability
 from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER
 from .job import Job
-from .load_job import apply_overrides, job_of, read_job_file
+from .load_job import JobSource, apply_overrides, job_of, read_job_file
 from .reference import JobField, job_fields, quantity_of
 from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
 from .sections import MODEL_SOURCES
 
 WIDTH = 130
+Found = TypeVar("Found")
 
 
 @runtime_checkable
@@ -261,6 +264,31 @@ _VALUES = {
     "plan": _plan_values,
     "software": lambda _: {},
 }  # of software none but those that are stated
+
+
+@dataclass(frozen=True)
+class ChosenFrom(Generic[Found]):
+    """What the picture and the job file of a search are made of.
+
+    Attributes:
+        found: result of the search.
+        source, overrides: the job whose plan was searched.
+    """
+
+    found: Found
+    source: JobSource
+    overrides: tuple[str, ...] = ()
+
+    def write(self, output: str | Path, chosen: Mapping[str, Any], dropped: Sequence[str], comment: str) -> Message:
+        """Writes the job with the chosen fields of its plan, as YAML that every command takes.
+
+        Raises:
+            DataError: the job was not read from a file, or the file cannot be written.
+        """
+        if isinstance(self.source, Job):
+            raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
+        write_text(output, job_with_plan(self.source, self.overrides, chosen, dropped, comment))
+        return Message(f"wrote {output}")
 
 
 def job_with_plan(

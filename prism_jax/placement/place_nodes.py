@@ -94,14 +94,14 @@ class LaunchFiles(OptionGroup):
                 write_text(path, text(report.hosts, report.job.node_size, report.spare_hosts))
 
 
-def files_told(
+def files_messages(
     _: PlacementReport, hostfile: str | Path | None = None, rankfile: str | Path | None = None
 ) -> tuple[Message, ...]:
     """Which files were written."""
     return tuple(Message(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
 
 
-@use_case(then=(files_told,))
+@use_case(then=(files_messages,))
 def place_nodes(
     job: JobFile,
     slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "CSV")],

@@ -29,7 +29,7 @@ EXPERT_DEGREES = (1, 8, 64)
 FSDP = "fsdp"
 
 
-def written_told(job: Job, path: str | Path = "job.yaml") -> tuple[Message, ...]:
+def written_messages(job: Job, path: str | Path = "job.yaml") -> tuple[Message, ...]:
     """What was written, and what to do with it."""
     plan = job.plan
     degrees = f"tp {plan.tp} x pp {plan.pp} x dp {plan.dp}"
@@ -40,7 +40,7 @@ def written_told(job: Job, path: str | Path = "job.yaml") -> tuple[Message, ...]
     return (*found, Message(f"next: prism-jax check {path}; prism-jax predict {path}; prism-jax search {path}"))
 
 
-@use_case(then=(written_told,), text=lambda _: ())
+@use_case(then=(written_messages,), text=lambda _: ())
 def write_new_job(
     path: Annotated[str | Path, Argument(metavar="FILE")] = "job.yaml",
     *,

@@ -38,8 +38,8 @@ class Compared(OptionGroup):
         cvs: spread of GPU speeds, standard deviation over mean, each simulated by itself; may be repeated.
     """
 
-    policies: Annotated[Sequence[str], Option("--policy", "NAME", told=list)] = ()
-    estimates: Annotated[Sequence[str], Option("--estimate", "NAME", told=list)] = ()
+    policies: Annotated[Sequence[str], Option("--policy", "NAME", recorded_as=list)] = ()
+    estimates: Annotated[Sequence[str], Option("--estimate", "NAME", recorded_as=list)] = ()
     cvs: Annotated[Sequence[float], Option("--cv", key=None)] = (0.03,)
 
 

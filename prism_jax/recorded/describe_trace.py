@@ -172,12 +172,12 @@ def replay_trace(source: TraceFile, *, meta: Meta = None) -> TraceReplayReport:
     )
 
 
-def steps_told(steps: tuple[int, ...], perfetto: str | Path) -> Message:
+def steps_messages(steps: tuple[int, ...], perfetto: str | Path) -> Message:
     """Which steps were written."""
     return Message(f"wrote {perfetto}: step {', '.join(map(str, steps))}")
 
 
-@use_case(then=(steps_told,), text=lambda _: ())
+@use_case(then=(steps_messages,), text=lambda _: ())
 def export_trace(
     source: TraceFile,
     perfetto: Annotated[str | Path, Option("--perfetto", "OUT")],

@@ -68,7 +68,7 @@ TraceFile = Annotated[
     Argument(
         metavar="FILE",
         key="file",
-        told=named,
+        recorded_as=named,
         help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, execution traces of "
         "PyTorch (a file, a folder, a tar archive), or the shipped local_cluster. "
         "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",

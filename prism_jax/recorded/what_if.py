@@ -72,11 +72,13 @@ class Changes(OptionGroup):
     replaced: Annotated[Sequence[int] | None, Option("--replace-rank", "RANK", key="replace_rank")] = None
     places: Annotated[
         Mapping[int, int] | None,
-        Option("--swap", "A:B", key="swap", parse=places_of, is_repeated=True, is_told_as_typed=True),
+        Option("--swap", "A:B", key="swap", parse=places_of, is_repeated=True, is_recorded_as_typed=True),
     ] = None
     slower: Annotated[
         Sequence[tuple[int, float]] | None,
-        Option("--slow-rank", "RANK:FACTOR", key="slow_rank", parse=slower_of, is_repeated=True, is_told_as_typed=True),
+        Option(
+            "--slow-rank", "RANK:FACTOR", key="slow_rank", parse=slower_of, is_repeated=True, is_recorded_as_typed=True
+        ),
     ] = None
     layers_per_stage: Annotated[int | None, Option("--layers-per-stage", "N", least=1)] = None
 

@@ -25,14 +25,16 @@ Overrides = Annotated[
 Force = Annotated[bool, Option("--force", key=None, help="Use a fit even if its verdict says that it failed.")]
 Fits = Annotated[
     FitFiles,
-    Option("--fit", "NC", key="fit", told=list, help="Apply a saved fit or calibration (.npz); may be repeated."),
+    Option(
+        "--fit", "NC", key="fit", recorded_as=list, help="Apply a saved fit or calibration (.npz); may be repeated."
+    ),
 ]
 
 _OBJECTIVE = Option(
     "--objective",
     "NAME",
     key="objective",
-    told=lambda chosen: chosen if isinstance(chosen, str) else chosen.name,
+    recorded_as=lambda chosen: chosen if isinstance(chosen, str) else chosen.name,
     help="Objective to minimise (`prism-jax show objectives` explains them).",
 )
 ObjectiveName = Annotated[str, _OBJECTIVE]

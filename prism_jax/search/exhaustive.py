@@ -20,7 +20,7 @@ from ..core.use_case import OptionGroup, use_case
 from ..job.job import Job
 from ..job.rules import problems
 from ..plan.plan import ParallelPlan
-from ..result.objective import Objective, PlanObjective, plan_objective
+from ..result.objective import S_PER_HOUR, Objective, PlanObjective, plan_objective
 from ..system.hardware import mfu, tokens_per_s_per_gpu
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
@@ -232,7 +232,6 @@ def _fingerprint(job: Job, space: PlanSpace, objective: PlanObjective, seed: int
 
 
 CRITERIA = ("value_s", "n_devices", "memory_bytes", "energy_j", "cost")
-S_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._version import __version__
 from ..core.archive import opened, write_archive
 from ..core.arrays import Floats
 from ..core.errors import DataError
@@ -112,11 +112,7 @@ class Journal:
 
 def fingerprint(*parts: object) -> str:
     """Text that is the same for the same search by the same version."""
-    try:
-        own = version("prism-jax")
-    except PackageNotFoundError:
-        own = "unknown"
-    return hashlib.sha256("\n".join(map(repr, (own, *parts))).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(map(repr, (__version__, *parts))).encode()).hexdigest()[:32]
 
 
 def _read(path: Path, wanted: str, schema: Mapping[str, Expected]) -> dict[Key, Any]:

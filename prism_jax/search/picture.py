@@ -82,4 +82,4 @@ def _label(plan: ParallelPlan) -> str:
 
 def draw_study(report: StudyReport) -> Figure:
     """Plans by objective and memory."""
-    return plot_study(report.parts.study, report.job.name, len(report.top))
+    return plot_study(report.parts.found, report.job.name, len(report.top))

@@ -13,12 +13,12 @@ from .._version import __version__
 from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
-from ..core.write_file import check_target, write_text
+from ..core.write_file import check_target
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
 from ..job.job import Job
-from ..job.load_job import JobFile, JobSource, loaded
+from ..job.load_job import JobFile, loaded
 from ..job.rules import workload_notes
-from ..job.write_job import job_with_plan
+from ..job.write_job import ChosenFrom
 from ..result.objective import plan_objective
 from ..result.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
 from .figures import CandidateFacts
@@ -34,15 +34,6 @@ PRICE = "Price per GPU-hour, used for objectives in money and with --gpus to rep
 FRONT = ("value_s", "n_devices", "energy_j", "cost")
 
 
-@dataclass(frozen=True)
-class SearchParts:
-    """What the picture and the job file of a search are made of."""
-
-    study: Study
-    source: JobSource
-    overrides: tuple[str, ...] = ()
-
-
 def write_best_job(report: StudyReport, output: Output = None) -> Message | None:
     """Writes the job with the best plan, as YAML that every command takes.
 
@@ -55,19 +46,14 @@ def write_best_job(report: StudyReport, output: Output = None) -> Message | None
     """
     if output is None:
         return None
-    parts = report.parts
-    if isinstance(parts.source, Job):
-        raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
     from .study import without_meaning, written_plan  # need JAX
 
-    best = parts.study.best
+    best = report.parts.found.best
     comment = (
         f"The best of {report.n_plans:,} plans of {report.job.name} by {report.objective}: "
         f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
     )
-    chosen, dropped = written_plan(best.plan), without_meaning(best.plan)
-    write_text(output, job_with_plan(parts.source, parts.overrides, chosen, dropped, comment))
-    return Message(f"wrote {output}")
+    return report.parts.write(output, written_plan(best.plan), without_meaning(best.plan), comment)
 
 
 @dataclass(frozen=True)
@@ -150,13 +136,13 @@ def search_plans(
     else:
         study = exhaustive(own, values, aim=aim, journal=how.resume, progress=progress)
     notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
-    return _report(study, how.top, notes).made_of(SearchParts(study, job, tuple(changes.texts)))
+    return _report(study, how.top, notes).made_of(ChosenFrom(study, job, tuple(changes.texts)))
 
 
-@use_case(untold=("any_framework", "memory_margin", "fit"))
+@use_case(unrecorded=("any_framework", "memory_margin", "fit"))
 def search_sizes(
     job: JobFile,
-    n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", told=list, least=1)],
+    n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", recorded_as=list, least=1)],
     *,
     changes: JobChanges = JobChanges(),
     searched: Searched = Searched(),

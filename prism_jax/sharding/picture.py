@@ -131,4 +131,4 @@ def _headline(result: ShardingResult) -> str:
 
 def draw_sharding(report: ShardingReport) -> Figure:
     """The tables of every GPU, before and after, and what every sharder reaches."""
-    return plot_sharding(report.parts.result, report.job.name)
+    return plot_sharding(report.parts.found, report.job.name)

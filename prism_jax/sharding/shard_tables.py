@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from .._version import __version__
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.use_case import UNRECORDED, Message, Option, use_case
-from ..core.write_file import write_text
 from ..job.job import Job
-from ..job.load_job import JobFile, JobSource, loaded
-from ..job.write_job import job_with_plan
+from ..job.load_job import JobFile, loaded
+from ..job.write_job import ChosenFrom
 from ..result.objective import plan_objective
 from ..result.parameters import ObjectiveChoice, Output, Overrides, Seed
 from .assignment import steps
@@ -22,15 +20,6 @@ from .search import OPTIMISED, ShardingResult, shard
 
 OFF = 0.005  # of the step: what the search and the cost model may say differently without a note
 MOST_SPREAD = 2.0
-
-
-@dataclass(frozen=True)
-class ShardingParts:
-    """What the picture and the job file of a choice of sharding are made of."""
-
-    result: ShardingResult
-    source: JobSource
-    overrides: tuple[str, ...] = ()
 
 
 def write_sharded_job(report: ShardingReport, output: Output = None) -> Message | None:
@@ -45,16 +34,11 @@ def write_sharded_job(report: ShardingReport, output: Output = None) -> Message 
     """
     if output is None:
         return None
-    parts = report.parts
-    if isinstance(parts.source, Job):
-        raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
     comment = (
         f"Embedding tables of {report.job.name} placed for the {report.objective} of the step: "
         f"p50 {report.best.steps.p50_s:.5g} s, p95 {report.best.steps.p95_s:.5g} s (prism-jax {__version__})"
     )
-    chosen = {"tables": dict(report.best.assignment)}
-    write_text(output, job_with_plan(parts.source, parts.overrides, chosen, (), comment))
-    return Message(f"wrote {output}")
+    return report.parts.write(output, {"tables": dict(report.best.assignment)}, (), comment)
 
 
 @use_case(then=(write_sharded_job,))
@@ -90,7 +74,7 @@ def shard_tables(
     asked = plan_objective(objective, own.plan)
     result = shard(problem, asked, seed=seed, own=own_assignment(own), progress=progress)
     report = _report(own, result, spread is None)
-    return report.made_of(ShardingParts(result, job, tuple(overrides)))
+    return report.made_of(ChosenFrom(result, job, tuple(overrides)))
 
 
 def _report(job: Job, result: ShardingResult, by_tables: bool) -> ShardingReport:

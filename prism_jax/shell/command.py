@@ -114,8 +114,8 @@ def _values(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, 
 
 def _typed_texts(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, Any]:
     """What the record of the run tells as it was typed."""
-    own = (part for part in parts if part.option.is_told_as_typed and part.name in typed)
-    return {name: typed[part.name] for part in own for name in part.told(None)}
+    own = (part for part in parts if part.option.is_recorded_as_typed and part.name in typed)
+    return {name: typed[part.name] for part in own for name in part.recorded(None)}
 
 
 def _watched(case: UseCase) -> Any:

@@ -13,14 +13,14 @@ from .job_section import SECTIONS, job_section
 from .report import catalogue_table, entry_facts
 
 
-def section_told(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Message | None:
+def section_messages(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Message | None:
     """How to get an entry as a part of a job file."""
     if name is None or yaml or kind not in SECTIONS:
         return None
     return Message(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
 
 
-@use_case(then=(section_told,))
+@use_case(then=(section_messages,))
 def show(
     kind: Annotated[str, Argument(metavar="KIND", help=f"One of {', '.join(CATALOGUES)}.")],
     name: Annotated[str | None, Argument(metavar="NAME")] = None,

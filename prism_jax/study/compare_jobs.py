@@ -28,7 +28,7 @@ MOST_JOBS = len(ascii_uppercase)
 @use_case(text=markdown_or_lines, says="predicting")
 def compare_jobs(
     jobs: Annotated[
-        Sequence[JobSource], Argument(metavar="JOB...", told=lambda jobs: [source_of(job) for job in jobs])
+        Sequence[JobSource], Argument(metavar="JOB...", recorded_as=lambda jobs: [source_of(job) for job in jobs])
     ],
     *,
     overrides: Overrides = (),

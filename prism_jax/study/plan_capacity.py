@@ -85,7 +85,7 @@ class _Found:
 @use_case(says="searching")
 def plan_capacity(
     job: JobFile,
-    fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", told=list)],
+    fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", recorded_as=list)],
     *,
     overrides: Overrides = (),
     asked: FleetOptions = FleetOptions(),
@@ -208,7 +208,7 @@ def _best(fleet: Fleet, job: Job, asked: FleetOptions, prices: Prices, draws: Ap
     try:
         common = {"space": asked.space, "objective": asked.objective, "price_per_gpu_hour": price}
         report = search_plans(job, **common, top=1, seed=draws.seed)
-        best = replace(job, plan=report.parts.study.best.plan)
+        best = replace(job, plan=report.parts.found.best.plan)
         request = StudyRequest("mean", price, None, draws.n_samples or DEFAULT_SAMPLES, draws.seed)
         return _Found(fleet, best, report.best.plan, figures_of(best, request))
     except (PlanError, SpecError) as error:

@@ -47,6 +47,15 @@ def shown_columns(known: Sequence[JobFigures]) -> list[TableColumn]:
     return [column for column in COLUMNS if any(map(column.is_known, known))]
 
 
+def probability_table(title: str, labels: Sequence[str], probs: Sequence[Sequence[float]]) -> Table:
+    """How probable it is that what stands in the row is better than what stands in the column; none on the diagonal."""
+    rows = [
+        (own, *("" if own == other else percent(prob) for other, prob in zip(labels, row, strict=True)))
+        for own, row in zip(labels, probs, strict=True)
+    ]
+    return Table(title, ("", *labels), rows)
+
+
 def markdown_table(table: Table) -> list[str]:
     """A table as Markdown."""
     rule = ["---:" if table.is_numeric(k) else "---" for k in range(len(table.columns))]
@@ -209,13 +218,8 @@ def _jobs(report: ComparisonReport) -> Table:
 
 
 def _matrix(report: ComparisonReport) -> Table:
-    labels = [job.label for job in report.jobs]
-    rows = [
-        (own, *("" if own == other else percent(prob) for other, prob in zip(labels, probs, strict=True)))
-        for own, probs in zip(labels, report.prob_less, strict=True)
-    ]
     title = "Probability that the job of the row would be measured better than that of the column, errors they share counted once"
-    return Table(title, ("", *labels), rows)
+    return probability_table(title, [job.label for job in report.jobs], report.prob_less)
 
 
 def _label(job: ComparedJob) -> str:

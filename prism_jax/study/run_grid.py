@@ -30,14 +30,13 @@ from ..cost.step import StepCost
 from ..explain.explain import breakdown, power_phases
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
-from ..result.objective import plan_objective
+from ..result.objective import MILLION, S_PER_HOUR, plan_objective
 from ..simulate.predict import predict
 from ..simulate.program import lower
 from ..system.hardware import hfu, mfu
 from ..system.power import step_power
 from .figures import JobFigures, Target
 
-S_PER_HOUR, MILLION = 3600.0, 1e6
 BAND = (0.05, 0.95)  # of the model
 DEFAULT_SAMPLES = 2048
 

@@ -55,7 +55,7 @@ class Growth(OptionGroup):
     price_per_gpu_hour: Price = None
     power_limit_watts: Annotated[float | None, Option("--power-limit", "WATTS", key="power_limit")] = None
     mode: Annotated[str, Option(metavar="NAME")] = "weak"
-    vary: Annotated[Sequence[str], Option("--vary", "FIELD=V1,V2", told=list)] = ()
+    vary: Annotated[Sequence[str], Option("--vary", "FIELD=V1,V2", recorded_as=list)] = ()
     target: Annotated[str | None, Option(metavar="BOUND")] = None
     threshold: Annotated[float, Option(key=None)] = THRESHOLD
 

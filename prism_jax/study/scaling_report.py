@@ -20,7 +20,7 @@ from ..search.figures import SearchedPlan
 from ..search.report import plan_words
 from .capacity import Capacity
 from .figures import JobFigures
-from .report import short
+from .report import probability_table, short
 from .scaling import PassOnset, SizeRow
 
 
@@ -284,8 +284,4 @@ EXTRA: tuple[tuple[str, Callable[[FleetFacts], str]], ...] = (
 def _probabilities(what: str, labels: Sequence[str], probs: Sequence[Sequence[float]]) -> list[str]:
     if len(probs) < 2:
         return []
-    rows = [
-        (own, *("" if own == other else percent(prob) for other, prob in zip(labels, row, strict=True)))
-        for own, row in zip(labels, probs, strict=True)
-    ]
-    return Table(f"Probability that {what}, errors they share counted once", ("", *labels), rows).lines()
+    return probability_table(f"Probability that {what}, errors they share counted once", labels, probs).lines()

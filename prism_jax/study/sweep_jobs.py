@@ -110,7 +110,7 @@ def write_csv(
 @use_case(text=markdown_or_lines, then=(write_csv,), says="predicting")
 def sweep_jobs(
     job: JobFile,
-    settings: Annotated[Sequence[str], Option("--set", "FIELD=V1,V2", key="set", told=list)] = (),
+    settings: Annotated[Sequence[str], Option("--set", "FIELD=V1,V2", key="set", recorded_as=list)] = (),
     *,
     gpus: Annotated[str | None, Option("--gpus", "N,N|N:N")] = None,
     objective: ObjectiveName = "p95",

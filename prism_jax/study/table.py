@@ -24,12 +24,13 @@ from ..core.arrays import Floats
 from ..core.content import ByContent
 from ..core.errors import DataError
 from ..job.job import Job
+from ..result.objective import MILLION, S_PER_HOUR
 from .figures import JobFigures
 
 if TYPE_CHECKING:
     import pandas as pd
 
-S_PER_HOUR, MILLION = 3600.0, 1e6
+
 TIE = 1.96  # standard errors of the difference within which two values are not told apart
 
 

@@ -79,14 +79,14 @@ Out = Annotated[
 ]
 
 
-def calibration_told(report: SiteReport | SuggestionReport) -> Message | None:
+def calibration_messages(report: SiteReport | SuggestionReport) -> Message | None:
     """Where the calibration was written."""
     if isinstance(report, SuggestionReport) or report.parts.kept is None:
         return None
     return Message(f"wrote {report.parts.kept}")
 
 
-@use_case(then=(calibration_told,))
+@use_case(then=(calibration_messages,))
 def calibrate_site(
     runs: Runs = None,
     *,
@@ -169,7 +169,7 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record)
 
 
-@use_case(then=(calibration_told,))
+@use_case(then=(calibration_messages,))
 def calibrate(
     runs: Runs = None,
     *,

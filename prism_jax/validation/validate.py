@@ -37,7 +37,7 @@ def tables_of(report: StepsValidationReport) -> list[Table]:
     return steps_validation_tables(report)
 
 
-def rows_told(report: StepsValidationReport, json: bool = False) -> list[Message]:
+def rows_messages(report: StepsValidationReport, json: bool = False) -> list[Message]:
     """Which rows the calibration knows, and how many are not listed."""
     from .report import n_unlisted
 
@@ -46,11 +46,11 @@ def rows_told(report: StepsValidationReport, json: bool = False) -> list[Message
     return [*([Message(note)] if note else []), *more]
 
 
-@use_case(text=tables_of, then=(rows_told,), counts=True)
+@use_case(text=tables_of, then=(rows_messages,), counts=True)
 def validate_steps(
     *files: Annotated[
         str | Path,
-        Argument(metavar="FILE...", key="file", told=lambda files: files[0] if len(files) == 1 else list(files)),
+        Argument(metavar="FILE...", key="file", recorded_as=lambda files: files[0] if len(files) == 1 else list(files)),
     ],
     leave_out: Annotated[str | None, Option(metavar="source|gpu|model|framework|scale")] = None,
     fit: Annotated[str | Path | None, Option(metavar="NC")] = None,

@@ -15,7 +15,7 @@ import numpy as np
 from prism_jax import load_job
 from prism_jax.cloud.availability import AVAILABILITY, WeibullSpells
 from prism_jax.cloud.candidates import CloudCandidate, CloudConstants, field_of
-from prism_jax.cloud.choice import SpotDraws, exhaustive, search
+from prism_jax.cloud.choice import SpotDraws, search
 from prism_jax.cloud.choose_cloud import choose_cloud
 from prism_jax.cloud.clusters import PlanTimes
 from prism_jax.cloud.completion import SpotTask, simulate
@@ -105,7 +105,7 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
             continue
         level = level_draws(job, 0)
         quick = search(field.candidates, SpotDraws(wish, level), wish)
-        slow = exhaustive(field.candidates, SpotDraws(wish, level), wish)
+        slow = search(field.candidates, SpotDraws(wish, level), wish, everything=True)
         equal = _answer(quick) == _answer(slow)
         same += equal
         simulated, all_of_them = simulated + len(quick.simulated), all_of_them + len(slow.simulated)

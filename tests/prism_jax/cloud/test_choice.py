@@ -8,7 +8,7 @@ import pytest
 
 from prism_jax.cloud.availability import WeibullSpells
 from prism_jax.cloud.candidates import CloudCandidate, pays_for
-from prism_jax.cloud.choice import CandidateOutcome, CloudChoice, SpotDraws, bound_of, exhaustive, search
+from prism_jax.cloud.choice import CandidateOutcome, CloudChoice, SpotDraws, bound_of, search
 from prism_jax.cloud.clusters import BestPlan
 from prism_jax.cloud.completion import SpotTask
 from prism_jax.cloud.offers import Offer
@@ -72,7 +72,7 @@ def names(choice: CloudChoice) -> tuple:
 def test_search_is_exhaustive(seed):
     wish = wish_of(seed)
     own = candidates_of(seed, wish)
-    quick, slow = search(own, SpotDraws(wish, LEVEL), wish), exhaustive(own, SpotDraws(wish, LEVEL), wish)
+    quick, slow = search(own, SpotDraws(wish, LEVEL), wish), search(own, SpotDraws(wish, LEVEL), wish, everything=True)
     assert (quick.best is None) == (slow.best is None)
     if quick.best is not None and slow.best is not None:
         assert quick.best.value(wish) == slow.best.value(wish)
@@ -94,7 +94,7 @@ def test_bounds_hold_for_every_candidate():
 def test_reasons_and_kept_ones_are_all_candidates():
     wish = wish_of(2)
     own = candidates_of(2, wish)
-    slow = exhaustive(own, SpotDraws(wish, LEVEL), wish)
+    slow = search(own, SpotDraws(wish, LEVEL), wish, everything=True)
     kept = [one for one in slow.simulated if one.keeps(wish)]
     assert len(kept) + sum(slow.infeasible.values()) == len(own)
 
