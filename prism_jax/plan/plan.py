@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Annotated
 
 from ..core.bounds import MOST_DEVICES, MOST_ELEMENTS, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS, check_bounds
 from ..core.errors import PlanError, Problem
 from ..core.kernels import RECOMPUTE as RECOMPUTE
+from ..core.lazy import np
 from ..framework.software import FLASH_ATTENTION, Software as Software
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES, resolve_schedule
@@ -26,6 +24,10 @@ from .fields import (
     TableSharding as TableSharding,
     parse_sharding,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
