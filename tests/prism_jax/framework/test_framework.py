@@ -1,4 +1,4 @@
-"""Frameworks as values: what the shipped ones say, how they are named, copied and recognised."""
+"""Frameworks as values: what the shipped ones say, how they are named and copied."""
 
 import pickle
 from dataclasses import replace
@@ -6,11 +6,9 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.core.errors import SpecError
-from prism_jax.framework.base import AS_MEGATRON, MEGATRON, Framework, PlanDefaults, SourcePattern
-from prism_jax.framework.frameworks import FRAMEWORKS, UNKNOWN, framework_of, recognised, style_of
+from prism_jax.framework.base import AS_MEGATRON, MEGATRON, Framework, PlanDefaults
+from prism_jax.framework.frameworks import FRAMEWORKS, UNKNOWN, framework_of, style_of
 from prism_jax.plan.plan import ParallelPlan
-
-RUN = {"notes": "", "table": "", "source": "", "gpu": ""}
 
 
 def test_frameworks_are_values() -> None:
@@ -42,26 +40,3 @@ def test_unknown_names_and_styles_are_refused() -> None:
     with pytest.raises(SpecError, match="style = 'lazy' of framework 'mine'"):
         Framework("mine", style="lazy")
     assert style_of("fspd") == ""
-
-
-@pytest.mark.parametrize(
-    ("run", "name"),
-    [
-        ({"notes": "Megatron-DeepSpeed", "source": "nanotron"}, "megatron-deepspeed"),  # notes before names
-        ({"table": "runs/colossal-ai/a.csv", "source": "NVIDIA"}, "colossalai"),  # the table before the source
-        ({"source": "NVIDIA/Megatron-LM", "gpu": "V100"}, "megatron-2021"),
-        ({"source": "NVIDIA/Megatron-LM", "gpu": "tpu-v4"}, "jax"),
-        ({"source": "pytorch/torchtitan", "gpu": "TPU-v5e"}, "fsdp"),
-        ({"gpu": "TPU-v5e"}, "jax"),
-        ({"source": "an unknown place"}, ""),
-    ],
-)
-def test_the_particular_is_asked_before_the_general(run: dict[str, str], name: str) -> None:
-    assert recognised(**(RUN | run)) == name
-
-
-def test_all_expressions_of_a_pattern_must_match_and_the_callers_come_first() -> None:
-    mine = Framework("mine", patterns=(SourcePattern(source="megatron", gpu="abacus"),))
-    with FRAMEWORKS.with_item(mine):
-        assert recognised(**(RUN | {"source": "NVIDIA/Megatron-LM", "gpu": "Abacus 2"})) == "mine"
-        assert recognised(**(RUN | {"source": "NVIDIA/Megatron-LM", "gpu": "H100"})) == "megatron-core"
