@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from experiments.step_tables.frameworks import recognised
 from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_optimizer
 from experiments.step_tables.usual import usual_recompute
 from prism_jax.calibration.open_fields import Odds
-from prism_jax.framework.frameworks import FRAMEWORKS, framework_of, recognised
+from prism_jax.framework.frameworks import FRAMEWORKS, framework_of
 from prism_jax.framework.software import EAGER, FUSED, TYPICAL, VENDOR, Software
 from prism_jax.plan.fields import DTYPES
 from prism_jax.plan.plan import Overlap, ParallelPlan
@@ -20,7 +21,7 @@ from prism_jax.system.catalog import default_cluster
 
 
 def framework_of_record(record: StepRecord) -> str:
-    """Name of a framework in `framework.FRAMEWORKS`; empty where nothing says. How each is recognised stands in its own file.
+    """Name of a framework in `framework.FRAMEWORKS`; empty where nothing says. How each is recognised stands in `frameworks`.
 
     A column of its own decides where one of the frameworks is recognised in it.
     """

@@ -1,15 +1,13 @@
 """Framework: what a piece of training software decides about a step, as one value; no model, plan or measured row is needed.
 
 Its parts: which plans it can run and how close to full its devices may be planned (`Capabilities`), what it holds in memory
-where frameworks differ (`MemoryOptions`, bytes; the default is Megatron-LM), how far measured peaks lie from predicted ones
+where frameworks differ (`MemoryOptions`, bytes; the default is Megatron-LM), and how far measured peaks lie from predicted ones
 (`PeakLaw`, a log-normal law of their ratio, learnt by experiments/memory_validation/megatron_ci.py on case families that it
-left out), and how a published run tells which framework it ran on (`SourcePattern`). `FRAMEWORKS.add(Framework("mine", "what
-it is"))` adds one.
+left out). `FRAMEWORKS.add(Framework("mine", "what it is"))` adds one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log
@@ -17,49 +15,6 @@ from statistics import NormalDist
 from typing import Protocol
 
 from ..core.errors import SpecError
-
-# Ranks at which the package's patterns start; within each, more general names are asked later. The notes decide where they name
-# the software, then papers and code of Megatron-LM itself, then the table's path, since a repository may hold runs of several
-# frameworks, then the source.
-NOTES, OWN_PAPERS, TABLE, SOURCE, NOTHING_ELSE = 100, 200, 300, 400, 500
-
-
-@dataclass(frozen=True)
-class SourcePattern:
-    """Regular expressions over what a run says of itself, all of which must be found; case does not matter.
-
-    Attributes:
-        notes, table, source, gpu: over the notes, the table's path, the publication or repository, and the accelerator; an
-            empty one is not asked.
-        rank: patterns of all frameworks are asked in this order and the first that matches decides; those of the package start
-            at `NOTES`, so that one of the caller's comes first.
-    """
-
-    notes: str = ""
-    table: str = ""
-    source: str = ""
-    gpu: str = ""
-    rank: int = 0
-
-    def matches(self, *, notes: str, table: str, source: str, gpu: str) -> bool:
-        """Whether all of its expressions are found."""
-        asked = ((self.notes, notes), (self.table, table), (self.source, source), (self.gpu, gpu))
-        return all(re.search(expression, text, re.IGNORECASE) for expression, text in asked if expression)
-
-
-def in_notes(expression: str, rank: int) -> SourcePattern:
-    """Notes that name the software; they must open with a name or hold a word that means nothing else, since "Megatron TFLOPs
-    formula" is a convention.
-    """
-    return SourcePattern(notes=expression, rank=NOTES + rank)
-
-
-def by_name(expression: str, rank: int, gpu: str = "") -> tuple[SourcePattern, SourcePattern]:
-    """A name in the table's path, or else in the source; `gpu` restricts it to some accelerators."""
-    return (
-        SourcePattern(table=expression, gpu=gpu, rank=TABLE + rank),
-        SourcePattern(source=expression, gpu=gpu, rank=SOURCE + rank),
-    )
 
 
 @dataclass(frozen=True)
@@ -249,7 +204,6 @@ class Framework:
         capabilities: which plans it can run.
         layer_split: (model, pp) -> layers of every pipeline stage as it deals them out by itself, for readers of measured runs;
             None: as even as possible. A job's own layers stay where its plan puts them.
-        patterns: what a published run says of itself when it ran on this framework.
 
     Raises:
         SpecError: the style is none of `STYLES`.
@@ -265,7 +219,6 @@ class Framework:
     memory_margin: float = 0.1
     capabilities: Capabilities = ANYTHING
     layer_split: LayerSplit | None = None
-    patterns: tuple[SourcePattern, ...] = ()
 
     def __post_init__(self) -> None:
         if self.style not in STYLES:

@@ -1,4 +1,4 @@
-"""Training frameworks: plan defaults, kernels, what they hold in memory, and how a published run tells which one it ran on.
+"""Training frameworks: plan defaults, kernels and what they hold in memory.
 
 Megatron-LM and what is built on it have fused kernels and sum gradients inside the matrix product; nanotron has eager
 modules, sums gradients in fp32 in a pass of its own and deals layers out by their cost; DeepSpeed sums either way by
@@ -14,23 +14,17 @@ from ..core.registry import Registry, did_you_mean
 from .base import (
     EAGER,
     FUSED,
-    NOTHING_ELSE,
-    OWN_PAPERS,
     Capabilities as Capabilities,
     Framework as Framework,
     LayerShape,
     MemoryOptions as MemoryOptions,
     PeakLaw,
     PlanDefaults as PlanDefaults,
-    SourcePattern as SourcePattern,
-    by_name,
-    in_notes,
 )
 
 MEASURED = "Megatron-LM, docs/source/api-guide/dist_optimizer.md; peaks in experiments/memory_validation"
 # 278 peaks: 30 case families of Megatron-LM's tests, 4 models on B200 (experiments/memory_validation/megatron_ci.py).
 PEAKS = PeakLaw(1.007, 0.045, 0.988, 0.084)
-_NO_TPU = r"\A(?!.*\btpu)"  # on a TPU those names stand for somebody's JAX code
 
 _EVEN = Capabilities(
     schedules=("1f1b", "interleaved"),
@@ -58,11 +52,6 @@ MEGATRON_CORE = Framework(
     memory_source=MEASURED,
     peak_law=PEAKS,
     capabilities=_EVEN,
-    patterns=(
-        in_notes(r"^megatron-lm .*\bTE \d", 50),  # Transformer Engine: a version of after 2022
-        in_notes(r"megatron-core|megatron-bridge|\bnemo\b", 80),
-        *by_name(r"nvidia|nemo\b|nemotron|megatron|mcore|mlcommons|simumax|primus", 90, gpu=_NO_TPU),
-    ),
 )
 
 # Without Transformer Engine, on A100 or V100, or in the papers of Megatron-LM itself.
@@ -73,11 +62,6 @@ MEGATRON_2021 = Framework(
     memory_source=MEASURED,
     peak_law=PEAKS,
     capabilities=_BEFORE_2022,
-    patterns=(
-        SourcePattern(notes=r"^megatron-lm\b", rank=OWN_PAPERS),
-        SourcePattern(source=r"1909\.08053|2104\.04473|2201\.11990|2205\.05198", rank=OWN_PAPERS),
-        SourcePattern(source=r"\A(?-i:NVIDIA/Megatron-LM)\Z", gpu=r"(?-i:[AV]100)", rank=OWN_PAPERS),
-    ),
 )
 
 MEGATRON_DEEPSPEED = Framework(
@@ -92,21 +76,11 @@ MEGATRON_DEEPSPEED = Framework(
         max_cp=1,
         source="DeepSpeed, runtime/pipe/engine.py: ZeRO-2 and 3 are incompatible with pipeline parallelism",
     ),
-    patterns=(
-        in_notes(r"megatron-deepspeed|gpt-neox", 20),
-        *by_name(
-            r"megatron[\s_-]*deepspeed|deepspeed megatron|megatron-lm \(3d\) / deepspeed"
-            r"|bigscience|\bbloom\b|vtrain|gpt-?neox|pythia|glm-?130b|argonne|sailor",
-            30,
-        ),
-    ),
 )
 
-FLAGSCALE = Framework(
-    "flagscale", "FlagScale and FlagPerf, on Megatron", FUSED, capabilities=_EVEN, patterns=by_name(r"flagscale", 50)
-)
+FLAGSCALE = Framework("flagscale", "FlagScale and FlagPerf, on Megatron", FUSED, capabilities=_EVEN)
 
-LIBAI = Framework("libai", "OneFlow LiBai", FUSED, patterns=(in_notes(r"^libai\b", 40), *by_name(r"oneflow", 50)))
+LIBAI = Framework("libai", "OneFlow LiBai", FUSED)
 
 
 def cost_balanced_split(model: LayerShape, pp: int) -> tuple[int, ...]:
@@ -152,7 +126,6 @@ NANOTRON = Framework(
         source="nanotron, parallel/pipeline_parallel/engine.py and config/parallelism_config.py",
     ),
     layer_split=cost_balanced_split,
-    patterns=by_name(r"nanotron", 10),
 )
 
 
@@ -167,7 +140,6 @@ DEEPSPEED = Framework(
         max_tp=1,
         source="DeepSpeed, docs/_pages/training.md",
     ),
-    patterns=(in_notes(r"(?<!megatron \+ )deepspeed zero", 70), *by_name(r"deepspeed|bloomberggpt", 75)),
 )
 
 
@@ -184,15 +156,6 @@ FSDP = Framework(
         source="PyTorch, torch/distributed/fsdp: pipelines are a matter of the trainer",
     ),
     memory_source="the operations of torchtitan's model and loss, as PyTorch runs them; no peaks were compared",
-    patterns=(
-        in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),
-        *by_name(
-            r"llm-foundry|mosaicml|fms-fsdp|foundation-model-stack|torchtitan|torchtune|pytorch blog|axolotl"
-            r"|composer|plain pytorch|open_lm"
-            r"|\baccelerate\b|lightning|litgpt|llama-?factory|\bolmo\b|(?<!megatron )(?<!megatron-)\bfsdp\d?\b|opt-175b|metaseq",
-            80,
-        ),
-    ),
 )
 
 
@@ -207,7 +170,6 @@ COLOSSALAI = Framework(
         recompute=("none", "full"),
         source="Colossal-AI, booster/plugin/hybrid_parallel_plugin.py",
     ),
-    patterns=by_name(r"colossal-?ai", 40),
 )
 
 
@@ -216,17 +178,10 @@ JAX = Framework(
     "MaxText, PaxML, T5X and other JAX code",
     FUSED,
     plan_defaults=PlanDefaults(grouped_queries=True),  # MaxText's `qk_product` is an einsum over groups
-    patterns=(
-        in_notes(r"maxtext|paxml|\bjax\b", 10),
-        *by_name(r"maxtext|tpu-recipes|\bpax(ml)?\b|palm\b|\bt5x\b|alpa\b|levanter|easylm", 20),
-        SourcePattern(gpu=r"\btpu", rank=NOTHING_ELSE),  # a TPU without other words runs JAX
-    ),
 )
 
 
-MINDSPORE = Framework(
-    "mindspore", "MindSpore and MindFormers, in graph mode", FUSED, patterns=by_name(r"mindspore|mindformers", 30)
-)
+MINDSPORE = Framework("mindspore", "MindSpore and MindFormers, in graph mode", FUSED)
 
 
 PADDLE = Framework(
@@ -240,16 +195,12 @@ PADDLE = Framework(
         recompute=("none", "selective", "full"),
         source="PaddleNLP, docs/trainer.md",
     ),
-    patterns=(in_notes(r"paddlenlp", 30), *by_name(r"paddle", 60)),
 )
 
 
 OTHER = Framework(
     "other",
     "known, none of the others",
-    patterns=by_name(
-        r"llama 3 herd|2407\.21783|deepseek-ai|fire-?flyer|hai-?llm|megascale|veomni|internevo|internlm|xtuner", 70
-    ),
 )
 
 UNKNOWN = Framework("", "not stated: the population's average")
@@ -296,20 +247,3 @@ def framework_of(framework: str | Framework) -> Framework:
 def style_of(name: str) -> str:
     """`fused`, `eager`, or empty where the framework or its style is not known."""
     return FRAMEWORKS.named(name).style if name in FRAMEWORKS else UNKNOWN.style
-
-
-def recognised(*, notes: str, table: str, source: str, gpu: str) -> str:
-    """Name of the framework that a published run was made with; empty where nothing says.
-
-    Args:
-        notes: remarks that stand beside its figures.
-        table: path of the table it is from.
-        source: publication or repository.
-        gpu: accelerator.
-    """
-    by_rank = sorted(
-        ((pattern, framework.name) for framework in FRAMEWORKS for pattern in framework.patterns),
-        key=lambda pair: pair[0].rank,
-    )
-    found = (name for pattern, name in by_rank if pattern.matches(notes=notes, table=table, source=source, gpu=gpu))
-    return next(found, "")

@@ -15,9 +15,10 @@ from typing import Any
 import jax
 import pytest
 
+from experiments.step_tables.frameworks import PATTERNS, SourcePattern
 from experiments.step_tables.table import read_step_rows
 from prism_jax.core.errors import ConfigError, SpecError
-from prism_jax.framework.base import Framework, LayerShape, MemoryOptions, PlanDefaults, SourcePattern
+from prism_jax.framework.base import Framework, LayerShape, MemoryOptions, PlanDefaults
 from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
@@ -42,7 +43,6 @@ MINE = Framework(
     memory=MemoryOptions(model_grad_bytes=4.0),
     memory_source="its source code",
     layer_split=head_counts_as_a_layer,
-    patterns=(SourcePattern(source=r"\bmytrainer\b"),),
 )
 JOB = """\
 name: small
@@ -121,7 +121,8 @@ def test_search_weighs_plans_by_its_memory(job: str) -> None:
             assert candidate.plan.fused_grad_accumulation is one.plan.fused_grad_accumulation
 
 
-def test_published_runs_are_recognised(job: str, tmp_path: Path) -> None:
+def test_published_runs_are_recognised(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PATTERNS, "mytrainer", (SourcePattern(source=r"\bmytrainer\b"),))
     columns = {
         "id": "one", "source": "ours/mytrainer (nanotron's successor)", "model": "llama 7B", "layers": "32", "hidden": "4096",
         "ffn": "11008", "heads": "32", "kv_heads": "32", "vocab": "32000", "experts": "", "seq_len": "4096",

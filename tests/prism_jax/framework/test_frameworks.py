@@ -17,7 +17,6 @@ from prism_jax.framework.base import (
     Framework,
     PeakLaw,
     PlanDefaults,
-    SourcePattern,
 )
 from prism_jax.framework.frameworks import (
     FRAMEWORKS,
@@ -25,13 +24,10 @@ from prism_jax.framework.frameworks import (
     NANOTRON,
     UNKNOWN,
     framework_of,
-    recognised,
     style_of,
 )
 from prism_jax.framework.software import SOFTWARE_VALUES, Software
 from prism_jax.plan.plan import ParallelPlan
-
-RUN = {"notes": "", "table": "", "source": "", "gpu": ""}
 
 
 def test_frameworks_are_values() -> None:
@@ -63,29 +59,6 @@ def test_unknown_names_and_styles_are_refused() -> None:
     with pytest.raises(SpecError, match="style = 'lazy' of framework 'mine'"):
         Framework("mine", style="lazy")
     assert style_of("fspd") == ""
-
-
-@pytest.mark.parametrize(
-    ("run", "name"),
-    [
-        ({"notes": "Megatron-DeepSpeed", "source": "nanotron"}, "megatron-deepspeed"),  # notes before names
-        ({"table": "runs/colossal-ai/a.csv", "source": "NVIDIA"}, "colossalai"),  # the table before the source
-        ({"source": "NVIDIA/Megatron-LM", "gpu": "V100"}, "megatron-2021"),
-        ({"source": "NVIDIA/Megatron-LM", "gpu": "tpu-v4"}, "jax"),
-        ({"source": "pytorch/torchtitan", "gpu": "TPU-v5e"}, "fsdp"),
-        ({"gpu": "TPU-v5e"}, "jax"),
-        ({"source": "an unknown place"}, ""),
-    ],
-)
-def test_the_particular_is_asked_before_the_general(run: dict[str, str], name: str) -> None:
-    assert recognised(**(RUN | run)) == name
-
-
-def test_all_expressions_of_a_pattern_must_match_and_the_callers_come_first() -> None:
-    mine = Framework("mine", patterns=(SourcePattern(source="megatron", gpu="abacus"),))
-    with FRAMEWORKS.with_item(mine):
-        assert recognised(**(RUN | {"source": "NVIDIA/Megatron-LM", "gpu": "Abacus 2"})) == "mine"
-        assert recognised(**(RUN | {"source": "NVIDIA/Megatron-LM", "gpu": "H100"})) == "megatron-core"
 
 
 # --- The law of measured over predicted peaks: interval and probability against each other and against draws ---------
