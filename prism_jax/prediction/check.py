@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from ..calibration.evidence import cell_of, evidence
-from ..core.text_table import Facts
 from ..core.units import format_bytes
 from ..core.use_case import Message, Option, use_case
 from ..cost.memory import MemoryBreakdown, memory_notes
@@ -15,7 +14,7 @@ from ..job.load_job import JobFile, JobSource, loaded
 from ..job.rules import workload_notes
 from ..result.parameters import Fits, Force, JobChanges
 from ..system.likeness import device_notes
-from .check_report import CheckReport, job_names, memory_facts, open_facts
+from .check_report import CheckReport, check_facts, job_names, memory_facts, open_facts
 
 IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
 
@@ -39,13 +38,6 @@ def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore:
     )
 
 
-def print_facts(report: CheckReport) -> Facts:
-    """What follows from the job, with units."""
-    from .check_report import check_facts
-
-    return check_facts(report)
-
-
 def notes_of_check(report: CheckReport) -> tuple[Message, ...]:
     """Notes, which are no part of the facts."""
     return tuple(Message(f"note: {note}") for note in report.notes)
@@ -58,7 +50,7 @@ def memory_of_check(
     return memory_verdict(report.fits, report.memory_bytes_per_gpu.headroom, report.memory_stage, ignore_memory)
 
 
-@use_case(text=print_facts, then=(notes_of_check, memory_of_check))
+@use_case(text=check_facts, then=(notes_of_check, memory_of_check))
 def check_job(
     job: JobFile, *, changes: JobChanges = JobChanges(), fits: Fits = (), force: Force = False
 ) -> CheckReport:

@@ -17,8 +17,10 @@ MOST_ROWS = 20
 IN_SIGHT = 1.4  # times the fastest plan: slower ones are not drawn
 
 
-def plot_study(study: Study, title: str, top: int = 10) -> Figure:
+def draw_study(report: StudyReport) -> Figure:
     """The best plans beside the memory and noise-free time of all plans that were simulated."""
+    study: Study = report.parts.found
+    top = len(report.top)
     with style():
         figure = new_figure((13.0, 2.2 + 0.32 * max(10, min(top, MOST_ROWS))))
         left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
@@ -26,7 +28,7 @@ def plot_study(study: Study, title: str, top: int = 10) -> Figure:
         plot_memory(study, ax=right).set_title("All plans in reach")
         screen = study.screen
         counts = f"{screen.n_plans:,} plans, {screen.n_feasible:,} feasible, {study.n_raced:,} raced"
-        figure.suptitle(f"{title}: {counts} on {study.objective.name}", x=0.01, ha="left")
+        figure.suptitle(f"{report.job.name}: {counts} on {study.objective.name}", x=0.01, ha="left")
     return figure
 
 
@@ -78,8 +80,3 @@ def _label(plan: ParallelPlan) -> str:
         f" -{axis}" for axis in ("dp", "tp", "pp") if not getattr(plan.overlap, axis) and getattr(plan, axis) > 1
     )
     return f"{degrees}{pipeline} mb{plan.micro_batch} {plan.recompute}{off}"
-
-
-def draw_study(report: StudyReport) -> Figure:
-    """Plans by objective and memory."""
-    return plot_study(report.parts.found, report.job.name, len(report.top))

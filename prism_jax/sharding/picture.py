@@ -18,12 +18,13 @@ MOST_NAMED = 24  # GPUs; with more, bars are too narrow for names
 WORDS = {OPTIMISED: "chosen", OWN: "the job's own", "lpt": "LPT"}
 
 
-def plot_sharding(result: ShardingResult, name: str) -> Figure:
+def draw_sharding(report: ShardingReport) -> Figure:
     """Two rows of stacked bars, one bar per GPU, and the objective of every method beside the lower bound."""
+    result: ShardingResult = report.parts.found
     with style():
         figure = new_figure((13.0, 6.4))
         grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1.0))
-        figure.suptitle(f"{name}: {_headline(result)}", x=0.01, ha="left")
+        figure.suptitle(f"{report.job.name}: {_headline(result)}", x=0.01, ha="left")
         before, after = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
         plot_tables(result, result.baseline, ax=before).set_title(f"Tables: {_words(result.baseline)}")
         plot_tables(result, OPTIMISED, ax=after).set_title("Tables: chosen")
@@ -127,8 +128,3 @@ def _headline(result: ShardingResult) -> str:
         f"{result.objective.name} {gain.value_s / base:.1%} below {_words(result.baseline)} "
         f"(90 %: {gain.low_s / base:.1%} to {gain.high_s / base:.1%})"
     )
-
-
-def draw_sharding(report: ShardingReport) -> Figure:
-    """The tables of every GPU, before and after, and what every sharder reaches."""
-    return plot_sharding(report.parts.found, report.job.name)

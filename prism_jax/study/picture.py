@@ -25,10 +25,11 @@ from .table import Comparison, StudyRow, StudyTable
 MOST_LINES = 12  # in the legend
 
 
-def plot_sweep(table: StudyTable, title: str) -> Figure:
+def draw_sweep(report: SweepReport) -> Figure:
     """p50 with its model interval on the left, the objective relative to the best job on the right."""
+    table: StudyTable = report.parts
     with style():
-        figure = new_figure((12.0, 4.8), title)
+        figure = new_figure((12.0, 4.8), report.job)
         left, right = figure.subplots(1, 2)
         plot_along(table, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left).set_ylabel(
             "median step time (s)"
@@ -82,16 +83,13 @@ def _short(field: str) -> str:
     return field.rsplit(".", 1)[-1]
 
 
-def draw_sweep(report: SweepReport) -> Figure:
-    """The objective of every job."""
-    return plot_sweep(report.parts, report.job)
-
-
 DARK = 0.6  # probability from which text stands on a dark cell
 
 
-def plot_comparison(found: Comparison, names: Sequence[str]) -> Figure:
-    """Three panels; `names` of the jobs in their order."""
+def draw_comparison(report: ComparisonReport) -> Figure:
+    """Medians with their bands, ratios to the best, and the probabilities."""
+    found: Comparison = report.parts
+    names = [f"{own.label}  {own.name}" for own in report.jobs]
     with style():
         figure = new_figure((14.0, 1.8 + 0.55 * len(names)))
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
@@ -147,11 +145,6 @@ def _from_top(ax: Axes, n: int) -> Axes:
     return ax
 
 
-def draw_comparison(report: ComparisonReport) -> Figure:
-    """Medians with their bands, ratios to the best, and the probabilities."""
-    return plot_comparison(report.parts, [f"{own.label}  {own.name}" for own in report.jobs])
-
-
 PARTS = (
     ("compute", ("compute_s",), INDIGO),
     ("exposed dp", ("exposed_dp_s",), ROSE),
@@ -162,24 +155,21 @@ PARTS = (
 LEAST_SHARE = 1e-3  # of the mean step, at any size: what is not to be seen is not in the legend
 
 
-def plot_scaling(rows: Sequence[SizeRow], title: str, onset: float = np.nan) -> Figure:
-    """Three panels; sizes that are impossible are left out.
-
-    Args:
-        onset: GPUs at which communication shows, drawn as a line where it is known.
-    """
+def draw_scaling(report: ScalingReport) -> Figure:
+    """Throughput, where the step goes, and energy or tail over the number of GPUs; impossible sizes are left out."""
+    rows: Sequence[SizeRow] = report.parts
     known = [row for row in rows if row.figures]
     with style():
-        figure = new_figure((14.0, 4.6), title)
+        figure = new_figure((14.0, 4.6), f"{report.job}: {report.mode} scaling")
         left, middle, right = figure.subplots(1, 3)
-        plot_throughput(known, onset, ax=left).set_title("Throughput per GPU, 90 % model interval")
+        plot_throughput(known, report.onset_step, ax=left).set_title("Throughput per GPU, 90 % model interval")
         plot_parts(known, ax=middle).set_title("Where the mean step goes")
         plot_tail(known, ax=right)
     return figure
 
 
 def plot_throughput(rows: Sequence[SizeRow], onset: float = np.nan, *, ax: Axes | None = None) -> Axes:
-    """Tokens per second and GPU of the median step."""
+    """Tokens per second and GPU of the median step; `onset`: GPUs at which communication shows, where that is known."""
     ax = new_axes() if ax is None else ax
     n, value, low, high = (
         _column(rows, name) for name in ("n_devices", "tokens_per_s_per_gpu", "model_low", "model_high")
@@ -238,8 +228,3 @@ def _sizes(ax: Axes, n: np.ndarray) -> Axes:
     ax.set_xticks(n, [f"{int(count):,}" for count in n], rotation=45)
     ax.set_xlabel("GPUs")
     return ax
-
-
-def draw_scaling(report: ScalingReport) -> Figure:
-    """Throughput, where the step goes, energy and money over the number of GPUs."""
-    return plot_scaling(report.parts, f"{report.job}: {report.mode} scaling", report.onset_step)

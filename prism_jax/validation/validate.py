@@ -14,14 +14,20 @@ from ..core.errors import DataError
 from ..core.processes import Progress, check_workers, part, silent
 from ..core.registry import did_you_mean
 from ..core.report import RunRecord
-from ..core.text_table import Table
 from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import run_record
 from ..cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from ..fits.load_fits import kept_calibration, refuse_other_device
 from ..result.parameters import Seed
 from .job_table import MeasuredRun, read_job_table, read_memory_runs
-from .report import MemoryOutcomes, MemoryValidationReport, StepsValidationReport
+from .report import (
+    MemoryOutcomes,
+    MemoryValidationReport,
+    StepsValidationReport,
+    memory_validation_table,
+    n_unlisted,
+    steps_validation_tables,
+)
 from .score import errors_of
 
 if TYPE_CHECKING:
@@ -30,23 +36,14 @@ if TYPE_CHECKING:
 WAYS = ("source", "gpu", "model", "framework", "scale")
 
 
-def tables_of(report: StepsValidationReport) -> list[Table]:
-    """What is printed."""
-    from .report import steps_validation_tables
-
-    return steps_validation_tables(report)
-
-
 def rows_messages(report: StepsValidationReport, json: bool = False) -> list[Message]:
     """Which rows the calibration knows, and how many are not listed."""
-    from .report import n_unlisted
-
     n_more, note = n_unlisted(report), shipped_rows_note(report)
     more = [Message(f"{n_more} more rows; --json has them all")] if n_more and not json else []
     return [*([Message(note)] if note else []), *more]
 
 
-@use_case(text=tables_of, then=(rows_messages,), counts=True)
+@use_case(text=steps_validation_tables, then=(rows_messages,), counts=True)
 def validate_steps(
     *files: Annotated[
         str | Path,
@@ -139,14 +136,7 @@ def score_step_rows(
     return StepsValidationReport(**vars(outcome), record=record).made_of(outcome)
 
 
-def tables_of_memory(report: MemoryValidationReport) -> Table:
-    """What is printed."""
-    from .report import memory_validation_table
-
-    return memory_validation_table(report)
-
-
-@use_case(text=tables_of_memory)
+@use_case(text=memory_validation_table)
 def validate_memory(file: Annotated[str | Path, Argument(metavar="FILE")]) -> MemoryValidationReport:
     """Predict which layouts run out of memory and how much the others need, and compare with what was measured.
 
