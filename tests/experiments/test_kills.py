@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.extra_fits import FITS
 from experiments.kills.commands import COMMANDS
 from prism_jax.shell.catalogue import COMMANDS as SHIPPED
 from prism_jax.shell.command import runner_of
@@ -20,7 +21,10 @@ READ = {"cloud": {"--resume"}}  # options of that name whose file is read alone
 def options() -> dict[str, set[str]]:
     """Full name of every command -> its options."""
     found = {}
-    for command in SHIPPED:
+    ours = [
+        command for command in SHIPPED if command.name.removeprefix("fit ") not in FITS
+    ]  # those are no part of the product
+    for command in ours:
         taken = signature(runner_of(command.load(), command.fixed)).parameters.values()
         found[command.name] = {option for one in taken for option in one.annotation.__metadata__[0].name or ()}
     return found
