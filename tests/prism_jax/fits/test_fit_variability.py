@@ -199,7 +199,7 @@ def test_a_failed_fit_is_refused_in_a_prediction(failed, job, capsys):
 def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_says_so(
     table, job, tmp_path, capsys, monkeypatch
 ):
-    import inference.fit  # noqa: F401  (the module, which the function of that name hides)
+    import inference.fitting.fit  # noqa: F401  (the module, for the line with sys.modules)
     from prism_jax.fits.report import Verdict
 
     bad = Verdict(False, "failed: the chains disagree", 1.5, 10.0, "gpu_spread", 0, np.nan, "chains")

@@ -77,7 +77,7 @@ def test_more_stops_paying_at_the_first_size_below_the_threshold() -> None:
 def test_impossible_sizes_are_stepped_over() -> None:
     own = replace(ONE, n_devices=8.0, tokens_per_s=8.0)
     rows = size_rows(
-        (8, 12, 32), [((), own, ""), ({}, None, "no"), ({}, replace(own, n_devices=32.0, tokens_per_s=16.0), "")]
+        (8, 12, 32), [({}, own, ""), ({}, None, "no"), ({}, replace(own, n_devices=32.0, tokens_per_s=16.0), "")]
     )
     assert rows[1].figures is None
     assert rows[2].marginal_return == pytest.approx(0.5)

@@ -150,12 +150,12 @@ TABLES = tuple(
 
 def seconds(tables: tuple[EmbeddingTable, ...] = TABLES, batch: float = 65536, optimizer: str = "sgd") -> TableSeconds:
     law = lookup_law(device("a100-40gb"), 40e6)
-    columns = [
+    rows, dim, pooling, element_bytes = (
         np.array([getattr(table, name) for table in tables], dtype=float)
         for name in ("rows", "dim", "pooling", "element_bytes")
-    ]
+    )
     batches = np.full(len(tables), float(batch))
-    lookups = Lookups(*columns[:3], batches, columns[3], tuple(table.reuse for table in tables))
+    lookups = Lookups(rows, dim, pooling, batches, element_bytes, tuple(table.reuse for table in tables))
     return seconds_of_traffic(traffic(lookups, law, optimizer, 4.0), law)
 
 
