@@ -303,7 +303,7 @@ UNRECORDED = RunRecord({}, None, {}, None)
 
 
 def noted(**inputs: Any) -> RunRecord:
-    """The record of a report that its use case completes; `inputs` are told in place of what was given."""
+    """The record of a report that its use case completes; `inputs` are recorded in place of what was given."""
     return RunRecord({}, None, inputs, None)
 
 
