@@ -342,11 +342,12 @@ def _in_seconds(entries: Entries, chosen: ScalarNames, path: Path) -> tuple[Cloc
 
 
 def unit_by_clock(found: Clocked, entries: Entries) -> float | None:
-    """Seconds of the unit in which step times agree with the clock, at the median over entries; None where none does."""
+    """Seconds of the unit in which step times agree with the clock, at the median of steps that both time; None: in no unit."""
     clocked = steps_by_clock(found.step, entries.clock_s, np.zeros(len(found.step), np.int64), entries.resolution_s)
     if len(clocked.step) == 0:
         return None
-    scale = float(np.median(clocked.step_s)) / float(np.median(found.step_s))
+    both = np.isin(found.step, clocked.step)  # the clock times nothing before its first entry
+    scale = float(np.median(clocked.step_s)) / float(np.median(found.step_s[both]))
     best = min(set(UNITS.values()), key=lambda unit_s: abs(math.log(scale / unit_s)))
     return best if 1.0 / TOLERANCE < scale / best < TOLERANCE else None
 
