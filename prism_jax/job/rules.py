@@ -13,8 +13,7 @@ from ..core.errors import PlanError, PrismError, Problem
 from ..core.kernels import RECOMPUTE
 from ..core.units import format_count
 from ..framework.software import software_problems
-from ..plan import fields as recomputation
-from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, STATE_DTYPE_VALUES
+from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, STATE_DTYPE_VALUES, recompute_problems
 from ..plan.plan import SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES
@@ -203,7 +202,7 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
     yield from _devices(plan, cluster)
     yield from _arithmetic(plan, model)
     yield from model.problems(plan)
-    yield from recomputation.problems(plan)
+    yield from recompute_problems(plan)
     yield from _state_dtypes(plan)
     yield from _pipeline(plan, model)
     try:

@@ -229,7 +229,7 @@ def share_of_layers(plan: Recomputing, n_layers: int) -> float:
     return 1.0
 
 
-def problems(plan: Recomputing) -> Iterator[Problem]:
+def recompute_problems(plan: Recomputing) -> Iterator[Problem]:
     """Options that contradict the kind of recomputation."""
     if plan.recompute_method not in METHODS:
         yield Problem("recompute_method", f"{plan.recompute_method!r} is unknown; known are {', '.join(METHODS)}")

@@ -22,6 +22,7 @@ from .streams import FAILED, INTERRUPTED, OK, VERBOSITY, WRONG_INPUT, prepare_st
 PLAIN = (
     (re.compile(r"invalid literal for int\(\) with base \d+: '(.*)'"), r'"\1" is not a whole number.'),
     (re.compile(r'unable to convert "(.*)" into float\.'), r'"\1" is not a number.'),
+    (re.compile(r"Unused Tokens: \[(.*)\]\."), r"Unexpected arguments: \1."),
 )  # words of Python and of the parser -> ours
 OUT_OF_MEMORY = (
     "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "

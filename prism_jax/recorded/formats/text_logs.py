@@ -24,7 +24,7 @@ from .hugging_face import PROGRESS_BAR, RECORDS, TRAIN_RUNTIME
 from .log_entries import CLOCK, NUMBER, THREE_DIGITS, Clocked, Entries, LineFormat, timed_line
 from .torchtitan import TORCHTITAN
 
-TIME = re.compile(r"train_step_timing in s: {0,5}" + NUMBER + r"(?P<unit>)")
+NEMO_TIME = re.compile(r"train_step_timing in s: {0,5}" + NUMBER + r"(?P<unit>)")
 STEPS = (re.compile(r"global_step: {0,5}(\d{1,15})\b(?!\.\d|e)"), re.compile(r"iteration (\d{1,15})/"))
 BAR_TIME = re.compile(r"train_step_timing in s=" + NUMBER + r"(?P<unit>)")
 BAR_STEP = re.compile(r"(\d{1,15})(?:/\d{1,15}|it) \[")
@@ -34,8 +34,8 @@ NEMO = LineFormat(
     "NeMo",
     "'train_step_timing in s: 11.2'",
     b"train_step_timing in s:",
-    timed_line("train_step_timing in s", TIME, STEPS, {"": 1.0}),
-    patterns=(TIME, *STEPS),
+    timed_line("train_step_timing in s", NEMO_TIME, STEPS, {"": 1.0}),
+    patterns=(NEMO_TIME, *STEPS),
 )
 NEMO_BAR = LineFormat(
     "NeMo progress bar",
@@ -49,16 +49,16 @@ NEMO_BAR = LineFormat(
 
 
 NANOTRON_TIME = re.compile(r"time_per_iteration_ms: {0,5}" + NUMBER + r"(?P<unit>[KMB]?)")
-STEP = re.compile(r"iteration: {0,5}(\d{1,15}) {0,5}/")
+NANOTRON_STEP = re.compile(r"iteration: {0,5}(\d{1,15}) {0,5}/")
 
 NANOTRON = LineFormat(
     "nanotron",
     "nanotron",
     "'elapsed_time_per_iteration_ms: 3.51K'",
     b"time_per_iteration_ms:",
-    timed_line("time_per_iteration_ms", NANOTRON_TIME, (STEP,), {"": 1e-3, "K": 1.0, "M": 1e3, "B": 1e6}),
+    timed_line("time_per_iteration_ms", NANOTRON_TIME, (NANOTRON_STEP,), {"": 1e-3, "K": 1.0, "M": 1e3, "B": 1e6}),
     note=THREE_DIGITS,
-    patterns=(NANOTRON_TIME, STEP),
+    patterns=(NANOTRON_TIME, NANOTRON_STEP),
 )
 
 
