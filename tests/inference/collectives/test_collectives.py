@@ -18,7 +18,7 @@ from inference.fitting.fit import posterior as sample
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.variability.families import StudentT
 
-SIZES: np.ndarray = 2.0 ** np.arange(12.0, 29.0, 2.0, dtype=np.float64)
+SIZES: np.ndarray = 2.0 ** np.linspace(12.0, 28.0, 13)
 MODEL = Collectives("alpha_beta")
 
 
