@@ -93,7 +93,7 @@ def gather_comms(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool =
     """
     if plan.shard_group == 1:
         return []
-    stride = plan.stride("dp")
+    stride, _ = plan.data_group
     comms: list[Comm] = []
     for count, split, frozen in counts:
         wide = weight_bytes(plan, is_unit) if frozen is None or frozen == plan.element_bytes else frozen

@@ -132,7 +132,7 @@ def sharded(count: Floats, splits: Floats, n_shard: int) -> float:
 
 def state_ranks(plan: ParallelPlan) -> int:
     """Ranks over which gradients or optimizer state are sharded: dp x cp, or an HSDP group."""
-    return plan.dp_shard if plan.sharding == "hsdp" else plan.dp * plan.cp
+    return plan.shard_group if plan.sharding == "hsdp" else plan.dp * plan.cp
 
 
 def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:

@@ -219,10 +219,10 @@ def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: 
     Notes:
         Of sharded parameters (HSDP) the gradients are reduced between copies of the sharding group.
     """
-    stride, _ = plan.data_group
+    stride, size = plan.data_group
     wide = gradient_bytes(plan)
     if plan.shard_group > 1:
-        between = plan.dp // plan.shard_group * plan.cp
+        between = size // plan.shard_group
         n_bytes = wide * sharded(weights.trained, splits, plan.shard_group)
         seconds = collective_s("all_reduce", n_bytes, cluster, stride * plan.shard_group, between).seconds
         return seconds, int(between > 1)

@@ -50,7 +50,8 @@ class ParallelPlan:
 
     Notes:
         `n_devices = tp * cp * dp * pp`. `ep` reuses ranks of dp x cp and divides their product.
-        `sharding = fsdp` shards parameters over all of dp (ZeRO-3); `hsdp` over groups of `dp_shard` inside dp.
+        Ranks of dp and of cp hold the same parameters, so both share them out: `sharding = fsdp` over all of dp x cp (ZeRO-3),
+        `hsdp` over groups of `dp_shard` x cp.
     """
 
     micro_batch: Annotated[int, PlanField("sequences of one micro-batch")]
@@ -72,12 +73,12 @@ class ParallelPlan:
         False
     )
     zero_stage: Annotated[
-        int, PlanField("split over dp: 1 optimizer state, 2 and gradients, 3 and parameters", least=0, most=3)
+        int, PlanField("split over dp x cp: 1 optimizer state, 2 and gradients, 3 and parameters", least=0, most=3)
     ] = 0
     sharding: Annotated[
-        str, PlanField("fsdp: parameters are split over all of dp; hsdp: over groups of dp_shard", known=SHARDING)
+        str, PlanField("fsdp: parameters are split over dp x cp; hsdp: over groups of dp_shard x cp", known=SHARDING)
     ] = "none"
-    dp_shard: Annotated[int, PlanField("ranks of a sharding group, for hsdp")] = 0
+    dp_shard: Annotated[int, PlanField("ranks of dp in a sharding group, for hsdp; all of cp are in it, too")] = 0
     recompute: Annotated[
         str, PlanField("which activations are computed again in the backward pass", known=RECOMPUTE)
     ] = "none"
@@ -215,12 +216,18 @@ class ParallelPlan:
 
     @property
     def shard_group(self) -> int:
-        """Ranks of dp over which *parameters* are sharded and gathered per layer; 1 if they are not."""
+        """Ranks of dp x cp over which *parameters* are sharded and gathered per layer; 1 if they are not.
+
+        Source: torchtitan, distributed/parallel_dims.py (mesh `dp_shard_cp`); Megatron-LM shards over `dp_cp` groups.
+        """
         if self.sharding == "hsdp":
-            return self.dp_shard
-        if self.sharding == "fsdp" or self.zero_stage == 3:
-            return self.dp
-        return 1
+            return self.dp_shard * self.cp
+        return self.dp * self.cp if self.shards_parameters else 1
+
+    @property
+    def shards_parameters(self) -> bool:
+        """Whether parameters are sharded at all, over however many ranks there are."""
+        return self.sharding in ("fsdp", "hsdp") or self.zero_stage == 3
 
     @property
     def element_bytes(self) -> float:
@@ -252,7 +259,7 @@ class ParallelPlan:
     @property
     def n_member(self) -> int:
         """Ranks of one stage that synchronise inside every op: tp x cp x the dp ranks tied by ep or parameter sharding."""
-        return self.tp * self.cp * max(self.shard_group, -(-self.ep // self.cp))
+        return self.tp * self.cp * max(self.shard_group // self.cp, -(-self.ep // self.cp))
 
     @property
     def n_replica(self) -> int:

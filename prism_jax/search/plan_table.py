@@ -105,14 +105,15 @@ class PlanTable:
 
     @property
     def shard_group(self) -> Column:
-        """Ranks of dp that parameters are sharded over, as `ParallelPlan.shard_group`."""
-        over_dp = (self.sharding == SHARDING.index("fsdp")) | (self.zero_stage == 3)
-        return np.where(self.sharding == SHARDING.index("hsdp"), self.dp_shard, np.where(over_dp, self.dp, 1))
+        """Ranks of dp x cp that parameters are sharded over, as `ParallelPlan.shard_group`."""
+        over_all = (self.sharding == SHARDING.index("fsdp")) | (self.zero_stage == 3)
+        in_groups = self.sharding == SHARDING.index("hsdp")
+        return np.where(in_groups, self.dp_shard * self.cp, np.where(over_all, self.dp * self.cp, 1))
 
     @property
     def tied(self) -> Column:
         """Ranks of dp that synchronise inside every op, as in `ParallelPlan.n_member`."""
-        return np.maximum(self.shard_group, -(-self.ep // self.cp))
+        return np.maximum(self.shard_group // self.cp, -(-self.ep // self.cp))
 
     def stride(self, axis: str) -> Column:
         """Distance in devices between neighbours along `axis`, as `ParallelPlan.stride`."""

@@ -114,7 +114,9 @@ def _sharding(program: RankProgram, dp: int) -> dict[str, Any]:
         found["state_dtypes"] = {"grad_reduce": reduced.most_common(1)[0][0]}
     if gathers_parameters(program):
         widest = max(comm.ranks for comm, what in rows if what == "parameters")
-        return found | ({"sharding": "fsdp"} if widest >= dp else {"sharding": "hsdp", "dp_shard": widest})
+        cp = program.degree("cp")
+        groups = {"sharding": "hsdp", "dp_shard": max(widest // cp, 1)}
+        return found | ({"sharding": "fsdp"} if widest >= dp * cp else groups)
     if any(what == "gradients" and comm.collective == "reduce_scatter" for comm, what in rows):
         found["zero_stage"] = 1
     return found
