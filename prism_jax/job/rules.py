@@ -13,7 +13,7 @@ from ..core.errors import PlanError, PrismError, Problem
 from ..core.kernels import RECOMPUTE
 from ..core.units import format_count
 from ..framework.software import software_problems
-from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, STATE_DTYPE_VALUES, recompute_problems
+from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, SAVED_BYTES, STATE_DTYPE_VALUES, recompute_problems
 from ..plan.plan import SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES
@@ -253,6 +253,9 @@ def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
         value = getattr(plan.state_dtypes, name)
         if value is not None and value not in known:
             yield Problem(f"state_dtypes.{name}", f"{value!r} is unknown; known are {', '.join(known)}")
+    for name, value in vars(plan.saved_dtypes).items():
+        if value is not None and value not in SAVED_BYTES:
+            yield Problem(f"saved_dtypes.{name}", f"{value!r} is unknown; known are {', '.join(SAVED_BYTES)}")
     if plan.state_dtypes.fp8_params and plan.dtype not in FP8_FAMILY:
         yield Problem("state_dtypes.fp8_params", f"true, but dtype = {plan.dtype}. It goes with dtype=fp8 or mxfp8.")
     if plan.bf16_layers is not None and plan.dtype not in QUANTISED:

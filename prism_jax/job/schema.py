@@ -175,7 +175,8 @@ def _said_kind(hint: Any, said: Sequence[PlanField]) -> Any:
         if one.or_auto:
             return count_or_auto()
         if one.known is not None:
-            return tuple[one_of(one.known), ...] if get_origin(hint) is tuple else one_of(one.known)
+            own = one_of(one.known)
+            return tuple[own, ...] if get_origin(hint) is tuple else own | None if type(None) in get_args(hint) else own
         if one.least is not None or one.most is not None:
             finite = False if hint is float else None
             return Annotated[hint, Field(strict=True, ge=one.least, le=one.most, allow_inf_nan=finite)]

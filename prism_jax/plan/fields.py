@@ -176,10 +176,36 @@ STATE_DTYPE_VALUES = {
 }
 
 
+SAVED_BYTES = {"fp8": 1.0, "e5m6": 1.5}
+
+
+@dataclass(frozen=True)
+class SavedDtypes:
+    """Formats in which activations wait for the backward pass, where they are narrower than those that are computed with.
+
+    Attributes:
+        activation_input: of what an MLP's activation function reads, in dense layers and experts. fp8: Megatron-LM
+            `--activation-func-fp8-input-store`, DeepSeek-V3 (arXiv 2412.19437, section 3.3.3).
+        attention_output: of what attention hands to its output projection. e5m6: 12 bits, DeepSeek-V3 (as above).
+    """
+
+    activation_input: Annotated[
+        str | None, PlanField("of what activation functions of MLPs read; by default as computed", known=SAVED_BYTES)
+    ] = None
+    attention_output: Annotated[
+        str | None, PlanField("of what attention returns; by default as computed", known=SAVED_BYTES)
+    ] = None
+
+
+def saved_bytes(dtype: str | None, usual: float) -> float:
+    """Bytes of an element that is saved in `dtype`; None: in its own, of `usual` bytes."""
+    return usual if dtype is None else SAVED_BYTES[dtype]
+
+
 UNIFORM, BLOCK = "uniform", "block"
 METHODS = (UNIFORM, BLOCK)
 CORE_ATTENTION = "core_attn"
-MODULES = (CORE_ATTENTION, "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+MODULES = (CORE_ATTENTION, "mlp_act", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 OPTIONS = {"recompute_method": UNIFORM, "recompute_num_layers": 0, "recompute_modules": (CORE_ATTENTION,)}
 """Fields of a plan that say more about its kind of recomputation, and their defaults."""
 _OF_KIND = {

@@ -20,6 +20,7 @@ from .fields import (
     MODULES,
     UNIFORM,
     PlanField,
+    SavedDtypes as SavedDtypes,
     StateDtypes as StateDtypes,
     TableSharding as TableSharding,
     parse_sharding,
@@ -99,6 +100,9 @@ class ParallelPlan:
     state_dtypes: Annotated[
         StateDtypes, PlanField("number formats of gradients, master parameters and optimizer state")
     ] = field(default_factory=StateDtypes)
+    saved_dtypes: Annotated[SavedDtypes, PlanField("number formats of activations that wait for the backward pass")] = (
+        field(default_factory=SavedDtypes)
+    )
     attention: Annotated[
         str,
         PlanField("flash or unfused, where software.attention does not say which kernel", known=("flash", "unfused")),

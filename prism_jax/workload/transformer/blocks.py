@@ -21,7 +21,6 @@ from .mixers import FULL
 from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
 from .params import embedding_params, layer_params, mtp_params, norm_params
 from .saved_tensors import (
-    NOTHING,
     Again,
     embedding_saved_tensors,
     head_saved_tensors,
@@ -270,7 +269,8 @@ class LayerBlock(Block):
         """What recomputation brings back, one checkpoint at a time."""
         if self.plan.recompute == "none":
             return 0.0
-        whole, left = total_bytes(self._saved(rules, NOTHING)), self._saved(rules, self._again)
+        again = self._again
+        whole, left = total_bytes(self._saved(rules, Again(unneeded=again.unneeded))), self._saved(rules, again)
         n_layer = layers_per_checkpoint(self.plan)
         return max(0.0, n_layer * whole - total_bytes(left))
 

@@ -5,7 +5,11 @@ For the dense GPT layer the list adds up to the closed forms of arXiv 2205.05198
 `34 sbh/t` under selective and `2 sbh` under full recomputation. FlashAttention (arXiv 2205.14135) drops the `5as/h`
 term and keeps one fp32 log-sum-exp per row instead. Gated MLP, GQA, MLA and MoE follow by the same bookkeeping.
 
-A module that runs again is named as Megatron-LM names it (`--recompute-modules`). torchtitan's `selective_op` saves the
+A module that runs again is named as Megatron-LM names it (`--recompute-modules`). Under `moe_act` the router's weights multiply
+what is computed again, as in Megatron-Core's weighted activations, so that outputs of experts are not kept for the gradients of
+these weights; under `mla_up_proj` the norms of the latents run again with the projections that they are part of. `mlp_act` is the
+same for dense MLPs and shared experts, and has no name in Megatron-LM: xFormers' SwiGLU keeps the two inputs of the product and
+makes it again in its backward kernel (`silu_bw_fused`). torchtitan's `selective_op` saves the
 results of attention and of every other matrix product in the order in which a Llama layer runs them (query, value, gate,
 down), and computes everything else again, a mixture of experts as a whole. Source: Megatron-LM, megatron/core/transformer
 (`recompute_modules`); torchtitan, distributed/activation_checkpoint.py.
@@ -17,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...framework.base import MEGATRON, MemoryOptions
-from ...plan.fields import layers_per_checkpoint, recomputed_modules, share_of_layers
+from ...plan.fields import layers_per_checkpoint, recomputed_modules, saved_bytes, share_of_layers
 from ...plan.plan import ParallelPlan
 from ..base.workload import Comm, SavedTensor
 from .adapters import adapted_saved_tensors
@@ -48,12 +52,14 @@ class Again:
         dropped: of saved tensors that are not saved.
         comms: of forward collectives that run again, by axis, or by axis and kind.
         added: tensors that are saved only because of it.
+        unneeded: tensors that nothing reads under it: neither saved nor brought back.
     """
 
     kernels: Mapping[str, float] = field(default_factory=dict)
     dropped: Mapping[str, float] = field(default_factory=dict)
     comms: Mapping[str, float] = field(default_factory=dict)
     added: tuple[str, ...] = ()
+    unneeded: tuple[str, ...] = ()
 
     def kernel_share(self, name: str) -> float:
         """Of a forward kernel that runs again."""
@@ -61,7 +67,7 @@ class Again:
 
     def saved_share(self, name: str) -> float:
         """Of a tensor that is saved."""
-        return 1.0 - self.dropped.get(name, self.dropped.get(_EVERYTHING, 0.0))
+        return 0.0 if name in self.unneeded else 1.0 - self.dropped.get(name, self.dropped.get(_EVERYTHING, 0.0))
 
     def comm_share(self, comm: Comm) -> float:
         """Of a forward collective that runs again."""
@@ -75,6 +81,7 @@ class Again:
             {**self.dropped, **other.dropped},
             {**self.comms, **other.comms},
             (*self.added, *other.added),
+            (*self.unneeded, *other.unneeded),
         )
 
 
@@ -86,15 +93,27 @@ _MOE = _SHARED | Again(
     {"tp": 0.5, "ep": 1.0},  # of attention and MLP, one
 )
 _MLP = Again(_whole("mlp_in", "mlp_act", "mlp_out"), _inner("mlp"), {"tp": 0.5})
+
+
+def _activation(kernel: str, prefix: str) -> Again:
+    """What follows the first projection of an MLP: the product of gate and values, which its second projection reads."""
+    return Again(_whole(kernel), _whole(f"{prefix} gate output", f"{prefix} down projection input"))
+
+
 _MODULES = {
     "core_attn": Again(dict.fromkeys(CORE, 1.0), _whole(*_CORE_TENSORS)),
-    "moe_act": Again(_whole("experts_act"), _whole("expert gate output", "expert down projection input")),
+    "mlp_act": _activation("mlp_act", "mlp") | _activation("shared_act", "shared expert"),
+    "moe_act": _activation("experts_act", "expert") | Again(unneeded=("expert output",)),
     "layernorm": Again(_whole("norms"), _whole("qkv projection input", "mlp input", "router input")),
     "mlp": _MLP,
     "moe": _MOE,
     "shared_experts": _SHARED,
 }
-_LATENT = Again(_whole("q_up", "kv_up", "rope", "assemble_kv"), _whole("query", "key", "value"))
+_LATENT = Again(
+    _whole("q_up", "kv_up", "rope", "assemble_kv", "latent_norms"),
+    _whole("query", "key", "value")
+    | dict.fromkeys(("query latent and its norm", "key-value latent and its norm"), 0.5),
+)
 FULL = Again({_EVERYTHING: 1.0}, {_EVERYTHING: 1.0}, {_EVERYTHING: 1.0}, (LAYER_INPUT,))
 NOTHING = Again()
 
@@ -148,9 +167,12 @@ class _Layout(Shard):
 
     Attributes:
         linear_in_tokens: rows kept of the input of a column-parallel matrix product.
+        activation_input_bytes, attention_output_bytes: of an element of these; see `plan.fields.SavedDtypes`.
     """
 
     linear_in_tokens: float
+    activation_input_bytes: float
+    attention_output_bytes: float
 
     @classmethod
     def under(cls, model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions) -> _Layout:
@@ -158,7 +180,12 @@ class _Layout(Shard):
         shard = Shard.of(model, plan)
         dropout = has_dropout(model) if options.dropout is None else options.dropout
         rows = shard.tokens if options.keeps_gathered_inputs else shard.local_tokens
-        return cls(**{**vars(shard), "dropout": dropout}, linear_in_tokens=rows)
+        return cls(
+            **{**vars(shard), "dropout": dropout},
+            linear_in_tokens=rows,
+            activation_input_bytes=saved_bytes(plan.saved_dtypes.activation_input, shard.element_bytes),
+            attention_output_bytes=saved_bytes(plan.saved_dtypes.attention_output, shard.element_bytes),
+        )
 
 
 def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, keys: float) -> list[SavedTensor]:
@@ -183,7 +210,7 @@ def _standard_qkv(model: TransformerSizes, lay: _Layout) -> list[SavedTensor]:
     saved = [SavedTensor("query", q), SavedTensor("key", kv), SavedTensor("value", kv)]
     if model.qk_norm:
         saved += [SavedTensor("query before norm", q), SavedTensor("key before norm", kv)]
-    return [*saved, SavedTensor("attention output", q)]
+    return [*saved, SavedTensor("attention output", q * lay.attention_output_bytes / lay.element_bytes)]
 
 
 def _mla_qkv(model: TransformerSizes, mla: MLASpec, lay: _Layout) -> list[SavedTensor]:
@@ -197,7 +224,7 @@ def _mla_qkv(model: TransformerSizes, mla: MLASpec, lay: _Layout) -> list[SavedT
         SavedTensor("query", heads * qk_dim),
         SavedTensor("key", heads * qk_dim),
         SavedTensor("value", heads * mla.v_head_dim),
-        SavedTensor("attention output", heads * mla.v_head_dim),
+        SavedTensor("attention output", heads * mla.v_head_dim * lay.attention_output_bytes / lay.element_bytes),
     ]
 
 
@@ -235,7 +262,8 @@ def _mlp_inner(
 ) -> list[SavedTensor]:
     """Between the two projections of an MLP of inner width `ffn` on this device; `rows` tokens pass through it."""
     one = lay.element_bytes * rows * ffn
-    saved = [SavedTensor(f"{prefix} activation input", 2 * one if gated else one)]
+    own = lay.activation_input_bytes * rows * ffn
+    saved = [SavedTensor(f"{prefix} activation input", 2 * own if gated else own)]
     if gated and not options.fused_gate:
         saved.append(SavedTensor(f"{prefix} gate output", one))
     return [*saved, SavedTensor(f"{prefix} down projection input", lay.saved_input_bytes * rows * ffn)]

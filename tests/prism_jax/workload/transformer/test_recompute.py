@@ -8,7 +8,7 @@ import pytest
 
 from prism_jax.cost.memory import memory_notes
 from prism_jax.framework.base import MEGATRON
-from prism_jax.plan.fields import MODULES
+from prism_jax.plan.fields import MODULES, SavedDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload.base.workload import total_bytes
@@ -75,7 +75,9 @@ def test_every_module_saves_at_most_what_a_layer_holds_and_all_of_them_less_than
         ("layernorm", False, 2 * LLAMA.hidden),
         ("mlp", False, 3 * LLAMA.ffn_hidden),
         ("mlp", True, 0),
-        ("moe_act", True, 2 * 2048),
+        ("mlp_act", False, LLAMA.ffn_hidden),
+        ("mlp_act", True, 2048),
+        ("moe_act", True, 2 * (2048 + LLAMA.hidden)),
         ("moe_act", False, 0),
         ("shared_experts", True, 3 * 2048),
         ("moe", True, 2 * (3 * 2048 + 2 * LLAMA.hidden) + 2 * 8 + 3 * 2048),
@@ -92,7 +94,9 @@ def test_a_module_leaves_out_its_tensors(module: str, is_moe: bool, elements: fl
 
 def test_the_latent_projections_are_recomputed_where_there_are_any():
     plan = {"recompute": "selective", "recompute_modules": ("mla_up_proj",)}
-    width = MLA.n_heads * (2 * MLA.qk_head_dim + MLA.v_head_dim) / PLAN.tp
+    assert MLA.mla is not None
+    norms = (MLA.mla.q_lora_rank + MLA.mla.kv_lora_rank) / PLAN.tp  # of the latents; split by sequence parallelism
+    width = MLA.n_heads * (2 * MLA.qk_head_dim + MLA.v_head_dim) / PLAN.tp + norms
     assert saved(MLA) - saved(MLA, **plan) == pytest.approx(2.0 * PLAN.seq_len * width)
     assert saved(LLAMA) == saved(LLAMA, **plan)
 
@@ -152,3 +156,18 @@ def test_a_note_says_where_recomputation_saves_nothing(changes: dict[str, Any], 
     notes = list(memory_notes(LLAMA, catalog.cluster("dgx-h100", 2), replace(PLAN, **changes), MEGATRON))
     assert bool(notes) is says
     assert all("saves" in note and "per device" in note for note in notes)
+
+
+def test_outputs_of_experts_are_not_brought_back_where_their_weights_are_applied_before():
+    """Of `moe_act` one product of gate and values runs again per token and expert."""
+    plan = replace(PLAN, tp=1, sequence_parallel=False, recompute="selective", recompute_modules=("moe_act",))
+    block = LayerBlock(MOE, plan, MOE.n_layers - 1)
+    assert block.recomputed_bytes(MEGATRON) == pytest.approx(2.0 * PLAN.seq_len * 2 * 2048)
+
+
+def test_activations_wait_in_the_format_that_is_stated():
+    """fp8 halves the inputs of SwiGLU, 12 bits take a quarter off the output of attention."""
+    inputs = saved(LLAMA) - saved(LLAMA, saved_dtypes=SavedDtypes(activation_input="fp8"))
+    assert inputs == pytest.approx(PLAN.seq_len * 2 * LLAMA.ffn_hidden / PLAN.tp)
+    output = saved(LLAMA) - saved(LLAMA, saved_dtypes=SavedDtypes(attention_output="e5m6"))
+    assert output == pytest.approx(0.5 * PLAN.seq_len * LLAMA.hidden / PLAN.tp)
