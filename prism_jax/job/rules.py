@@ -299,6 +299,8 @@ def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
         return
     for part in model.left_out:
         yield f"model {model.name}: {part} of the published model is left out"
+    if model.assumed:
+        yield f"model {model.name}: assumed, as its config.json does not say it: {', '.join(model.assumed)}"
     if model.adapters is not None:
         of = f"{format_count(model.n_params_trained())} of {format_count(model.n_params())} parameters"
         yield f"adapters: {of} are trained; MFU counts no weight gradients of the others"

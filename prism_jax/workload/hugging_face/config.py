@@ -1,8 +1,9 @@
 """A model from a Hugging Face `config.json`: a decoder, an encoder, an encoder-decoder, a vision transformer.
 
-A key that changes the layers must be read by its architecture, or have a value that changes nothing; else it is refused by
-its name, as model types are that are not modelled. Dropout, rope scaling, soft caps and the like change neither FLOPs nor
-parameters and are ignored. Of a vision-language model the language model is read, and a note says what is left out.
+A decoder is read by its keys, whatever its model type (`decoder`). A key that changes the layers must have been read, or have a
+value that changes nothing; else it is refused by its name, as model types are that are not modelled. Dropout, rope scaling,
+soft caps and the like change neither FLOPs nor parameters and are ignored. Of a model with several kinds of input the language
+model is read, and a note says what is left out.
 """
 
 from __future__ import annotations
@@ -10,50 +11,45 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ...core.errors import DataError, SpecError
 from ...core.read_file import parse_json, read_text
 from ..base.workload import Workload
 from ..transformer.spec import TransformerSpec
 from .architectures import ARCHITECTURES
+from .decoder import decoder_fields, read_decoder
 from .fields import Fields
 
-_TYPO = 0.85  # likeness from which on a name is taken for misspelt
-
 _REFUSED_TYPES = {
-    r".*roberta.*|.*bert|electra|modernbert": "is an encoder of another kind than BERT",
-    r"umt5|bart|mbart|pegasus|marian|whisper|t5gemma.*": "is an encoder-decoder of another kind than T5",
-    r"clip|siglip.*|dinov.*|.*_vision(_model)?": "is a vision encoder of another kind than ViT",
-    r"mamba|falcon_mamba|rwkv.*|retnet": "has state-space or recurrent layers",
-    r"mamba2|jamba|bamba|zamba.*|nemotron_h|falcon_h1|granitemoehybrid|plamo2": "has Mamba layers",
-    r"qwen3_next|kimi_linear|bailing_moe_linear": "has gated linear attention",
+    r".*roberta.*|.*bert.*|electra|ernie_m?|deberta.*": "is an encoder of another kind than BERT",
+    r"umt5|m?bart|pegasus.*|marian|whisper|t5gemma.*|.*seamless.*": "is an encoder-decoder of another kind than T5",
+    r"clip.*|.*siglip.*|.*dinov.*|.*_vision(_model)?|.*convnext.*|swin.*": "is a vision encoder of another kind than ViT",
+    r"mamba|falcon_mamba|rwkv.*|retnet|xlstm": "has state-space or recurrent layers other than Mamba-2",
+    r"mamba2": "has Mamba layers only",
+    r"jamba": "has layers of Mamba-1",
+    r"zamba.*|plamo2": "has Mamba layers with attention that several of them share",
+    r"falcon_h1": "has attention and Mamba side by side in every layer",
+    r"kimi_linear|bailing_moe_linear": "has linear attention of another kind than gated delta networks",
     r"minimax|minimax_text_01|minimax_m1": "has lightning attention",
-    r"deepseek_v32": "has sparse attention (the lightning indexer)",
     r"lfm2.*": "has convolutions in place of attention",
     r"recurrent_gemma": "has recurrent layers",
     r"gemma3n.*": "has per-layer embeddings and layers that share their keys",
+    r"longcat.*": "has two attentions in every layer and experts that do nothing",
+    r"openelm|nemotron-nas|deci.*": "has layers whose widths differ one by one",
+    r"stable_?diffusion.*|.*diffusion.*": "is a diffusion model",
 }
 _LONGEST_TYPE = 100  # characters; what follows tells no type
-_NEAR = {  # what a model type begins with -> preset of the same family
-    "qwen.*moe": "qwen3-30b-a3b",
-    "qwen": "qwen3-8b",
-    "mixtral|phimoe|granitemoe": "mixtral-8x7b",
-    "mistral|ministral": "mistral-7b",
-    "deepseek|kimi|longcat": "deepseek-v3",
-    "glm4_moe|ernie4_5_moe|dots1": "glm-4.5",
-    "gpt_oss": "gpt-oss-120b",
-    "gemma": "gemma-3-27b",
-    "llama4": "llama-4-maverick",
-    "gpt|bloom|falcon|codegen": "gpt3-7.5b",
-    "llama|granite|internlm|yi|baichuan|cohere|exaone|smollm|stablelm|glm|phi|olmo|nemotron|seed_oss|ernie|arcee": "llama-3-8b",
-}
 _LEFT_OUT = {  # key -> part that a note names
     "vision_config": "the vision tower",
+    "vision_tower": "the vision tower",
+    "mm_vision_tower": "the vision tower",
+    "visual": "the vision tower",
     "audio_config": "the audio encoder",
+    "talker_config": "the talker",
     "num_mtp_modules": "multi-token-prediction modules",
+    "mtp_num_hidden_layers": "multi-token-prediction modules",
 }
 
 
@@ -70,49 +66,38 @@ def _is_mixed(only: object) -> Callable[[object], bool]:
 
 
 _CHANGES_LAYERS: dict[str, tuple[str, Callable[[object], bool]]] = {  # keys -> what they ask for, and which values do
-    r"sliding_window|sliding_window_size": ("a sliding window", _says_something),
-    r"attention_chunk_size": ("chunked attention", _says_something),
-    r"layer_types": ("layers of several kinds", _is_mixed("full_attention")),
-    r"layers_block_type|block_types|_block_types|hybrid_override_pattern": ("layers of several kinds", _says_something),
-    r"attn_type_list": ("layers of several kinds", _is_mixed(1)),
-    r"full_attention_interval|linear_(num|key|value|conv|attn).*": ("linear attention", _says_something),
+    r"attn_type_list": ("lightning attention in some layers", _is_mixed(1)),
+    r"compress_ratios|compress_rope_theta": ("attention to compressed keys", _says_something),
+    r"hc_mult": ("several residual streams (hyper-connections)", _is_step),
+    r"o_lora_rank|o_groups": ("an output projection of low rank", _says_something),
+    r"block_configs|ffn_multipliers": ("layers whose widths differ one by one", _says_something),
+    r"full_attention_interval|linear_attn_config|(linear_(num|key|value|conv|attn)|kda_).*": (
+        "linear attention",
+        _says_something,
+    ),
     r"index_(topk|n_heads|head_dim)": ("sparse attention", _says_something),
-    r"(mamba|ssm)_.*|state_size|conv_kernel": ("Mamba layers", _says_something),
-    r"num_(local_)?experts|moe_num_experts|n_routed_experts": ("experts", _says_something),
-    r"n_shared_experts|num_shared_experts?|shared_(expert_)?intermediate_size": ("shared experts", _says_something),
-    r"mlp_only_layers|first_k_dense_replace|moe_layers": ("dense layers among those with experts", _says_something),
-    r"moe_layer_freq|decoder_sparse_step|interleave_moe_layer_step": ("experts in some layers", _is_step),
-    r"(q|kv)_lora_rank": ("latent attention", _says_something),
-    r"num_nextn_predict_layers": ("multi-token-prediction modules", _says_something),
-    r"attention_bias|attention_out_bias|mlp_bias|use_bias|use_qkv_bias|lm_head_bias": ("biases", _says_something),
-    r"use_qk_norm|qk_layernorm|qk_ln": ("norms of queries and keys", _says_something),
-    r"attn_output_gate|use_output_gate": ("a gate of the attention's output", _says_something),
-    r"cross_attention_layers|add_cross_attention|is_encoder_decoder": ("cross attention", _says_something),
+    r"(mamba|ssm)_(d_.*|dt_rank|expand|num_heads|n_heads|.*state.*)|state_size": ("Mamba layers", _says_something),
+    r"zero_expert_num": ("experts that do nothing", _says_something),
+    r"expert_layer_(period|offset)": ("experts in some layers", _says_something),
+    r"cross_attention_layers|add_cross_attention": ("cross attention", _says_something),
+    r"is_encoder_decoder": ("an encoder", _says_something),
     r"num_kv_shared_layers": ("layers that share their keys", _says_something),
     r"hidden_size_per_layer_input|altup_num_inputs|laurel_rank": ("per-layer embeddings", _says_something),
+    r"qk_ln": ("norms of queries and keys", _says_something),
+    r"conv_L_cache": ("convolutions in place of attention", _says_something),
 }
 
 
-def refuse_type(kind: str, known: tuple[str, ...]) -> NoReturn:
-    """Ends the reading of a model type that has no architecture.
+def refuse_type(kind: str) -> None:
+    """Ends the reading of a model type that is known not to be modelled.
 
     Raises:
-        SpecError: always; names what is missing, what is supported, and a preset to start from.
+        SpecError: names what is missing.
     """
-    kind = kind[:_LONGEST_TYPE]
     for pattern, missing in _REFUSED_TYPES.items():
         if re.fullmatch(pattern, kind):
-            raise SpecError(f"model_type = {kind!r} is not modelled: it {missing}. {_supported(known)}")
-    close = get_close_matches(kind, known, n=1, cutoff=_TYPO)
-    if close:
-        raise SpecError(f"model_type = {kind!r} is unknown, did you mean {close[0]}?")
-    near = next((preset for start, preset in _NEAR.items() if re.match(start, kind)), None)
-    start = f" Or start from `preset: {near}` and write the fields that differ." if near else ""
-    raise SpecError(f"model_type = {kind!r} is unknown. {_supported(known)}{start}")
-
-
-def _supported(known: tuple[str, ...]) -> str:
-    return f"Supported are {', '.join(known)}."
+            others = f"Decoders are read by their keys; other kinds are {', '.join(ARCHITECTURES.names)}."
+            raise SpecError(f"model_type = {kind!r} is not modelled: it {missing}. {others}")
 
 
 def refuse_keys(f: Fields) -> None:
@@ -127,8 +112,8 @@ def refuse_keys(f: Fields) -> None:
                 f.fail(
                     key,
                     f.config[key],
-                    f"{what} ({key}) is not modelled for {f.kind}. Remove the key from the config.json to predict the model "
-                    "without it, or write the model's fields in the job file",
+                    f"{what} is not modelled. Remove the key from the config.json to predict the model without it, or write "
+                    "the model's fields in the job file",
                 )
 
 
@@ -141,9 +126,19 @@ def left_out(*configs: Mapping[str, Any]) -> Iterator[str]:
 
 MAX_CONFIG_BYTES = 4 * 2**20  # a config.json has a few kB; anything larger is another file
 
-_LANGUAGE = "text_config"  # where vision-language checkpoints keep the language model
+_LANGUAGE = (
+    "thinker_config",
+    "text_config",
+    "llm_config",
+    "language_config",
+)  # where models of several kinds of input keep it
 _TIED = "tie_word_embeddings"
-_STATE_SPACE = "ssm_cfg"  # configurations of Mamba's authors have no model_type
+_OTHER_FILES = {  # key of configurations that have no model_type -> what they are of
+    "_class_name": "a diffusion model, which is not modelled. `model: {kind: dit}` is the nearest",
+    "_diffusers_version": "a diffusion model, which is not modelled. `model: {kind: dit}` is the nearest",
+    "ssm_cfg": "a model of Mamba layers only, which is not modelled",
+    "peft_type": "an adapter. Give the config.json of its base model, and `model.adapters`",
+}
 
 
 def read_hf_config(path: str | Path, name: str | None = None) -> Workload:
@@ -201,15 +196,16 @@ def model_from_hf(config: Mapping[str, Any], name: str | None = None) -> Workloa
         raise SpecError(f"a Hugging Face config is a mapping of keys, got {type(config).__name__}")
     own = _language_model(config)
     kind = _model_type(own)
-    if kind not in ARCHITECTURES:
-        refuse_type(kind, ARCHITECTURES.names)
-    fields = Fields(kind, own)
-    architecture = ARCHITECTURES.named(kind)
-    sizes = architecture.read(fields)
+    architecture = ARCHITECTURES.named(kind) if kind in ARCHITECTURES else None
+    if architecture is None:
+        refuse_type(kind)
+    fields = decoder_fields(kind, own) if architecture is None else Fields(kind, own)
+    sizes = read_decoder(fields) if architecture is None else architecture.read(fields)
     refuse_keys(fields)
-    if architecture.spec is TransformerSpec:
-        sizes |= {"left_out": tuple(left_out(config, own))}
-    return architecture.spec(
+    spec = TransformerSpec if architecture is None else architecture.spec
+    if spec is TransformerSpec:
+        sizes["left_out"] = tuple(dict.fromkeys((*sizes.get("left_out", ()), *left_out(config, own))))
+    return spec(
         name=name or str(own.get("_name_or_path") or kind),
         source=f"Hugging Face config.json, model_type {kind}",
         **sizes,
@@ -217,17 +213,28 @@ def model_from_hf(config: Mapping[str, Any], name: str | None = None) -> Workloa
 
 
 def _model_type(config: Mapping[str, Any]) -> str:
-    if "model_type" in config:
-        return str(config["model_type"])
-    if _STATE_SPACE in config:
-        return "mamba2"
-    raise SpecError(f"model_type is missing. Known are {', '.join(ARCHITECTURES.names)}.")
+    """The model type; of a configuration without one what it is by its other keys.
+
+    Raises:
+        SpecError: it is none of a language model.
+    """
+    if isinstance(kind := config.get("model_type"), str) and kind:
+        return kind[:_LONGEST_TYPE]
+    for key, what in _OTHER_FILES.items():
+        if key in config:
+            raise SpecError(f"{key} = {str(config[key])[:_LONGEST_TYPE]!r}: this is the configuration of {what}.")
+    if any(Fields("", config).has(key) for key in ("hidden_size", "num_attention_heads")):
+        return "decoder"
+    raise SpecError("model_type is missing, and so are hidden_size and num_attention_heads. Is this a config.json?")
 
 
 def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration itself, or that of the language model in it."""
-    own = config.get(_LANGUAGE)
-    if str(config.get("model_type")) in ARCHITECTURES or not isinstance(own, Mapping):
+    """The configuration itself, or that of the language model in it, however deep it lies."""
+    if str(config.get("model_type")) in ARCHITECTURES:
         return config
-    shared = {_TIED: config[_TIED]} if _TIED in config else {}
-    return shared | dict(own)
+    for key in _LANGUAGE:
+        own = config.get(key)
+        if isinstance(own, Mapping) and own:
+            shared = {_TIED: config[_TIED]} if _TIED in config else {}
+            return _language_model(shared | dict(own))
+    return config

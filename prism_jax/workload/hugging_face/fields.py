@@ -1,21 +1,76 @@
-"""Typed access to the keys of a Hugging Face configuration, with errors that name the key, and a list of what was read.
+"""Typed access to the keys of a Hugging Face configuration, under all spellings of them, and a list of what was read.
 
-Windows stand in `sliding_window`, `attention_chunk_size` and `layer_types`. An `Architecture` reads one `model_type`.
+A key is asked for as Llama spells it; `SPELLINGS` lists what the same thing is called elsewhere (GPT-2 n_embd, MPT d_model,
+Falcon n_head_kv, ChatGLM kv_channels, Meta's params.json dim). Errors name the key as the configuration spells it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from ...core.bounds import MOST_LAYERS
 from ...core.errors import SpecError
-from ..transformer.mixers import CHUNKED, FULL, SLIDING, WindowSpec
-from ..transformer.spec import TransformerSpec
 
-_REQUIRED = object()
+REQUIRED = object()
 _MAX_COUNT = 10**9  # the largest sizes in use, vocabularies, are below 10^6
+
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
+    "hidden_size": ("n_embd", "d_model", "dim", "model_dim"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "num_key_value_heads": (
+        *("num_kv_heads", "n_kv_heads", "n_head_kv", "kv_n_heads"),
+        *("num_query_groups", "multi_query_group_num"),
+    ),
+    "head_dim": ("attention_head_dim", "kv_channels", "d_kv", "head_size", "d_head"),
+    "intermediate_size": (
+        "ffn_hidden_size",
+        "ffn_dim",
+        "n_inner",
+        "d_ff",
+        "ffn_hidden",
+        "inner_hidden_size",
+        "hidden_dim",
+    ),
+    "vocab_size": ("padded_vocab_size", "n_vocab"),
+    "max_position_embeddings": (
+        *("n_positions", "max_seq_len", "max_sequence_length", "seq_length", "max_seq_length", "n_ctx"),
+        "model_max_length",
+    ),
+    "num_experts": (
+        *("num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts", "n_experts"),
+        "num_routed_experts",
+    ),
+    "num_experts_per_tok": (
+        *("num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts"),
+        *("n_activated_experts", "num_selected_experts"),
+    ),
+    "moe_intermediate_size": (
+        *("expert_ffn_hidden_size", "moe_ffn_hidden_size", "expert_intermediate_size", "expert_hidden_dim"),
+        "moe_inter_dim",
+    ),
+    "n_shared_experts": ("num_shared_experts", "num_shared_expert", "moe_num_shared_experts"),
+    "shared_expert_intermediate_size": ("moe_shared_expert_intermediate_size", "shared_intermediate_size"),
+    "first_k_dense_replace": ("num_dense_layers", "n_dense_layers", "moe_layer_start_index"),
+    "decoder_sparse_step": ("interleave_moe_layer_step", "moe_layer_interval", "moe_every_n_layers"),
+    "use_qk_norm": ("qk_layernorm", "qk_norm", "use_qk_layernorm", "qk_layer_norm"),
+    "qkv_bias": ("use_qkv_bias", "add_qkv_bias", "attention_qkv_bias"),
+    "attention_bias": ("use_attention_bias", "attention_out_bias", "use_bias", "bias", "add_bias_linear"),
+    "mlp_bias": ("use_mlp_bias", "use_bias", "bias", "add_bias_linear"),
+    "attention_output_gate": ("attn_output_gate", "use_output_gate"),
+    "hidden_act": ("hidden_activation", "activation_function", "mlp_hidden_act", "activation", "act_fn"),
+    "sliding_window": ("sliding_window_size",),
+    "sliding_window_pattern": ("_sliding_window_pattern",),
+    "layer_types": ("layers_block_type", "block_types"),
+    "mamba_num_heads": ("mamba_n_heads",),
+    "mamba_head_dim": ("mamba_d_head",),
+    "mamba_n_groups": ("n_groups",),
+    "ssm_state_size": ("mamba_d_state", "state_size"),
+    "conv_kernel": ("mamba_d_conv",),
+    "mamba_chunk_size": ("chunk_size",),
+}
+"""A key as Llama (or the model that had it first) spells it -> what it is called elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +80,11 @@ class Fields:
     Attributes:
         kind: its model type, for error messages.
         config: the object; null counts as absent.
-        prefix: path of the object inside the file, such as "attn_config.".
         read: keys that were asked for.
     """
 
     kind: str
     config: Mapping[str, Any]
-    prefix: str = ""
     read: set[str] = field(default_factory=set, compare=False)
 
     def fail(self, key: str, value: object, constraint: str) -> NoReturn:
@@ -40,37 +93,52 @@ class Fields:
         Raises:
             SpecError: always; says what holds instead.
         """
-        raise SpecError(f"{self.kind} config: {self.prefix}{key} = {_short(value)}, but {constraint}")
+        raise SpecError(f"{self.kind} config: {self.spelled(key)} = {_short(value)}, but {constraint}")
 
-    def get(self, key: str, default: Any = _REQUIRED) -> Any:
-        """The value of `key`, or `default` when it is absent or null."""
-        self.read.add(key)
-        value = self.config.get(key)
+    def spelled(self, key: str) -> str:
+        """How the configuration spells `key`; as it is where no spelling is there."""
+        names = (key, *SPELLINGS.get(key, ()))
+        return next((name for name in names if self.config.get(name) is not None), key)
+
+    def has(self, *keys: str) -> bool:
+        """Whether any of `keys` is there and not null; none counts as read."""
+        return any(self.config.get(self.spelled(key)) is not None for key in keys)
+
+    def get(self, key: str, default: Any = REQUIRED) -> Any:
+        """The value of `key` under any of its spellings, or `default` when it is absent or null."""
+        self.read.update((key, *SPELLINGS.get(key, ())))
+        value = self.config.get(self.spelled(key))
         if value is not None:
             return value
-        if default is _REQUIRED:
-            raise SpecError(f"{self.kind} config: key {self.prefix}{key} is missing. Add it to the config.json.")
+        if default is REQUIRED:
+            others = SPELLINGS.get(key, ())
+            also = f" (also read: {', '.join(others)})" if others else ""
+            raise SpecError(f"{self.kind} config: key {key} is missing{also}. Add it to the config.json.")
         return default
 
-    def count(self, key: str, default: Any = _REQUIRED) -> int:
-        """A whole number, at least 0 (what must be positive is checked by TransformerSpec)."""
+    def count(self, key: str, default: Any = REQUIRED) -> int:
+        """A whole number, at least 0 (what must be positive is checked by TransformerSpec); empty values count as absent."""
         value = self.get(key, default)
+        if default is not REQUIRED and value in (False, "", [], {}):
+            value = default
+        if isinstance(value, list) and value and all(one == value[0] for one in value):
+            value = value[0]  # the same for every layer
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
-            self.fail(key, value, f"it must be a whole number from 0 to {_MAX_COUNT}")
+            self.fail(key, value, f"it must be a whole number from 0 to {_MAX_COUNT}, the same for all layers")
         return value
 
     def counts(self, **keys: str | tuple[str, int]) -> dict[str, int]:
         """Whole numbers by field: of a key that must be there, or of (key, default)."""
         return {name: self.count(key) if isinstance(key, str) else self.count(*key) for name, key in keys.items()}
 
-    def number(self, key: str, default: Any = _REQUIRED) -> float:
+    def number(self, key: str, default: Any = REQUIRED) -> float:
         """A positive number."""
         value = self.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MAX_COUNT:
             self.fail(key, value, f"it must be a number greater than 0 and at most {_MAX_COUNT}")
         return value
 
-    def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+    def flag(self, key: str, default: Any = REQUIRED) -> bool:
         """True or false."""
         value = self.get(key, default)
         if not isinstance(value, bool):
@@ -84,7 +152,7 @@ class Fields:
             self.fail(key, value, "it must be a list")
         return value
 
-    def require(self, key: str, only: object, default: Any = _REQUIRED) -> None:
+    def require(self, key: str, only: object, default: Any = REQUIRED) -> None:
         """Only one value of `key` is modelled."""
         value = self.get(key, default)
         if value != only:
@@ -94,60 +162,3 @@ class Fields:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-_REACH_OF_TYPE = {"full_attention": FULL, "sliding_attention": SLIDING, "chunked_attention": CHUNKED}
-
-
-def window(f: Fields, pattern: Sequence[str], *, size_key: str = "sliding_window", size: int = 0) -> WindowSpec | None:
-    """The window of an architecture, None where no layer has one.
-
-    Args:
-        pattern: what the layers attend to where `layer_types` does not say it; repeats.
-        size_key: where the tokens of a window stand.
-        size: of configurations that leave them out; 0: these have no window.
-    """
-    n_token = f.count(size_key, default=size)
-    pattern = _stated(f) or pattern
-    has_window = any(reach != FULL for reach in pattern)
-    return WindowSpec(n_token, shortest(pattern)) if n_token and has_window else None
-
-
-def full_every(n: int, other: str = SLIDING) -> tuple[str, ...]:
-    """Every `n`-th layer attends to everything; 0: every layer does."""
-    return (*[other] * (min(n, MOST_LAYERS + 1) - 1), FULL)
-
-
-def shortest(pattern: Sequence[str]) -> tuple[str, ...]:
-    """The shortest pattern that repeats to `pattern`, whose last repetition may be cut."""
-    whole = tuple(pattern)
-    period = next(n for n in range(1, len(whole) + 1) if whole[n:] == whole[: len(whole) - n])
-    return whole[:period]
-
-
-def _stated(f: Fields) -> list[str]:
-    """What `layer_types` says of every layer; empty where it is absent."""
-    types = f.items("layer_types")
-    for name in map(str, types):
-        if name not in _REACH_OF_TYPE:
-            f.fail("layer_types", types, f"{name!r} is not modelled, only {', '.join(_REACH_OF_TYPE)} are")
-    if types and len(types) != min(f.count("num_hidden_layers"), MOST_LAYERS):
-        f.fail("layer_types", types, f"it names {len(types)} layers, and num_hidden_layers is another number")
-    return [_REACH_OF_TYPE[str(name)] for name in types]
-
-
-Reader = Callable[[Fields], dict[str, Any]]
-
-
-class Architecture(NamedTuple):
-    """One `model_type`.
-
-    Attributes:
-        name: the `model_type`.
-        read: keys of a configuration -> fields of its `spec`.
-        spec: what it describes: a decoder, or another kind of model.
-    """
-
-    name: str
-    read: Reader
-    spec: type = TransformerSpec

@@ -110,7 +110,7 @@ def _matrices(model: TransformerSizes, is_moe: bool) -> list[AdapterTarget]:
 
 def _attention(model: TransformerSizes) -> list[AdapterTarget]:
     if model.mla is None:
-        widths = {"q_proj": model.q_dim, "k_proj": model.kv_dim, "v_proj": model.kv_dim}
+        widths = {"q_proj": model.query_width, "k_proj": model.kv_dim, "v_proj": model.kv_dim}
         return [AdapterTarget(name, "qkv", model.hidden, width) for name, width in widths.items()]
     mla = model.mla
     up = model.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
@@ -129,13 +129,14 @@ def _mlps(model: TransformerSizes, is_moe: bool) -> list[AdapterTarget]:
         return _mlp(model, "mlp", model.ffn_hidden)
     moe = model.moe
     shared = _mlp(model, "shared", moe.shared_width) if moe.shared_width else []
-    return _mlp(model, "experts", moe.ffn_hidden, moe.n_experts) + shared
+    return _mlp(model, "experts", moe.ffn_hidden, moe.n_experts, moe.latent) + shared
 
 
-def _mlp(model: TransformerSizes, prefix: str, width: int, n_copies: int = 1) -> list[AdapterTarget]:
+def _mlp(model: TransformerSizes, prefix: str, width: int, n_copies: int = 1, outer: int = 0) -> list[AdapterTarget]:
+    outer = outer or model.hidden
     names = ("gate_proj", "up_proj") if model.gated else ("up_proj",)
-    inward = [AdapterTarget(name, f"{prefix}_in", model.hidden, width, COLUMN, n_copies) for name in names]
-    return [*inward, AdapterTarget("down_proj", f"{prefix}_out", width, model.hidden, ROW, n_copies)]
+    inward = [AdapterTarget(name, f"{prefix}_in", outer, width, COLUMN, n_copies) for name in names]
+    return [*inward, AdapterTarget("down_proj", f"{prefix}_out", width, outer, ROW, n_copies)]
 
 
 # Compute in the order of a layer; what stands before the first adapter of layer 0 needs no gradient.

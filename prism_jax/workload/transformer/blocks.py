@@ -33,6 +33,7 @@ from .sizes import QUANTISED_BYTES, TransformerSizes
 
 EMBEDDING, DENSE_LAYER, MOE_LAYER, HEAD, MTP = "embedding", "dense_layer", "moe_layer", "head", "mtp"
 EXPERT = "expert"
+LONE_LAYER = "lone_layer"  # attention or a mixer, without an MLP
 # With adapters DENSE and EXPERT are theirs; frozen are matrices of layers that are kept in fewer bits, experts, the rest.
 FROZEN, FROZEN_MATRIX, FROZEN_EXPERT = "frozen", "frozen_matrix", "frozen_expert"
 _EMBEDDING_MATRIX = "embedding"  # shared by embedding and head where they are tied
@@ -54,10 +55,10 @@ def layout(model: TransformerSizes) -> tuple[BlockRun, ...]:
 
 def layer_kind(model: TransformerSizes, layer: int) -> str:
     """Kind of block of layer `layer`."""
+    mlp = MOE_LAYER if model.is_moe_layer(layer) else DENSE_LAYER if model.has_mlp_in(layer) else LONE_LAYER
     if (mixer := model.mixer_in(layer)) is not None:
-        return f"{mixer.kind}_{MOE_LAYER if model.is_moe_layer(layer) else DENSE_LAYER}"
-    mlp, reach = MOE_LAYER if model.is_moe_layer(layer) else DENSE_LAYER, model.reach(layer)
-    return mlp if reach == FULL else f"{reach}_{mlp}"
+        return f"{mixer.kind}_{mlp}"
+    return mlp if model.reach(layer) == FULL else f"{model.reach(layer)}_{mlp}"
 
 
 @lru_cache(maxsize=1024)
@@ -255,12 +256,14 @@ class LayerBlock(Block):
             again=again,
             beside=self.other_saved(rules),
             mixer=self.model.mixer_in(self.layer),
+            has_mlp=self.model.has_mlp_in(self.layer),
         )
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Gradients at both sides of the MLP's activation, and of its gathered input."""
         model, plan = self.model, self.plan
         width = model.moe.top_k * model.moe.ffn_hidden if self.is_moe and model.moe is not None else model.ffn_hidden
+        width *= model.has_mlp_in(self.layer)
         tokens = Shard.of(model, plan).tokens
         inner = plan.element_bytes * tokens * width * model.n_mlp_matrices / plan.tp
         return inner + 2 * plan.element_bytes * tokens * model.hidden

@@ -81,7 +81,8 @@ def _triangle(n: int) -> int:
 MAMBA2, GATED_LINEAR = "mamba2", "gated_linear"
 MIXERS = (MAMBA2, GATED_LINEAR)
 MIXER, ATTENTION = "mixer", "attention"
-PLACES = (MIXER, ATTENTION)
+MIXER_ALONE, ATTENTION_ALONE = "mixer_alone", "attention_alone"  # no MLP behind it (Nemotron-H)
+PLACES = (MIXER, ATTENTION, MIXER_ALONE, ATTENTION_ALONE)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class MixerSpec:
         state: width of a key.
         conv: taps of the causal convolution over what enters.
         chunk: tokens that kernels take at once.
-        pattern: mixer | attention for layer 0, 1, ...; it repeats down the layers.
+        pattern: mixer | attention | mixer_alone | attention_alone for layer 0, 1, ...; it repeats down the layers. What is
+            alone has no MLP behind it.
         has_mlp: layers of this sort have the MLP of the others, too.
     """
 
@@ -124,7 +126,12 @@ class MixerSpec:
 
     def is_in_layer(self, layer: int) -> bool:
         """Whether layer `layer` mixes through a state."""
-        return self.pattern[layer % len(self.pattern)] == MIXER
+        return self.pattern[layer % len(self.pattern)] in (MIXER, MIXER_ALONE)
+
+    def has_mlp_in(self, layer: int) -> bool:
+        """Whether layer `layer` has an MLP (or experts) behind what mixes."""
+        place = self.pattern[layer % len(self.pattern)]
+        return place == ATTENTION or (place == MIXER and self.has_mlp)
 
     @property
     def width(self) -> int:

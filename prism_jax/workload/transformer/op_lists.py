@@ -189,6 +189,9 @@ def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[K
     assert moe is not None
     router = gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard.in_16_bits)
     ops = [op._replace(dtype="bf16") for op in router]
+    if moe.latent:  # whole on every tensor-parallel rank, as the router is
+        ops += gemm("latent_down", shard.local_tokens, moe.latent, model.hidden, shard)
+        ops += gemm("latent_up", shard.local_tokens, model.hidden, moe.latent, shard)
     ops += _permutation(model, shard, moe.top_k)
     ops += _experts(model, plan, shard)
     if moe.shared_width:
@@ -202,6 +205,12 @@ def expert_tokens(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> 
     return shard.tokens * model.moe.top_k * (model.moe.imbalance if plan.ep > 1 else 1.0)
 
 
+def expert_width(model: TransformerSizes) -> int:
+    """Width of a token on its way to the routed experts."""
+    assert model.moe is not None
+    return model.moe.token_width(model.hidden)
+
+
 def _experts(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     moe = model.moe
     assert moe is not None
@@ -209,14 +218,14 @@ def _experts(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[
     rows = expert_tokens(model, plan, shard) / n_local
     inner = moe.ffn_hidden / shard.tp
     n_in = 2 if model.gated else 1
-    ops = gemm("experts_in", rows, n_in * inner, model.hidden, shard, batch=n_local)
-    ops += gemm("experts_out", rows, model.hidden, inner, shard, batch=n_local)
+    ops = gemm("experts_in", rows, n_in * inner, expert_width(model), shard, batch=n_local)
+    ops += gemm("experts_out", rows, expert_width(model), inner, shard, batch=n_local)
     return ops + activation_kernels("experts_act", rows * n_local * inner, shard, gated=model.gated)
 
 
 def _permutation(model: TransformerSizes, shard: Shard, top_k: int) -> list[Kernel]:
     """Softmax and top-k of the router, copies into expert order and back (weighted sum), and their gradients."""
-    rows = shard.element_bytes * shard.tokens * model.hidden
+    rows = shard.element_bytes * shard.tokens * expert_width(model)
     copies = (1.0 + top_k) * rows
     return [
         stream("permute", "F", copies + 2 * top_k * rows, 6.0),

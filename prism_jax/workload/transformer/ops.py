@@ -14,11 +14,11 @@ from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
 from ..base.workload import Comm
 from .adapters import adapter_comms, adapter_ops
-from .mixers import MixerSpec
 from .op_lists import (
     attention_core,
     cross_entropy_kernels,
     expert_tokens,
+    expert_width,
     mixer_ops,
     mlp_ops,
     moe_ops,
@@ -33,27 +33,17 @@ def layer_ops(model: TransformerSizes, plan: ParallelPlan, layer: int) -> Kernel
     """Ops of layer `layer` on one device for one micro-batch, without recomputation."""
     shard = Shard.of(model, plan)
     if (mixer := model.mixer_in(layer)) is not None:
-        return _mixing_layer_ops(model, plan, shard, mixer, is_moe=model.is_moe_layer(layer))
-    ops = _projections(model, shard) + attention_core(model, plan, shard, layer)
-    ops += _attention_out(model, shard) + _norms_and_residuals(model, shard)
-    is_moe = model.is_moe_layer(layer)
-    ops += moe_ops(model, plan, shard) if is_moe else mlp_ops(model, shard, "mlp", model.ffn_hidden)
-    return KernelTable.of(ops + adapter_ops(model, plan, shard, is_moe))
-
-
-def _mixing_layer_ops(
-    model: TransformerSizes, plan: ParallelPlan, shard: Shard, mixer: MixerSpec, *, is_moe: bool
-) -> KernelTable:
-    """Those of a layer with a state in place of attention."""
-    ops = mixer_ops(model, plan, shard, mixer)
-    around = _norms_and_residuals(model, shard)
-    if not mixer.has_mlp:
-        halved = [(op.hbm_bytes / 2, op.n_launch / 2) for op in around]
-        sizes = zip(around, halved, strict=True)
-        return KernelTable.of(ops + [op._replace(hbm_bytes=size, n_launch=n) for op, (size, n) in sizes])
+        ops = mixer_ops(model, plan, shard, mixer)
+    else:
+        ops = _projections(model, shard) + attention_core(model, plan, shard, layer) + _attention_out(model, shard)
+    around, is_moe = _norms_and_residuals(model, shard), model.is_moe_layer(layer)
+    if not model.has_mlp_in(layer):
+        return KernelTable.of(
+            ops + [op._replace(hbm_bytes=op.hbm_bytes / 2, n_launch=op.n_launch / 2) for op in around]
+        )
     ops += around
     ops += moe_ops(model, plan, shard) if is_moe else mlp_ops(model, shard, "mlp", model.ffn_hidden)
-    return KernelTable.of(ops)
+    return KernelTable.of(ops + adapter_ops(model, plan, shard, is_moe))
 
 
 def embedding_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
@@ -83,9 +73,10 @@ def mtp_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
 def _projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     if model.mla is not None:
         return _mla_projections(model, shard)
-    width = (model.q_dim + 2 * model.kv_dim) / shard.tp
+    q_width = model.query_width / shard.tp
+    width = q_width + 2 * model.kv_dim / shard.tp
     if model.kv_heads < shard.tp:  # key-value heads are copied where there are fewer of them than tp ranks
-        width = model.q_dim / shard.tp + 2 * model.qk_head_dim
+        width = q_width + 2 * model.qk_head_dim
     return gemm("qkv", shard.tokens, width, model.hidden, shard) + _rope(model, shard)
 
 
@@ -124,7 +115,11 @@ def _rope(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 
 def _attention_out(model: TransformerSizes, shard: Shard) -> list[Kernel]:
-    return gemm("attention_out", shard.tokens, model.hidden, model.attention_out_dim / shard.tp, shard)
+    ops = gemm("attention_out", shard.tokens, model.hidden, model.attention_out_dim / shard.tp, shard)
+    if not model.attention_gate:
+        return ops
+    gate_bytes = shard.element_bytes * shard.tokens * model.attention_out_dim / shard.tp
+    return [stream("attention_gate", "F", 3 * gate_bytes), stream("attention_gate", "B", 5 * gate_bytes), *ops]
 
 
 def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
@@ -153,10 +148,8 @@ FP32_BYTES = 4.0
 
 def layer_comms(model: TransformerSizes, plan: ParallelPlan, layer: int) -> list[Comm]:
     """Communication of one layer, without recomputation and without gathering of sharded parameters."""
-    mixer = model.mixer_in(layer)
-    if mixer is not None and not mixer.has_mlp:
-        return _tensor_parallel(model, plan, 1.0)
-    comms = _tensor_parallel(model, plan, 2.0) + (_context_parallel(model, plan) if mixer is None else [])
+    comms = _tensor_parallel(model, plan, 2.0 if model.has_mlp_in(layer) else 1.0)
+    comms += _context_parallel(model, plan) if model.mixer_in(layer) is None else []
     comms += adapter_comms(model, plan, model.is_moe_layer(layer))
     return comms + (_expert_parallel(model, plan) if model.is_moe_layer(layer) else [])
 
@@ -254,7 +247,7 @@ def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
         return []
     shard = Shard.of(model, plan)
     stride, _ = plan.data_group
-    pairs = expert_tokens(model, plan, shard) * shard.local_tokens / shard.tokens * model.hidden
+    pairs = expert_tokens(model, plan, shard) * shard.local_tokens / shard.tokens * expert_width(model)
     dispatch = Comm("ep", "all_to_all", "F", _dispatch_bytes(plan) * pairs, stride, plan.ep, fan_out=model.top_k)
     combine = dispatch._replace(n_bytes=shard.element_bytes * pairs)
     return [dispatch, combine, dispatch._replace(phase="B"), combine._replace(phase="B")]

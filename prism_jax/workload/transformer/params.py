@@ -27,7 +27,7 @@ class LayerParams:
         attention_qkv: projections that make queries, keys and values (MLA: down and up projections), attention sinks.
         attention_out: output projection.
         mlp: dense MLP; 0 in a MoE layer.
-        router: MoE gate (and the gate of the shared expert); 0 in a dense layer.
+        router: MoE gate, the gate of the shared expert, projections to the width of routed experts; 0 in a dense layer.
         experts: all routed experts together.
         shared: all shared experts together.
         norms: layer norms, query and key norms, MLA latent norms.
@@ -68,10 +68,15 @@ def norm_params(spec: TransformerSizes) -> int:
     return 2 * spec.hidden if spec.norm == "layer" else spec.hidden
 
 
-def mlp_params(spec: TransformerSizes, ffn_hidden: int) -> int:
-    """Parameters of one MLP of inner width `ffn_hidden`: two matrices, three if gated, and their biases."""
-    weights = spec.n_mlp_matrices * spec.hidden * ffn_hidden
-    biases = (spec.n_mlp_matrices - 1) * ffn_hidden + spec.hidden
+def mlp_params(spec: TransformerSizes, ffn_hidden: int, outer: int = 0) -> int:
+    """Parameters of one MLP of inner width `ffn_hidden`: two matrices, three if gated, and their biases.
+
+    Args:
+        outer: width of what enters and leaves; 0: the hidden size.
+    """
+    outer = outer or spec.hidden
+    weights = spec.n_mlp_matrices * outer * ffn_hidden
+    biases = (spec.n_mlp_matrices - 1) * ffn_hidden + outer
     return weights + (biases if spec.has_mlp_bias else 0)
 
 
@@ -83,7 +88,7 @@ def attention_qkv_params(spec: TransformerSizes) -> int:
     """
     h = spec.hidden
     if spec.mla is None:
-        width = spec.q_dim + 2 * spec.kv_dim
+        width = spec.query_width + 2 * spec.kv_dim
         return h * width + (width if spec.has_qkv_bias else 0)
     mla = spec.mla
     query = mla.q_lora_rank * (h + spec.q_dim) if mla.q_lora_rank else h * spec.q_dim
@@ -97,9 +102,9 @@ def attention_out_params(spec: TransformerSizes) -> int:
     return spec.attention_out_dim * spec.hidden + (spec.hidden if spec.bias else 0)
 
 
-def layer_norm_params(spec: TransformerSizes) -> int:
+def layer_norm_params(spec: TransformerSizes, has_mlp: bool = True) -> int:
     """All norms of one layer: around attention and MLP, on queries and keys, on MLA's latent vectors."""
-    count = spec.n_norms * norm_params(spec)
+    count = (spec.n_norms if has_mlp else 1) * norm_params(spec)
     if spec.qk_norm:
         count += {"head": 2 * spec.qk_head_dim, "all": spec.q_dim + spec.kv_dim, "none": 0}[spec.qk_norm_weight]
     if spec.mla is not None:
@@ -107,31 +112,32 @@ def layer_norm_params(spec: TransformerSizes) -> int:
     return count
 
 
-def _mixer_params(spec: TransformerSizes, mixer: MixerSpec) -> dict[str, int]:
+def _mixer_params(spec: TransformerSizes, mixer: MixerSpec, has_mlp: bool) -> dict[str, int]:
     """Of a layer with a state in place of attention."""
-    norms = (spec.n_norms if mixer.has_mlp else 1) * norm_params(spec)
+    norms = (spec.n_norms if has_mlp else 1) * norm_params(spec)
     own = {"attention_qkv": mixer.in_params(spec.hidden), "attention_out": mixer.out_params(spec.hidden)}
     return own | {"norms": norms}
 
 
 def layer_params(spec: TransformerSizes, layer: int) -> LayerParams:
     """Parameters of layer `layer` (0 is nearest to the embedding)."""
-    mixer = spec.mixer_in(layer)
+    mixer, has_mlp = spec.mixer_in(layer), spec.has_mlp_in(layer)
     attention = (
-        _mixer_params(spec, mixer)
+        _mixer_params(spec, mixer, has_mlp)
         if mixer is not None
         else {
             "attention_qkv": attention_qkv_params(spec) + (spec.n_heads if spec.attention_sinks else 0),
             "attention_out": attention_out_params(spec),
-            "norms": layer_norm_params(spec),
+            "norms": layer_norm_params(spec, has_mlp),
         }
     )
     if spec.moe is None or not spec.is_moe_layer(layer):
-        mlp = mlp_params(spec, spec.ffn_hidden) if mixer is None or mixer.has_mlp else 0
+        mlp = mlp_params(spec, spec.ffn_hidden) if has_mlp else 0
         return LayerParams(**attention, mlp=mlp, router=0, experts=0, shared=0, expert=0)
     moe = spec.moe
-    expert = mlp_params(spec, moe.ffn_hidden)
-    router = spec.hidden * (moe.n_experts + moe.shared_gate) + (moe.n_experts if moe.router_bias else 0)
+    expert = mlp_params(spec, moe.ffn_hidden, moe.token_width(spec.hidden))
+    router = spec.hidden * (moe.n_experts + moe.shared_gate + 2 * moe.latent)
+    router += moe.n_experts if moe.router_bias else 0
     return LayerParams(
         **attention,
         mlp=0,
@@ -194,7 +200,8 @@ class TokenFlops:
 
 def attention_weights(spec: TransformerSizes) -> int:
     """Matrix entries of one layer's attention projections (no biases)."""
-    qkv_bias = spec.q_dim + 2 * spec.kv_dim if spec.mla is None and spec.has_qkv_bias else 0
+    width = spec.query_width + 2 * spec.kv_dim
+    qkv_bias = width if spec.mla is None and spec.has_qkv_bias else 0
     out_bias = spec.hidden if spec.bias else 0
     return attention_qkv_params(spec) - qkv_bias + attention_out_params(spec) - out_bias
 
@@ -204,8 +211,8 @@ def mlp_weights_active(spec: TransformerSizes, is_moe: bool) -> int:
     if spec.moe is None or not is_moe:
         return spec.n_mlp_matrices * spec.hidden * spec.ffn_hidden
     moe = spec.moe
-    width = moe.top_k * moe.ffn_hidden + moe.shared_width
-    return spec.hidden * (moe.n_experts + moe.shared_gate) + spec.n_mlp_matrices * spec.hidden * width
+    inner = moe.top_k * moe.ffn_hidden * moe.token_width(spec.hidden) + moe.shared_width * spec.hidden
+    return spec.hidden * (moe.n_experts + moe.shared_gate + 2 * moe.latent) + spec.n_mlp_matrices * inner
 
 
 def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool, layer: int) -> float:

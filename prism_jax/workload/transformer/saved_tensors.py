@@ -210,6 +210,8 @@ def _standard_qkv(model: TransformerSizes, lay: _Layout) -> list[SavedTensor]:
     saved = [SavedTensor("query", q), SavedTensor("key", kv), SavedTensor("value", kv)]
     if model.qk_norm:
         saved += [SavedTensor("query before norm", q), SavedTensor("key before norm", kv)]
+    if model.attention_gate:
+        saved += [SavedTensor("attention gate", q), SavedTensor("attention output before its gate", q)]
     return [*saved, SavedTensor("attention output", q * lay.attention_output_bytes / lay.element_bytes)]
 
 
@@ -287,14 +289,14 @@ def _moe_mlp(
 
     Experts are sharded over tp as well, so that the permuted tokens of a whole tensor-parallel group pass every rank.
     """
-    routed = expert_tokens(model, plan, lay)
+    routed, width = expert_tokens(model, plan, lay), moe.token_width(model.hidden)
     saved = [
         SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
-        SavedTensor("permuted tokens", lay.saved_input_bytes * routed * model.hidden),
+        SavedTensor("permuted tokens", lay.saved_input_bytes * routed * width),
         *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
-        SavedTensor("expert output", lay.element_bytes * routed * model.hidden),
+        SavedTensor("expert output", lay.element_bytes * routed * width),
     ]
     if moe.shared_width:
         saved += _mlp_inner("shared expert", lay.tokens, moe.shared_width / lay.tp, model.gated, lay, options)
@@ -310,6 +312,7 @@ def layer_saved_tensors(
     again: Again | None = None,
     beside: Sequence[SavedTensor] = (),
     mixer: MixerSpec | None = None,
+    has_mlp: bool = True,
 ) -> tuple[SavedTensor, ...]:
     """The tensors one layer saves per micro-batch on one device, in the mean over the layers of its kind.
 
@@ -318,6 +321,7 @@ def layer_saved_tensors(
         again: what the layer recomputes; None: as the plan says, for the share of the layers that recompute.
         beside: tensors of what else the layer has.
         mixer: what the layer has in place of attention.
+        has_mlp: an MLP or experts follow.
 
     Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
     """
@@ -325,10 +329,11 @@ def layer_saved_tensors(
     share = recomputing_share(model, plan) if again is None else 1.0
     again = recomputed(model, plan, is_moe) if again is None else again
     mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
+    mlp = mlp if has_mlp else []
     if mixer is None:
         tensors = adapted_saved_tensors(model, plan, lay, is_moe, _attention(model, plan, lay) + mlp)
     else:
-        tensors = _mixing(model, plan, lay, mixer) + (mlp if mixer.has_mlp else [])
+        tensors = _mixing(model, plan, lay, mixer) + mlp
     tensors = [*tensors, *beside]
     kept = [(tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in tensors]
     kept += [(_added(name, model, plan, lay), share) for name in again.added]

@@ -99,11 +99,17 @@ class MoESpec:
     router_bias: bool = False  # a load-balancing bias per expert (DeepSeek-V3)
     shared_gate: bool = False  # the shared expert's output is scaled by a learned gate (Qwen2-MoE)
     every: int = 1  # layers every - 1, 2 every - 1, ... have experts (Llama 4 Maverick: 2)
+    latent: int = 0  # width to which tokens are projected before they go to the routed experts (Nemotron 3); 0: hidden
 
     def __post_init__(self) -> None:
         _in_range("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
         _in_range(
-            "moe", 0, n_shared=self.n_shared, shared_ffn_hidden=self.shared_ffn_hidden, n_dense_first=self.n_dense_first
+            "moe",
+            0,
+            n_shared=self.n_shared,
+            shared_ffn_hidden=self.shared_ffn_hidden,
+            n_dense_first=self.n_dense_first,
+            latent=self.latent,
         )
         if self.top_k > self.n_experts:
             raise SpecError(
@@ -119,6 +125,10 @@ class MoESpec:
     def shared_width(self) -> int:
         """Inner width of all shared experts together."""
         return self.shared_ffn_hidden or self.n_shared * self.ffn_hidden
+
+    def token_width(self, hidden: int) -> int:
+        """Width of a token as routed experts see it, in a model of width `hidden`."""
+        return self.latent or hidden
 
     def n_layers_of(self, n_layers: int) -> int:
         """How many of `n_layers` layers have experts."""
@@ -179,9 +189,11 @@ class TransformerSizes:
     window: WindowSpec | None = None  # layers that attend to a part of the sequence; None: all attend to all of it
     n_norms: int = 2  # norms over the hidden size in a layer (Gemma 2 and 3: 4)
     qk_norm_weight: str = "head"  # head: head_dim weights | all: one per column (OLMo 2) | none (Llama 4)
+    attention_gate: bool = False  # queries come with a gate on the attention's output (Qwen3-Next)
     attention_sinks: bool = False  # a learned logit per head beside the scores (gpt-oss)
     adapters: AdapterSpec | None = None  # what is trained; None: all parameters
     left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
+    assumed: tuple[str, ...] = ()  # what a configuration leaves unsaid and was taken as usual: "a gated MLP"
     dropout: bool | None = None  # None: as the recipe of such layers has it, see `shard.has_dropout`
     mixer: MixerSpec | None = None  # layers with a state in place of attention (Mamba-2, linear attention)
     causal: bool = True  # a token sees those before it; false: all of the sequence (masked diffusion language models)
@@ -218,13 +230,14 @@ class TransformerSizes:
         if self.mixer is None:
             return
         beside = {"adapters": self.adapters, "n_mtp": self.n_mtp, "causal = False": not self.causal}
-        beside |= {"moe without mixer.has_mlp": self.moe is not None and not self.mixer.has_mlp}
         if found := next((name for name, is_there in beside.items() if is_there), ""):
             raise SpecError(f"{owner}: layers with a mixer are not modelled together with {found}. Drop one of them.")
 
     def _check_moe(self, owner: str) -> None:
         if self.moe is None or self.n_moe_layers > 0:
             return
+        if self.mixer is not None and self.moe.n_layers_of(self.n_layers) > 0:
+            raise SpecError(f"{owner}: no layer that mixer.pattern names has an MLP that could be experts. Drop `moe`.")
         if self.moe.n_dense_first >= self.n_layers:
             raise SpecError(
                 f"{owner}: moe.n_dense_first = {self.moe.n_dense_first} leaves no MoE layer "
@@ -272,6 +285,11 @@ class TransformerSizes:
         return self.n_heads * self.qk_head_dim
 
     @property
+    def query_width(self) -> int:
+        """Columns of the projection that makes queries, and gates of the attention's output where there are any."""
+        return self.q_dim * (2 if self.attention_gate else 1)
+
+    @property
     def kv_dim(self) -> int:
         """Width of all keys together, as large as that of all values; MLA: keys, expanded to every head (values are
         `attention_out_dim` wide).
@@ -306,11 +324,19 @@ class TransformerSizes:
     @property
     def n_moe_layers(self) -> int:
         """Layers with experts."""
-        return self.moe.n_layers_of(self.n_layers) if self.moe is not None else 0
+        if self.moe is None:
+            return 0
+        if self.mixer is None:
+            return self.moe.n_layers_of(self.n_layers)
+        return sum(self.is_moe_layer(layer) for layer in range(self.n_layers))
 
     def is_moe_layer(self, layer: int) -> bool:
         """Whether layer `layer` (0 is nearest to the embedding) has experts."""
-        return self.moe is not None and self.moe.is_in_layer(layer)
+        return self.moe is not None and self.moe.is_in_layer(layer) and self.has_mlp_in(layer)
+
+    def has_mlp_in(self, layer: int) -> bool:
+        """Whether layer `layer` has an MLP, dense or of experts."""
+        return self.mixer is None or self.mixer.has_mlp_in(layer)
 
     def mixer_in(self, layer: int) -> MixerSpec | None:
         """What layer `layer` has in place of attention; None: it has attention."""
@@ -323,8 +349,8 @@ class TransformerSizes:
 
     @property
     def n_layers_without_mlp(self) -> int:
-        """Layers that are a mixer alone."""
-        return self.n_mixer_layers if self.mixer is not None and not self.mixer.has_mlp else 0
+        """Layers that are a mixer or attention alone."""
+        return sum(not self.has_mlp_in(layer) for layer in range(self.n_layers)) if self.mixer is not None else 0
 
     def mean_keys(self, seq_len: int, layer: int) -> float:
         """Keys that a query of layer `layer` sees, averaged over a sequence of `seq_len` tokens."""

@@ -166,7 +166,8 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         if self.moe is None:
             return 0
         idle = self.moe.n_experts - self.moe.top_k
-        return self.n_moe_layers * idle * params.mlp_params(self, self.moe.ffn_hidden)
+        expert = params.mlp_params(self, self.moe.ffn_hidden, self.moe.token_width(self.hidden))
+        return self.n_moe_layers * idle * expert
 
     # --- FLOPs ---
 
