@@ -71,7 +71,8 @@ COLUMNS = (
     ModelColumn("round", text=True),
     ModelColumn("framework", text=True),
     ModelColumn("group", text=True),
-    ModelColumn("step", ("i", "pos")),
+    ModelColumn("step", ("i", "pos", "global_step", "iteration", "iter")),
+    ModelColumn("rank", ("global_rank", "world_rank", "process_index", "process_id", "worker"), text=True),
     ModelColumn("n_steps", positive=True),
     ModelColumn("flag"),
 )

@@ -4,6 +4,8 @@ A shape is a vector [..., knot] of `ln(|q - 1| + FLOOR)`, `q` the quantile of st
 knots the quantile function is linear in the normal score; below the first it goes on so; above the last the excess
 grows like that of an exponential tail, which is what rare stalls look like.
 
+Where rows name ranks, a step is its slowest rank.
+
 Jobs of a `group` follow one deterministic schedule (sequence length, batch size): their steps are divided by the median
 over the group's runs at the same position. Clocks that tick coarsely are read in blocks of steps.
 """
@@ -213,8 +215,19 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     order = table.groupby(["run", "metric"], sort=False).cumcount()
     table["step"] = _numbers(frame, "step").fillna(order.astype(float))
     table = table[(_numbers(frame, "flag") != 1.0).to_numpy()]
+    if "rank" in frame and "step" in frame:
+        table = _slowest_ranks(table, frame["rank"].loc[table.index])
     table = table.sort_values(["run", "metric", "step"], kind="stable")
     return table[table.groupby(["run", "metric"], sort=False).cumcount() >= FIRST_STEPS]
+
+
+def _slowest_ranks(table: Any, rank: Any) -> Any:
+    """One row per step, the slowest rank of it; a step that a rank has twice was run twice."""
+    table = table.assign(rank=rank.astype(object).where(rank.notna(), "").astype(str))
+    table = table.sort_values(["run", "metric", "step", "rank", "duration_s"], kind="stable")
+    again = table.groupby(["run", "metric", "step", "rank"], sort=False).cumcount()
+    slowest = table.assign(again=again).groupby(["run", "metric", "step", "again"])["duration_s"].idxmax()
+    return table.loc[np.sort(slowest.to_numpy())].drop(columns="rank")
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
+from ..core.units import format_s
+from ..trace.rank_times import RankExcess
+from ..trace.stalls import Stalls, listed
 from ..trace.trace import JobShape
 
 
@@ -148,6 +151,8 @@ class TraceFacts:
         name, job: the one of a log, the other of a trace.
         n_left_out: first entries that are not counted: warm-up, or what was asked to be skipped.
         op_types: of a trace.
+        stalls: single steps far longer than those around them, if there are any.
+        slow_ranks: of a log of ranks: those that are longer than the others in ordinary steps, slowest first.
     """
 
     what: Annotated[str, Key("kind")]
@@ -161,6 +166,8 @@ class TraceFacts:
     name: Annotated[str | None, WHERE_KNOWN] = None
     job: Annotated[RecordedJobFacts | None, WHERE_KNOWN] = None
     op_types: Annotated[Mapping[str, OpTypeFacts] | None, WHERE_KNOWN] = None
+    stalls: Annotated[Stalls | None, WHERE_KNOWN] = None
+    slow_ranks: Annotated[tuple[RankExcess, ...] | None, WHERE_KNOWN] = None
 
     @property
     def title(self) -> str:
@@ -249,9 +256,41 @@ def headline(info: TraceFacts) -> list[str]:
 
 
 def step_lines(info: TraceFacts) -> list[str]:
-    """The recorded steps."""
+    """The recorded steps: how long they are, what stalls take of the time, which ranks are slow."""
     times = info.step_s
-    return [f"{_steps(info)}: p50 {times.p50:.4g} s, p95 {times.p95:.4g} s, CV {times.cv:.2%}"]
+    found = [
+        f"{_steps(info)}: p50 {times.p50:.4g} s, mean {times.mean:.4g} s, p95 {times.p95:.4g} s, CV {times.cv:.2%}"
+    ]
+    if info.stalls is not None:
+        found += _stalls(info.stalls)
+    for slow in (info.slow_ranks or ())[:MOST_NAMED]:
+        what = f"{slow.part} " if slow.part else ""
+        found.append(
+            f"rank {slow.rank} is slow: {what}+{slow.excess:.1%} of the step over the others ({slow.sigma:.0f} sigma)"
+        )
+    if len(info.slow_ranks or ()) > MOST_NAMED:
+        found.append(f"  and {len(info.slow_ranks or ()) - MOST_NAMED:,} more ranks (--json lists them)")
+    return found
+
+
+MOST_NAMED = 8
+
+
+def _stalls(found: Stalls) -> Iterator[str]:
+    yield (
+        f"stalls: {counted(found.n_stalls, 'step')} far above the others: {found.lost_share:.1%} of the time lost "
+        f"({found.time_share:.1%} of it passes in them)"
+    )
+    for kind in found.kinds:
+        when = (
+            "single" if len(kind.steps) == 1 else "irregular" if kind.period is None else f"every {kind.period:,} steps"
+        )
+        steps = listed(kind.steps, MOST_NAMED)
+        yield f"  {when}: {format_s(kind.typical_s)} where {format_s(kind.usual_s)} is usual ({steps})"
+        for cause in kind.causes:
+            where = f"{cause.ranks}: " if cause.ranks else ""
+            what = f"{cause.part} takes" if cause.part else "the step takes"
+            yield f"    {where}{what} {format_s(cause.seconds)} (usually {format_s(cause.usual_s)})"
 
 
 def _steps(info: TraceFacts) -> str:

@@ -14,6 +14,8 @@ from ..core.errors import DataError
 from ..core.report import RunRecord
 from ..core.use_case import Argument, Option, OptionGroup
 from ..result.parameters import Seed
+from ..trace.rank_times import slow_ranks
+from ..trace.stalls import stalls
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 from .formats.open_trace import open_trace
@@ -122,6 +124,8 @@ def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequ
     step_s = recorded.step_s
     times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
     is_log = isinstance(recorded, StepLog)
+    ranks = recorded.ranks if isinstance(recorded, StepLog) else None
+    n_steps = recorded.n_steps if isinstance(recorded, StepLog) else np.ones(len(step_s), np.int32)
     return TraceFacts(
         what="step log" if is_log else "trace",
         name=recorded.name if is_log else None,
@@ -134,6 +138,8 @@ def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequ
         step_s=RecordedTimes(**times, mean=float(step_s.mean()), cv=float(step_s.std() / step_s.mean())),
         notes=(*recorded.notes, *_means(recorded), *more_notes),
         op_types=None if is_log else _op_types(recorded),
+        stalls=stalls(np.asarray(recorded.steps), np.asarray(step_s, float), n_steps, ranks),
+        slow_ranks=(None if ranks is None else slow_ranks(ranks)) or None,
     )
 
 

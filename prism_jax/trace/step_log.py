@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from .rank_times import RankTimes
 from .trace import MAX_SECONDS, JobShape, OpTable, Trace
 
 
@@ -36,6 +37,7 @@ class StepLog:
         n_steps: how many steps the time is a mean of; 1 where a single step was timed.
         notes: what people should know about the log.
         framework: that wrote it; empty where that is not known.
+        ranks: what every rank and part of the steps took; None where the log does not tell.
 
     Raises:
         DataError: no entry, or a time or a count that is not positive and finite; names the entry.
@@ -48,6 +50,7 @@ class StepLog:
     n_steps: Ints
     notes: tuple[str, ...] = ()
     framework: str = ""
+    ranks: RankTimes | None = None
 
     def __post_init__(self) -> None:
         if not len(self.step) == len(self.step_s) == len(self.n_steps):
@@ -73,7 +76,10 @@ class StepLog:
 
     def choose(self, entries: NDArray) -> StepLog:
         """The same log with some of its entries (indices)."""
-        return replace(self, step=self.step[entries], step_s=self.step_s[entries], n_steps=self.n_steps[entries])
+        ranks = None if self.ranks is None else self.ranks.choose(entries)
+        return replace(
+            self, step=self.step[entries], step_s=self.step_s[entries], n_steps=self.n_steps[entries], ranks=ranks
+        )
 
 
 FACTOR = 1.5

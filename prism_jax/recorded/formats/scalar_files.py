@@ -7,6 +7,8 @@ JSON lines, one object each, are the history of a W&B run or what a training scr
 Tables have comma, semicolon or tab, as people write them and as W&B and TensorBoard export them:
 
 step,step_time_s                                         any table with a known name; see `scalars.py`
+step,rank,step_time_s,data_time_s                        one row per step and rank, in any order; see `rank_rows.py`
+step,rank0_s,rank1_s                                     one column per rank
 "Step","run-7 - train/step_time","run-7 - train/step_time__MIN",...     a chart of W&B
 Wall time,Step,Value                                     one tag of TensorBoard, whose name is in that of the file
 
@@ -29,7 +31,19 @@ from ...tables.streams import chunks, lines
 from ...trace.columns import CsvRows
 from ...trace.step_log import FileStart, StepLog, TraceFormat
 from .log_entries import Entries, Entry
-from .scalars import ScalarNames, ScalarRow, Value, choose, is_time, is_told, read_scalars, stated_unit
+from .scalars import (
+    UNIT_NAMES,
+    ScalarNames,
+    ScalarRow,
+    Value,
+    choose,
+    is_step,
+    is_time,
+    is_told,
+    meaning,
+    read_scalars,
+    stated_unit,
+)
 
 MOST_NAMES = 10_000
 
@@ -105,7 +119,7 @@ JSON_LINES = TraceFormat(
 
 
 SEPARATORS = ",\t;"
-OF_OPS = frozenset(("op_type", "start_s", "micro_batch", "chunk", "stream", "group", "dp", "pp", "tp", "rank"))
+OF_OPS = frozenset(("op_type", "start_s", "micro_batch", "chunk", "stream", "group"))
 TENSORBOARD = ("wall time", "step", "value")
 TAG = "tag-"  # before the tag in the names of files that TensorBoard exports
 MOST_COLUMNS = 10_000
@@ -130,7 +144,7 @@ def is_step_table(names: list[str]) -> bool:
     lower = [name.lower() for name in names]
     if OF_OPS & set(lower):
         return False
-    return tuple(lower) == TENSORBOARD or is_told(names)
+    return tuple(lower) == TENSORBOARD or is_told(names) or bool(wide_ranks(names))
 
 
 def read_step_table(path: Path, unit_s: float | None = None) -> StepLog:
@@ -152,11 +166,45 @@ def read_step_table(path: Path, unit_s: float | None = None) -> StepLog:
     names = [name.strip() for name in next(iter(rows), [])]
     if len(names) > MOST_COLUMNS:
         raise DataError(f"{path}:1: {len(names):,} columns, more than {MOST_COLUMNS:,}. Keep those that matter.")
+    wide = wide_ranks(names)
+    if wide:
+        long = [*(name for name in names if name not in wide), WIDE_RANK, _wide_time(wide)]
+        return read_scalars(path, choose(long, f"{path}:1", unit_s), _long(path, rows, names, wide), "table of ranks")
     chosen = _tensorboard(path, names, unit_s) or choose(names, f"{path}:1", unit_s)
     for name in (chosen.step, chosen.time, chosen.clock):
         if name is not None and names.count(name) > 1:
             raise DataError(f"{path}:1: the column {name!r} is there {names.count(name)} times. Keep one.")
     return read_scalars(path, chosen, _table_rows(path, rows, names), "table of step times")
+
+
+WIDE = re.compile(
+    r"^(?:step_time_|time_)?(?:rank|worker|gpu|process|host|node|device)_?(\d{1,9})(?:_step_time|_time)?$"
+)
+WIDE_RANK = "rank"
+
+
+def wide_ranks(names: list[str]) -> dict[str, str]:
+    """Column -> rank of a table with one row per step and a column per rank; none if there are not two such columns."""
+    if not any(map(is_step, names)) or WIDE_RANK in names:
+        return {}
+    found = {name: match[1] for name in names if (match := WIDE.match(meaning(name).base))}
+    units = {meaning(name).unit_s for name in found}
+    return found if len(found) > 1 and len(units) == 1 and len(set(found.values())) == len(found) else {}
+
+
+def _wide_time(wide: dict[str, str]) -> str:
+    """Name of the step time that the columns of ranks hold, with their unit."""
+    unit_s = meaning(next(iter(wide))).unit_s
+    return "step_time" if unit_s is None else f"step_time_{UNIT_NAMES[unit_s]}"
+
+
+def _long(path: Path, rows: CsvRows, names: list[str], wide: dict[str, str]) -> Iterator[ScalarRow]:
+    """One row per step and rank."""
+    time = _wide_time(wide)
+    for row in _table_rows(path, rows, names):
+        common = {name: value for name, value in row.values.items() if name not in wide}
+        for name, rank in wide.items():
+            yield ScalarRow(row.place, {**common, WIDE_RANK: rank, time: row.values[name]})
 
 
 def _table_rows(path: Path, rows: CsvRows, names: list[str]) -> Iterator[ScalarRow]:

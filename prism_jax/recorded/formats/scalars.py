@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ from ...tables.csv_rows import is_plain
 from ...tables.document import short
 from ...trace.step_log import StepLog
 from .log_entries import NAN, Clocked, Entries, Entry, interval, steps_by_clock, timestamp
+from .rank_rows import RankRows
 
 UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -74,6 +75,12 @@ CLOCKS = (
     "time_elapsed",
     "elapsed",
 )
+RANKS = ("global_rank", "rank", "world_rank", "process_index", "process_id", "process_rank", "worker", "worker_id")
+HOSTS = ("host", "hostname", "node", "node_name", "node_id", "node_rank", "node_key", "machine", "instance", "pod")
+INDICES = ("local_rank", "gpu", "gpu_id", "gpu_index", "device", "device_id", "device_index", "local_gpu", "gpu_uuid")
+PART = re.compile(r"(^|_)(time|duration|latency|wait|dt)$")
+NO_PARTS = ("eta", "eval_time", "remaining", "total_time", "elapsed_time", "uptime", "wait_until")
+MOST_PARTS = 50
 NOT_TRAINING = re.compile(r"(^|[/_ ])(eval|evaluation|val|validation|test|valid)([/_ ]|$)", re.IGNORECASE)
 _BRACKETS = re.compile(r"\s{0,3}[\[(]\s{0,3}([^\])]{1,20})[\])]\s{0,3}$")
 LONGEST = 300  # characters of a name that are looked at
@@ -155,6 +162,8 @@ class ScalarNames:
         clock: of the time of the entry; None where there is none.
         clock_unit_s: None where its name does not say.
         is_mean: whether a time is a mean over the steps since the entry before.
+        ranks: of what tells the ranks of a step apart, a global rank or a node and an index in it; empty where nothing does.
+        parts_s: of seconds of parts of a step, "data_time", each with its unit in seconds.
     """
 
     step: str | None
@@ -163,6 +172,8 @@ class ScalarNames:
     clock: str | None
     clock_unit_s: float | None
     is_mean: bool
+    ranks: tuple[str, ...] = ()
+    parts_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def is_told(names: Sequence[str]) -> bool:
@@ -201,7 +212,34 @@ def choose(names: Sequence[str], place: str, unit_s: float | None = None) -> Sca
         clock=clock,
         clock_unit_s=None if clock is None else meaning(clock).unit_s,
         is_mean=time is not None and meaning(time).base in MEANS,
+        ranks=rank_names(names),
+        parts_s={} if time is None or unit_s is None else part_names(names, {*steps, *clocks, time}, unit_s),
     )
+
+
+def rank_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that tell ranks apart: a global rank, or else a node and an index in it, or either; none if there are none."""
+    of_base: dict[str, str] = {}
+    for name in names:
+        of_base.setdefault(meaning(name).base, name)
+    whole, host, index = (
+        next((of_base[base] for base in bases if base in of_base), None) for bases in (RANKS, HOSTS, INDICES)
+    )
+    return (whole,) if whole is not None else tuple(name for name in (host, index) if name is not None)
+
+
+def part_names(names: Sequence[str], others: set[str], unit_s: float) -> dict[str, float]:
+    """Columns of seconds beside the step time, and their units; `unit_s` is that of the step time, for names that say none."""
+    found: dict[str, float] = {}
+    for name in names:
+        said = meaning(name)
+        words = said.base.split("_")
+        is_part = said.unit_s is not None or PART.search(said.base) is not None
+        if name in others or not is_part or "per" in words or said.base in (*NO_PARTS, *CLOCKS, *TIMES, *STEPS):
+            continue
+        if not NOT_TRAINING.search(name) and not name.endswith(("__MIN", "__MAX")) and len(found) < MOST_PARTS:
+            found[name] = unit_s if said.unit_s is None else said.unit_s
+    return found
 
 
 def stated_unit(name: str, unit_s: float | None, place: str) -> float | None:
@@ -254,15 +292,17 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
     Raises:
         DataError: a value is not what its name says, no row holds a step time, or nothing tells the unit.
     """
-    entries = Entries(path)
+    table = RankRows(path, tuple(chosen.parts_s))
     for row in rows:
         entry = _entry(row, chosen)
         if entry is not None:
-            entries.add(entry)
-    if len(entries) == 0:
+            rank = ":".join(str(row.values.get(name, "")).strip() for name in chosen.ranks)
+            table.add(entry, rank, [_part(row, name) * unit_s for name, unit_s in chosen.parts_s.items()])
+    if len(table) == 0:
         named = chosen.time or chosen.clock
         raise DataError(f"{path}: no row holds a value of {named!r}. Export the run again.")
-    notes = [what]
+    entries, ranks, said = table.entries()
+    notes = [what, *said]
     if chosen.time is None:
         found = entries.clocked()
         if len(found.step) == 0:
@@ -271,7 +311,10 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
         found, unit_note = _in_seconds(entries, chosen, path)
         notes += unit_note
         _refuse_clock(path, chosen.time, found)
-    return entries.step_log(found, framework=framework, notes=tuple(notes))
+        if ranks is not None:
+            ranks = replace(ranks, step_s=ranks.step_s * chosen.unit_s) if chosen.unit_s else None
+    log = entries.step_log(found, framework=framework, notes=tuple(notes))
+    return log if chosen.time is None else replace(log, ranks=ranks)
 
 
 def _entry(row: ScalarRow, chosen: ScalarNames) -> Entry | None:
@@ -311,6 +354,15 @@ def _number(row: ScalarRow, name: str) -> float:
         return float(value)
     except OverflowError:
         raise DataError(f"{row.place} {name}: {short(value)} is too large") from None
+
+
+def _part(row: ScalarRow, name: str) -> float:
+    """Seconds of a part of a step; NaN for what is no number: it is read beside the step time and ends no file."""
+    try:
+        value = _number(row, name)
+    except DataError:
+        return NAN
+    return value if math.isfinite(value) else NAN
 
 
 def _clock(row: ScalarRow, name: str, unit_s: float | None) -> float:

@@ -1,0 +1,176 @@
+"""Tables of one row per step and rank: a step is its slowest rank, in any order of rows, in every command that reads steps."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inference.data.read import read_measurements
+from inference.steps.model import COLUMNS
+from inference.steps.runs import read_runs
+from prism_jax import describe_trace, watch_steps
+from prism_jax.core.errors import DataError
+from prism_jax.core.report import Report
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.rank_times import in_ranges, natural_order
+from prism_jax.trace.step_log import StepLog
+
+N_STEP, N_RANK = 40, 8
+SPELLINGS = {
+    "rank": ("step,rank,step_time_s", lambda r: f"{r}"),
+    "global_rank": ("iteration,global_rank,step_time_s", lambda r: f"{r}"),
+    "node and index": ("step,host,local_rank,step_time_s", lambda r: f"n{r // 4},{r % 4}"),
+    "hostname and GPU": ("global_step,hostname,gpu_id,iteration_time_s", lambda r: f"node{r // 2},{r % 2}"),
+    "worker": ("step,worker,duration_s", lambda r: f"w{r}"),
+}
+
+
+def times(seed: int = 0) -> np.ndarray:
+    """[step, rank] seconds."""
+    return 2.0 + 0.05 * np.random.default_rng(seed).random((N_STEP, N_RANK))
+
+
+def table(seconds: np.ndarray, spelling: str = "rank", seed: int | None = None) -> str:
+    header, who = SPELLINGS[spelling]
+    rows = [f"{s + 1},{who(r)},{seconds[s, r]:.6f}" for s in range(len(seconds)) for r in range(seconds.shape[1])]
+    if seed is not None:
+        rows = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
+    return "\n".join([header, *rows]) + "\n"
+
+
+def read(folder: Path, text: str, name: str = "steps.csv") -> StepLog:
+    (folder / name).write_text(text)
+    found = open_trace(folder / name)
+    assert isinstance(found, StepLog)
+    return found
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_step_is_its_slowest_rank(tmp_path: Path, spelling: str, seed: int | None):
+    log = read(tmp_path, table(times(), spelling, seed))
+    assert log.step.tolist() == list(range(1, N_STEP + 1))
+    np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
+    assert log.ranks is not None
+    assert len(log.ranks.names) == N_RANK
+    assert any("8 ranks: a step is its slowest rank" in note for note in log.notes)
+
+
+def test_json_lines_of_ranks_are_the_same(tmp_path: Path):
+    lines = [
+        f'{{"step": {s + 1}, "rank": {r}, "step_time_s": {times()[s, r]:.6f}}}'
+        for s in range(N_STEP)
+        for r in range(N_RANK)
+    ]
+    log = read(tmp_path, "\n".join(lines), "steps.jsonl")
+    np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+def test_one_column_per_rank(tmp_path: Path, unit: float):
+    name = {1.0: "rank{}_s", 1e-3: "rank{}_step_time_ms"}[unit]
+    header = ",".join(["step", *(name.format(r) for r in range(N_RANK))])
+    rows = [f"{s + 1}," + ",".join(f"{t / unit:.6f}" for t in times()[s]) for s in range(N_STEP)]
+    log = read(tmp_path, "\n".join([header, *rows]) + "\n")
+    np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
+
+
+def test_equal_numbers_of_rows_per_step_are_ranks_without_names(tmp_path: Path):
+    rows = [f"{s + 1},{t:.6f}" for s in range(N_STEP) for t in times()[s]]
+    text = "step,step_time_s\n" + "\n".join(rows) + "\n"
+    log = read(tmp_path, text)
+    np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
+    assert any("8 rows of every step, taken for ranks" in note for note in log.notes)
+    assert log.ranks is None
+
+
+def test_steps_that_ran_twice_are_in_it_twice(tmp_path: Path):
+    first, again = times()[:20], times(1)[9:]
+    both = table(first) + "\n".join(table(again).splitlines()[1:]).replace("\n", "\n")
+    rows = both.splitlines()
+    later = [row.replace(",", ",", 1) for row in rows[1 + 20 * N_RANK :]]
+    shifted = [f"{int(row.split(',')[0]) + 9},{row.split(',', 1)[1]}" for row in later]
+    log = read(tmp_path, "\n".join([*rows[: 1 + 20 * N_RANK], *shifted]) + "\n")
+    assert len(log.step_s) == 20 + len(again)
+    assert sorted(set(log.step.tolist())) == list(range(1, 41))
+
+
+def test_ranks_without_steps_are_refused(tmp_path: Path):
+    with pytest.raises(DataError, match="rows of 3 ranks, but no column of step numbers"):
+        read(tmp_path, "rank,step_time_s\n0,1.0\n1,1.1\n2,1.2\n")
+
+
+def test_missing_rows_are_counted(tmp_path: Path):
+    rows = table(times()).splitlines()
+    log = read(tmp_path, "\n".join(rows[:-3]) + "\n")
+    assert any("3 of 320 rows are missing" in note for note in log.notes)
+
+
+def as_answer(report: Report) -> object:
+    found = json.loads(report.to_json())
+    return {name: value for name, value in found.items() if name not in ("source", "name", "record", "run", "inputs")}
+
+
+WITHOUT_RANKS = ("step,step_time_s", "step,step_time_s,data_time_s", "_step,_timestamp,train/step_time_s")
+
+
+def plain_table(header: str, seed: int | None) -> str:
+    seconds = times()[:, 0]
+    more = {
+        WITHOUT_RANKS[0]: lambda s: "",
+        WITHOUT_RANKS[1]: lambda s: f",{0.01 * seconds[s]:.6f}",
+        WITHOUT_RANKS[2]: lambda s: "",
+    }[header]
+    clock = header == WITHOUT_RANKS[2]
+    rows = [
+        f"{s + 1}," + (f"{1.7e9 + float(seconds[: s + 1].sum()):.3f}," if clock else "") + f"{seconds[s]:.6f}{more(s)}"
+        for s in range(N_STEP)
+    ]
+    if seed is not None:
+        rows = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
+    return "\n".join([header, *rows]) + "\n"
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), which=st.sampled_from((*SPELLINGS, *WITHOUT_RANKS)))
+def test_shuffled_rows_give_the_same_answer(tmp_path_factory: pytest.TempPathFactory, seed: int, which: str):
+    folder = tmp_path_factory.mktemp("shuffled")
+    write: Callable[[int | None], str] = (
+        (lambda s: table(times(), which, s)) if which in SPELLINGS else (lambda s: plain_table(which, s))
+    )
+    answers = []
+    for order in (None, seed):
+        path = folder / "steps.csv"
+        path.write_text(write(order))
+        runs = read_runs(read_measurements([path], COLUMNS).frame).runs
+        answers.append(
+            (
+                as_answer(watch_steps(path)),
+                as_answer(describe_trace(path)),
+                [(run.relative.tolist(), run.total_s, run.step_s) for run in runs],
+            )
+        )
+    assert answers[0] == answers[1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_shuffled_rows_of_several_runs_give_the_same_fit(tmp_path_factory: pytest.TempPathFactory, seed: int):
+    path = tmp_path_factory.mktemp("runs") / "runs.csv"
+    rows = [f"run{u},{s + 1},{r},{times(u)[s, r]:.6f}" for u in range(3) for s in range(N_STEP) for r in range(N_RANK)]
+    found = []
+    for order in (np.arange(len(rows)), np.random.default_rng(seed).permutation(len(rows))):
+        path.write_text("\n".join(["run,step,rank,duration_s", *(rows[i] for i in order)]) + "\n")
+        runs = sorted(read_runs(read_measurements([path], COLUMNS).frame).runs, key=lambda run: run.name)
+        found.append([(run.name, run.relative.tolist(), run.total_s) for run in runs])
+    assert found[0] == found[1]
+    assert found[0][0][2] == pytest.approx(times(0)[3:].max(axis=1).sum(), rel=1e-6)
+
+
+def test_names_in_natural_order_and_ranges():
+    assert natural_order(["n10:1", "n9:0", "n10:0"]) == ["n9:0", "n10:0", "n10:1"]
+    assert in_ranges(["12", "13", "15", "3"], [str(i) for i in range(20)]) == "ranks 3, 12-13, 15"
+    assert in_ranges(["7"], [str(i) for i in range(20)]) == "rank 7"
