@@ -27,7 +27,7 @@ from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency
 from ..framework.base import EAGER, FUSED, Framework
 from ..framework.frameworks import framework_of
-from ..framework.software import SOFTWARE_VALUES, Software
+from ..framework.software import LINEAR, SOFTWARE_VALUES, Software
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
@@ -35,6 +35,7 @@ from .surrogate import seconds_under
 
 Odds = tuple[tuple[Any, float], ...]  # values and their probabilities; the first is the most likely one
 NEW = "9999"  # the date of software whose date is not stated
+NOTHING_STATED = Software()
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Usual:
         style: `fused`, `eager`, or empty for any.
         generations: of the device; empty: all.
         since, until: dates, from the first and before the second.
+        beside: values of `cross_entropy` that are stated; empty: any, or none.
     """
 
     field: str
@@ -57,11 +59,14 @@ class Usual:
     generations: tuple[str, ...] = ()
     since: str = ""
     until: str = NEW + "-99"
+    beside: tuple[str, ...] = ()
 
-    def holds(self, framework: Framework, generation: str, date: str) -> bool:
+    def holds(self, framework: Framework, generation: str, stated: Software) -> bool:
         """Whether all of its conditions are met."""
+        date = stated.date or NEW
         return (
-            (not self.frameworks or framework.name in self.frameworks)
+            (not self.beside or stated.cross_entropy in self.beside)
+            and (not self.frameworks or framework.name in self.frameworks)
             and (not self.style or framework.style == self.style)
             and (not self.generations or generation in self.generations)
             and self.since <= date < self.until
@@ -87,7 +92,11 @@ RULES = (
     Usual("attention", (("flash2", 0.85), ("flash3", 0.15)), style=EAGER, generations=("hopper",)),
     Usual("attention", (("flash3", 0.6), ("flash2", 0.4)), generations=("hopper",)),
     Usual("attention", _sure("flash2")),
-    # norms and elementwise kernels
+    # norms and elementwise kernels; Liger's `apply_liger_kernel_to_*` puts in all of them with its loss
+    *(
+        Usual(name, (("fused", 0.8), ("eager", 0.2)), style=EAGER, beside=(LINEAR,))
+        for name in ("norm", "activation", "rope")
+    ),
     Usual("norm", _sure("fused"), style=FUSED),
     Usual("norm", _sure("fused"), frameworks=("nanotron",)),  # flash-attn's Triton RMSNorm
     Usual("norm", (("eager", 0.7), ("fused", 0.3)), style=EAGER),
@@ -99,7 +108,7 @@ RULES = (
     Usual("rope", _sure("eager"), style=EAGER),
     Usual("rope", _sure("eager"), style=FUSED, until="2023-09"),
     Usual("rope", _sure("fused")),
-    Usual("cross_entropy", _sure("fused"), frameworks=_NATIVE),
+    Usual("cross_entropy", _sure("compiled"), frameworks=_NATIVE),
     Usual("cross_entropy", _sure("eager")),
     Usual("optimizer", (("fused", 0.7), ("eager", 0.3)), style=EAGER),
     Usual("optimizer", _sure("fused")),
@@ -118,15 +127,14 @@ RULES = (
 )
 
 
-def usual_odds(name: str, framework: Framework, generation: str, date: str = "") -> Odds:
-    """Values of a field of `Software` and their probabilities, most likely first."""
-    when = date or NEW
-    return next(rule.odds for rule in RULES if rule.field == name and rule.holds(framework, generation, when))
+def usual_odds(name: str, framework: Framework, generation: str, stated: Software = NOTHING_STATED) -> Odds:
+    """Values of a field of `Software` and their probabilities, most likely first; `stated` is known of it."""
+    return next(rule.odds for rule in RULES if rule.field == name and rule.holds(framework, generation, stated))
 
 
 def usual_software(stated: Software, framework: Framework, generation: str) -> Software:
     """`stated`, with the most likely value wherever it says nothing."""
-    return stated.filled({name: usual_odds(name, framework, generation, stated.date)[0][0] for name in SOFTWARE_VALUES})
+    return stated.filled({name: usual_odds(name, framework, generation, stated)[0][0] for name in SOFTWARE_VALUES})
 
 
 SMALLEST = 1e-4  # of a step: a field whose every value changes less is not open in any sense that matters
@@ -195,7 +203,7 @@ def open_fields(
     """
     own, generation = framework_of(framework), cluster.device.generation
     asked = [
-        *((f"software.{name}", usual_odds(name, own, generation, plan.software.date)) for name in names),
+        *((f"software.{name}", usual_odds(name, own, generation, plan.software)) for name in names),
         *((f"plan.{name}", odds) for name, odds in more),
     ]
     others = {name: [one for one in given if one[0] != _value(plan, name)] for name, given in asked}

@@ -19,6 +19,7 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
+from ..framework.software import LINEAR
 from ..plan.fields import ELEMENT_BYTES, OPTIONS, QUANTISED
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -346,7 +347,8 @@ WORTH_SAYING = 0.01  # of the activations: what saves less is as good as nothing
 
 
 def memory_notes(model: Workload, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions) -> Iterator[str]:
-    """Sentences about settings that cost time and save next to nothing."""
+    """Sentences about settings that cost time and save next to nothing, and about logits that need not be there."""
+    yield from _loss_notes(model, cluster, plan, options)
     if plan.recompute == "none":
         return
     without = memory(model, cluster, replace(plan, recompute="none", **OPTIONS), options)
@@ -355,6 +357,17 @@ def memory_notes(model: Workload, cluster: Cluster, plan: ParallelPlan, options:
     saved = whole - own.stages[without.stage].activations_bytes
     if saved <= WORTH_SAYING * whole:
         yield f"recompute: {plan.recompute}{_modules(plan)} saves {format_bytes(max(saved, 0.0))} per device.{_reason(plan)}"
+
+
+LOGITS_WORTH_SAYING = 0.1  # of a device's memory
+
+
+def _loss_notes(model: Workload, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions) -> Iterator[str]:
+    other = replace(plan, software=replace(plan.software, cross_entropy=LINEAR))
+    more = memory(model, cluster, plan, options).total_bytes - memory(model, cluster, other, options).total_bytes
+    if more > LOGITS_WORTH_SAYING * cluster.device.hbm_bytes:
+        own = plan.software.cross_entropy or "eager"
+        yield f"software.cross_entropy: {own} takes {format_bytes(more)} more per device than linear."
 
 
 def _modules(plan: ParallelPlan) -> str:

@@ -66,7 +66,7 @@ class MemoryOptions:
             instead of gathered again in the backward pass.
         fused_gate: silu(gate) * up in one kernel, which saves its two inputs only.
         logits_peak_bytes: per logit, while the loss is computed: bf16 logits beside their fp32 copy (6), which an
-            in-place softmax reuses; 10 if an eager softmax writes to a tensor of its own.
+            in-place softmax reuses; 10 if an eager softmax writes to a tensor of its own, 12 with the gradients of PyTorch's.
         dropout: None: the GPT recipe (LayerNorm, plain MLP) has it, Llama-style models do not.
         bucket_elements: parameters per gradient bucket of ZeRO-2 and up. Source: Megatron-LM, `ddp_bucket_size`
             default max(40e6, 1e6 * dp); we take the constant part.

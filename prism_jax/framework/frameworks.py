@@ -129,10 +129,16 @@ NANOTRON = Framework(
 )
 
 
+# SwiGLU and cross entropy as separate eager operations: in its backward pass the logarithm of the softmax, its gradient and that
+# of the logits are there at once, all in fp32 (`torch.nn.functional.cross_entropy`).
+_PYTORCH = MemoryOptions(fused_gate=False, logits_peak_bytes=12.0)
+
 DEEPSPEED = Framework(
     "deepspeed",
     "DeepSpeed ZeRO without Megatron",
     EAGER,
+    memory=_PYTORCH,
+    memory_source="the operations of a model and its loss, as PyTorch runs them; no peaks were compared",
     capabilities=Capabilities(
         schedules=(),
         sharding=("none",),
@@ -147,8 +153,7 @@ FSDP = Framework(
     "fsdp",
     "PyTorch FSDP 1 and 2 under any trainer",
     EAGER,
-    # SwiGLU and cross entropy as separate eager operations: logits in 16 bits, in fp32, and their log softmax at once.
-    memory=MemoryOptions(fused_gate=False, logits_peak_bytes=10.0),
+    memory=_PYTORCH,
     capabilities=Capabilities(
         schedules=(),
         sharding=("fsdp",),

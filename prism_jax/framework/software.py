@@ -17,6 +17,8 @@ FLASH_ATTENTION = ("flash1", "flash2", "flash3")
 ATTENTION_KERNELS = (*UNFUSED_ATTENTION, *FLASH_ATTENTION)
 EAGER, FUSED = "eager", "fused"
 FUSION = (EAGER, FUSED)
+COMPILED_LOSS, LINEAR, CUT = "compiled", "linear", "cut"
+CROSS_ENTROPY = (EAGER, COMPILED_LOSS, FUSED, LINEAR, CUT)
 CUDA_GRAPHS = ("none", "layers", "step")
 VENDOR, TYPICAL = "vendor", "typical"
 SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
@@ -24,7 +26,7 @@ SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "norm": FUSION,
     "activation": FUSION,
     "rope": FUSION,
-    "cross_entropy": FUSION,
+    "cross_entropy": CROSS_ENTROPY,
     "optimizer": FUSION,
     "compile": (False, True),
     "cuda_graphs": CUDA_GRAPHS,
@@ -48,12 +50,18 @@ class Software:
             Triton). LayerNorm is one kernel in PyTorch itself.
         activation: eager: SiLU and product (or bias and GELU) apart; fused: one kernel.
         rope: eager: rotation by slices, products and a sum; fused: one kernel.
-        cross_entropy: eager: the loss by separate kernels over fp32 logits; fused: one pass (Liger, Apex, Megatron's fusion).
+        cross_entropy: eager: the loss by separate kernels over fp32 logits; compiled: operations that a compiler joins (XLA,
+            Megatron-Core's native fusion), whose exponentials stay in fp32; fused: one kernel over logits in 16 bits, with their
+            gradient in their place (Liger, Apex, Transformer Engine); linear: joined with the output product, chunk by chunk of
+            the tokens, so that all logits are never there at once (Liger's fused linear cross entropy); cut: logits never leave
+            the chip (cut cross entropy), and are computed again in the backward pass.
         optimizer: eager: multi-tensor operations one after another (PyTorch `foreach`); fused: one kernel (Apex, `fused=True`).
         compile: the model is compiled (torch.compile): elementwise operations are fused, fewer kernels are started.
         cuda_graphs: layers: kernels of the layers are replayed from graphs; step: the whole step is; none: each is started.
         tuning: vendor: settings that the vendor of the device has tuned for a published result or recipe (MLPerf submissions,
             performance pages, recipes followed to the letter); typical: what everybody else reaches.
+        cross_entropy_chunks: parts of the tokens that `linear` works on one after another, and that `eager` casts to fp32 one
+            after another (torchtune, torchtitan); 0: as Liger chooses, and one.
         date: of the software, "2024-05" or "2024"; empty: current.
 
     Notes:
@@ -70,6 +78,7 @@ class Software:
     cuda_graphs: str | None = None
     tuning: str | None = None
     date: str = ""
+    cross_entropy_chunks: int = 0
 
     @property
     def open_fields(self) -> tuple[str, ...]:

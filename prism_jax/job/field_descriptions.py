@@ -147,7 +147,9 @@ ABOUT: dict[str, str] = {
     "software.norm": "RMSNorm as one kernel or as separate operations",
     "software.activation": "activation of the MLP as one kernel or as separate operations",
     "software.rope": "rotary embedding as one kernel or as separate operations",
-    "software.cross_entropy": "loss in one pass over the logits or by separate operations",
+    "software.cross_entropy": "loss by separate operations, fused by a compiler, in one pass, joined with the output product, or "
+    "without logits in memory",
+    "software.cross_entropy_chunks": "parts of the tokens that logits are computed in; 0: as the kernel chooses",
     "software.optimizer": "update of the parameters in one kernel or by multi-tensor operations",
     "software.compile": "the model is compiled (torch.compile)",
     "software.cuda_graphs": "what is replayed from CUDA graphs",

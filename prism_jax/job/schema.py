@@ -229,7 +229,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "dropout": Annotated[float, Field(strict=True, ge=0.0, lt=1.0)],
     },
     "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
-    | {"date": Date},
+    | {"date": Date, "cross_entropy_chunks": CountOrZero},
     "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
     "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
     "Device": {

@@ -17,13 +17,17 @@ from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
 from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
 from .adapters import adapter_params, product_of, without_unneeded_gradients
+from .loss import loss_peak_bytes
 from .mixers import FULL
 from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
 from .params import embedding_params, layer_params, mtp_params, norm_params
 from .saved_tensors import (
+    FREED_FIRST,
+    LAYER_INPUT,
     Again,
     embedding_saved_tensors,
     head_saved_tensors,
+    in_place_activation,
     layer_saved_tensors,
     recomputed,
     recomputing_share,
@@ -37,7 +41,6 @@ LONE_LAYER = "lone_layer"  # attention or a mixer, without an MLP
 # With adapters DENSE and EXPERT are theirs; frozen are matrices of layers that are kept in fewer bits, experts, the rest.
 FROZEN, FROZEN_MATRIX, FROZEN_EXPERT = "frozen", "frozen_matrix", "frozen_expert"
 _EMBEDDING_MATRIX = "embedding"  # shared by embedding and head where they are tied
-_LOGIT_SAVED_BYTES = 4.0
 
 
 @lru_cache(maxsize=1024)
@@ -260,22 +263,28 @@ class LayerBlock(Block):
         )
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Gradients at both sides of the MLP's activation, and of its gathered input."""
+        """Gradients at both sides of the MLP's activation, unless they are written over its inputs, and of its gathered input."""
         model, plan = self.model, self.plan
         width = model.moe.top_k * model.moe.ffn_hidden if self.is_moe and model.moe is not None else model.ffn_hidden
         width *= model.has_mlp_in(self.layer)
         tokens = Shard.of(model, plan).tokens
-        inner = plan.element_bytes * tokens * width * model.n_mlp_matrices / plan.tp
+        n_gradient = 1 if in_place_activation(plan, rules) else model.n_mlp_matrices
+        inner = plan.element_bytes * tokens * width * n_gradient / plan.tp
         return inner + 2 * plan.element_bytes * tokens * model.hidden
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """What recomputation brings back, one checkpoint at a time."""
+        """What recomputation brings back, one checkpoint at a time.
+
+        Notes:
+            Of a whole layer the input of the second product is freed before the gradients of the activation are there.
+        """
         if self.plan.recompute == "none":
             return 0.0
         again = self._again
-        whole, left = total_bytes(self._saved(rules, Again(unneeded=again.unneeded))), self._saved(rules, again)
-        n_layer = layers_per_checkpoint(self.plan)
-        return max(0.0, n_layer * whole - total_bytes(left))
+        whole, left = self._saved(rules, Again(unneeded=again.unneeded)), self._saved(rules, again)
+        brought = layers_per_checkpoint(self.plan) * total_bytes(whole) - total_bytes(left)
+        freed = sum(one.size_bytes for one in whole if one.name in FREED_FIRST) if LAYER_INPUT in again.added else 0.0
+        return max(0.0, brought - freed)
 
 
 @dataclass(frozen=True)
@@ -303,14 +312,13 @@ class HeadBlock(UnchangingBlock):
         )
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Inputs of norm and product, fp32 logits."""
+        """Inputs of norm and product, logits or gradients."""
         return head_saved_tensors(self.model, self.plan, rules)
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Logits beside their fp32 copy while the loss is computed."""
-        model, plan = self.model, self.plan
-        logits = Shard.of(model, plan).tokens * model.vocab / plan.tp
-        return (rules.logits_peak_bytes - _LOGIT_SAVED_BYTES) * logits
+        """Logits, or those of a chunk, while the loss is computed."""
+        shard = Shard.of(self.model, self.plan)
+        return loss_peak_bytes(shard.tokens, self.model.vocab / shard.tp, self.model.hidden, shard, rules)
 
 
 @dataclass(frozen=True)

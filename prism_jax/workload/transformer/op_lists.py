@@ -19,7 +19,6 @@ output, in 4 bytes where eager code works in fp32:
 | gated activation, forward | 3e | SiLU 2e, product 3e: 5e |
 | gated activation, backward | 5e | product 5e, SiLU 3e, join 2e: 10e |
 | plain activation, forward, backward | 2e, 3e | bias 2e more, each |
-| cross entropy, forward, backward | 6 read and written once in fp32, 4 | 18, 14: see `cross_entropy_kernels` |
 
 LayerNorm is one kernel in PyTorch, too. Source: the operations of Hugging Face transformers' `LlamaRMSNorm`,
 `apply_rotary_pos_emb` and `LlamaMLP`, counted; fused kernels as in Apex, Transformer Engine and Liger.
@@ -150,21 +149,6 @@ def activation_kernels(name: str, elements: float, shard: Shard, *, gated: bool)
     return [
         _chain(name, "F", (forward + more[0]) * elements, more[2]),
         _chain(name, "B", (backward + more[1]) * elements, more[3]),
-    ]
-
-
-def cross_entropy_kernels(logits: float, shard: Shard) -> list[Kernel]:
-    """Loss over `logits` of this device.
-
-    Notes:
-        Apart: cast to fp32, maximum, exponential and sum; the backward pass reads the exponentials and writes the gradient.
-        Fused: one pass that reads 16 bits and leaves the gradient in their place.
-    """
-    if shard.software.cross_entropy == "fused":
-        return [stream("cross_entropy", "F", 6 * logits, 2.0), stream("cross_entropy", "B", 4 * logits, 1.0)]
-    return [
-        stream("cross_entropy", "F", (2 + 4 + 4 + 4 + 4) * logits, 6.0),
-        stream("cross_entropy", "B", (4 + 4 + 4 + 2) * logits, 3.0),
     ]
 
 

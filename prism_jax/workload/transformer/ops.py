@@ -14,9 +14,9 @@ from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
 from ..base.workload import Comm
 from .adapters import adapter_comms, adapter_ops
+from .loss import loss_kernels
 from .op_lists import (
     attention_core,
-    cross_entropy_kernels,
     expert_tokens,
     expert_width,
     mixer_ops,
@@ -136,10 +136,7 @@ def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 
 def _logits(model: TransformerSizes, shard: Shard) -> list[Kernel]:
-    vocab = model.vocab / shard.tp
-    ops = [op._replace(dtype="bf16") for op in gemm("logits", shard.tokens, vocab, model.hidden, shard.in_16_bits)]
-    logits = shard.tokens * vocab
-    ops += cross_entropy_kernels(logits, shard)
+    ops = loss_kernels(shard.tokens, model.vocab / shard.tp, model.hidden, shard)
     return ops + norm_kernels("final_norm", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms")
 
 

@@ -21,10 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...framework.base import MEGATRON, MemoryOptions
+from ...framework.software import FUSED, Software
 from ...plan.fields import layers_per_checkpoint, recomputed_modules, saved_bytes, share_of_layers
 from ...plan.plan import ParallelPlan
 from ..base.workload import Comm, SavedTensor
 from .adapters import adapted_saved_tensors
+from .loss import loss_saved_tensors
 from .mixers import MixerSpec
 from .op_lists import CORE, expert_tokens
 from .shard import Shard, has_dropout
@@ -33,6 +35,7 @@ from .sizes import MLASpec, MoESpec, TransformerSizes
 LAYER_INPUT, MLP_OUTPUT = "layer input", "mlp output"
 _CORE_TENSORS = ("attention log-sum-exp", "softmax output", "softmax dropout mask", "softmax dropout output")
 _EVERYTHING = "*"
+FREED_FIRST = ("mlp down projection input", "expert down projection input")
 
 
 def _whole(*names: str) -> dict[str, float]:
@@ -259,6 +262,16 @@ def _mixing(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, mixer: Mi
     ]
 
 
+def _fused_gate(software: Software, options: MemoryOptions) -> bool:
+    """Whether gate and product are one kernel, by itself or as compiled, that saves its two inputs only."""
+    return options.fused_gate or software.activation == FUSED or bool(software.compile)
+
+
+def in_place_activation(plan: ParallelPlan, options: MemoryOptions) -> bool:
+    """Whether the activation's gradients overwrite its inputs, as fused kernels for plain PyTorch modules do (Liger, unsloth)."""
+    return not options.fused_gate and plan.software.activation == FUSED
+
+
 def _mlp_inner(
     prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions
 ) -> list[SavedTensor]:
@@ -266,7 +279,7 @@ def _mlp_inner(
     one = lay.element_bytes * rows * ffn
     own = lay.activation_input_bytes * rows * ffn
     saved = [SavedTensor(f"{prefix} activation input", 2 * own if gated else own)]
-    if gated and not options.fused_gate:
+    if gated and not _fused_gate(lay.software, options):
         saved.append(SavedTensor(f"{prefix} gate output", one))
     return [*saved, SavedTensor(f"{prefix} down projection input", lay.saved_input_bytes * rows * ffn)]
 
@@ -385,11 +398,8 @@ def embedding_saved_tensors(
 def head_saved_tensors(
     model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
-    """What the last stage saves beside its layers: `4 sbh/t (1 + v/h)` in all (section 4.3), fp32 logits among it."""
+    """What the last stage saves beside its layers: `4 sbh/t (1 + v/h)` in all (section 4.3) where logits are kept in fp32."""
     lay = _Layout.under(model, plan, options)
     hidden = lay.element_bytes * lay.local_tokens * model.hidden
-    return (
-        SavedTensor("final norm input", hidden),
-        SavedTensor("head input", lay.element_bytes * lay.linear_in_tokens * model.hidden),
-        SavedTensor("fp32 logits", _FP32_BYTES * lay.tokens * model.vocab / lay.tp),
-    )
+    loss = loss_saved_tensors(lay.tokens, model.vocab / lay.tp, model.hidden, lay.linear_in_tokens, lay)
+    return (SavedTensor("final norm input", hidden), *loss)

@@ -13,7 +13,8 @@ from ..base.kernels import Kernel, KernelTable
 from ..base.workload import DENSE, Parameters, SavedTensor, Split
 from .blocks import LayerBlock, UnchangingBlock
 from .dense_stack import DenseStack, with_seq_len
-from .op_lists import activation_kernels, cross_entropy_kernels, norm_kernels
+from .loss import cross_entropy_kernels
+from .op_lists import activation_kernels, norm_kernels
 from .params import norm_params
 from .shard import Shard, gemm, stream
 

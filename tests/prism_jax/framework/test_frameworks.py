@@ -45,7 +45,7 @@ def test_what_is_not_known_is_as_megatron() -> None:
     for framework in (*FRAMEWORKS, UNKNOWN):
         is_own = framework.memory != MEGATRON
         assert not (is_own and framework.memory_source == AS_MEGATRON)
-        assert is_own == (framework.name in ("fsdp", "nanotron"))
+        assert is_own == (framework.name in ("fsdp", "deepspeed", "nanotron"))
 
 
 def test_plan_defaults_are_fields_of_a_plan_that_may_be_open() -> None:
@@ -111,7 +111,7 @@ def test_odds_are_probabilities_of_known_values_for_every_framework_device_and_d
     for framework in ("", *FRAMEWORKS.names):
         for generation in GENERATIONS:
             for date in DATES:
-                odds = usual_odds(name, framework_of(framework), generation, date)
+                odds = usual_odds(name, framework_of(framework), generation, Software(date=date))
                 assert sum(share for _, share in odds) == pytest.approx(1.0)
                 assert {value for value, _ in odds} <= set(SOFTWARE_VALUES[name])
                 assert all(one >= other for (_, one), (_, other) in pairwise(odds))  # most likely first
@@ -120,10 +120,11 @@ def test_odds_are_probabilities_of_known_values_for_every_framework_device_and_d
 def test_no_rule_is_out_of_reach() -> None:
     for index, rule in enumerate(RULES):
         settings = (
-            (framework_of(framework), generation, date)
+            (framework_of(framework), generation, Software(date=date, cross_entropy=loss))
             for framework in ("", *FRAMEWORKS.names)
             for generation in GENERATIONS
             for date in ("2020", "2022-06", "2023-08", "2023-10", "2024-04", "2025-06")
+            for loss in (None, "linear")
         )
         earlier = [other for other in RULES[:index] if other.field == rule.field]
         assert any(rule.holds(*one) and not any(other.holds(*one) for other in earlier) for one in settings), rule
@@ -131,7 +132,10 @@ def test_no_rule_is_out_of_reach() -> None:
 
 def test_kernels_come_into_use_when_they_are_published() -> None:
     megatron = framework_of("megatron-core")
-    found = [usual_odds("attention", megatron, "hopper", date)[0][0] for date in ("2021", "2022-12", "2023-10", "2025")]
+    found = [
+        usual_odds("attention", megatron, "hopper", Software(date=date))[0][0]
+        for date in ("2021", "2022-12", "2023-10", "2025")
+    ]
     assert found == ["fused_softmax", "flash1", "flash2", "flash3"]
     assert usual_odds("attention", megatron, "ampere")[0][0] == "flash2"
 

@@ -152,7 +152,7 @@ def test_a_plan_that_is_told_is_checked_too() -> None:
 def test_memory_follows_the_framework() -> None:
     for name in ("", *FRAMEWORKS.names):
         job = made(name)
-        rules = {"nanotron": NANOTRON.memory, "fsdp": FSDP.memory}.get(name, MEGATRON)
+        rules = {"nanotron": NANOTRON.memory, "fsdp": FSDP.memory, "deepspeed": FSDP.memory}.get(name, MEGATRON)
         assert job.software.memory == rules
         assert job.memory == memory(job.model, job.cluster, job.plan, rules)
     assert made("nanotron").memory.total_bytes > 1.05 * made().memory.total_bytes

@@ -8,7 +8,8 @@ from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload import catalog
 from prism_jax.workload.base.kernels import KernelTable
-from prism_jax.workload.transformer.op_lists import cross_entropy_kernels, norm_kernels, rope_kernels
+from prism_jax.workload.transformer.loss import cross_entropy_kernels
+from prism_jax.workload.transformer.op_lists import norm_kernels, rope_kernels
 from prism_jax.workload.transformer.ops import head_ops, layer_ops
 from prism_jax.workload.transformer.shard import Shard
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
