@@ -161,9 +161,8 @@ def _plan(row: Row) -> ParallelPlan:
         pp=_int(row, "pp"),
         dp=_int(row, "dp"),
         cp=_int(row, "cp"),
-        ep=max(
-            ep * etp // tp, 1
-        ),  # devices that share an expert layer, in the terms of a plan without a degree of its own
+        ep=ep,
+        etp=etp,
         virtual_stages=_int(row, "vpp", 1),
         layer_split=_layer_split(row),
         schedule="interleaved" if _int(row, "vpp", 1) > 1 else "1f1b",

@@ -260,7 +260,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         pp=pp,
         dp=dp,
         cp=cp,
-        ep=_ep(record, tp, dp * cp),
+        ep=_ep(record, tp * dp * cp),
         virtual_stages=virtual_stages,
         schedule="interleaved" if virtual_stages > 1 else "1f1b",
         sequence_parallel=_sequence_parallel(record, tp),
@@ -412,15 +412,11 @@ def _bf16_layers(record: StepRecord) -> int | None:
     return 0 if record.precision == "nvfp4" and "Megatron-Bridge" in record.source else None
 
 
-def _ep(record: StepRecord, tp: int, n_data: int) -> int:
-    """Expert parallelism within dp x cp. Where experts are not split over tp (Megatron-Core's expert tensor parallelism of 1), ep
-    reaches over tp x dp x cp: every rank then holds as much as with the experts split over tp, which is taken instead.
-    """
+def _ep(record: StepRecord, n_ranks: int) -> int:
+    """Expert parallelism over the ranks of a stage; experts are whole where ep is above 1, as no row says otherwise."""
     ep = record.ep or 1
-    if ep > n_data and tp * n_data % ep == 0:
-        return n_data
-    if n_data % ep:
-        raise UnsupportedRowError("ep does not divide dp * cp")
+    if n_ranks % ep:
+        raise UnsupportedRowError("ep does not divide tp * dp * cp")
     return ep
 
 

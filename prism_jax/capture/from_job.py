@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import SpecError
 from ..cost.block_cost import Gathered, copy_kernels, gather_comms, gradient_bytes, weight_bytes
-from ..cost.partition import ChunkBlocks, block_parameters, chunk_blocks, stage_weights
+from ..cost.partition import ChunkBlocks, block_parameters, chunk_blocks, sharing_ranks, stage_weights
 from ..framework.base import MemoryOptions
 from ..job.job import Job
 from ..job.load_job import load_job
@@ -39,6 +39,8 @@ def program_of_job(job: Job) -> RankProgram:
     classes = tuple(_stage(job, stage, chunk) for stage, chunk in enumerate(chunks))
     kind = kind_of(model)
     axes = {name: getattr(plan, name) for name in (*plan.axis_order, "ep") if getattr(plan, name) > 1}
+    if plan.ep > 1 and plan.expert_tp != plan.tp:
+        axes["etp"] = plan.expert_tp
     return RankProgram(
         name=job.name,
         world=plan.n_devices,
@@ -65,7 +67,7 @@ def _stage(job: Job, stage: int, chunk: ChunkBlocks) -> RankClass:
         rows.add_pass(run, n, "BW")
     groups = dict(model.groups(plan))
     total = stage_weights(model, plan, [chunk], [(0,)])[0].count.tolist()
-    experts = sum(count for count, split in zip(total, groups.values(), strict=True) if split > 1)
+    experts = sum(count for count, split in zip(total, groups.values(), strict=True) if split != 1)
     rows.add_end(total, list(groups.values()))
     saved = sum(total_bytes(model.block(run.kind, plan).saved(MemoryOptions())) * n for run, n in runs)
     return RankClass(
@@ -138,7 +140,7 @@ class _Rows:
         counts = block_parameters(self.model, self.plan, run.kind)
         return [Gathered(float(n), split) for n, split in zip(counts, splits, strict=True)]
 
-    def add_end(self, counts: Sequence[float], splits: Sequence[int]) -> None:
+    def add_end(self, counts: Sequence[float], splits: Sequence[float]) -> None:
         """The exchange of gradients and parameters at the end of the step."""
         plan = self.plan
         stride, size = plan.data_group
@@ -147,10 +149,18 @@ class _Rows:
         kinds = [("reduce_scatter" if plan.zero_stage else "all_reduce", gradient_bytes(plan), "gradients")]
         kinds += [("all_gather", weight_bytes(plan), "parameters")] if plan.zero_stage else []
         for count, split in zip(counts, splits, strict=True):
-            if count and size // split > 1:
+            n_sharing = sharing_ranks(size, split)
+            if count and n_sharing > 1:
                 self.rows += [
                     CapturedComm(
-                        kind, "dp", size // split, stride * split, wide * count, _word(wide, plan), "opt", purpose=what
+                        kind,
+                        "dp",
+                        n_sharing,
+                        round(stride * split),
+                        wide * count,
+                        _word(wide, plan),
+                        "opt",
+                        purpose=what,
                     )
                     for kind, wide, what in kinds
                 ]

@@ -27,7 +27,7 @@ from ..workload.base.workload import Block, Comm, LanedBlock, Workload, frozen_g
 from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
 from .efficiency import CostCorrection, Efficiency
 from .lanes import LanedSeconds, Overlapping, laned_seconds
-from .partition import block_parameters
+from .partition import block_parameters, sharing_ranks
 
 
 def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
@@ -75,12 +75,12 @@ class Gathered(NamedTuple):
 
     Attributes:
         count: after tensor and expert parallelism.
-        split: ranks among which the workload itself divides them.
+        split: ranks of dp x cp among which the workload itself divides them; may be no whole number.
         frozen_bytes: of one of them, if it has no gradient; None: they are trained.
     """
 
     count: float
-    split: int
+    split: float
     frozen_bytes: float | None = None
 
 
@@ -97,7 +97,7 @@ def gather_comms(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool =
     comms: list[Comm] = []
     for count, split, frozen in counts:
         wide = weight_bytes(plan, is_unit) if frozen is None or frozen == plan.element_bytes else frozen
-        own = _unit(plan, count, wide, stride * split, max(plan.shard_group // split, 1))
+        own = _unit(plan, count, wide, round(stride * split), sharing_ranks(plan.shard_group, split))
         comms += own if frozen is None else own[:2]  # what is frozen has no gradients to scatter
     return comms
 
@@ -116,7 +116,7 @@ def copy_kernels(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool =
         return []
     kernels: list[Kernel] = []
     for count, split, frozen in counts:
-        size = max(plan.shard_group // split, 1)
+        size = sharing_ranks(plan.shard_group, split)
         if size == 1 or count == 0.0:
             continue
         wide = weight_bytes(plan, is_unit) if frozen is None else frozen

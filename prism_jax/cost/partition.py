@@ -115,7 +115,7 @@ class StageWeights(NamedTuple):
 
 
 def group_splits(model: Workload, plan: ParallelPlan) -> Floats:
-    """[group] ranks of dp x cp among which the workload itself divides the parameters of each group."""
+    """[group] ranks of dp x cp among which the workload itself divides the parameters of each group; may be no whole number."""
     return np.array([split for _, split in model.groups(plan)], dtype=np.float64)
 
 
@@ -128,6 +128,11 @@ def trained_groups(model: Workload, plan: ParallelPlan) -> Floats:
 def sharded(count: Floats, splits: Floats, n_shard: int) -> float:
     """Parameters per device when they are sharded over `n_shard` ranks of dp x cp; [group] counts and splits."""
     return float((count / np.maximum(n_shard / splits, 1.0)).sum())
+
+
+def sharing_ranks(n_ranks: int, split: float) -> int:
+    """Ranks that hold the same parameters, of a group of `n_ranks` of dp x cp among which these are divided `split` ways."""
+    return max(round(n_ranks / split), 1)
 
 
 def state_ranks(plan: ParallelPlan) -> int:

@@ -23,7 +23,7 @@ from ..workload.base.workload import Workload
 from .block_cost import collective_s, crosses_nodes, gradient_bytes, weight_bytes
 from .chunk_cost import bucketed
 from .efficiency import NEUTRAL, CostCorrection, Efficiency
-from .partition import StageWeights, sharded, state_ranks
+from .partition import StageWeights, sharded, sharing_ranks, state_ranks
 
 
 def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL) -> Floats:
@@ -246,10 +246,10 @@ def _in_buckets(
     """Parameters of `wide` bytes, one collective per bucket and group; without overlap one per group."""
     stride, size = plan.data_group
     total, calls = 0.0, 0
-    for count, split in zip(weights.trained.tolist(), splits.astype(int).tolist(), strict=True):
+    for count, split in zip(weights.trained.tolist(), splits.tolist(), strict=True):
         n = max(1, ceil(count / plan.bucket_elements)) if plan.overlap.dp else 1
-        members = max(size // split, 1)
-        total += n * collective_s(kind, wide * count / n, cluster, stride * split, members).seconds
+        members = sharing_ranks(size, split)
+        total += n * collective_s(kind, wide * count / n, cluster, round(stride * split), members).seconds
         calls += n if members > 1 and count > 0.0 else 0
     return total, calls
 

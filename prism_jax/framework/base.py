@@ -179,11 +179,13 @@ class PlanDefaults:
             of the two they ran, so no framework has it by itself: calibrations hold it.
         grouped_queries: unfused attention multiplies all queries that share keys and values as one product, as XLA does with an
             einsum over groups; PyTorch and Megatron-LM repeat keys and values for a product per head.
+        etp: 0: experts are split over tp as everything else is; None: whole experts where there is expert parallelism.
     """
 
     fused_grad_accumulation: bool = True
     shard_copies: bool = False
     grouped_queries: bool = False
+    etp: int | None = None
 
 
 @dataclass(frozen=True)

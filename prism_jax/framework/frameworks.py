@@ -182,7 +182,8 @@ JAX = Framework(
     "jax",
     "MaxText, PaxML, T5X and other JAX code",
     FUSED,
-    plan_defaults=PlanDefaults(grouped_queries=True),  # MaxText's `qk_product` is an einsum over groups
+    # MaxText: `qk_product` is an einsum over groups; the axis "mlp" of experts is sharded over `tensor`, as in dense layers.
+    plan_defaults=PlanDefaults(grouped_queries=True, etp=0),
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 from ..core.errors import PlanError, PrismError, Problem
@@ -31,6 +32,7 @@ class PlanNumbers:
     """What the rules look at: integers of one plan, or columns [plan] of several; `n_parts` are of the model.
 
     Attributes:
+        expert_ranks: ranks among which the parts of all experts are shared out: ep * etp.
         tied: ranks of dp that synchronise inside every op.
         is_hsdp: whether parameters are sharded in groups.
         n_parts: axis -> parts of the model that it is divided into.
@@ -40,6 +42,7 @@ class PlanNumbers:
     cp: Any
     dp: Any
     ep: Any
+    expert_ranks: Any
     micro_batch: Any
     global_batch: int
     seq_len: int
@@ -64,6 +67,7 @@ def numbers_of(plan: ParallelPlan, n_parts: Mapping[str, Split]) -> PlanNumbers:
         cp=plan.cp,
         dp=plan.dp,
         ep=plan.ep,
+        expert_ranks=plan.ep * plan.expert_tp,
         micro_batch=plan.micro_batch,
         global_batch=plan.global_batch,
         seq_len=plan.seq_len,
@@ -72,7 +76,7 @@ def numbers_of(plan: ParallelPlan, n_parts: Mapping[str, Split]) -> PlanNumbers:
         n_chunk=plan.n_chunk,
         dp_shard=plan.dp_shard,
         is_hsdp=plan.sharding == "hsdp",
-        tied=plan.n_member // (plan.tp * plan.cp),
+        tied=plan.tied,
         n_parts=n_parts,
     )
 
@@ -126,6 +130,15 @@ def _uneven_parts(axis: str) -> Callable[[PlanNumbers, str], Problem]:
     return problem
 
 
+def _uneven_experts(p: PlanNumbers, model: str) -> Problem:
+    n, etp = p.tp * p.cp * p.dp, p.expert_ranks // p.ep
+    product = f"tp*cp*dp = {p.tp}*{p.cp}*{p.dp} = {n}"
+    if etp == 1:
+        return Problem("ep", f"{p.ep} does not divide {product}. Try ep={gcd(p.ep, n)}.")
+    remedy = f"Try etp=1 (whole experts) or ep={gcd(p.ep, n // gcd(etp, n))}."
+    return Problem("ep", f"{p.ep} times etp = {etp} does not divide {product}. {remedy}")
+
+
 def _no_group(p: PlanNumbers) -> Any:
     """Of size 0 there is none."""
     return (p.dp_shard < 1) | (p.dp % (p.dp_shard + (p.dp_shard < 1)) != 0)
@@ -163,9 +176,9 @@ RULES = (
         _uneven_parts("cp"),
     ),
     Rule(
-        "ep does not divide dp * cp",
-        lambda p: (p.n_parts["ep"].n > 1) & ((p.dp * p.cp) % p.ep != 0),
-        lambda p, _: Problem("ep", f"{p.ep} does not divide dp*cp = {p.dp}*{p.cp} = {p.dp * p.cp}"),
+        "ep * etp does not divide tp * cp * dp",
+        lambda p: (p.n_parts["ep"].n > 1) & ((p.tp * p.cp * p.dp) % p.expert_ranks != 0),
+        _uneven_experts,
     ),
     Rule(
         "dp_shard does not divide dp",
@@ -244,6 +257,8 @@ def _arithmetic(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
     for rule in RULES:
         if rule.is_broken(numbers):
             yield rule.problem(numbers, model.name)
+    if plan.etp is not None and plan.etp > 1 and numbers.n_parts["ep"].n == 1:
+        yield Problem("etp", f"{plan.etp}, but {model.name} has no {numbers.n_parts['ep'].what}. Leave it out.")
     if plan.dp_shard and plan.sharding != "hsdp":
         yield Problem("dp_shard", f"{plan.dp_shard} only means something with sharding = hsdp, not {plan.sharding}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import lcm
 from typing import TYPE_CHECKING, Annotated
 
 from ..core.bounds import MOST_DEVICES, MOST_ELEMENTS, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS, check_bounds
@@ -50,7 +51,8 @@ class ParallelPlan:
     """Degrees, batch, schedule, sharding, precision and placement order.
 
     Notes:
-        `n_devices = tp * cp * dp * pp`. `ep` reuses ranks of dp x cp and divides their product.
+        `n_devices = tp * cp * dp * pp`. Experts are laid out anew over the ranks of a stage: each is split over `etp` of them,
+        and `ep` such groups share out all experts, so `ep * etp` divides tp x cp x dp.
         Ranks of dp and of cp hold the same parameters, so both share them out: `sharding = fsdp` over all of dp x cp (ZeRO-3),
         `hsdp` over groups of `dp_shard` x cp.
     """
@@ -65,7 +67,14 @@ class ParallelPlan:
         PlanField("data parallelism; auto, or left out beside cluster.n_devices: what fills the cluster", or_auto=True),
     ] = 1
     cp: Annotated[int, PlanField("context parallelism")] = 1
-    ep: Annotated[int, PlanField("expert parallelism; it divides dp * cp")] = 1
+    ep: Annotated[int, PlanField("expert parallelism; ep * etp divides tp * cp * dp")] = 1
+    etp: Annotated[
+        int | None,
+        PlanField(
+            "tensor parallelism of experts; 0: as tp; by default 1 (whole experts) where ep is above 1, else as tp",
+            least=0,
+        ),
+    ] = None  # the default of frameworks that split experts as everything else is 0; see `expert_tp`
     virtual_stages: Annotated[int, PlanField("model chunks per stage (interleaved, zb_v, dualpipe)")] = 1
     schedule: Annotated[str | PipelineSchedule, PlanField("order of the pipeline's passes", known=SCHEDULES)] = (
         DEFAULT_SCHEDULE  # a name, or an object
@@ -171,7 +180,7 @@ class ParallelPlan:
         }
         check_bounds(PlanError, "", MOST_LAYERS, **layers, bf16_layers=self.bf16_layers)
         check_bounds(PlanError, "", MOST_DEVICES, **{axis: getattr(self, axis) for axis in ("tp", "dp", "cp", "ep")})
-        check_bounds(PlanError, "", MOST_DEVICES, dp_shard=self.dp_shard)
+        check_bounds(PlanError, "", MOST_DEVICES, dp_shard=self.dp_shard, etp=self.etp)
         check_bounds(PlanError, "", MOST_SAMPLES, micro_batch=self.micro_batch, global_batch=self.global_batch)
         check_bounds(PlanError, "", MOST_TOKENS, seq_len=self.seq_len)
         check_bounds(PlanError, "", MOST_ELEMENTS, grad_bucket=self.grad_bucket)
@@ -222,7 +231,7 @@ class ParallelPlan:
     def shard_group(self) -> int:
         """Ranks of dp x cp over which *parameters* are sharded and gathered per layer; 1 if they are not.
 
-        Source: torchtitan, distributed/parallel_dims.py (mesh `dp_shard_cp`); Megatron-LM shards over `dp_cp` groups.
+        Source: torchtitan (mesh `dp_shard_cp`); Megatron-LM shards over `dp_cp` groups.
         """
         if self.sharding == "hsdp":
             return self.dp_shard * self.cp
@@ -232,6 +241,36 @@ class ParallelPlan:
     def shards_parameters(self) -> bool:
         """Whether parameters are sharded at all, over however many ranks there are."""
         return self.sharding in ("fsdp", "hsdp") or self.zero_stage == 3
+
+    @property
+    def expert_tp(self) -> int:
+        """Ranks that one expert is split over.
+
+        Source: Megatron-LM, `--expert-tensor-parallel-size` (since Megatron-Core 0.9; its own default is tp, the recipes of
+            Megatron-Bridge and Megatron-MoE-ModelZoo set 1); torchtitan, `expert_tensor_parallel_degree` (1).
+        """
+        if self.etp is None:
+            return 1 if self.ep > 1 else self.tp
+        return self.etp or self.tp
+
+    @property
+    def expert_split(self) -> float:
+        """Among how many ranks of dp x cp experts are shared out; below 1 where ranks of tp hold the same experts, too."""
+        return self.ep * self.expert_tp / self.tp
+
+    @property
+    def expert_layout(self) -> tuple[int, int]:
+        """(distance of the ranks that split an expert, distance of those that share experts out)."""
+        if self.expert_tp == self.tp:
+            return self.stride("tp"), self.data_group[0]
+        nearest = min(self.stride(axis) for axis in ("tp", "cp", "dp"))
+        return nearest, nearest * self.expert_tp
+
+    @property
+    def tied(self) -> int:
+        """Ranks of dp that synchronise inside every op, through parameter sharding or experts."""
+        ranks = self.tp * self.cp
+        return max(self.shard_group // self.cp, lcm(self.ep * self.expert_tp, ranks) // ranks)
 
     @property
     def element_bytes(self) -> float:
@@ -263,7 +302,7 @@ class ParallelPlan:
     @property
     def n_member(self) -> int:
         """Ranks of one stage that synchronise inside every op: tp x cp x the dp ranks tied by ep or parameter sharding."""
-        return self.tp * self.cp * max(self.shard_group // self.cp, -(-self.ep // self.cp))
+        return self.tp * self.cp * self.tied
 
     @property
     def n_replica(self) -> int:
@@ -290,8 +329,7 @@ def device_layout(plan: ParallelPlan) -> NDArray[np.int32]:
     Members count tp fastest, then cp, then the dp ranks tied to the group (neighbours along dp); replicas are the rest of dp.
     """
     grid = {axis: np.arange(getattr(plan, axis)) * plan.stride(axis) for axis in ("tp", "cp", "dp", "pp")}
-    tied = plan.n_member // (plan.tp * plan.cp)
-    dp = grid["dp"].reshape(-1, tied).T  # [tied, replica]
+    dp = grid["dp"].reshape(-1, plan.tied).T  # [tied, replica]
     member = dp[:, None, None, :] + grid["cp"][None, :, None, None] + grid["tp"][None, None, :, None]
     member = member.reshape(plan.n_member, 1, -1)
     return (member + grid["pp"][None, :, None]).astype(np.int32)

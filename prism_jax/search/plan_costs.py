@@ -177,6 +177,7 @@ def _numbers(table: PlanTable, model: Workload) -> PlanNumbers:
         cp=table.cp,
         dp=table.dp,
         ep=table.ep,
+        expert_ranks=table.ep * table.expert_tp,
         micro_batch=table.micro_batch,
         global_batch=plan.global_batch,
         seq_len=plan.seq_len,

@@ -112,8 +112,17 @@ class PlanTable:
 
     @property
     def tied(self) -> Column:
-        """Ranks of dp that synchronise inside every op, as in `ParallelPlan.n_member`."""
-        return np.maximum(self.shard_group // self.cp, -(-self.ep // self.cp))
+        """Ranks of dp that synchronise inside every op, as `ParallelPlan.tied`."""
+        ranks = self.tp * self.cp
+        return np.maximum(self.shard_group // self.cp, np.lcm(self.ep * self.expert_tp, ranks) // ranks)
+
+    @property
+    def expert_tp(self) -> Column:
+        """Ranks that an expert is split over, as `ParallelPlan.expert_tp`; a degree that the job states holds for all plans."""
+        stated = self.base.etp
+        if stated is None:
+            return np.where(self.ep > 1, 1, self.tp)
+        return self.tp if stated == 0 else np.full_like(self.tp, stated)
 
     def stride(self, axis: str) -> Column:
         """Distance in devices between neighbours along `axis`, as `ParallelPlan.stride`."""

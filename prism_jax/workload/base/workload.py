@@ -173,8 +173,12 @@ class Workload(Protocol):
         """All blocks, in model order."""
         ...
 
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
-        """Every way in which parameters are sharded: its name, and among how many ranks of dp x cp the workload divides them."""
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, float], ...]:
+        """Every way in which parameters are sharded: its name, and among how many ranks of dp x cp the workload divides them.
+
+        Notes:
+            No whole number where ranks of tp hold the same ones, too: whole experts (`ParallelPlan.expert_split`).
+        """
         ...
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
@@ -236,7 +240,7 @@ class WorkloadDefaults:
         """None."""
         return False
 
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, float], ...]:
         """Every rank of dp x cp has all parameters."""
         return ((DENSE, 1),)
 

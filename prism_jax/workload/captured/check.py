@@ -50,6 +50,7 @@ def plan_fields(program: RankProgram) -> dict[str, Any]:
         "pp": pp,
         "dp": dp,
         "ep": program.degree("ep"),
+        **({"etp": _expert_tp(program, tp)} if program.degree("ep") > 1 and tp > 1 else {}),
         "dtype": plan_dtype(program),
         **_sharding(program, dp),
     }
@@ -60,6 +61,12 @@ def plan_fields(program: RankProgram) -> dict[str, Any]:
     if is_sequence_parallel(program):
         fields["sequence_parallel"] = True
     return fields
+
+
+def _expert_tp(program: RankProgram, tp: int) -> int:
+    """Ranks that an expert is split over: those of the axis of that role; without one as everything else."""
+    is_named = any(program.role(axis) == "etp" for axis in program.axes)
+    return program.degree("etp") if is_named else tp
 
 
 def _check_degrees(program: RankProgram, product: int) -> None:

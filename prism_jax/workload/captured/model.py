@@ -92,12 +92,12 @@ class CapturedModel(WorkloadDefaults, ByContent):
             for stage, one in enumerate(self.stages)
         )
 
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, float], ...]:
         """One way; sharded parameters are gathered by the rows themselves."""
         if plan.shard_group > 1 and gathers_parameters(self.program):
             return ((SHARDED, plan.shard_group),)
         ep = self.program.degree("ep")
-        return ((DENSE, 1), (EXPERT, ep)) if ep > 1 else ((DENSE, 1),)
+        return ((DENSE, 1), (EXPERT, plan.expert_split)) if ep > 1 else ((DENSE, 1),)
 
     def block(self, kind: str, plan: ParallelPlan) -> CapturedBlock:
         """The stage of that name."""

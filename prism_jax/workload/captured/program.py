@@ -182,7 +182,7 @@ def _check_shape(kind: str, shape: tuple[int, ...]) -> None:
 
 FUSIONS = ("eager", "fused", "inductor", "megatron", "xla")
 COUNTED = ("gemm", "conv", "attention")  # whose FLOPs are those of a model; those of the rest are never the limit
-ROLES = ("tp", "cp", "ep", "dp", "pp")
+ROLES = ("tp", "cp", "ep", "etp", "dp", "pp")
 # What axes of meshes are usually called -> the axis of a plan that they are.
 USUAL_ROLES = {
     **{name: name for name in ROLES},
@@ -285,7 +285,7 @@ class RankProgram(ByContent):
         source: what was read: torch, jax, hlo, et.
         versions: of that software.
         assumptions: what was assumed where the code does not say it, one sentence each.
-        roles: axis -> tp, cp, ep, dp or pp, where its name does not say which one it is.
+        roles: axis -> tp, cp, ep, etp, dp or pp, where its name does not say which one it is.
         n_parameters: of the whole model; 0: the sum over classes and tensor-parallel ranks.
         model_kind: kind of model (transformer, encoder, cnn, ...) whose measured corrections apply; empty: as its rows suggest.
     """

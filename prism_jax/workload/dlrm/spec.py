@@ -190,7 +190,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         """Tables, then everything else; one stage."""
         return BlockRun(TABLES, 1, "first", is_unit=False), BlockRun(DENSE, 1)
 
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, float], ...]:
         """Dense parameters and copied tables are on every device; other tables are divided among all."""
         return (DENSE, 1), (TABLES, plan.dp * plan.cp)
 

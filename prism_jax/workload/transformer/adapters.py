@@ -165,7 +165,7 @@ def product_of(name: str) -> str:
 def _of_target(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: AdapterTarget) -> list[Kernel]:
     assert model.adapters is not None
     rows, batch = _rows(model, plan, shard, target)
-    n_in, n_out, rank = _widths(target, model.adapters.rank, shard.tp)
+    n_in, n_out, rank = _widths(target, model.adapters.rank, _ranks(plan, target))
     label, element = f"{target.product} {target.name}", shard.element_bytes
     ops = gemm(f"{label} a", rows, rank, n_in, shard, batch)
     ops += gemm(f"{label} b", rows, n_out, model.adapters.rank, shard, batch)
@@ -189,6 +189,11 @@ def _rows(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: Ada
     return (shard.local_tokens if target.split == WHOLE else shard.tokens), 1.0
 
 
+def _ranks(plan: ParallelPlan, target: AdapterTarget) -> int:
+    """Ranks that its matrix is split over."""
+    return plan.expert_tp if is_on_experts(target) else plan.tp
+
+
 def _widths(target: AdapterTarget, rank: int, tp: int) -> tuple[float, float, float]:
     """(input, output, rank of A's product) on one device."""
     n_in = target.n_in / tp if target.split == ROW else target.n_in
@@ -202,12 +207,12 @@ def adapter_comms(model: TransformerSizes, plan: ParallelPlan, is_moe: bool) -> 
         return []
     shard, comms = Shard.of(model, plan), list[Comm]()
     for target in targets_of(model, is_moe):
-        if target.split == WHOLE:
+        if target.split == WHOLE or _ranks(plan, target) == 1:
             continue
         rows, batch = _rows(model, plan, shard, target)
         kind = "all_gather" if target.split == COLUMN else "all_reduce"
         n_bytes = shard.element_bytes * rows * batch * model.adapters.rank
-        comm = Comm("tp", kind, "F", n_bytes, plan.stride("tp"), plan.tp)
+        comm = Comm("tp", kind, "F", n_bytes, plan.stride("tp"), _ranks(plan, target))
         back = comm._replace(kind="reduce_scatter", phase="B") if target.split == COLUMN else comm._replace(phase="B")
         comms += [comm, back]
     return comms
@@ -241,7 +246,7 @@ def adapted_saved_tensors(
     kept = [_kept(tensor, read, lay) for tensor in saved]
     for target in own:
         rows, batch = _rows(model, plan, lay, target)
-        n_in, _, _ = _widths(target, model.adapters.rank, lay.tp)
+        n_in, _, _ = _widths(target, model.adapters.rank, _ranks(plan, target))
         label = f"adapter {target.product} {target.name}"
         kept.append(SavedTensor(f"{label} narrow", lay.element_bytes * rows * batch * model.adapters.rank))
         if model.adapters.dropout:

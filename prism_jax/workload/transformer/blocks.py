@@ -74,13 +74,13 @@ def sorts_of_layers(model: TransformerSizes) -> dict[str, tuple[int, int]]:
     return found
 
 
-def groups(model: TransformerSizes, ep: int) -> tuple[tuple[str, int], ...]:
+def groups(model: TransformerSizes, expert_split: float) -> tuple[tuple[str, float], ...]:
     """Ways in which parameters are sharded, and ranks of dp x cp among which experts are divided."""
-    dense, expert = [(DENSE, 1)], [(EXPERT, ep)] if model.moe is not None else []
+    dense, expert = [(DENSE, 1)], [(EXPERT, expert_split)] if model.moe is not None else []
     if model.adapters is None:
         return (*dense, *expert)
     frozen = [(FROZEN, 1)] if _matrix_bytes(model) is None else [(FROZEN, 1), (FROZEN_MATRIX, 1)]
-    return (*dense, *expert, *frozen, *((FROZEN_EXPERT, ep) for _ in expert))
+    return (*dense, *expert, *frozen, *((FROZEN_EXPERT, expert_split) for _ in expert))
 
 
 def frozen_groups(model: TransformerSizes, plan: ParallelPlan) -> dict[str, float]:
@@ -222,13 +222,14 @@ class LayerBlock(Block):
         if self.model.adapters is not None:
             return self._with_adapters()
         own, tp = layer_params(self.model, self.layer), self.plan.tp
+        ranks = self.plan.expert_tp * self.plan.ep
         sharded = (own.attention + own.mlp + own.shared) / tp
         dense = Parameters(DENSE, sharded + own.norms + own.router + self.other_params())
-        return (dense, Parameters(EXPERT, own.experts / (tp * self.plan.ep))) if self.is_moe else (dense,)
+        return (dense, Parameters(EXPERT, own.experts / ranks)) if self.is_moe else (dense,)
 
     def _with_adapters(self) -> tuple[Parameters, ...]:
         """Adapters, which are trained, and everything else."""
-        model, tp, ep = self.model, self.plan.tp, self.plan.ep
+        model, tp, ranks = self.model, self.plan.tp, self.plan.expert_tp * self.plan.ep
         own, (beside, on_experts) = layer_params(model, self.layer), adapter_params(model, self.is_moe)
         matrices, whole = (own.attention + own.mlp + own.shared) / tp, float(own.norms + own.router)
         dense = Parameters(DENSE, beside / tp)
@@ -238,7 +239,7 @@ class LayerBlock(Block):
             frozen = (Parameters(FROZEN, whole), Parameters(FROZEN_MATRIX, matrices))
         if not self.is_moe:
             return (dense, *frozen)
-        experts = Parameters(EXPERT, on_experts / (tp * ep)), Parameters(FROZEN_EXPERT, own.experts / (tp * ep))
+        experts = Parameters(EXPERT, on_experts / ranks), Parameters(FROZEN_EXPERT, own.experts / ranks)
         return (dense, *frozen, *experts)
 
     @property
@@ -345,7 +346,7 @@ class MtpBlock(HeadBlock):
         model, plan = self.model, self.plan
         experts = layer_params(model, model.n_layers - 1).experts
         dense = Parameters(DENSE, (mtp_params(model) / model.n_mtp - experts) / plan.tp)
-        return (dense, Parameters(EXPERT, experts / (plan.tp * plan.ep))) if experts else (dense,)
+        return (dense, Parameters(EXPERT, experts / (plan.expert_tp * plan.ep))) if experts else (dense,)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """A loss and a layer."""

@@ -176,7 +176,7 @@ def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[K
     if moe.latent:  # whole on every tensor-parallel rank, as the router is
         ops += gemm("latent_down", shard.local_tokens, moe.latent, model.hidden, shard)
         ops += gemm("latent_up", shard.local_tokens, model.hidden, moe.latent, shard)
-    ops += _permutation(model, shard, moe.top_k)
+    ops += _permutation(model, shard, _routed(plan, shard), moe.top_k)
     ops += _experts(model, plan, shard)
     if moe.shared_width:
         ops += mlp_ops(model, shard, "shared", moe.shared_width)
@@ -184,9 +184,30 @@ def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[K
 
 
 def expert_tokens(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> float:
-    """Token-expert pairs that the busiest device of an expert-parallel group works on."""
+    """Token-expert pairs that the busiest device of an expert-parallel group works on.
+
+    Notes:
+        Of the tokens of its tensor-parallel ranks each takes the share that its own experts are whole: all of them where experts
+        are split over all of tp, 1/tp where none is.
+    """
     assert model.moe is not None
-    return shard.tokens * model.moe.top_k * (model.moe.imbalance if plan.ep > 1 else 1.0)
+    return _routed(plan, shard) * model.moe.top_k * (model.moe.imbalance if plan.ep > 1 else 1.0)
+
+
+def mlp_meets_tp(model: TransformerSizes, plan: ParallelPlan) -> bool:
+    """Whether the MLP of a layer with experts communicates over tp beside the exchange of tokens with experts.
+
+    Notes:
+        Under sequence parallelism every rank sends its own tokens to experts, so that shared experts alone gather them. Without
+        it all ranks have all tokens, and add up what experts made of them.
+    """
+    assert model.moe is not None
+    return bool(model.moe.shared_width) or not plan.sequence_parallel
+
+
+def _routed(plan: ParallelPlan, shard: Shard) -> float:
+    """Tokens that pass a device on their way to experts, in the mean."""
+    return shard.tokens * plan.expert_tp / shard.tp
 
 
 def expert_width(model: TransformerSizes) -> int:
@@ -200,16 +221,16 @@ def _experts(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[
     assert moe is not None
     n_local = moe.n_experts / plan.ep
     rows = expert_tokens(model, plan, shard) / n_local
-    inner = moe.ffn_hidden / shard.tp
+    inner = moe.ffn_hidden / plan.expert_tp
     n_in = 2 if model.gated else 1
     ops = gemm("experts_in", rows, n_in * inner, expert_width(model), shard, batch=n_local)
     ops += gemm("experts_out", rows, expert_width(model), inner, shard, batch=n_local)
     return ops + activation_kernels("experts_act", rows * n_local * inner, shard, gated=model.gated)
 
 
-def _permutation(model: TransformerSizes, shard: Shard, top_k: int) -> list[Kernel]:
+def _permutation(model: TransformerSizes, shard: Shard, tokens: float, top_k: int) -> list[Kernel]:
     """Softmax and top-k of the router, copies into expert order and back (weighted sum), and their gradients."""
-    rows = shard.element_bytes * shard.tokens * expert_width(model)
+    rows = shard.element_bytes * tokens * expert_width(model)
     copies = (1.0 + top_k) * rows
     return [
         stream("permute", "F", copies + 2 * top_k * rows, 6.0),

@@ -20,6 +20,7 @@ from .op_lists import (
     expert_tokens,
     expert_width,
     mixer_ops,
+    mlp_meets_tp,
     mlp_ops,
     moe_ops,
     norm_kernels,
@@ -145,10 +146,12 @@ FP32_BYTES = 4.0
 
 def layer_comms(model: TransformerSizes, plan: ParallelPlan, layer: int) -> list[Comm]:
     """Communication of one layer, without recomputation and without gathering of sharded parameters."""
-    comms = _tensor_parallel(model, plan, 2.0 if model.has_mlp_in(layer) else 1.0)
+    is_moe = model.is_moe_layer(layer)
+    meets_tp = model.has_mlp_in(layer) and (not is_moe or mlp_meets_tp(model, plan))
+    comms = _tensor_parallel(model, plan, 2.0 if meets_tp else 1.0)
     comms += _context_parallel(model, plan) if model.mixer_in(layer) is None else []
-    comms += adapter_comms(model, plan, model.is_moe_layer(layer))
-    return comms + (_expert_parallel(model, plan) if model.is_moe_layer(layer) else [])
+    comms += adapter_comms(model, plan, is_moe)
+    return comms + (_expert_parallel(model, plan) + _expert_tensor_parallel(model, plan) if is_moe else [])
 
 
 def embedding_comms(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
@@ -243,8 +246,28 @@ def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     if plan.ep == 1:
         return []
     shard = Shard.of(model, plan)
-    stride, _ = plan.data_group
-    pairs = expert_tokens(model, plan, shard) * shard.local_tokens / shard.tokens * expert_width(model)
+    _, stride = plan.expert_layout
+    pairs = expert_tokens(model, plan, shard) / (plan.expert_tp if plan.sequence_parallel else 1) * expert_width(model)
     dispatch = Comm("ep", "all_to_all", "F", _dispatch_bytes(plan) * pairs, stride, plan.ep, fan_out=model.top_k)
     combine = dispatch._replace(n_bytes=shard.element_bytes * pairs)
     return [dispatch, combine, dispatch._replace(phase="B"), combine._replace(phase="B")]
+
+
+def _expert_tensor_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
+    """Tokens go to all ranks that their expert is split over, and the parts of its result are added up.
+
+    Notes:
+        Without sequence parallelism they have the same tokens; the sum is that of the layer (`_tensor_parallel`).
+
+    Source: Megatron-Core, `MoEAlltoAllTokenDispatcher`: all-gather over these ranks behind the all-to-all, reduce-scatter in
+        front of the one back.
+    """
+    if plan.expert_tp == 1 or not plan.sequence_parallel:
+        return []
+    shard = Shard.of(model, plan)
+    stride, _ = plan.expert_layout
+    pairs = expert_tokens(model, plan, shard) * expert_width(model)
+    gather = Comm("ep", "all_gather", "F", _dispatch_bytes(plan) * pairs, stride, plan.expert_tp)
+    scatter = gather._replace(kind="reduce_scatter", n_bytes=shard.element_bytes * pairs)
+    back = gather._replace(phase="B", n_bytes=shard.element_bytes * pairs), scatter._replace(phase="B")
+    return [gather, scatter, *back]

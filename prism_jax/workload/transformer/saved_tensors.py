@@ -18,7 +18,7 @@ down), and computes everything else again, a mixture of experts as a whole. Sour
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...framework.base import MEGATRON, MemoryOptions
 from ...framework.software import FUSED, Software
@@ -28,7 +28,7 @@ from ..base.workload import Comm, SavedTensor
 from .adapters import adapted_saved_tensors
 from .loss import loss_saved_tensors
 from .mixers import MixerSpec
-from .op_lists import CORE, expert_tokens
+from .op_lists import CORE, expert_tokens, mlp_meets_tp
 from .shard import Shard, has_dropout
 from .sizes import MLASpec, MoESpec, TransformerSizes
 
@@ -109,7 +109,6 @@ _MODULES = {
     "moe_act": _activation("experts_act", "expert") | Again(unneeded=("expert output",)),
     "layernorm": Again(_whole("norms"), _whole("qkv projection input", "mlp input", "router input")),
     "mlp": _MLP,
-    "moe": _MOE,
     "shared_experts": _SHARED,
 }
 _LATENT = Again(
@@ -127,11 +126,11 @@ def recomputed(model: TransformerSizes, plan: ParallelPlan, is_moe: bool) -> Aga
         case "full" | "selective_layer":
             return FULL
         case "selective_op":
-            return _alternate_products(model) | (_MOE if is_moe else NOTHING)
+            return _alternate_products(model) | (_moe(model, plan) if is_moe else NOTHING)
         case _:
             total = NOTHING
             for name in recomputed_modules(plan):
-                total = total | _module(model, name)
+                total = total | _module(model, plan, name)
             return total
 
 
@@ -140,7 +139,15 @@ def recomputing_share(model: TransformerSizes, plan: ParallelPlan) -> float:
     return share_of_layers(plan, model.n_layers)
 
 
-def _module(model: TransformerSizes, name: str) -> Again:
+def _moe(model: TransformerSizes, plan: ParallelPlan) -> Again:
+    """Experts as a whole, with their part of the layer's tensor-parallel communication."""
+    meets = model.moe is not None and mlp_meets_tp(model, plan)
+    return _MOE if meets else replace(_MOE, comms={**_MOE.comms, "tp": 0.0})
+
+
+def _module(model: TransformerSizes, plan: ParallelPlan, name: str) -> Again:
+    if name == "moe":
+        return _moe(model, plan)
     if name == "mla_up_proj":
         return _LATENT if model.mla is not None else NOTHING
     return _MODULES[name]
@@ -300,7 +307,7 @@ def _moe_mlp(
 ) -> list[SavedTensor]:
     """Router, permuted copies of each token for its `top_k` experts, expert outputs for the weighted sum, shared experts.
 
-    Experts are sharded over tp as well, so that the permuted tokens of a whole tensor-parallel group pass every rank.
+    The permuted tokens of all ranks that an expert is split over pass each of them.
     """
     routed, width = expert_tokens(model, plan, lay), moe.token_width(model.hidden)
     saved = [
@@ -308,7 +315,7 @@ def _moe_mlp(
         SavedTensor("router input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
         SavedTensor("permuted tokens", lay.saved_input_bytes * routed * width),
-        *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
+        *_mlp_inner("expert", routed, moe.ffn_hidden / plan.expert_tp, model.gated, lay, options),
         SavedTensor("expert output", lay.element_bytes * routed * width),
     ]
     if moe.shared_width:

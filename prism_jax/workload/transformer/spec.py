@@ -60,9 +60,9 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         """Embedding, layers, head, multi-token-prediction modules."""
         return blocks.layout(self)
 
-    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, float], ...]:
         """Dense parameters, and experts, which expert parallelism divides; with adapters the frozen ones apart."""
-        return blocks.groups(self, plan.ep)
+        return blocks.groups(self, plan.expert_split)
 
     def frozen_groups(self, plan: ParallelPlan) -> dict[str, float]:
         """Groups without gradients, and bytes of one of their parameters; none unless adapters are trained."""

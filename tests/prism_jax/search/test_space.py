@@ -81,7 +81,7 @@ def test_reasons_are_those_of_the_checks(which, job, space):
                 assert n_bytes == pytest.approx(replace(job, plan=plan).memory.total_bytes, rel=1e-12)
                 assert (why == MEMORY) == (n_bytes > job.cluster.device.hbm_bytes)
             seen.add(int(why))
-    assert len(seen) >= (2 if which == "small" else 6)
+    assert len(seen) >= (2 if which == "small" else 5)
 
 
 def test_values_must_be_given_and_differ(space):
