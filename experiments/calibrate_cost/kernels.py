@@ -51,6 +51,25 @@ def gemm(data: Path) -> pd.DataFrame:
     return pd.DataFrame(out, columns=GEMM_COLUMNS)
 
 
+# Two boards of one package, and the watts of the second over those of the first.
+BOARDS = (("B200-SXM", "B300-SXM", 1100 / 1000), ("GB200", "GB300", 1400 / 1200))
+HELD_AT_THE_LIMIT_FLOPS = 4e12  # milliseconds: long enough for the power limit to hold
+
+
+def boards(data: Path) -> pd.DataFrame:
+    """How much faster the same products run on a board with more watts, and the exponent of the watts that says so."""
+    table = pd.read_csv(data / "kernels" / "gemm.csv.gz", low_memory=False)
+    table = table[(table.op == "gemm") & table.software.str.startswith("TensorRT-LLM")]
+    table = table[2 * table.m * table.n * table.k > HELD_AT_THE_LIMIT_FLOPS]
+    out = []
+    for less, more, watts in BOARDS:
+        for dtype in ("bf16", "fp8", "fp8_block"):
+            own = table[table.dtype == dtype].pivot_table(index=["m", "n", "k"], columns="gpu", values="tflops")
+            ratio = (own[more] / own[less]).dropna()
+            out.append((less, more, dtype, len(ratio), ratio.median(), np.log(ratio.median()) / np.log(watts)))
+    return pd.DataFrame(out, columns=["less", "more", "dtype", "n", "faster", "exponent"])
+
+
 def attention(data: Path) -> pd.DataFrame:
     """Fitted share of peak and half-waves of fused attention; SimuMax counts the full square, backward 2.5 x forward."""
     table = pd.read_csv(data / "kernels" / "attention.csv")

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.calibrate_cost import collectives, kernels, rows
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("gemm", "attention", "host", "collectives", "fit", "rows", "sources")
+PARTS = ("gemm", "boards", "attention", "host", "collectives", "fit", "rows", "sources")
 
 
 def show(name: str, frame: pd.DataFrame, decimals: int = 3) -> None:
@@ -31,6 +31,9 @@ def run(part: str, data: Path) -> None:
     match part:
         case "gemm":
             show("matrix products", kernels.gemm(data))
+        case "boards":
+            show("large products on boards with more watts", found := kernels.boards(data))
+            print(f"mean exponent {found.exponent.mean():.3f}")
         case "attention":
             show("fused attention", kernels.attention(data))
         case "host":

@@ -11,8 +11,9 @@ than boards on sockets. On another board
     speed = min(most, g^-1(w))          w = (watts / peak) of this board, over that of the measured one
 
 where g is what dynamic power makes of the clock, by the law of power of the generation. So A100 PCIe (300 W for the peak of 400)
-reaches 0.92 of A100 SXM's share, L4 0.83 and L40 1.22 of L40S's. On the measured board itself the speed is 1. More peak on
-the same watts is never slower. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`).
+reaches 0.92 of A100 SXM's share, L4 0.83 and L40 1.22 of L40S's, GB300 (1,400 W for GB200's peak) 1.15 of GB200's. On a measured
+board itself the speed is 1. More peak on the same watts is never slower; a limit above that of the known device counts in the
+same way. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`).
 """
 
 from __future__ import annotations
@@ -125,26 +126,34 @@ def board_speed(device: Device) -> Values:
     """Speed of products on tensor cores over what the shares of the generation say; 1 where no law is known.
 
     Notes:
-        A device that is like a preset has that one's speed: a lower power limit has lowered its peaks already
-        (`system.likeness`). Peaks and watts of a device of its own may be traced by JAX.
+        A device that is like a preset has that one's speed at its own limit or above: a lower limit has lowered its peaks
+        already (`system.likeness`). Peaks and watts of a device of its own may be traced by JAX.
     """
     known = catalog.known_device(device.like or device.name)
-    return _speed_of_preset(known) if known else _speed(device)
+    if not known:
+        return _speed(device, _reference(device.generation))
+    return _speed_of_preset(known, max(device.power_watts, catalog.device(known).power_watts))
 
 
 @cache
-def _speed_of_preset(name: str) -> float:
-    return float(_speed(catalog.device(name)))
+def _speed_of_preset(name: str, power_watts: float) -> float:
+    own = catalog.device(name)
+    reference = _table().get(own.generation, {}).get("package", {}).get(name) or _reference(own.generation)
+    return float(_speed(replace(own, power_watts=power_watts), reference))
 
 
-def _speed(device: Device) -> Values:
-    own = _table().get(device.generation)
-    if own is None or _RATED not in device.peak_flops_per_s:
+def _reference(generation: str) -> str:
+    """The board that devices of a generation are compared with; empty: there is none."""
+    return _table().get(generation, {}).get("board", "")
+
+
+def _speed(device: Device, reference: str) -> Values:
+    if not reference or _RATED not in device.peak_flops_per_s:
         return 1.0
-    board = catalog.device(own["board"])
+    board = catalog.device(reference)
     room = (device.power_watts / device.peak(_RATED)) / (board.power_watts / board.peak(_RATED))
     law = power_law(device) or population_law()
-    return namespace(room).minimum(own["most"], law.clock_at(room))
+    return namespace(room).minimum(_table()[device.generation]["most"], law.clock_at(room))
 
 
 @cache

@@ -118,3 +118,21 @@ def test_better_hardware_is_never_slower(seed: int) -> None:
 def test_the_catalogue_has_pairs_to_compare() -> None:
     pairs = catalogue_pairs()
     assert {("h200", "dgx-h100"), ("dgx-h100", "h800"), ("dgx-a100", "a800"), ("b300", "b200")} <= set(pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("llama-3-8b", ParallelPlan(2, 128, 8192, dp=8, zero_stage=1, dtype="fp8")),
+        (
+            "llama-3.1-405b",
+            ParallelPlan(1, 256, 8192, tp=4, pp=8, cp=2, dp=2, zero_stage=1, sequence_parallel=True, dtype="fp8"),
+        ),
+    ],
+)
+def test_a_rack_with_more_watts_is_faster_by_what_was_published(name: str, plan: ParallelPlan) -> None:
+    """GB300 over GB200 NVL72: 1.11 to 1.22 on dense models (Megatron-Bridge, performance summaries)."""
+    less, more = (
+        seconds(cluster(rack, plan.n_devices), name, plan, "megatron-core") for rack in ("gb200-nvl72", "gb300-nvl72")
+    )
+    assert 1.11 < less / more < 1.22

@@ -37,7 +37,7 @@ def test_a_device_without_a_law_takes_that_of_all_gpus() -> None:
     assert found.peak("bf16") == pytest.approx(base.peak("bf16") * clock)
 
 
-def test_a_higher_limit_gives_no_more_than_the_datasheet() -> None:
+def test_a_higher_limit_leaves_the_peaks_of_the_datasheet() -> None:
     assert device_like("h100-pcie", power_watts=700).peak_flops_per_s == device("h100-pcie").peak_flops_per_s
 
 

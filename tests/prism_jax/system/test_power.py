@@ -205,7 +205,7 @@ def test_a_law_of_ones_own_is_used() -> None:
 # --- Boards with fewer watts for their peak: the law, and where it holds ---------------------------------------------
 
 
-MEASURED = ("v100-32gb", "a100-80gb", "h100-sxm", "b200", "l40s", "a40")
+MEASURED = ("v100-32gb", "a100-80gb", "h100-sxm", "b200", "gb200", "l40s", "a40")
 SIZE = 8192.0
 PRODUCT = KernelTable.of([Kernel("p", "F", "gemm", 2.0 * SIZE**3, 12.0 * SIZE**2, 1.0, SIZE, SIZE, SIZE)])
 
@@ -221,6 +221,17 @@ def test_a_board_that_is_held_back_runs_at_the_clock_of_its_power():
     assert law is not None
     drawn = law.dynamic(board_speed(pcie)) * sxm.power_watts
     assert drawn == pytest.approx(pcie.power_watts)
+
+
+@pytest.mark.parametrize(("name", "of", "faster"), [("gb300", "gb200", (1.11, 1.19)), ("b300", "b200", (1.06, 1.15))])
+def test_a_blackwell_board_with_more_watts_is_faster(name: str, of: str, faster: tuple[float, float]):
+    """Large products of aiconfigurator, in bf16, fp8 and fp8 by blocks; and as much by watts alone."""
+    more, less = device(name), device(of)
+    assert faster[0] <= board_speed(more) * more.peak("bf16") / less.peak("bf16") <= faster[1]
+    given = device_like(of, power_watts=more.power_watts)
+    assert given.peak_flops_per_s == less.peak_flops_per_s
+    assert board_speed(given) == pytest.approx(board_speed(more))
+    assert board_speed(device_like(of, power_watts=5000.0)) == pytest.approx(1.26)  # the power holds nothing back
 
 
 def test_a_board_with_room_gains_what_power_held_back_and_no_more():
