@@ -19,6 +19,7 @@ from ..core.arrays import Floats, Values, is_numpy, namespace
 from ..core.errors import SpecError
 from ..core.kernels import COMM_AXES, PASSES
 from ..plan.fields import ELEMENT_BYTES
+from ..plan.optimizers import has_master
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..system.network import CollectiveTime
@@ -60,14 +61,14 @@ def gradient_bytes(plan: ParallelPlan) -> float:
     """Bytes of one gradient as it is reduced across replicas: as `state_dtypes.grad_reduce` says, or as most software does.
 
     Notes:
-        Megatron-LM reduces fp32 main gradients in bf16 training and fp16 gradients in fp16 training; parameter sharding
-        reduces in the parameters' 16-bit type (the `PURE` and `bfSixteen` policies of llm-foundry and fms-fsdp).
+        Megatron-LM reduces fp32 main gradients in bf16 training and fp16 gradients in fp16 training; parameter sharding, and
+        software without a master copy, in the parameters' 16-bit type (`PURE` of llm-foundry, `bfSixteen` of fms-fsdp).
     """
     if plan.state_dtypes.grad_reduce is not None:
         return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
     if plan.dtype == "fp32":
         return 4.0
-    return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 else 4.0
+    return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 or not has_master(plan) else 4.0
 
 
 class Gathered(NamedTuple):

@@ -21,6 +21,14 @@ from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
 from ..framework.software import LINEAR
 from ..plan.fields import ELEMENT_BYTES, OPTIONS, QUANTISED
+from ..plan.optimizers import (
+    OPTIMIZERS,
+    has_master,
+    main_gradient_bytes,
+    moments_bytes,
+    rest_moments_bytes,
+    updated_bytes,
+)
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Block, Workload, distinct_runs, frozen_groups, kinds_of, total_bytes
@@ -34,6 +42,8 @@ class StateFactors(NamedTuple):
 
     Attributes:
         parameters, gradients, optimizer: [*plan, group] of the states a device keeps.
+        freed_gradient: [*plan] of a gradient that is applied within the backward pass and freed; 0 where they are kept.
+        optimizer_rest: [*plan] of what embedding and head have on top, where the optimizer has other states for them.
         bucket: [*plan, group] unsharded parameters whose gradients wait for their reduce-scatter (a share, not bytes), limited by
             the bucket.
         gathered: [*plan, group] of what sharding left out and a device may hold for a moment.
@@ -46,7 +56,9 @@ class StateFactors(NamedTuple):
 
     parameters: Floats
     gradients: Floats
+    freed_gradient: Floats
     optimizer: Floats
+    optimizer_rest: Floats
     bucket: Floats
     gathered: Floats
     gathered_element: Floats
@@ -80,14 +92,17 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
     whole, states = np.ones_like(splits), 1.0 / np.maximum(state_ranks(plan) / splits, 1.0)
     parameters = 1.0 / np.maximum(plan.shard_group / splits, 1.0) if plan.shard_group > 1 else whole
     trained = trained_groups(model, plan)
+    kept = np.zeros_like(trained) if plan.optimizer_in_backward else trained
     parameters_bytes, frozen_element = _group_bytes(model, plan)
     by_parameter = plan.sharding in ("fsdp", "hsdp")
     buckets = plan.zero_stage >= 2 and plan.shard_group == 1
     degrees = (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep)
     return StateFactors(
         parameters=parameters_bytes * parameters,
-        gradients=trained * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
+        gradients=kept * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
+        freed_gradient=np.array(_freed_bytes(plan, rules)),
         optimizer=trained * _optimizer_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 1 else whole),
+        optimizer_rest=np.array(_rest_bytes(plan) / (state_ranks(plan) if by_parameter or plan.zero_stage >= 1 else 1)),
         bucket=trained * (1.0 - states) if buckets else np.zeros_like(splits),
         gathered=np.minimum(parameters_bytes, plan.element_bytes) * (1.0 - parameters),
         gathered_element=np.array(frozen_element if plan.shard_group > 1 else 0.0),
@@ -112,7 +127,7 @@ def _keeps_master(plan: ParallelPlan) -> bool:
 
 def _parameter_bytes(plan: ParallelPlan) -> float:
     """In fp8 a parameter and its transposed copy take as much as one in 16 bits."""
-    return plan.state_dtypes.main_params_bytes if _keeps_master(plan) else plan.element_bytes
+    return updated_bytes(plan) if _keeps_master(plan) else plan.element_bytes
 
 
 def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
@@ -123,10 +138,20 @@ def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
     if plan.offload_optimizer:
         return 0.0
-    dtypes = plan.state_dtypes
-    has_master = not _keeps_master(plan) and plan.element_bytes == 2.0
-    master = dtypes.main_params_bytes if has_master else 0.0
-    return rules.optimizer_bytes - _FP32_STATES + master + dtypes.moments_bytes
+    master = updated_bytes(plan) if has_master(plan) and not _keeps_master(plan) else 0.0
+    paged = OPTIMIZERS[plan.optimizer].is_paged
+    return rules.optimizer_bytes - _FP32_STATES + master + (0.0 if paged else moments_bytes(plan))
+
+
+def _rest_bytes(plan: ParallelPlan) -> float:
+    """Of the moments of embedding and head beyond those of a layer's matrices."""
+    return 0.0 if plan.offload_optimizer else rest_moments_bytes(plan) - moments_bytes(plan)
+
+
+def _freed_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
+    """Of the gradients of a unit that are applied as soon as they are there; those of sharded parameters are shards."""
+    own = _gradient_bytes(plan, rules) if plan.optimizer_in_backward else 0.0
+    return own / state_ranks(plan) if _keeps_master(plan) or plan.zero_stage >= 2 else own
 
 
 def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
@@ -135,6 +160,8 @@ def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
         return _parameter_bytes(plan)
     if plan.state_dtypes.grad_reduce is not None:
         return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
+    if not has_master(plan):
+        return plan.element_bytes
     own = {
         "fp32": 4.0,
         "fp16": min(rules.grad_bytes, 2.0),
@@ -149,7 +176,7 @@ def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
     """Of the copy of a buffer in 16 bits, in the format that the optimizer reads."""
-    wanted = ELEMENT_BYTES[plan.state_dtypes.main_grads]
+    wanted = main_gradient_bytes(plan)
     return wanted if not _keeps_master(plan) and wanted > _buffer_bytes(plan, rules) else 0.0
 
 
@@ -268,11 +295,12 @@ class HeldWeights(NamedTuple):
 
     Attributes:
         count: [*plan, stage, group]
-        largest_unit, root: [*plan, stage]
+        largest_unit, largest_rest, root: [*plan, stage]
     """
 
     count: Floats
     largest_unit: Floats
+    largest_rest: Floats
     root: Floats
 
 
@@ -332,8 +360,9 @@ def stage_bytes(
     return StageMemory(
         parameters_bytes=per_parameter(states.parameters)
         + by_plan(states.copied_element) * (held.count.sum(axis=-1) - held.root),
-        gradients_bytes=per_parameter(states.gradients),
-        optimizer_bytes=per_parameter(states.optimizer),
+        gradients_bytes=per_parameter(states.gradients)
+        + by_plan(states.freed_gradient) * np.maximum(held.largest_unit, held.largest_rest),
+        optimizer_bytes=per_parameter(states.optimizer) + by_plan(states.optimizer_rest) * held.root,
         activations_bytes=kept,
         temporary_bytes=temporary,
         workspace_bytes=by_plan(activations.workspace),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.errors import PlanError
+from ..plan.optimizers import OPTIMIZERS
 from ..plan.plan import ParallelPlan
 from ..workload.base.workload import Parameters, Workload, distinct_runs, frozen_groups, n_body, updates_in_step
 
@@ -97,16 +98,20 @@ class StageWeights(NamedTuple):
         trained: [*plan, group] of these, those that have gradients.
         updated: [*plan, group] of these, those whose update comes after the blocks; none where measured blocks hold it.
         largest_unit: [*plan] of the largest block among them that is gathered by itself.
+        largest_rest: [*plan] of the largest set of parameters of the other blocks that are sharded alike: embedding or head.
         root: [*plan] of the other blocks: embedding, head, final norm.
         shared: [*plan] of tensors that other stages hold copies of (a tied embedding), if they are trained.
+        matrices: [matrix, 3] how many, rows and columns of the matrices of layers, where the optimizer works on them.
     """
 
     count: Floats
     trained: Floats
     updated: Floats
     largest_unit: Floats
+    largest_rest: Floats
     root: Floats
     shared: Floats
+    matrices: Floats
 
     @property
     def key(self) -> bytes:
@@ -162,11 +167,14 @@ def stage_weights(
         A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy.
     """
     blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in distinct_runs(model)]
+    works_on_matrices = OPTIMIZERS[plan.optimizer].is_orthogonal
     groups = [name for name, _ in model.groups(plan)]
     trained = trained_groups(model, plan)
-    held = [
-        _held(blocks, groups, trained, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages
-    ]
+    held = []
+    for own in stages:
+        counts = [sum(chunks[c][i] for c in own) for i in range(len(blocks))]
+        weights, tensors = _held(blocks, groups, trained, counts)
+        held.append((weights._replace(matrices=_matrices(blocks, counts)) if works_on_matrices else weights, tensors))
     if updates_in_step(model):
         held = [(own._replace(updated=np.zeros_like(own.updated)), tensors) for own, tensors in held]
     copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]
@@ -177,16 +185,25 @@ def _held(
     blocks: Sequence[tuple[bool, Sequence[Parameters]]], groups: list[str], trained: Floats, counts: list[int]
 ) -> tuple[StageWeights, dict[str, float]]:
     """Parameters of a stage with `counts` of the blocks, and its shared tensors by name."""
-    total, largest, root, tensors = np.zeros(len(groups)), 0.0, 0.0, dict[str, float]()
+    total, largest, rest, root, tensors = np.zeros(len(groups)), 0.0, 0.0, 0.0, dict[str, float]()
     for (is_unit, parameters), n in zip(blocks, counts, strict=True):
         for own in parameters if n else ():
             times = n if not own.shared else 0 if own.shared in tensors else 1
             total[groups.index(own.group)] += times * own.count
             root += 0.0 if is_unit else times * own.count
+            rest = rest if is_unit else max(rest, own.count)
             if own.shared:
                 tensors[own.shared] = own.count * float(trained[groups.index(own.group)])
         if n and is_unit:
             largest = max(largest, sum(own.count for own in parameters))
-    return StageWeights(
-        total, total * trained, total * trained, np.array(largest), np.array(root), np.array(0.0)
-    ), tensors
+    units = (np.array(largest), np.array(rest), np.array(root))
+    return StageWeights(total, total * trained, total * trained, *units, np.array(0.0), np.zeros((0, 3))), tensors
+
+
+def _matrices(blocks: Sequence[tuple[bool, Sequence[Parameters]]], counts: Sequence[int]) -> Floats:
+    """[matrix, 3] of all layers of a stage; those of the same shape are one row."""
+    found: dict[tuple[float, float], float] = {}
+    for (_, parameters), n in zip(blocks, counts, strict=True):
+        for count, rows, columns in (matrix for own in parameters for matrix in own.matrices):
+            found[rows, columns] = found.get((rows, columns), 0.0) + n * count
+    return np.array([(n, *shape) for shape, n in found.items() if n], dtype=np.float64).reshape(-1, 3)

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Values, namespace
 from ..framework.software import EAGER
-from ..plan.fields import ELEMENT_BYTES
+from ..plan.optimizers import eager_bytes, has_master, main_gradient_bytes, moments_bytes, updated_bytes
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
 from .block_cost import collective_s, crosses_nodes, gradient_bytes, weight_bytes
 from .chunk_cost import bucketed
 from .efficiency import NEUTRAL, CostCorrection, Efficiency
+from .newton_schulz import gathering_s as orthogonal_gathering_s, orthogonalising_s
 from .partition import StageWeights, sharded, sharing_ranks, state_ranks
 
 
@@ -87,10 +88,6 @@ def host_update_s(cluster: Cluster, n_parameters: float) -> float:
     return max(HOST_UPDATE_S * n_sharing, PARAMETER_BYTES / link) * n_parameters
 
 
-# Per parameter, beyond the fused update: decay 8, first moment 8, second 12, root 8, division 8, sum 8, update 4 in fp32.
-EAGER_UPDATE_BYTES = 56.0
-
-
 class EndWork(NamedTuple):
     """What a stage has to do after its last backward pass, nothing beside it; arrays have axes [*plan, stage].
 
@@ -134,6 +131,9 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
     reduce_s, reduce_calls = _reduction_s(cluster, plan, splits, weights)
     gather_s, gather_calls = _gathering_s(cluster, plan, splits, weights)
     update_s = _update_s(cluster, plan, _updated(plan, splits, weights), eff)
+    n_sharing = state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
+    gathering = orthogonal_gathering_s(cluster, plan, weights.matrices, n_sharing) * factor
+    update_s = update_s + orthogonalising_s(cluster, plan, weights.matrices, n_sharing, eff) + gathering
     idle_s = eff.correction.step_s + eff.correction.network_step_s * log2(
         max(cluster.n_devices / cluster.node_size, 1.0)
     )
@@ -183,20 +183,21 @@ def optimizer_bytes(plan: ParallelPlan) -> float:
     """HBM traffic of the optimizer per parameter that a device updates.
 
     Notes:
-        38 in mixed precision: gradient 4, master weight and two moments in and out 24, 16-bit weight 2; the gradient norm
-        reads 4, zeroing writes 4. A 16-bit buffer whose gradients the optimizer wants in fp32 is read and copied first.
+        38 in mixed precision with Adam: gradient 4, master weight and two moments in and out 24, 16-bit weight 2; the norm of
+        gradients reads 4, zeroing writes 4. A 16-bit buffer whose gradients the optimizer wants in fp32 is read and copied first.
 
-        Multi-tensor operations one after another (PyTorch `foreach`) pass over the moments and a temporary again.
+        Multi-tensor operations one after another (PyTorch `foreach`) pass over the moments and a temporary again; Adafactor has
+        no fused kernel.
 
     Source: states as in ZeRO (arXiv 1910.02054 section 3.1); operations as in torch/optim/adam.py `_multi_tensor_adam`.
     """
-    dtypes = plan.state_dtypes
-    states = 2.0 * (dtypes.main_params_bytes + dtypes.moments_bytes)
+    states = 2.0 * (updated_bytes(plan) + moments_bytes(plan))
+    computed = 0.0 if plan.element_bytes < 4.0 and not has_master(plan) else 2.0
     buffer = plan.grad_sum_bytes
-    apart = EAGER_UPDATE_BYTES if plan.software.optimizer == EAGER else 0.0
-    read = ELEMENT_BYTES[dtypes.main_grads] if buffer < 4.0 else buffer
+    apart = eager_bytes(plan) if plan.software.optimizer == EAGER or plan.optimizer == "adafactor" else 0.0
+    read = main_gradient_bytes(plan) if buffer < 4.0 else buffer
     copied = buffer + read if read > buffer else 0.0
-    return copied + 2.0 * read + buffer + states + 2.0 + apart
+    return copied + 2.0 * read + buffer + states + computed + apart
 
 
 def _update_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float, eff: Efficiency) -> Values:

@@ -217,6 +217,7 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
     yield from model.problems(plan)
     yield from recompute_problems(plan)
     yield from _state_dtypes(plan)
+    yield from _backward(plan)
     yield from _pipeline(plan, model)
     try:
         cluster.device.peak(plan.dtype)
@@ -278,6 +279,20 @@ def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
         yield Problem("bf16_layers", text)
     if plan.dtype not in DTYPES:
         yield Problem("dtype", f"{plan.dtype!r} is unknown; known are {', '.join(DTYPES)}")
+
+
+def _backward(plan: ParallelPlan) -> Iterator[Problem]:
+    """What contradicts updates within the backward pass."""
+    if not plan.optimizer_in_backward:
+        return
+    if plan.n_micro_batch > 1:
+        text = (
+            f"true, but a step has {plan.n_micro_batch} micro-batches: gradients that are applied at once are not accumulated. "
+            f"Use global_batch={plan.dp * plan.micro_batch}, or optimizer_in_backward=false."
+        )
+        yield Problem("optimizer_in_backward", text)
+    if plan.pp > 1:
+        yield Problem("optimizer_in_backward", f"true, but pp = {plan.pp}. It goes with pp=1.")
 
 
 def _knows_schedule(plan: ParallelPlan) -> bool:

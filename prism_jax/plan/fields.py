@@ -125,7 +125,7 @@ def share_in_bf16(plan: HasPrecision, n_layers: int) -> float:
 ELEMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 GRAD_DTYPES = ("fp32", "bf16", "fp16")
 MOMENT_DTYPES = ("fp32", "bf16", "fp16", "fp8")
-MAIN_PARAM_BYTES = {"fp32": 4.0, "fp32_remainder": 2.0, "fp16": 2.0, "bf16": 2.0}
+MAIN_PARAM_BYTES = {"fp32": 4.0, "fp32_remainder": 2.0, "fp16": 2.0, "bf16": 2.0, "none": 0.0}
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,13 @@ class StateDtypes:
             `--grad-reduce-in-bf16`. Under fsdp and hsdp it is the format of the exchange alone (torchtitan
             `mixed_precision_reduce`): sharded gradients have the format of the parameters.
         main_grads: as the optimizer reads them; a buffer in 16 bits is copied to fp32 for the update (`--main-grads-dtype`).
-        main_params: the copy that the optimizer updates (`--main-params-dtype`); fp32_remainder: the 16 bits that bf16 parameters
-            lack (Megatron-LM `store_param_remainders`, with the precision-aware optimizer). Under fsdp and hsdp it is the
-            format of the sharded parameters themselves (torchtitan `training.dtype`).
-        exp_avg, exp_avg_sq: Adam's moments (`--exp-avg-dtype`, `--exp-avg-sq-dtype`).
+            None: fp32, or without a master copy as the parameters.
+        main_params: the copy that the optimizer updates, the master copy (`--main-params-dtype`); fp32_remainder: the 16 bits
+            that bf16 parameters lack (Megatron-LM `store_param_remainders`, precision-aware optimizer). none, or the format of
+            the parameters themselves: there is no copy. Under fsdp and hsdp it is the format of the sharded parameters
+            themselves (torchtitan `training.dtype`).
+        exp_avg, exp_avg_sq: moments (`--exp-avg-dtype`, `--exp-avg-sq-dtype`). None: fp32, or without a master copy as the
+            parameters.
         fp8_params: parameters are kept, or under fsdp and hsdp gathered, in fp8 (Megatron-LM `--fp8-param-gather`, torchtitan
             `enable_fsdp_float8_all_gather`); embedding, head and norms stay in 16 bits.
 
@@ -150,21 +153,23 @@ class StateDtypes:
     grad_reduce: Annotated[
         str | None, PlanField("of the buffer that gradients are reduced from; by default as the framework does")
     ] = None
-    main_grads: Annotated[str, PlanField("of gradients as the optimizer reads them")] = "fp32"
-    main_params: Annotated[str, PlanField("of the copy of parameters that the optimizer updates")] = "fp32"
-    exp_avg: Annotated[str, PlanField("of Adam's first moment")] = "fp32"
-    exp_avg_sq: Annotated[str, PlanField("of Adam's second moment")] = "fp32"
+    main_grads: Annotated[
+        str | None,
+        PlanField("of gradients as the optimizer reads them; by default fp32, or as parameters without a copy"),
+    ] = None
+    main_params: Annotated[
+        str,
+        PlanField(
+            "of the copy of parameters that the optimizer updates; none, or the format of the parameters: no copy"
+        ),
+    ] = "fp32"
+    exp_avg: Annotated[
+        str | None, PlanField("of the first moment; by default fp32, or as the parameters where they have no copy")
+    ] = None
+    exp_avg_sq: Annotated[
+        str | None, PlanField("of the second moment; by default fp32, or as the parameters where they have no copy")
+    ] = None
     fp8_params: Annotated[bool, PlanField("parameters are kept or gathered in fp8")] = False
-
-    @property
-    def moments_bytes(self) -> float:
-        """Of both moments, per parameter."""
-        return ELEMENT_BYTES[self.exp_avg] + ELEMENT_BYTES[self.exp_avg_sq]
-
-    @property
-    def main_params_bytes(self) -> float:
-        """Of the copy that the optimizer updates, per parameter."""
-        return MAIN_PARAM_BYTES[self.main_params]
 
 
 STATE_DTYPE_VALUES = {

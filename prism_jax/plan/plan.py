@@ -26,6 +26,7 @@ from .fields import (
     TableSharding as TableSharding,
     parse_sharding,
 )
+from .optimizers import OPTIMIZERS, has_master, parse_optimizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,6 +135,17 @@ class ParallelPlan:
         bool | None,
         PlanField("unfused attention: queries that share keys are one product; by default as the framework does"),
     ] = None
+    optimizer: Annotated[
+        str,
+        PlanField(
+            "what updates parameters, which decides its states",
+            read=parse_optimizer,
+            takes=f"one of {', '.join(OPTIMIZERS)}",
+        ),
+    ] = "adamw"
+    optimizer_in_backward: Annotated[
+        bool, PlanField("parameters are updated within the backward pass, and their gradients freed at once")
+    ] = False
     offload_optimizer: Annotated[
         bool, PlanField("states and update of the optimizer on the host, as in ZeRO-Offload")
     ] = False
@@ -167,6 +179,7 @@ class ParallelPlan:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlanError.of(Problem(name, f"{value}, but it must be at least 1"))
+        object.__setattr__(self, "optimizer", parse_optimizer(self.optimizer))
         self._check_bounds()
         if sorted(self.axis_order) != sorted(AXES):
             text = f"{list(self.axis_order)}, but it must be an order of {list(AXES)}"
@@ -279,8 +292,10 @@ class ParallelPlan:
 
     @property
     def grad_sum_bytes(self) -> float:
-        """Bytes of an element of the buffer that gradients are summed in; fp32 unless the plan says otherwise."""
+        """Bytes of an element of the buffer that gradients are summed in: as stated; else fp32, or as uncopied parameters."""
         own = self.state_dtypes.grad_reduce
+        if not has_master(self) and (own is None or self.shard_group > 1):
+            return self.element_bytes
         return 4.0 if own is None or self.shard_group > 1 else ELEMENT_BYTES[own]
 
     @property

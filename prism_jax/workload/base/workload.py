@@ -54,11 +54,13 @@ class Parameters(NamedTuple):
         count: after tensor and expert parallelism, before ZeRO or FSDP.
         shared: name of a tensor that several blocks use (a tied embedding), empty for none: a stage holds it once, and stages
             that hold copies add up their gradients.
+        matrices: (how many, rows, columns) of matrices among them that are as large on this device; of layers alone.
     """
 
     group: str
     count: float
     shared: str = ""
+    matrices: tuple[tuple[float, float, float], ...] = ()
 
 
 class SavedTensor(NamedTuple):

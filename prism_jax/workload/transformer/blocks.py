@@ -20,7 +20,7 @@ from .adapters import adapter_params, product_of, without_unneeded_gradients
 from .loss import loss_peak_bytes
 from .mixers import FULL
 from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
-from .params import embedding_params, layer_params, mtp_params, norm_params
+from .params import embedding_params, layer_matrices, layer_params, mtp_params, norm_params
 from .saved_tensors import (
     FREED_FIRST,
     LAYER_INPUT,
@@ -224,8 +224,10 @@ class LayerBlock(Block):
         own, tp = layer_params(self.model, self.layer), self.plan.tp
         ranks = self.plan.expert_tp * self.plan.ep
         sharded = (own.attention + own.mlp + own.shared) / tp
-        dense = Parameters(DENSE, sharded + own.norms + own.router + self.other_params())
-        return (dense, Parameters(EXPERT, own.experts / ranks)) if self.is_moe else (dense,)
+        matrices, of_experts = map(tuple, layer_matrices(self.model, self.plan, self.layer))
+        dense = Parameters(DENSE, sharded + own.norms + own.router + self.other_params(), matrices=matrices)
+        experts = Parameters(EXPERT, own.experts / ranks, matrices=of_experts)
+        return (dense, experts) if self.is_moe else (dense,)
 
     def _with_adapters(self) -> tuple[Parameters, ...]:
         """Adapters, which are trained, and everything else."""

@@ -18,6 +18,8 @@ from .adapters import is_on_experts, targets_of
 from .mixers import MixerSpec
 from .sizes import TransformerSizes
 
+Matrix = tuple[float, float, float]
+
 
 @dataclass(frozen=True)
 class LayerParams:
@@ -110,6 +112,37 @@ def layer_norm_params(spec: TransformerSizes, has_mlp: bool = True) -> int:
     if spec.mla is not None:
         count += spec.mla.q_lora_rank + spec.mla.kv_lora_rank
     return count
+
+
+def layer_matrices(spec: TransformerSizes, plan: ParallelPlan, layer: int) -> tuple[list[Matrix], list[Matrix]]:
+    """Matrices of layer `layer` that optimizers work on, (how many, rows, columns) on one device: of attention and
+    shared MLPs, and of the experts.
+
+    Notes:
+        Query, key and value projections are one matrix each (Megatron-LM `--muon-split-qkv`). Tensor parallelism divides the
+        side that it splits. Of layers with a state in place of attention only the MLP is counted.
+    """
+    tp, h = plan.tp, spec.hidden
+    n_in = spec.n_mlp_matrices - 1
+
+    def mlp(width: float, count: float, tokens: int = h) -> list[Matrix]:
+        return [(n_in * count, tokens, width), (count, width, tokens)]
+
+    own: list[Matrix] = []
+    if spec.mixer_in(layer) is None:
+        own = [(1.0, h, spec.attention_out_dim / tp)]
+        if spec.mla is None:
+            own += [(1.0, h, spec.query_width / tp), (2.0, h, max(spec.kv_dim / tp, spec.qk_head_dim))]
+        else:
+            mla = spec.mla
+            rank, wide = mla.q_lora_rank, spec.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+            own += [(1.0, rank, h), (1.0, rank, spec.q_dim / tp)] if rank else [(1.0, h, spec.q_dim / tp)]
+            own += [(1.0, h, mla.kv_lora_rank + mla.qk_rope_head_dim), (1.0, mla.kv_lora_rank, wide / tp)]
+    if spec.moe is None or not spec.is_moe_layer(layer):
+        return own + (mlp(spec.ffn_hidden / tp, 1.0) if layer_params(spec, layer).mlp else []), []
+    moe = spec.moe
+    own += mlp(moe.shared_width / tp, 1.0) if moe.shared_width else []
+    return own, mlp(moe.ffn_hidden / plan.expert_tp, moe.n_experts / plan.ep, moe.token_width(h))
 
 
 def _mixer_params(spec: TransformerSizes, mixer: MixerSpec, has_mlp: bool) -> dict[str, int]:

@@ -78,7 +78,7 @@ def test_sharded_parameters_have_the_format_of_the_master_copy():
     for plan, each in ((fsdp, 4.0), (in_16_bits, 2.0)):
         own = factors(plan)
         assert own.parameters == own.gradients == pytest.approx(each / PLAN.dp)
-        assert own.optimizer == pytest.approx(8.0 / PLAN.dp)
+        assert own.optimizer == pytest.approx(2.0 * each / PLAN.dp)  # moments as the parameters
         assert not own.update.any()
 
 

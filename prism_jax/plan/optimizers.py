@@ -1,0 +1,175 @@
+"""Optimizers: what each keeps per parameter, and what its update reads and writes beyond that. Bytes.
+
+| name | kept per parameter | source |
+|---|---|---|
+| adam, adamw, lamb | exp_avg, exp_avg_sq | arXiv 1412.6980, 1711.05101, 1904.00962 |
+| sgd | nothing | - |
+| sgd_momentum, lion, muon | exp_avg | arXiv 2302.06675, 2502.16982 |
+| adagrad, rmsprop | exp_avg_sq | - |
+| adafactor | sums of rows and columns of exp_avg_sq: (m + n) / mn of a matrix of m x n, below 0.1 % | arXiv 1804.04235 |
+| *_8bit | the same in 8 bits, with an fp32 scale per block of 256 | arXiv 2110.02861, bitsandbytes |
+| paged_* | the same in memory that the device and the host share, so that they need no place on the device | bitsandbytes |
+
+Beside these stands the copy that is updated, a *master copy*, where the format of `state_dtypes.main_params` is not that of the
+parameters themselves; `none` says that there is none. Without one PyTorch's optimizers make their states, and autograd its
+gradients, in the format of the parameters: so it is assumed where `state_dtypes` says nothing (torch/optim/adam.py).
+
+Muon orthogonalises the momentum of every matrix of a layer by five Newton-Schulz iterations; embedding, head and norms keep
+Adam's states. See `cost/newton_schulz.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ..core.errors import PlanError, Problem
+from ..core.registry import did_you_mean
+from .fields import ELEMENT_BYTES, MAIN_PARAM_BYTES, StateDtypes
+
+
+class HasStates(Protocol):
+    """Fields of a plan that say what its optimizer keeps; see `ParallelPlan`."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def element_bytes(self) -> float: ...
+    @property
+    def state_dtypes(self) -> StateDtypes: ...
+    @property
+    def optimizer(self) -> str: ...
+
+
+FIRST, SECOND = "exp_avg", "exp_avg_sq"
+BLOCK_SIZE = 256  # elements that share a scale; bitsandbytes, `blocksize` of `quantize_blockwise`
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """What an optimizer keeps and how it runs.
+
+    Attributes:
+        moments: states of a parameter's size, by the field of `StateDtypes` that says their format.
+        eager_bytes: of passes beyond one fused update, per parameter in fp32, where multi-tensor operations run apart.
+        is_8bit: moments are quantised by blocks.
+        is_paged: moments may lie on the host.
+        is_orthogonal: matrices of layers are orthogonalised, and only these have `moments`; the rest has Adam's.
+    """
+
+    name: str
+    moments: tuple[str, ...] = ()
+    eager_bytes: float = 0.0
+    is_8bit: bool = False
+    is_paged: bool = False
+    is_orthogonal: bool = False
+
+
+# Of Adam: decay 8, first moment 8, second 12, root 8, division 8, sum 8, update 4. The others by the same count.
+_PLAIN = (
+    Optimizer("adamw", (FIRST, SECOND), 56.0),
+    Optimizer("adam", (FIRST, SECOND), 56.0),
+    Optimizer("lamb", (FIRST, SECOND), 80.0),  # norms of parameters and updates, and the product of both
+    Optimizer("sgd", (), 8.0),
+    Optimizer("sgd_momentum", (FIRST,), 16.0),
+    Optimizer("lion", (FIRST,), 36.0),
+    Optimizer("adagrad", (SECOND,), 28.0),
+    Optimizer("rmsprop", (SECOND,), 28.0),
+    Optimizer("adafactor", (), 64.0),  # square, means, outer product, root, product, clipping
+    Optimizer("muon", (FIRST,), 16.0, is_orthogonal=True),
+)
+_QUANTISED = ("adamw", "adam", "lion", "sgd_momentum", "adagrad", "rmsprop", "lamb")
+_PAGED = ("adamw", "adam", "lion")
+
+
+def _known() -> dict[str, Optimizer]:
+    plain = {one.name: one for one in _PLAIN}
+    narrow = {f"{name}_8bit": replace(plain[name], name=f"{name}_8bit", is_8bit=True) for name in _QUANTISED}
+    can_page = {name: one for name, one in (plain | narrow).items() if name.removesuffix("_8bit") in _PAGED}
+    paged = {f"paged_{name}": replace(one, name=f"paged_{name}", is_paged=True) for name, one in can_page.items()}
+    return plain | narrow | paged
+
+
+OPTIMIZERS = _known()
+"""Name -> optimizer."""
+# Words of libraries' names that say how an update runs, not what it keeps; and other names of the same.
+_SAYS_NOTHING = re.compile(
+    r"torch|fused|foreach|apex|hf|distributed|dist|32bit|deepspeed|cpu|optim\b|bnb|bitsandbytes|decoupled"
+)
+_SAME = {
+    "momentum": "sgd_momentum", "sgdm": "sgd_momentum", "nesterov": "sgd_momentum", "sgdmomentum": "sgd_momentum",
+    "sgdwithmomentum": "sgd_momentum", "nadam": "adam", "nadamw": "adamw", "radam": "adam", "adamax": "adam",
+}  # fmt: skip
+
+
+def parse_optimizer(written: object) -> str:
+    """The name in `OPTIMIZERS` of what is written in any library's spelling: adamw_torch_fused, PagedAdamW8bit, FusedAdam.
+
+    Raises:
+        PlanError: no optimizer of that name; with those that are known.
+    """
+    if isinstance(written, str):
+        text = written.rpartition(".")[2].lower()
+        flat = re.sub(r"[^a-z0-9]", "", _SAYS_NOTHING.sub("", text))
+        found = _BY_LETTERS.get(flat)
+        if found:
+            return found
+    raise PlanError.of(Problem("optimizer", f"{written!r} is unknown{did_you_mean(written, OPTIMIZERS)}"))
+
+
+def _by_letters() -> dict[str, str]:
+    found = {name.replace("_", ""): name for name in OPTIMIZERS}
+    for name in OPTIMIZERS:
+        if name.endswith("_8bit"):
+            base = name.removesuffix("_8bit").replace("_", "")
+            found |= {f"{base}8": name, f"8bit{base}": name, f"{base}bnb8bit": name}
+    return _SAME | found
+
+
+_BY_LETTERS = _by_letters()
+
+
+def parameter_dtype(plan: HasStates) -> str:
+    """Format of the parameters that a pass computes with, before they are quantised for products."""
+    return plan.dtype if plan.dtype in ("fp32", "fp16") else "bf16"
+
+
+def has_master(plan: HasStates) -> bool:
+    """Whether what is updated has a format of its own; parameters in fp32 are updated themselves."""
+    return plan.dtype != "fp32" and plan.state_dtypes.main_params not in ("none", parameter_dtype(plan))
+
+
+def updated_bytes(plan: HasStates) -> float:
+    """Of the parameter that is updated: the master copy, or the parameter itself."""
+    return MAIN_PARAM_BYTES[plan.state_dtypes.main_params] if has_master(plan) else plan.element_bytes
+
+
+def main_gradient_bytes(plan: HasStates) -> float:
+    """Of a gradient as the optimizer reads it: as stated; else fp32, or without a master copy as the parameters."""
+    own = plan.state_dtypes.main_grads
+    return ELEMENT_BYTES[own or ("fp32" if has_master(plan) else parameter_dtype(plan))]
+
+
+def moments_bytes(plan: HasStates, optimizer: Optimizer | None = None) -> float:
+    """Of all moments of a parameter.
+
+    Args:
+        optimizer: None: the plan's.
+    """
+    optimizer = OPTIMIZERS[plan.optimizer] if optimizer is None else optimizer
+    if optimizer.is_8bit:
+        return len(optimizer.moments) * (1.0 + 4.0 / BLOCK_SIZE)
+    usual = "fp32" if has_master(plan) else parameter_dtype(plan)
+    return float(sum(ELEMENT_BYTES[getattr(plan.state_dtypes, name) or usual] for name in optimizer.moments))
+
+
+def rest_moments_bytes(plan: HasStates) -> float:
+    """Of all moments of a parameter of embedding or head, which no optimizer orthogonalises."""
+    own = OPTIMIZERS[plan.optimizer]
+    return moments_bytes(plan, OPTIMIZERS["adamw"] if own.is_orthogonal else own)
+
+
+def eager_bytes(plan: HasStates) -> float:
+    """Traffic per parameter of an update in separate passes, beyond one fused pass."""
+    return OPTIMIZERS[plan.optimizer].eager_bytes * updated_bytes(plan) / ELEMENT_BYTES["fp32"]
