@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,67 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.kernels import KERNEL_CLASSES
 from ..result.spread import AllocationSpread
+
+GIVEN = "given_slowdowns"  # owner of the p95: the GPUs whose slowdowns are known
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of a step with the Monte Carlo standard error of each.
+
+    Attributes:
+        value: by name, largest first.
+        error: by the same names.
+    """
+
+    value: Mapping[str, float]
+    error: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SlowNode:
+    """A node with known GPUs, and what it costs.
+
+    Attributes:
+        node: number, from 0.
+        name: of the host; empty where hosts are numbers.
+        gpu: its slowest known GPU, counted inside the node.
+        slowdown: of that GPU, its kernel classes weighed by their seconds in this job.
+        stages, replicas: that its known GPUs work for.
+        cost_s: by which p95 falls if other GPUs, drawn like the rest of the fleet, take the place of its known ones.
+        cost_error_s: Monte Carlo standard error of it.
+        with_slower_s: by which p95 falls if that happens to this node and to all slower ones.
+        with_slower_error_s: Monte Carlo standard error of it.
+    """
+
+    node: int
+    name: str
+    gpu: int
+    slowdown: float
+    stages: tuple[int, ...]
+    replicas: tuple[int, ...]
+    cost_s: float
+    cost_error_s: float
+    with_slower_s: float
+    with_slower_error_s: float
+
+
+@dataclass(frozen=True)
+class GivenSlowdowns:
+    """What known slowdowns of GPUs do to a job.
+
+    Attributes:
+        n_gpus, n_nodes: that are known, and the nodes that hold them.
+        n_drawn: GPUs of the job that are not known.
+        step_s: of these GPUs, with all others at 1 and nothing else varying.
+        nodes: the slowest, slowest first.
+    """
+
+    n_gpus: int
+    n_nodes: int
+    n_drawn: int
+    step_s: float
+    nodes: tuple[SlowNode, ...]
 
 
 @dataclass(frozen=True)
@@ -21,14 +82,20 @@ class Explanation:
         breakdown_s: where the mean step goes, for an average GPU; sums to the mean step time. Keys: compute, exposed
             tp, cp, ep, dp and pp communication, bubble, waiting for stragglers, stalls.
         criticality: op class -> share of the critical path (d step / d seconds x seconds / step); sums to one.
-        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls when its variability is removed.
+        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls when its variability is removed; with known
+            slowdowns also by which it falls with other GPUs, drawn, in the place of these.
         allocation: spread of the step time within one allocation of GPUs and between allocations.
+        criticality_error, p95_owner_error_s: Monte Carlo standard errors of both.
+        given: what known slowdowns cost; None where no GPU is known.
     """
 
     breakdown_s: Mapping[str, float]
     criticality: Mapping[str, float]
     p95_owner_s: Mapping[str, float]
     allocation: AllocationSpread
+    criticality_error: Mapping[str, float] = field(default_factory=dict)
+    p95_owner_error_s: Mapping[str, float] = field(default_factory=dict)
+    given: GivenSlowdowns | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +159,7 @@ _WORDS = {
     "pp_comm": "pp communication",
     "bubble": "pipeline bubble",
     "waiting_for_stragglers": "waiting for stragglers",
+    GIVEN: "GPUs as given",
     "all_reduce": "all-reduce",
     "all_gather": "all-gather",
     "reduce_scatter": "reduce-scatter",

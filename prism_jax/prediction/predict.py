@@ -43,6 +43,7 @@ class PredictionParts:
     job: Job
     distribution: StepTimeDistribution
     explanation: Explanation | None
+    slowdowns: SlowdownTable | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ def write_timeline(
         return None
     from .predicted_step import write_timeline as write  # needs JAX
 
-    write(trace, report.parts.job, report.parts.distribution, report.seed)
+    parts = report.parts
+    write(trace, parts.job, parts.distribution, report.seed, parts.slowdowns)
     return Message(f"wrote {trace}")
 
 
@@ -242,12 +244,12 @@ def explain_step(
     from .predicted_step import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
     method = METHODS[sampling.method]
-    asked = Simulation(method, sampling.n_samples, sampling.seed, known and known.factors, explained)
+    asked = Simulation(method, sampling.n_samples, sampling.seed, known, explained)
     record = noted(method=method, samples=asked.count)
     report, distribution, explanation = simulated(fitted, asked, record, progress)
     if price_per_gpu_hour is not None:
         report = replace(report, money=_money(report, price_per_gpu_hour))
-    return report.made_of(PredictionParts(fitted.job, distribution, explanation))
+    return report.made_of(PredictionParts(fitted.job, distribution, explanation, known))
 
 
 def _money(report: PredictionReport, price_per_gpu_hour: float) -> MoneyFacts:

@@ -6,7 +6,7 @@ At that level every second of the job is taken times measured over predicted typ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,9 @@ from ..simulate.inputs import KnownGpus, known_gpus
 from ..simulate.predict import COLUMNS_PER_CALL, DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from ..system.likeness import device_notes
+from ..variability.slowdowns_file import SlowdownTable
 from .facts import QUANTILES, prediction_report
-from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport, StepTime
+from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport
 
 WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit
 
@@ -103,14 +104,14 @@ class Simulation:
     Attributes:
         method: "symmetric" or "brute_force".
         n_samples: None for the default of the method.
-        known: kernel class (or "all") -> device -> measured slowdown.
+        slowdowns: of GPUs that were measured, and the names of their hosts; None for none.
         explained: whether the parts of the step and the owners of its tail are asked for, which takes half of the time.
     """
 
     method: str
     n_samples: int | None
     seed: int
-    known: Mapping[str, Mapping[int, float]] | None
+    slowdowns: SlowdownTable | None
     explained: bool = True
 
     @property
@@ -128,7 +129,7 @@ def simulated(
     """
     job, key = fitted.job, jax.random.key(asked.seed)
     at_level = JobAtLevel(job, None)
-    known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices, job.model.kernel_classes)
+    known = _known(job, asked.slowdowns)
     started = time.perf_counter()
     if fitted.level is not None:
         at_level = at_log_level(job, fitted.level, partial(_once, asked=asked, known=known))
@@ -138,7 +139,8 @@ def simulated(
     explanation = None
     if asked.explained or fitted.level is not None:
         progress(0.0, "explaining")
-        explanation = explain(job, distribution, key=key)
+        hosts = () if asked.slowdowns is None else asked.slowdowns.hosts
+        explanation = _with_hosts(explain(job, distribution, key=key, known=known), hosts)
         at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
     elapsed = Elapsed(compiled - started, ran - compiled, 0.0 if explanation is None else time.perf_counter() - ran)
     cost, needed = lower(job).cost, job.memory
@@ -156,9 +158,26 @@ def simulated(
     ]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
-        band = _band(replace(fitted, job=job), asked.seed, report.n_samples, report.step_time_s, progress)
+        band = _band(replace(fitted, job=job), asked, known, report, progress)
         report = replace(report, epistemic_s=band)
     return report, distribution, explanation
+
+
+def _known(job: Job, slowdowns: SlowdownTable | None) -> KnownGpus | None:
+    """Known slowdowns as the simulation takes them."""
+    if slowdowns is None:
+        return None
+    return known_gpus(slowdowns.factors, job.plan.n_devices, job.model.kernel_classes)
+
+
+def _with_hosts(explanation: Explanation, hosts: Sequence[str]) -> Explanation:
+    """The same with the names of the nodes that have one."""
+    if explanation.given is None:
+        return explanation
+    nodes = tuple(
+        replace(one, name=hosts[one.node]) if one.node < len(hosts) else one for one in explanation.given.nodes
+    )
+    return replace(explanation, given=replace(explanation.given, nodes=nodes))
 
 
 def _once(job: Job, *, asked: Simulation, known: KnownGpus | None) -> StepTimeDistribution:
@@ -166,9 +185,12 @@ def _once(job: Job, *, asked: Simulation, known: KnownGpus | None) -> StepTimeDi
     return predict(job, key=jax.random.key(asked.seed), n_samples=asked.count, method=asked.method, known=known)
 
 
-def write_timeline(path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int) -> None:
+def write_timeline(
+    path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int, slowdowns: SlowdownTable | None
+) -> None:
     """Writes a Perfetto timeline of a median and a p99 step."""
-    write_trace(path, timelines(lower(job), distribution, jax.random.key(seed)), job.name)
+    lines = timelines(lower(job), distribution, jax.random.key(seed), _known(job, slowdowns))
+    write_trace(path, lines, job.name)
 
 
 def _distribution(
@@ -193,14 +215,18 @@ def _worth_a_warm_run(asked: Simulation, distribution: StepTimeDistribution, cou
     return asked.explained and distribution.method == asked.method and count <= MAX_WARM_COLUMNS
 
 
-def _band(fitted: FittedJob, seed: int, n_samples: int, times: StepTime, progress: Progress) -> FitBand:
+def _band(
+    fitted: FittedJob, asked: Simulation, known: KnownGpus | None, report: PredictionReport, progress: Progress
+) -> FitBand:
     """90 % interval of each quantile of the step time, seconds, over posterior draws; it holds the quantile itself."""
     found = epistemic_band(
         fitted.job,
         fitted.draws,
         QUANTILES,
-        key=jax.random.key(seed),
-        n_samples=n_samples,
+        key=jax.random.key(asked.seed),
+        n_samples=report.n_samples,
+        known=known,
         progress=part(progress, "posterior draws"),
     )
+    times = report.step_time_s
     return FitBand(**{name: Bounds(*holding(getattr(times, name), *bounds)) for name, bounds in found.items()})

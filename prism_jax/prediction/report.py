@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import bar, decimals, prob, uncertain_memory, with_error
 from ..core.units import format_bytes, format_s
-from ..explain.types import words
+from ..explain.types import GivenSlowdowns, SlowNode, words
 from ..result.distribution import Guarantee
 from .check_report import TOLD, MemoryFacts, OpenFieldFacts
 
@@ -164,7 +164,8 @@ class PredictionReport(Report):
         mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step.
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
-        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability.
+        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability; `given_slowdowns`: with
+            other GPUs, drawn, in the place of those whose slowdowns are given.
         fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
         allocation: the spreads within one allocation and between allocations. Without an explanation (`--fast`) these two are
             None, and `breakdown_s`, `criticality` and `p95_owner_s` are empty.
@@ -173,6 +174,8 @@ class PredictionReport(Report):
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
         open_fields: what the job leaves unsaid, the field that widens `model_band_s` most in front.
+        criticality_mc_error, p95_owner_mc_error_s: Monte Carlo standard errors of `criticality` and `p95_owner_s`.
+        given: what given slowdowns of GPUs cost; absent where none are given.
         money: absent without a price.
         epistemic_s: what applied fits leave open; absent without fits of variability.
     """
@@ -213,6 +216,9 @@ class PredictionReport(Report):
     money: Annotated[MoneyFacts | None, WHERE_KNOWN] = None
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
     open_fields: tuple[OpenFieldFacts, ...] = ()
+    criticality_mc_error: Mapping[str, float] = field(default_factory=dict)
+    p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
+    given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         blocks = [
@@ -222,6 +228,7 @@ class PredictionReport(Report):
             _memory(self),
             _breakdown(self),
             _owners(self),
+            _given(self),
             _footer(self),
         ]
         lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
@@ -233,6 +240,7 @@ SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
 MOST_CRITICAL = 4
+MOST_NUMBERS = 4  # of stages or replicas of a node
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
@@ -400,8 +408,65 @@ def _owners(report: PredictionReport) -> list[str]:
     p95 = report.step_time_s.p95
     return [
         "reduction of p95 if one source of variability is removed",
-        *(f"  {words(name):<{width}}  {format_s(value, 3):>9} {value / p95:>7.2%}" for name, value in kept),
+        *(f"  {words(name):<{width}}  {_owner(report, name, value):>9} {value / p95:>7.2%}" for name, value in kept),
     ]
+
+
+def _owner(report: PredictionReport, name: str, value_s: float) -> str:
+    """Seconds of an owner; with their error where a table of given slowdowns stands below to compare with."""
+    if report.given is None:
+        return format_s(value_s, 3)
+    return f"{_with_error_s(value_s, report.p95_owner_mc_error_s.get(name, 0.0)):>18}"
+
+
+def _given(report: PredictionReport) -> list[str]:
+    """What given slowdowns cost, node by node, slowest first."""
+    given = report.given
+    if given is None:
+        return []
+    head = ("node", "slowest GPU", "stage", "replica", "cost in p95", "with all above")
+    rows = [head, *(_node(one) for one in given.nodes)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
+    table = ("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    rest = f"; {given.n_drawn:,} GPUs are drawn" if given.n_drawn else ""
+    more = given.n_nodes - len(given.nodes)
+    return [
+        f"given slowdowns: {given.n_gpus:,} GPUs on {given.n_nodes:,} node{'s' if given.n_nodes > 1 else ''}{rest}",
+        f"  with these and nothing else varying a step takes {format_s(given.step_s, 4)}",
+        "  p95 falls by so much with other GPUs, drawn like the fleet's, in the place of those given:",
+        *table,
+        *([f"  and {more:,} nodes less slow"] if more else []),
+    ]
+
+
+def _node(one: SlowNode) -> tuple[str, ...]:
+    """Cells of a node."""
+    return (
+        f"{one.node} ({one.name})" if one.name else str(one.node),
+        f"{one.gpu} x {one.slowdown:.3f}",
+        _numbers(one.stages),
+        _numbers(one.replicas),
+        _with_error_s(one.cost_s, one.cost_error_s),
+        _with_error_s(one.with_slower_s, one.with_slower_error_s),
+    )
+
+
+def _numbers(found: tuple[int, ...]) -> str:
+    """As "0-3" or "1, 4"; few of many."""
+    if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
+        return f"{found[0]}-{found[-1]}"
+    return ", ".join(map(str, found[:MOST_NUMBERS])) + (", ..." if len(found) > MOST_NUMBERS else "")
+
+
+def _with_error_s(value_s: float, error_s: float) -> str:
+    """Both in the unit of the larger, down to the first digit of the error."""
+    if value_s == 0.0 == error_s:
+        return "0"
+    largest = max(abs(value_s), error_s)
+    scale, unit = next(
+        ((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms")) if largest * scale >= 1.0), (1e6, "us")
+    )
+    return "{} ± {} {}".format(*with_error(value_s * scale, error_s * scale), unit)
 
 
 def _footer(report: PredictionReport) -> list[str]:

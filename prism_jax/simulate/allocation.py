@@ -14,6 +14,8 @@ Quantiles of the steps of a typical allocation: one whose mean step is close to 
 Given its GPUs, a column's steps scatter about the column's own mean with a law that all columns share (their pooled deviations).
 Means of few repeats vary more than true ones: they are drawn towards each other until columns vary as much as they did.
 
+Known GPUs are the same in every allocation. Their replicas have columns of their own, one factor more each of the products above.
+
 The spreads of a job within and between allocations, from repeated columns.
 """
 
@@ -30,7 +32,8 @@ from ..core.arrays import Floats
 from ..result.distribution import StepTimeDistribution
 from ..result.spread import AllocationSpread
 from .columns import column_times
-from .inputs import shared_of
+from .inputs import column_inputs, regime_factors, shared_of
+from .known_replicas import KnownReplicas, key_of_known
 from .predict import DEFAULT_COLUMNS, ReplicaColumns, replica_columns
 from .program import Program
 from .replica_maximum import (
@@ -60,8 +63,9 @@ class Repeats:
         weight: [randomisation, column] importance weights.
         factor: [node] network factors, increasing.
         chance: [node] weight of each node in a mean over steps.
-        n: replicas whose maximum is a step.
+        n: replicas that are alike; the slowest of them and of the known ones is a step.
         shared: what the replicas of a step share.
+        known_s: [replica, repeat, node, column] seconds of the replicas with known GPUs.
     """
 
     time_s: Floats
@@ -70,31 +74,66 @@ class Repeats:
     chance: Floats
     n: int
     shared: Shared
+    known_s: Floats
 
     def thresholds(self) -> Floats:
-        """Increasing times [time], seconds, that span the maximum of `n` columns at every node, evenly on its normal score."""
-        mass = np.broadcast_to(self.weight, self.time_s[:, 0].shape).ravel()
+        """Increasing times [time], seconds, that span the slowest replica at every node, evenly on its normal score."""
         level = ndtr(np.linspace(-LARGEST_SCORE, LARGEST_SCORE, N_TIME))
-        flat = self.time_s.transpose(1, 0, 2, 3).reshape(len(self.factor), -1)
-        every = np.stack([maximum_quantile(own, mass, self.n, level) for own in flat])
+        every = np.stack([self._slowest(node, level) for node in range(len(self.factor))])
         return np.quantile(every, np.linspace(0.0, 1.0, N_TIME))
 
-    def carried(self) -> tuple[Floats, Floats]:
-        """Times [score, column] of all repeats at the carried network scores, and weights [column]."""
-        time_s = self.time_s[:, :: N_FINER if len(self.factor) > 1 else 1].transpose(1, 0, 2, 3)
-        return time_s.reshape(len(time_s), -1), np.tile(self.weight.ravel(), len(self.time_s))
+    def _slowest(self, node: int, level: Floats) -> Floats:
+        """Quantiles of the slowest replica at a node of the network factor, seconds."""
+        mass = np.broadcast_to(self.weight, self.time_s[:, 0].shape).ravel()
+        alike_s = self.time_s[:, node].ravel()
+        if not len(self.known_s):
+            return maximum_quantile(alike_s, mass, self.n, level)
+        known_s = self.known_s[:, :, node].reshape(len(self.known_s), -1)
+        ends_s = [np.quantile(own_s, level) for own_s in known_s]
+        alike = [maximum_quantile(alike_s, mass, self.n, level)] if self.n else []
+        at_s = np.unique(np.concatenate([*ends_s, *alike]))
+        below = (1.0 - _above(alike_s, mass, at_s)) ** self.n
+        for own_s in known_s:
+            below = below * (1.0 - _above(own_s, np.ones(own_s.size), at_s))
+        return np.interp(level, np.maximum.accumulate(below), at_s)
+
+    def carried(self) -> tuple[Floats, Floats, Floats | None]:
+        """Times [score, column] of all repeats at the carried network scores, weights [column], and the known replicas' times."""
+        step = N_FINER if len(self.factor) > 1 else 1
+        time_s = self.time_s[:, ::step].transpose(1, 0, 2, 3)
+        known_s = self.known_s[:, :, ::step].transpose(0, 2, 1, 3)
+        known_s = known_s.reshape(*known_s.shape[:2], -1) if len(known_s) else None
+        return time_s.reshape(len(time_s), -1), np.tile(self.weight.ravel(), len(self.time_s)), known_s
 
     def without(self, i: int) -> Repeats:
         """All randomisations but one."""
-        return replace(self, time_s=np.delete(self.time_s, i, axis=2), weight=np.delete(self.weight, i, axis=0))
+        n = len(self.weight)
+        kept = np.arange(self.known_s.shape[-1]) % n != i
+        return replace(
+            self,
+            time_s=np.delete(self.time_s, i, axis=2),
+            weight=np.delete(self.weight, i, axis=0),
+            known_s=self.known_s[..., kept],
+        )
 
     def groups(self, n_group: int) -> list[Repeats]:
         """Independent groups of the randomisations, for Monte Carlo errors."""
         parts = np.array_split(np.arange(len(self.weight)), n_group)
-        return [replace(self, time_s=self.time_s[:, :, own], weight=self.weight[own]) for own in parts]
+        return [
+            replace(self, time_s=self.time_s[:, :, own], weight=self.weight[own], known_s=self.known_s[..., k::n_group])
+            for k, own in enumerate(parts)
+        ]
 
 
-def repeated_columns(program: Program, key: Array, n_samples: int = DEFAULT_COLUMNS) -> Repeats:
+def _above(time_s: Floats, mass: Floats, at_s: Floats) -> Floats:
+    """Probability that a weighted column exceeds each of the increasing times."""
+    above, ends_s = survival_table(time_s, mass)
+    return np.interp(at_s, ends_s[::-1], above[::-1], left=1.0, right=0.0)
+
+
+def repeated_columns(
+    program: Program, key: Array, n_samples: int = DEFAULT_COLUMNS, known: KnownReplicas | None = None
+) -> Repeats:
     """Replica columns of `N_DESIGN` designs with `n_samples` each, every column drawn for `N_REPEAT` steps."""
     keys = jax.random.split(key, N_DESIGN)
     designs = [replica_columns(program, own, n_samples) for own in keys]
@@ -107,8 +146,9 @@ def repeated_columns(program: Program, key: Array, n_samples: int = DEFAULT_COLU
         weight=np.concatenate([columns.weight for columns in designs]),
         factor=factor,
         chance=chance,
-        n=program.n_replica,
+        n=program.n_replica - (0 if known is None else known.n_known),
         shared=shared,
+        known_s=_known(program, known, key, designs[0].scores, factor),
     )
 
 
@@ -120,6 +160,24 @@ def _drawn(columns: ReplicaColumns, key: Array) -> Floats:
         time_s = np.asarray(column_times(columns.inputs, key, chunks, columns.width), dtype=np.float64)
         found.append(columns.by_randomisation(time_s).transpose(1, 0, 2))
     return np.stack(found)
+
+
+def _known(program: Program, known: KnownReplicas | None, key: Array, scores: Floats, factor: Floats) -> Floats:
+    """Times [replica, repeat, node, column] of the replicas with known GPUs."""
+    if known is None or not len(known.replicas):
+        return np.zeros((0, N_REPEAT, len(factor), len(scores)))
+    chunks, width = known.chunks(program.job.plan)
+    inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
+    n, found = program.n_replica * known.n_column // width, []
+    for repeat in range(N_REPEAT):
+        own = replace(chunks, index=chunks.index + repeat * n)
+        time_s = np.asarray(column_times(inputs, key_of_known(key), own, width), dtype=np.float64)
+        found.append(known.by_replica(time_s))
+    time_s = np.stack(found, axis=1)
+    if len(factor) == 1:
+        return time_s
+    low, share = interpolation(factor, shared_of(program, scores).factor(scores))
+    return time_s[:, :, low] + share[:, None] * (time_s[:, :, low + 1] - time_s[:, :, low])
 
 
 def _nodes(shared: Shared, carried: Floats) -> tuple[Floats, Floats]:
@@ -155,12 +213,23 @@ def between_share(repeats: Repeats) -> tuple[float, float]:
     every = [part.sum(axis=0) for part in sums]
     n = len(each)
     without = np.array([
-        _covariance(repeats, at_s, *(total - part[i] for total, part in zip(every, sums, strict=True)))
-        / _variance(repeats.without(i))
-        for i in range(n)
+        _covariance(own, at_s, tuple(total - part[i] for total, part in zip(every, sums, strict=True))) / _variance(own)
+        for i, own in enumerate(map(repeats.without, range(n)))
     ])  # fmt: skip
     error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
-    return _covariance(repeats, at_s, *every) / _variance(repeats), float(error)
+    return _covariance(repeats, at_s, tuple(every)) / _variance(repeats), float(error)
+
+
+Chances = tuple[Floats, Floats]  # of both steps of a pair, and of one step, to be below
+
+
+def _known_chances(repeats: Repeats, at_s: Floats) -> Chances:
+    """Chances that the slowest of the known replicas is below: [node x time, node x time], [node x time]."""
+    both, one = np.ones(1), np.ones(1)
+    for time_s in repeats.known_s.transpose(0, 1, 3, 2):
+        pairs, below, n = _moments(time_s, np.ones(time_s.shape[1]), at_s)
+        both, one = both * np.clip(pairs / n, 0.0, 1.0), one * np.clip(below / n, 0.0, 1.0)
+    return both, one
 
 
 def _moments(time_s: Floats, weight: Floats, at_s: Floats) -> tuple[Floats, Floats, np.float64]:
@@ -182,11 +251,13 @@ def _moments(time_s: Floats, weight: Floats, at_s: Floats) -> tuple[Floats, Floa
     return (n * pairs - with_themselves) / (n - 1), weight @ mean, weight.sum()
 
 
-def _covariance(repeats: Repeats, at_s: Floats, both: Floats, one: Floats, mass: Floats) -> float:
-    """Covariance of two steps of one allocation, seconds squared, of the sums of `_moments`."""
+def _covariance(repeats: Repeats, at_s: Floats, sums: tuple[Floats, ...]) -> float:
+    """Covariance of two steps of one allocation, seconds squared, of the sums of `_moments` and of the known replicas."""
     chance, shape, shared = repeats.chance, (len(repeats.chance), len(at_s)), repeats.shared
-    joint = (np.clip(both / mass, 0.0, 1.0) ** repeats.n).reshape(*shape, *shape)
-    alone = chance @ (np.clip(one / mass, 0.0, 1.0) ** repeats.n).reshape(shape)
+    both, one, mass = sums
+    known = _known_chances(repeats, at_s)
+    joint = (np.clip(both / mass, 0.0, 1.0) ** repeats.n * known[0]).reshape(*shape, *shape)
+    alone = chance @ (np.clip(one / mass, 0.0, 1.0) ** repeats.n * known[1]).reshape(shape)
     over = np.einsum("g,gthu,h->tu", chance, joint, chance, optimize=True) - np.outer(alone, alone)
     lengthened = np.prod([1.0 + stall.prob(shared.n_devices) * stall.mean_fraction for stall in shared.stalls])
     return float(np.trapezoid(np.trapezoid(over, at_s), at_s) * lengthened**2)
@@ -195,8 +266,8 @@ def _covariance(repeats: Repeats, at_s: Floats, both: Floats, one: Floats, mass:
 def _variance(repeats: Repeats) -> float:
     """Variance over allocations and steps, seconds squared: of the same columns, so that their errors cancel in the share."""
     rng = np.random.default_rng(0)
-    time_s, weight = repeats.carried()
-    return float(np.var(step_samples(time_s, weight, repeats.n, repeats.shared, N_STEP, rng)))
+    time_s, weight, known_s = repeats.carried()
+    return float(np.var(step_samples(time_s, weight, repeats.n, repeats.shared, N_STEP, rng, known_s)))
 
 
 N_ALLOCATION = 256
@@ -214,9 +285,12 @@ def typical_quantile(repeats: Repeats, p: float, seed: int) -> tuple[float, floa
 def _quantile(repeats: Repeats, p: float, seed: int) -> float:
     rng = np.random.default_rng(seed)
     at_s = repeats.thresholds()
-    log_below = np.log(np.maximum(_below(repeats, at_s), SMALLEST_PROB))
+    log_below = _log_below(repeats.time_s.reshape(*repeats.time_s.shape[:2], -1), repeats.weight.ravel(), at_s)
     weight = repeats.weight.ravel() / repeats.weight.sum()
-    drawn = rng.multinomial(repeats.n, weight, N_ALLOCATION) @ log_below.reshape(len(weight), -1)
+    drawn = rng.multinomial(repeats.n, weight, N_ALLOCATION) @ log_below
+    for own_s in repeats.known_s:
+        n = own_s.shape[-1]
+        drawn = drawn + _log_below(own_s, np.ones(n), at_s)[rng.integers(n, size=N_ALLOCATION)]
     below = np.exp(drawn).reshape(N_ALLOCATION, len(repeats.chance), len(at_s))
     mean_s = at_s[-1] - np.trapezoid(below, at_s) @ repeats.chance
     n_kept = max(1, int(TYPICAL_SHARE * N_ALLOCATION))
@@ -225,11 +299,15 @@ def _quantile(repeats: Repeats, p: float, seed: int) -> float:
     return float(np.quantile(_steps(repeats, at_s, typical, rng), p))
 
 
-def _below(repeats: Repeats, at_s: Floats) -> Floats:
-    """[column, node, time] probability that a column's step is at most a time, given the column's GPUs."""
-    n, n_node = repeats.time_s.shape[:2]
-    time_s = repeats.time_s.reshape(n, n_node, -1)
-    weight = repeats.weight.ravel()
+def _log_below(time_s: Floats, weight: Floats, at_s: Floats) -> Floats:
+    """[column, node x time] log of the probability that a column's step is at most a time, given the column's GPUs.
+
+    Args:
+        time_s: [repeat, node, column].
+        weight: [column].
+        at_s: [time] thresholds.
+    """
+    n, n_node = time_s.shape[:2]
     share = weight / weight.sum()
     mean_s = time_s.mean(axis=0)
     off_s = (time_s - mean_s) * np.sqrt(n / (n - 1))
@@ -238,13 +316,14 @@ def _below(repeats: Repeats, at_s: Floats) -> Floats:
     kept = np.sqrt(np.maximum(1.0 - noise / np.where(spread > 0.0, spread, 1.0), 0.0))
     mean_s = centre[:, None] + kept[:, None] * (mean_s - centre[:, None])
     tables = [survival_table(off_s[:, g].ravel(), np.tile(weight, n)) for g in range(n_node)]
-    return np.stack(
+    below = np.stack(
         [
             1.0 - np.interp(at_s - mean_s[g][:, None], off[::-1], above[::-1], left=1.0, right=0.0)
             for g, (above, off) in enumerate(tables)
         ],
         axis=1,
     )
+    return np.log(np.maximum(below, SMALLEST_PROB)).reshape(len(weight), -1)
 
 
 def _steps(repeats: Repeats, at_s: Floats, below: Floats, rng: np.random.Generator) -> Floats:
@@ -264,16 +343,26 @@ def _steps(repeats: Repeats, at_s: Floats, below: Floats, rng: np.random.Generat
 P = 0.95
 
 
-def allocation_spread(program: Program, whole: StepTimeDistribution, key: Array) -> AllocationSpread:
+def allocation_spread(
+    program: Program, whole: StepTimeDistribution, key: Array, known: KnownReplicas | None = None
+) -> AllocationSpread:
     """Both spreads of a job.
 
     Args:
-        program: lowered job.
+        program: lowered job; with known GPUs, one factor per compute class.
         whole: distribution over allocations and steps.
         key: typed PRNG key.
+        known: replicas with known GPUs, which every allocation has.
     """
-    if whole.std_s == 0.0 or not (program.has_persistent or program.varying_links):
+    if whole.std_s == 0.0 or not (program.varying_links or _gpus_differ(program, known)):
         return AllocationSpread(whole.std_s, 0.0, 0.0, whole.quantile(P), whole.mc_error(P))
-    repeats = repeated_columns(program, key)
+    repeats = repeated_columns(program, key, known=known)
     share, share_error = between_share(repeats)
     return AllocationSpread(whole.std_s, share, share_error, *typical_quantile(repeats, P, seed=0))
+
+
+def _gpus_differ(program: Program, known: KnownReplicas | None) -> bool:
+    """Whether another allocation brings other GPUs: some that are not known, of a class in which GPUs or nodes differ."""
+    drawn = np.ones(len(program.classes), dtype=bool) if known is None else np.isnan(known.gpus.factor).any(axis=1)
+    families = (program.job.variability.of(name) for name in program.classes)
+    return any(one.gpu.cv > 0 or one.node.cv > 0 for one, open_ in zip(families, drawn, strict=True) if open_)

@@ -18,9 +18,9 @@ from ..graph.draws import ScoreChain
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.tree import Variability
-from .inputs import column_inputs, regime_factors
+from .inputs import KnownGpus, column_inputs, regime_factors
 from .predict import DEFAULT_COLUMNS, REGIME_SCORES, columns_or_full, predict
-from .program import Program, lower
+from .program import Program, by_class, lower
 
 LEVEL = 0.9
 CHAINS = ("gpu", "node", "link")
@@ -35,6 +35,7 @@ def epistemic_band(
     *,
     key: Array,
     n_samples: int,
+    known: KnownGpus | None = None,
     progress: Progress = silent,
 ) -> dict[str, tuple[float, float]]:
     """90 % interval of each quantile of the step time, seconds, over `draws` of the job's variability.
@@ -43,11 +44,16 @@ def epistemic_band(
         draws: posterior draws; 20 or more for an interval that means something.
         quantiles: name -> probability.
         key: one for all draws, so that Monte Carlo error hardly widens the band.
+        n_samples: as in `predict`.
+        known: persistent slowdowns of GPUs that were measured, the same in all draws.
         progress: called with the share that is done.
     """
     found = []
-    for index, program in enumerate(alike([lower(replace(job, variability=draw)) for draw in draws])):
-        distribution = columns_or_full(program, key, n_samples)
+    programs = [lower(replace(job, variability=draw)) for draw in draws]
+    if known is not None:
+        programs = [by_class(program) for program in programs]
+    for index, program in enumerate(alike(programs)):
+        distribution = columns_or_full(program, key, n_samples, known)
         found.append([distribution.quantile(p) for p in quantiles.values()])
         progress((index + 1) / len(draws))
     low, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

@@ -1,9 +1,4 @@
-"""What the samplers need of a program, in their own terms; steps under given slowdowns, and replicas with known GPUs.
-
-Replicas that hold a known GPU are no longer like the others and get columns of their own; where most do, every one is simulated:
-
-    P(step <= t | g) = F(t | g)^(n - k)  prod_(r known) F_r(t | g)
-"""
+"""What the samplers need of a program, in their own terms; steps under given slowdowns; which GPUs are known."""
 
 from __future__ import annotations
 
@@ -27,7 +22,7 @@ from ..graph.propagate import CommFactors, ExplicitMembers, GraphArrays, propaga
 from ..job.job import Job
 from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
-from .columns import Chunk, ColumnInputs, column_times
+from .columns import ColumnInputs
 from .program import Program, by_class, lower
 from .replica_maximum import Shared
 
@@ -161,8 +156,6 @@ def deterministic(program: Program) -> float:
 
 
 MAX_KNOWN_REPLICAS = 32
-N_COLUMN = 256
-TOTAL_COLUMNS = 8192  # shared by the known replicas, at least 1024 each
 
 
 @dataclass(frozen=True)
@@ -209,20 +202,3 @@ def known_gpus(
                 )
             factor[rows, device] = value
     return KnownGpus(factor)
-
-
-def known_times(program: Program, known: KnownGpus, key: Array, scores: Floats) -> Floats:
-    """Times of the known replicas' own columns, seconds [replica, score, column]; `program` has one factor per compute class."""
-    plan = program.job.plan
-    chosen = known.replicas(plan)
-    per_replica = max(1024, TOTAL_COLUMNS // len(chosen)) // N_COLUMN
-    factors = np.repeat(np.moveaxis(known.by_replica(plan)[..., chosen], -1, 0), per_replica, axis=0)
-    chunks = Chunk(
-        index=jnp.arange(len(factors)),
-        known=jnp.asarray(np.broadcast_to(factors[..., None], (*factors.shape, N_COLUMN)), float),
-    )
-    inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
-    times = np.asarray(column_times(inputs, jax.random.fold_in(key, 7), chunks, N_COLUMN), dtype=np.float64)
-    return times.reshape(len(chosen), per_replica, len(scores), N_COLUMN).transpose(0, 2, 1, 3).reshape(
-        len(chosen), len(scores), -1
-    )  # fmt: skip

@@ -22,7 +22,8 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
 from .columns import Chunk, ColumnInputs, column_times
 from .importance import Design, effective_tail, importance_design, lane_shares
-from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, known_times, regime_factors, shared_of
+from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, regime_factors, shared_of
+from .known_replicas import KnownReplicas, every_known_replica, known_times
 from .program import Program, by_class, lower
 from .replica_maximum import (
     Shared,
@@ -215,7 +216,8 @@ def columns_or_full(
     program: Program, key: Array, n_samples: int, known: KnownGpus | None = None, progress: Progress = silent
 ) -> StepTimeDistribution:
     """The symmetric method, or brute force where too few of its columns reach the tail; arguments as those of `predict`."""
-    result = symmetric(program, key, n_samples, known)
+    own = None if known is None else every_known_replica(known, program.job.plan)
+    result = symmetric(program, key, n_samples, own)
     if result.tail_columns >= MIN_TAIL_COLUMNS * min(1.0, result.n_samples / TAIL_REFERENCE_COLUMNS):
         return result
     note = (
@@ -230,35 +232,69 @@ def _in_full(program: Program, key: Array, known: KnownGpus | None, progress: Pr
     return brute_force(program, key, FALLBACK_STEPS, known, progress, explicit=False)
 
 
-def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | None = None) -> StepTimeDistribution:
+def symmetric(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> StepTimeDistribution:
     """Replica columns by importance-sampled Sobol points, raised to the number of replicas."""
+    return replica_times(program, key, n_samples, known).steps()
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicaTimes:
+    """Times of the columns of the symmetric method, of which steps are made.
+
+    Attributes:
+        program: lowered job.
+        columns: what was drawn for the replicas that are all alike.
+        time_s: [randomisation, score, column] of them.
+        known: replicas with columns of their own; None where no GPU is known.
+        known_s: [replica, score, column] of these; no replica where none is known.
+    """
+
+    program: Program
+    columns: ReplicaColumns
+    time_s: Floats
+    known: KnownReplicas | None
+    known_s: Floats
+
+    @property
+    def n_alike(self) -> int:
+        """Replicas without known GPUs."""
+        return self.program.n_replica - (0 if self.known is None else self.known.n_known)
+
+    def steps(self) -> StepTimeDistribution:
+        """Distribution of the slowest replica's time with what the replicas of a step share."""
+        columns, time_s, known_s, n_alike = self.columns, self.time_s, self.known_s, self.n_alike
+        shared, rng = shared_of(self.program, columns.scores), np.random.default_rng(columns.seed)
+        samples = step_samples(
+            columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s
+        )
+        n_step = N_STEP_SAMPLES // N_RANDOMISATION
+        batches = np.stack([
+            step_samples(
+                t, w, n_alike, shared, n_step, rng, known_s[..., i::N_RANDOMISATION], survival_steps
+            )
+            for i, (t, w) in enumerate(zip(time_s, columns.weight, strict=True))
+        ])  # fmt: skip
+        weight, middle = columns.weight.ravel(), time_s[:, len(columns.scores) // 2].ravel()
+        tail_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([TAIL_PROB]))[0]
+        return StepTimeDistribution(
+            samples_s=samples,
+            batches_s=batches,
+            deterministic_s=deterministic(self.program),
+            method="symmetric",
+            n_samples=columns.weight.size,
+            tail_columns=effective_tail(weight, middle, tail_s),
+        )
+
+
+def replica_times(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> ReplicaTimes:
+    """Columns of a program and their times, `n_samples` rounded up to a power of two per randomisation."""
     columns = replica_columns(program, key, n_samples)
     chunk_s = column_times(columns.inputs, key, columns.chunks, columns.width)
     time_s = columns.by_randomisation(np.asarray(chunk_s, dtype=np.float64))
-    scores = columns.scores
-    known_s = None if known is None else known_times(program, known, key, scores)
-    n_alike = program.n_replica - (0 if known_s is None else len(known_s))
-    shared, rng = shared_of(program, scores), np.random.default_rng(columns.seed)
-    samples = step_samples(
-        columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s
-    )
-    n_step = N_STEP_SAMPLES // N_RANDOMISATION
-    batches = np.stack([
-        step_samples(
-            t, w, n_alike, shared, n_step, rng, None if known_s is None else known_s[..., i::N_RANDOMISATION], survival_steps
-        )
-        for i, (t, w) in enumerate(zip(time_s, columns.weight, strict=True))
-    ])  # fmt: skip
-    weight, middle = columns.weight.ravel(), time_s[:, len(scores) // 2].ravel()
-    tail_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([TAIL_PROB]))[0]
-    return StepTimeDistribution(
-        samples_s=samples,
-        batches_s=batches,
-        deterministic_s=deterministic(program),
-        method="symmetric",
-        n_samples=columns.weight.size,
-        tail_columns=effective_tail(weight, middle, tail_s),
-    )
+    known_s = np.zeros((0, len(columns.scores), 0))
+    if known is not None:
+        known_s = known_times(program, known, key, columns.scores)
+    return ReplicaTimes(program, columns, time_s, known, known_s)
 
 
 @dataclass(frozen=True, eq=False)

@@ -268,16 +268,25 @@ def variant(program: Program, tree: Variability) -> Program:
     )
 
 
-def by_class(program: Program) -> Program:
-    """The same program with every compute class as a factor of its own, constant or not."""
-    tree = program.job.variability
+def by_class(program: Program, tree: Variability | None = None) -> Program:
+    """The same program with every compute class as a factor of its own, constant or not.
+
+    Args:
+        tree: with less variability than the job's; None for the job's own.
+    """
+    tree = program.job.variability if tree is None else tree
     groups = [[index] for index in range(len(program.classes))]
     compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
+    collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
     return replace(
         program,
+        job=replace(program.job, variability=tree),
         arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd, program.n_used),
         gpu=tuple(family_chain(tree.of(name).gpu) for name in program.classes),
         node=tuple(family_chain(tree.of(name).node) for name in program.classes),
+        link=tuple(family_chain(tree.of(c).node) for c in collectives),
+        regime=tuple(tree.of(c).regime for c in collectives),
+        end_call=tree.of(program.cost.collective_of["end"]).call,
     )
 
 

@@ -1,0 +1,116 @@
+"""What known slowdowns of GPUs cost: node by node, and what it would bring to replace the slowest.
+
+A node that is replaced gets other GPUs, drawn like the rest of the fleet. Its replicas alone are simulated again, with the draws
+that they had, so that differences of a few tenths of a percent are visible. Two nodes that are equally slow cost nothing one by
+one, since the other is still there: so costs stand beside what all nodes down to that one cost together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..plan.plan import device_layout
+from ..simulate.inputs import KnownGpus, step_time
+from ..simulate.known_replicas import known_times
+from ..simulate.predict import ReplicaTimes
+from ..simulate.program import Program
+from .owners import fall
+from .types import GivenSlowdowns, SlowNode
+
+MOST_NODES = 8  # whose cost is told
+P = 0.95
+
+
+@dataclass(frozen=True)
+class KnownNode:
+    """A node with known GPUs.
+
+    Attributes:
+        node: number, from 0.
+        devices: its known GPUs.
+        slowest: that of them whose work takes longest beyond its nominal time.
+        slowdown: its factor, kernel classes weighed by their seconds on its stage.
+    """
+
+    node: int
+    devices: tuple[int, ...]
+    slowest: int
+    slowdown: float
+
+
+def slowest_nodes(program: Program, gpus: KnownGpus) -> list[KnownNode]:
+    """The slowest nodes with known GPUs, slowest first: by how much longer the work of their slowest GPU takes, in seconds."""
+    size, plan = program.job.cluster.node_size, program.job.plan
+    stage = np.empty(plan.n_devices, dtype=int)
+    layout = device_layout(plan)
+    stage[layout] = np.arange(layout.shape[1])[None, :, None]
+    seconds = program.graph.compute_s.sum(axis=0)[stage].T  # [class, device]
+    filled = np.where(np.isnan(gpus.factor), 1.0, gpus.factor)
+    late_s = (seconds * (filled - 1.0)).sum(axis=0)
+    known = np.flatnonzero(np.isfinite(gpus.factor).any(axis=0))
+    ranked = known[np.argsort(-late_s[known], kind="stable")]
+    first = np.unique(ranked // size, return_index=True)[1]
+    nodes = []
+    for slowest in ranked[np.sort(first)][:MOST_NODES]:
+        devices = known[known // size == slowest // size]
+        factor = 1.0 + late_s[slowest] / seconds[:, slowest].sum()
+        nodes.append(KnownNode(int(slowest // size), tuple(devices.tolist()), int(slowest), float(factor)))
+    return nodes
+
+
+def given_slowdowns(gpus: KnownGpus, nodes: Sequence[KnownNode], times: ReplicaTimes, key: Array) -> GivenSlowdowns:
+    """What known slowdowns do to a job.
+
+    Args:
+        gpus: that are known.
+        nodes: whose costs are asked for, slowest first.
+        times: columns of the replicas, those of all `nodes` among them.
+        key: that of `times`.
+    """
+    program = times.program
+    plan, size = program.job.plan, program.job.cluster.node_size
+    before, layout = times.steps(), device_layout(plan)
+    costs = [fall(before, _without(times, own.devices, key).steps(), P) for own in nodes]
+    together = []
+    for k in range(len(nodes)):
+        devices = [device for own in nodes[: k + 1] for device in own.devices]
+        together.append(fall(before, _without(times, devices, key).steps(), P) if k else costs[0])
+    rows = []
+    for own, cost, slower in zip(nodes, costs, together, strict=True):
+        _, stage, replica = np.nonzero(np.isin(layout, own.devices))
+        rows.append(
+            SlowNode(
+                own.node,
+                "",
+                own.slowest - own.node * size,
+                own.slowdown,
+                tuple(np.unique(stage).tolist()),
+                tuple(np.unique(replica).tolist()),
+                *cost,
+                *slower,
+            )
+        )
+    known = np.flatnonzero(np.isfinite(gpus.factor).any(axis=0))
+    n_drawn = int(np.isnan(gpus.factor).any(axis=0).sum())
+    filled = np.where(np.isnan(gpus.factor), 1.0, gpus.factor)
+    classes = {name: jnp.asarray(row)[:, None] for name, row in zip(program.classes, filled, strict=True)}
+    step_s = float(step_time(program.job, classes)[0])
+    return GivenSlowdowns(len(known), len(np.unique(known // size)), n_drawn, step_s, tuple(rows))
+
+
+def _without(times: ReplicaTimes, devices: Sequence[int], key: Array) -> ReplicaTimes:
+    """The same columns with other GPUs in the place of some: the replicas that hold them are simulated again."""
+    known, known_s = times.known, times.known_s
+    assert known is not None
+    held = np.isin(device_layout(times.program.job.plan), devices).any(axis=(0, 1))
+    touched = np.flatnonzero(held[known.replicas])
+    other = known.without(devices)
+    again_s = known_times(times.program, other.only(known.replicas[touched]), key, times.columns.scores)
+    changed_s = known_s.copy()
+    changed_s[touched] = again_s
+    return replace(times, known=other, known_s=changed_s)
