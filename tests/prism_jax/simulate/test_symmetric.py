@@ -12,6 +12,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.plan.plan import device_layout
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.simulate.inputs import deterministic, known_gpus, step_time, unit_step
+from prism_jax.simulate.known_replicas import every_known_replica
 from prism_jax.simulate.predict import brute_force, symmetric
 from prism_jax.simulate.program import Program, by_class, lower
 from prism_jax.variability.families import LogNormal, Normal, StudentT
@@ -85,14 +86,16 @@ def test_agrees_with_brute_force_in_every_shape(name: str) -> None:
 def test_agrees_with_brute_force_with_known_slow_gpus(devices: tuple[int, ...]) -> None:
     program = by_class(make_program(EVERYTHING, dp=8))
     known = known_gpus({"all": dict.fromkeys(devices, 1.1), "gemm": {3: 1.02}}, 32)
-    runs = [symmetric(program, jax.random.key(100 + i), 2048, known) for i in range(N_RUN)]
+    own = every_known_replica(known, program.job.plan)
+    runs = [symmetric(program, jax.random.key(100 + i), 2048, own) for i in range(N_RUN)]
     assert_agree(runs, brute_force(program, jax.random.key(3), N_STEP, known))
 
 
 def test_all_replicas_may_be_known() -> None:
     program = by_class(make_program(EVERYTHING, dp=4))
     known = known_gpus({"all": {4 * replica // 2: 1.05 for replica in range(8)}}, 16)
-    runs = [symmetric(program, jax.random.key(100 + i), 2048, known) for i in range(N_RUN)]
+    own = every_known_replica(known, program.job.plan)
+    runs = [symmetric(program, jax.random.key(100 + i), 2048, own) for i in range(N_RUN)]
     assert_agree(runs, brute_force(program, jax.random.key(3), N_STEP, known))
 
 
