@@ -22,9 +22,9 @@ from prism_jax.recorded.formats.event_file import EVENT_FILE
 from prism_jax.recorded.formats.mllog import MARKER, read_mllog
 from prism_jax.recorded.formats.open_trace import STEP_LOGS
 from prism_jax.recorded.formats.scalar_files import JSON_LINES, TRAINER_STATE
-from prism_jax.recorded.formats.text_logs import frameworks, is_step_line
+from prism_jax.recorded.formats.text_logs import frameworks, is_step_line, read_text_log
 from prism_jax.tables.streams import PARQUET, head, lines, refuse_binary, refuse_packed
-from prism_jax.trace.step_log import FileStart, StepLog, without_warm_up
+from prism_jax.trace.step_log import FileStart, Stated, StepLog, without_warm_up
 
 from .raw_table import RawTable, first_bytes, hash_as_one, header_of, is_zstd, separator_of
 from .tool_logs import is_dcgm_line, is_gpu_header, is_nccl_line
@@ -74,11 +74,11 @@ def read_training_log(path: Path, run: str, unit_s: float | None = None) -> RawT
     """
     begins = FileStart(path, head(path))
     known = next(known for known in reversed(STEP_LOGS) if known.recognises(begins))  # the last takes any text
-    in_unit = known.read_in_unit
-    found = known.read([path]) if unit_s is None or in_unit is None else in_unit([path], unit_s)
+    stated = known.read_stated
+    found = known.read([path]) if unit_s is None or stated is None else stated([path], Stated(unit_s))
     log, _ = without_warm_up(cast(StepLog, found), hint="")
     table = _table(log, run, {"framework": log.framework} if log.framework else {}, single="")
-    return replace(table, in_si=in_unit is not None)
+    return replace(table, in_si=stated is not None)
 
 
 def _table(log: StepLog, run: str, about: dict[str, Any], single: str) -> RawTable:
@@ -196,4 +196,13 @@ def _told(path: Path) -> Format | None:
             return "step log"
         if number > MARKER_LINES:
             break
-    return None
+    return "step log" if _reads_as_log(path) else None
+
+
+def _reads_as_log(path: Path) -> bool:
+    """Whether a text whose lines say nothing alone holds step times: steps and their times on lines of their own, or a clock."""
+    try:
+        read_text_log(path)
+    except DataError:
+        return False
+    return True

@@ -9,31 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._inference_loader import inference
-from ..core.errors import DataError
 from ..core.processes import Progress, part, silent
 from ..core.read_file import check_input
 from ..core.report import from_plain, to_plain
 from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record
 from ..result.parameters import Seed
+from ..tables.column_map import pairs_of
 from .report import FitReport, KeptFitReport
 
 METHOD = "How it is fitted: nuts (exact), svi or map (checked approximations); by default what suits the model."
-
-
-def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """{"duration": "time_ms"} of ["duration=time_ms"].
-
-    Raises:
-        DataError: a text is not that.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (equals and name.strip() and value.strip()):
-            raise DataError(f"{option} {text}: write COLUMN=VALUE, such as {option} duration=time_ms")
-        found[name.strip()] = value.strip()
-    return found
 
 
 @dataclass(frozen=True)

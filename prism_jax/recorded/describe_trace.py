@@ -24,7 +24,7 @@ from ..trace.pipeline import dependencies
 from ..trace.step_log import without_warm_up
 from ..trace.trace import Trace
 from .report import TraceInfoReport, TraceReplayReport
-from .trace_facts import Meta, Skip, TraceFile, Unit, named, recorded, recorded_ops, trace_facts
+from .trace_facts import LogReading, Meta, Skip, TraceFile, named, recorded, recorded_ops, trace_facts
 
 
 def typical_steps(trace: Trace) -> list[int]:
@@ -115,7 +115,7 @@ def describe_trace(
     *,
     meta: Meta = None,
     skip: Skip = None,
-    unit: Unit = None,
+    log: LogReading = LogReading(),
     kernels: Annotated[Sequence[str | Path], Option("--kernels", "FILE", help=KERNELS)] = (),
 ) -> TraceInfoReport | ExecutionTraceReport:
     """Summarise a trace or log, or the execution traces of a job.
@@ -126,7 +126,7 @@ def describe_trace(
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
         skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
-        unit: of step times whose name does not say it: s, ms, us or ns.
+        log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
         kernels: Kineto profiles of the run of execution traces: files, archives or folders.
 
     Raises:
@@ -144,7 +144,7 @@ def describe_trace(
         raise DataError(
             f"{named(source)}: no execution traces, and --kernels adds the kernel times of those. Leave it out."
         )
-    return TraceInfoReport(trace_facts(*without_warm_up(recorded(source, meta, unit), skip)))
+    return TraceInfoReport(trace_facts(*without_warm_up(recorded(source, meta, log.stated), skip)))
 
 
 @use_case()

@@ -15,10 +15,10 @@ from ..trace.trace import Trace
 from .prediction import TracePrediction, doubts
 from .prediction_report import PredictedJobChange, TracePredictionReport
 from .trace_facts import (
+    LogReading,
     Meta,
     StepDraws,
     TraceFile,
-    Unit,
     check_facts,
     evidence_facts,
     prediction_facts,
@@ -67,7 +67,7 @@ def predict_trace(
     n_replica: Annotated[int | None, Option("--replicas", "N", key=None, least=1, most=100_000)] = None,
     n_micro_batch: Annotated[int | None, Option("--micro-batches", "N", key=None, least=1, most=10_000)] = None,
     draws: StepDraws = StepDraws(),
-    unit: Unit = None,
+    log: LogReading = LogReading(),
     progress: Progress = silent,
 ) -> TracePredictionReport:
     """Predict the distribution of the steps that were not recorded, and check that on recorded ones.
@@ -79,7 +79,7 @@ def predict_trace(
         n_replica: predict the job with another number of dp replicas.
         n_micro_batch: predict the job with another number of micro-batches per step.
         draws: steps to draw, and first steps to leave out.
-        unit: of step times whose name does not say it: s, ms, us or ns.
+        log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
         progress: told what is being done.
 
     Raises:
@@ -89,7 +89,7 @@ def predict_trace(
         >>> predict_trace("local_cluster", seed=1).steps_s.p95  # doctest: +SKIP
     """
     n_draw, seed = draws.n_draw, draws.seed
-    found, n_left_out = without_warm_up(recorded(source, meta, unit), draws.skip)
+    found, n_left_out = without_warm_up(recorded(source, meta, log.stated), draws.skip)
     asked = PredictedJobChange(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..core.errors import DataError
 from ..core.report import RunRecord
 from ..core.use_case import Argument, Option, OptionGroup
 from ..result.parameters import Seed
+from ..tables.column_map import pairs_of
 from ..trace.rank_times import slow_ranks
 from ..trace.stalls import stalls
 from ..trace.step_log import StepLog
@@ -30,20 +31,22 @@ if TYPE_CHECKING:
 TraceSource: TypeAlias = str | Path | Trace | StepLog
 
 
-def recorded(source: TraceSource, meta: str | Path | None = None, unit: str | None = None) -> Trace | StepLog:
+def recorded(
+    source: TraceSource, meta: str | Path | None = None, stated: Mapping[str, Any] | None = None
+) -> Trace | StepLog:
     """What is recorded, ops or step times.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
-        unit: of step times whose name does not say it: s, ms, us or ns.
+        stated: what a person says of a log: keywords of `open_trace`.
 
     Raises:
         DataError, ConfigError: see `open_trace`.
     """
     if isinstance(source, (Trace, StepLog)):
         return source
-    return open_trace(str(source), None if meta is None else str(meta), unit)
+    return open_trace(str(source), None if meta is None else str(meta), **(stated or {}))
 
 
 def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:
@@ -85,10 +88,37 @@ Skip = Annotated[
         help="Leave out the first N recorded steps; 0 keeps all. [default: those that are warm-up, see the note]",
     ),
 ]
-Unit = Annotated[
-    str | None,
-    Option("--unit", "UNIT", help="Unit of step times whose column does not say it: s, ms, us or ns."),
-]
+
+
+@dataclass(frozen=True)
+class LogReading(OptionGroup):
+    """What a log does not say of itself.
+
+    Attributes:
+        unit: unit of step times whose name does not say it: s, ms, us or ns.
+        columns: name in a table or history -> step, step_time, rate or clock.
+        work_per_step: tokens or samples of a step, by which a rate (tokens/s) becomes a time.
+        pattern: regular expression that finds steps in a text: groups step, time_s (time_ms, time_us, time), rate, clock, rank.
+    """
+
+    unit: Annotated[str | None, Option("--unit", "UNIT")] = None
+    columns: Annotated[Mapping[str, str] | None, Option("--map", "COLUMN=FIELD", parse=pairs_of, is_repeated=True)] = (
+        None
+    )
+    work_per_step: Annotated[float | None, Option("--work-per-step", "N")] = None
+    pattern: Annotated[str | None, Option("--pattern", "REGEX")] = None
+
+    def inputs(self) -> dict[str, Any]:
+        """What the record says of it: the unit, and what else was stated."""
+        return {"unit": self.unit, **self.stated}
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Keywords of `open_trace`."""
+        found = {field.name: getattr(self, field.name) for field in fields(LogReading)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
 Meta = Annotated[
     str | Path | None,
     Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."),

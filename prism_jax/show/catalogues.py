@@ -263,17 +263,23 @@ def traces() -> Catalogue:
 def logs() -> Catalogue:
     """Text logs of training frameworks, which the `trace` commands, `fit steps` and `calibrate --log` read."""
     from ..recorded.formats.log_entries import KINDS
-    from ..recorded.formats.text_logs import LINE_FORMATS
+    from ..recorded.formats.text_logs import LINE_FORMATS, WRITERS
 
-    def entry(name: str) -> Entry:
-        found = LINE_FORMATS.named(name)
-        return {"name": found.name, "line": found.looks_for, "step time": KINDS[found.kind], "note": found.note}
+    known: dict[str, Entry] = {
+        one.name: {"name": one.name, "line": one.looks_for, "step time": KINDS[one.kind], "note": one.note}
+        for one in LINE_FORMATS
+    }
+    known |= {
+        one.name: {"name": one.name, "line": one.looks_for, "step time": one.times, "note": ""} for one in WRITERS
+    }
 
     def row(name: str) -> Sequence[str]:
-        found = entry(name)
-        return name, found["line"], found["step time"]
+        return name, str(known[name]["line"]), str(known[name]["step time"])
 
-    return Catalogue(LINE_FORMATS.names, ("log", "line", "step time"), row, entry)
+    def entry(name: str) -> Entry:
+        return known.get(name) or {"name": LINE_FORMATS.named(name).name}  # raises
+
+    return Catalogue(tuple(known), ("log", "line", "step time"), row, entry)
 
 
 def examples() -> Catalogue:

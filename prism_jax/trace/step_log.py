@@ -10,8 +10,8 @@ log that starts over has a warm-up after every start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
@@ -183,6 +183,25 @@ def _note(step_s: Floats, kept: NDArray[np.bool_], steps: NDArray) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Stated:
+    """What a person says of a log, because the log does not.
+
+    Attributes:
+        unit_s: seconds of the unit of step times whose name says none.
+        per_step: work of a step (tokens, samples), which turns a rate into a time.
+        columns: name in the file -> field (step, step_time, rate, clock), or the other way round.
+        pattern: regular expression with named groups that finds the steps in a text.
+    """
+
+    unit_s: float | None = None
+    per_step: float | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    pattern: str | None = None
+
+
+NOTHING_STATED = Stated()
+
 Recording: TypeAlias = OpTable | StepLog | tuple[OpTable, JobShape | None]
 
 
@@ -221,8 +240,7 @@ class TraceFormat:
             format reads.
         read: ops, or step times, of one job from its files (one file, unless there is `of_folder`). Beside the ops it may return
             the degrees that the files state. Raises `DataError` that names the place and the remedy.
-        read_in_unit: the same for files that may leave the unit of step times open: files and seconds of the unit that a person
-            states. None where there is nothing to state.
+        read_stated: the same for logs, with what a person states of them. None where there is nothing to state.
         of_folder: the files of one job among those in a folder; None where a job is one file.
     """
 
@@ -231,4 +249,4 @@ class TraceFormat:
     recognises: Callable[[FileStart], bool]
     read: Callable[[Sequence[Path]], Recording]
     of_folder: Callable[[Sequence[Path]], Sequence[Path]] | None = None
-    read_in_unit: Callable[[Sequence[Path], float], Recording] | None = None
+    read_stated: Callable[[Sequence[Path], Stated], Recording] | None = None

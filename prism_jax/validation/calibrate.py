@@ -12,9 +12,9 @@ from .._inference_loader import inference
 from ..core.errors import DataError
 from ..core.processes import Progress, part, silent
 from ..core.report import RunRecord
-from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
+from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import check_target, run_record
-from ..recorded.trace_facts import Skip, Unit
+from ..recorded.trace_facts import LogReading, Skip
 from ..result.parameters import Seed
 from ..tables.csv_rows import read_packed_text
 from .calibration_report import SiteReport, SuggestionReport
@@ -52,7 +52,7 @@ def job_logs_of(option: str, texts: Sequence[str]) -> list[JobLog]:
 
 
 @dataclass(frozen=True)
-class Logs(OptionGroup):
+class Logs(LogReading):
     """Training logs of jobs.
 
     Attributes:
@@ -61,7 +61,6 @@ class Logs(OptionGroup):
 
     logs: Annotated[Sequence[JobLog], Option("--log", "JOB=LOG", parse=job_logs_of, is_repeated=True)] = ()
     skip: Skip = None
-    unit: Unit = None
 
 
 Runs = Annotated[
@@ -113,14 +112,14 @@ def calibrate_site(
     Example:
         >>> calibrate_site("runs.csv", out="my_cluster.npz").error.after.median_ape  # doctest: +SKIP
     """
-    logs, skip, unit = logged.logs, logged.skip, logged.unit
+    logs, skip = logged.logs, logged.skip
     if out is not None:
         check_target(out)
     if runs is None and not logs:
         raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
     if runs is not None:
         read_packed_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
-    read = read_job_logs(logs, skip, unit)
+    read = read_job_logs(logs, skip, logged.stated)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
 
@@ -131,7 +130,7 @@ def calibrate_site(
         key=jax.random.key(seed),
         framework=framework,
         progress=part(progress, "calibrating"),
-        record=run_record(_inputs(runs, logs, skip, unit, framework), seed),
+        record=run_record(_inputs(runs, logged, framework), seed),
     )
     if out is not None:
         fitted.save(str(out))
@@ -140,12 +139,11 @@ def calibrate_site(
     return report.made_of(SiteParts(fitted, None if out is None else Path(out)))
 
 
-def _inputs(
-    runs: str | Path | None, logs: Sequence[JobLog], skip: int | None, unit: str | None, framework: str
-) -> dict[str, Any]:
+def _inputs(runs: str | Path | None, logged: Logs, framework: str) -> dict[str, Any]:
     found: dict[str, Any] = {"runs": runs, "framework": framework}
-    if logs:
-        found |= {"logs": [f"{one.job}={one.log}" for one in logs], "skip": skip, "unit": unit}
+    if logged.logs:
+        logs = [f"{one.job}={one.log}" for one in logged.logs]
+        found |= {"logs": logs, "skip": logged.skip, "unit": logged.unit, **logged.stated}
     return found
 
 

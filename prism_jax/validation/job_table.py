@@ -20,7 +20,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -235,18 +235,20 @@ class LoggedRun(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_job_logs(logs: Sequence[JobLog], skip: int | None = None, unit: str | None = None) -> tuple[LoggedRun, ...]:
+def read_job_logs(
+    logs: Sequence[JobLog], skip: int | None = None, stated: Mapping[str, Any] | None = None
+) -> tuple[LoggedRun, ...]:
     """The runs: every job with the median step of its log; where entries are means over several steps, the mean of all steps.
 
     Args:
         logs: jobs and their logs.
         skip: first steps of every log to leave out; None: those that are warm-up.
-        unit: of step times whose name does not say it: s, ms, us or ns.
+        stated: what a person says of the logs: keywords of `open_trace`.
 
     Raises:
         DataError, ConfigError: a job or a log cannot be read; names it.
     """
-    return tuple(_job_logs_run(one, index, skip, unit) for index, one in enumerate(logs, start=1))
+    return tuple(_job_logs_run(one, index, skip, stated) for index, one in enumerate(logs, start=1))
 
 
 def typical_step_s(log: StepLog) -> float:
@@ -260,12 +262,12 @@ def _counted(n: int) -> str:
     return "1 entry" if n == 1 else f"{n:,} entries"
 
 
-def _job_logs_run(one: JobLog, index: int, skip: int | None, unit: str | None) -> LoggedRun:
+def _job_logs_run(one: JobLog, index: int, skip: int | None, stated: Mapping[str, Any] | None) -> LoggedRun:
     try:
         job = load_job(one.job, [])
     except PrismError as error:
         raise DataError(f"--log {one.job}={one.log}: {error}") from None
-    found, _ = without_warm_up(open_trace(one.log, unit=unit), skip)
+    found, _ = without_warm_up(open_trace(one.log, **(stated or {})), skip)
     step_s = typical_step_s(found) if isinstance(found, StepLog) else float(np.median(found.step_s))
     name = f"{job.name} log {index}"
     file = Path(one.log).name

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.errors import DataError, UnitError
 from ..core.units import parse
 from ..core.use_case import UNRECORDED, Option, use_case
-from ..recorded.trace_facts import Meta, Skip, TraceFile, Unit, recorded, trace_facts
+from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, recorded, trace_facts
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
 from .detector import SlowPhaseDetector
@@ -55,7 +55,7 @@ def watch_steps(
     smallest: Annotated[float, Option(metavar="SHARE")] = SMALLEST,
     n_learn: Annotated[int, Option("--learn", "N", key="learn")] = N_LEARN,
     skip: Skip = None,
-    unit: Unit = None,
+    log: LogReading = LogReading(),
     remaining: Annotated[int | None, Option(metavar="N")] = None,
 ) -> WatchReport:
     """Find slow phases in a step log: onset, size, rank, whether to act or to wait; and what is left to run.
@@ -69,7 +69,7 @@ def watch_steps(
         smallest: the smallest change to look for, a share of the step.
         n_learn: first steps, from which the usual time and its spread are learnt.
         skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
-        unit: of step times whose name does not say it: s, ms, us or ns.
+        log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
         remaining: steps to come: tell how long they take (p5, p50, p95).
 
     Raises:
@@ -80,7 +80,7 @@ def watch_steps(
         'wait'
     """
     _check(restart_cost_s, smallest, n_learn, remaining)
-    recording, n_left_out = without_warm_up(recorded(source, meta, unit), skip)
+    recording, n_left_out = without_warm_up(recorded(source, meta, log.stated), skip)
     detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
     step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
     if n_step < n_learn + detector.confirm:

@@ -1,12 +1,10 @@
-"""DeepSpeed: what its engine prints, of which a log has one or several.
+"""DeepSpeed: what its engine prints and labels alone do not tell.
 
-    steps: 10 loss: 9.5312 iter time (s): 1.234 samples/sec: 25.932                    pipeline engine, mean since the line before
     [...] [Rank 0] time (ms) | fwd: 1113.9 | bwd: 2309.4 | bwd_inner: ... | step: 100.2    wall_clock_breakdown, of one step
-    [2023-07-25 21:03:21,037] [INFO] [logging.py:96:log_dist] [Rank 0] step=35, skipped=0, lr=[2e-06], mom=[[0.9, 0.95]]
     [2023-07-25 21:03:17,269] [INFO] [timer.py:215:stop] epoch=0/micro_step=34/global_step=34, ..., CurrSamplesPerSec=8.0, ...
 
-The last two hold the time of day. Without it, CurrSamplesPerSec is turned into seconds by train_batch_size, which DeepSpeed
-prints with its configuration.
+The second holds the time of day. Without it, CurrSamplesPerSec is turned into seconds by train_batch_size, which DeepSpeed prints
+with its configuration. Its other lines (`iter time (s)`, `step=35, skipped=0`) are read by their labels.
 """
 
 from __future__ import annotations
@@ -25,16 +23,12 @@ from .log_entries import (
     first_number,
     seconds_of,
     step_number,
-    timed_line,
     timestamp,
 )
 
-PIPE_TIME = re.compile(r"iter time \((?P<unit>s)\): {0,5}" + NUMBER)
-PIPE_STEP = re.compile(r"steps: {0,5}(\d{1,15}) ")
 BREAKDOWN = tuple(
     re.compile(rf"\| (?:{names}): {{0,5}}" + NUMBER) for names in ("fwd|forward", "bwd|backward", "step|step_allreduce")
 )
-STEP = re.compile(r"\bstep=(\d{1,15}), {0,5}skipped=")
 GLOBAL_STEP = re.compile(r"global_step=(\d{1,15})\b")
 OLD_STEP = re.compile(r"\b\d{1,9}/(\d{1,15}), {0,5}SamplesPerSec")
 RATE = re.compile(r"\bCurrSamplesPerSec=([0-9.eE+-]{1,30})")
@@ -51,14 +45,6 @@ def _breakdown(line: str, place: str) -> Entry | None:
 def _is_more(found: re.Match[str]) -> bool:
     """Whether a part took any time: a step without an update shows 0.00."""
     return found["number"].strip("0.") != ""
-
-
-def _step_line(line: str, place: str) -> Entry | None:
-    step = STEP.search(line)
-    if step is None:
-        return None
-    clock_s, resolution_s = timestamp(line, step.start()) or (NAN, 0.0)
-    return Entry(int(step[1]), clock_s=clock_s, resolution_s=resolution_s)
 
 
 def _throughput(line: str, place: str) -> Entry | None:
@@ -82,15 +68,6 @@ def _samples(facts: Facts) -> float | None:
 
 
 PAUSES = (b"Saving model checkpoint", b"Saving checkpoint", b"Saved checkpoint")
-PIPELINE = LineFormat(
-    "DeepSpeed pipeline engine",
-    "DeepSpeed",
-    "'steps: 10 loss: 9.5 iter time (s): 1.234'",
-    b"iter time (s):",
-    timed_line("iter time", PIPE_TIME, (PIPE_STEP,), {"s": 1.0}),
-    is_mean=True,
-    patterns=(PIPE_TIME, PIPE_STEP),
-)
 WALL_CLOCK_BREAKDOWN = LineFormat(
     "DeepSpeed wall clock breakdown",
     "DeepSpeed",
@@ -101,16 +78,6 @@ WALL_CLOCK_BREAKDOWN = LineFormat(
     note="forward, backward and optimizer of each step; loading data between steps is not in it, and steps are numbered by "
     "their order",
     patterns=BREAKDOWN,
-)
-STEP_LINES = LineFormat(
-    "DeepSpeed step lines",
-    "DeepSpeed",
-    "'[2023-07-25 21:03:21,037] ... step=35, skipped=0, lr=...'",
-    b", skipped=",
-    _step_line,
-    kind=CLOCK,
-    pauses=PAUSES,
-    patterns=(STEP,),
 )
 THROUGHPUT = LineFormat(
     "DeepSpeed throughput",

@@ -19,8 +19,9 @@ from typing import BinaryIO, NamedTuple
 from ...core.errors import DataError
 from ...core.read_file import open_input
 from ...tables.streams import PACKED
-from ...trace.step_log import FileStart, StepLog, TraceFormat
-from .scalars import MEANS, NOT_TRAINING, TIMES, ScalarNames, ScalarRow, is_time, meaning, read_scalars, stated_unit
+from ...trace.step_log import NOTHING_STATED, FileStart, Stated, StepLog, TraceFormat
+from .quantities import NOT_TRAINING, Kind, is_mean, is_time, kind_of, meaning, rank_of
+from .scalars import ScalarNames, ScalarRow, read_scalars, stated_unit
 
 MAX_RECORD_BYTES = 2**20
 MOST_TAGS = 100_000
@@ -39,11 +40,11 @@ class Scalar(NamedTuple):
     value: float
 
 
-def read_event_file(path: Path, unit_s: float | None = None) -> StepLog:
+def read_event_file(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
     """The step times in an event file: values of a tag that is a step time; without one, the clock of the tag with most values.
 
     Args:
-        unit_s: seconds of the unit of a step time whose tag says none.
+        stated: the unit of a step time whose tag says none.
 
     Raises:
         DataError: cannot be read, damaged, or without scalars; names the file and the record.
@@ -61,9 +62,10 @@ def read_event_file(path: Path, unit_s: float | None = None) -> StepLog:
         for number, one in scalars(path)
         if one.tag == tag
     )
-    own_unit_s = None if is_clock else stated_unit(tag, unit_s, str(path))
-    is_mean = not is_clock and meaning(tag).base in MEANS
-    chosen = ScalarNames("step", None if is_clock else "value", own_unit_s, "wall", 1.0, is_mean)
+    work = 1.0 if not is_clock and kind_of(tag) == Kind.STEP_RATE else None
+    own_unit_s = None if is_clock else (meaning(tag).unit_s if work else stated_unit(tag, stated.unit_s, str(path)))
+    mean = not is_clock and is_mean(tag)
+    chosen = ScalarNames("step", None if is_clock else "value", own_unit_s, "wall", 1.0, mean, work=work)
     return read_scalars(path, chosen, rows, f"TensorBoard events, {'times of' if is_clock else 'values of'} {tag}")
 
 
@@ -71,8 +73,9 @@ def _tag(path: Path, counts: Counter[str]) -> tuple[str, bool]:
     """The tag to read, and whether only its clock says something."""
     times = [tag for tag in counts if is_time(tag, beside_steps=False)]
     times = [tag for tag in times if not NOT_TRAINING.search(tag)] or times
+    times = times or [tag for tag in counts if kind_of(tag) == Kind.STEP_RATE and not NOT_TRAINING.search(tag)][:1]
     if times:
-        rank = {tag: TIMES.index(meaning(tag).base) for tag in times}
+        rank = {tag: rank_of(tag) for tag in times}
         first = [tag for tag in times if rank[tag] == min(rank.values())]
         if len(first) > 1:
             raise DataError(
@@ -215,5 +218,5 @@ EVENT_FILE = TraceFormat(
     "event files of TensorBoard (events.out.tfevents.*)",
     _recognises,
     lambda files: read_event_file(files[0]),
-    read_in_unit=lambda files, unit_s: read_event_file(files[0], unit_s),
+    read_stated=lambda files, stated: read_event_file(files[0], stated),
 )

@@ -37,6 +37,26 @@ _US_DATE = re.compile(
 _GLOG = re.compile(r"\b[IWEF](?P<month>[01]\d)(?P<day>[0-3]\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)\.(?P<f>\d{1,9})")
 
 
+_SHORT = re.compile(  # without a year: loguru, vLLM, detectron2; or the time of day alone
+    r"(?:(?<![\d-])(?P<month>\d\d)[-/](?P<day>\d\d) )?"
+    r"(?<![\d:])(?P<h>[012]\d):(?P<m>[0-5]\d):(?P<s>[0-5]\d)(?:[.,](?P<f>\d{1,9}))?(?![\d:])"
+)
+_ELAPSED = re.compile(
+    r"(?:(\d{1,4})(?:d| days?,) ?)?(?:(\d{1,4})h ?)?(?:(\d{1,4})m(?:in)? ?)?(?:(\d{1,5}(?:\.\d{1,9})?)s?)?"
+    r"|(?:(\d{1,4}) days?, )?(\d{1,4}):(\d\d):(\d\d(?:\.\d{1,9})?)"
+)
+
+
+def elapsed_s(text: str) -> tuple[float, float] | None:
+    """The duration that a text spells, "0:01:40" or "1h 2m 3s": seconds, and how finely it is written; None where it is none."""
+    found = _ELAPSED.fullmatch(text.strip()[:60])
+    if found is None or not any(found.groups()) or text.strip().replace(".", "").isdigit():
+        return None
+    days, hours, minutes, seconds, more, h, m, s = (float(part or 0.0) for part in found.groups())
+    digits = (found[4] or found[8] or "").partition(".")[2]
+    return 86_400.0 * (days + more) + 3600.0 * (hours + h) + 60.0 * (minutes + m) + seconds + s, 10.0 ** -len(digits)
+
+
 class Clocked(NamedTuple):
     """Step times.
 
@@ -59,12 +79,16 @@ def timestamp(text: str, before: int | None = None) -> tuple[float, float] | Non
     Notes: a time without a zone counts as UTC; differences are all that is used.
     """
     head = text if before is None else text[:before]
-    for pattern in (_DATE, _US_DATE, _GLOG):
+    for pattern in (_DATE, _US_DATE, _GLOG, _SHORT):
         found = next(reversed(list(pattern.finditer(head))), None)
         if found is not None:
             part = found.groupdict()
             year = int(part.get("year") or 2000)  # glog writes none
-            fields = (year, *(int(part[name]) for name in ("month", "day", "h", "m", "s")))
+            fields = (
+                year,
+                *(int(part.get(name) or 1) for name in ("month", "day")),
+                *(int(part[name]) for name in "hms"),
+            )
             if not (1 <= fields[1] <= 12 and 1 <= fields[2] <= 31):
                 continue
             digits = part["f"] or ""
@@ -171,6 +195,11 @@ class Entries:
         self._clock_s.append(entry.clock_s)
         self._rate.append(entry.rate)
         self.resolution_s = max(self.resolution_s, entry.resolution_s)
+
+    def count(self, step: NDArray[np.int64]) -> None:
+        """Takes over the numbers of steps that were timed elsewhere, for `step_log`."""
+        self._step = array("q", step.tolist())
+        self._series = array("q", [0]) if len(step) else array("q")
 
     def _drop_last(self) -> None:
         for column in (self._step, self._n_steps, self._series, self._pauses):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,13 +24,14 @@ from ...tables.document import Document, short
 from ...tables.streams import PARQUET, SAMPLE_BYTES, ZSTD, example_traces, head, refuse_binary, refuse_packed
 from ...tables.yaml_toml import read_value, read_yaml
 from ...trace.assemble import assemble
-from ...trace.step_log import FileStart, Recording, StepLog, TraceFormat
+from ...trace.step_log import NOTHING_STATED, FileStart, Recording, Stated, StepLog, TraceFormat
 from ...trace.trace import MAX_RANKS, JobShape, OpTable, Trace
 from .event_file import EVENT_FILE
 from .mllog import MLLOG
+from .pattern_log import read_by_pattern
 from .plain_table import PLAIN_CSV, PLAIN_PARQUET
+from .quantities import UNITS
 from .scalar_files import JSON_LINES, STEP_TABLE, TRAINER_STATE
-from .scalars import UNITS
 from .straggler_parquet import STRAGGLER_PARQUET
 from .text_logs import TEXT_LOG
 
@@ -212,7 +213,15 @@ def _check_world(
 MAX_FILES = 100_000  # of a folder or a pattern
 
 
-def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | None = None) -> Trace | StepLog:
+def open_trace(
+    path: str | Path,
+    meta: str | Path | None = None,
+    unit: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    work_per_step: float | None = None,
+    pattern: str | None = None,
+) -> Trace | StepLog:
     """The recorded job at `path`.
 
     Args:
@@ -221,6 +230,9 @@ def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | Non
         meta: file with the degrees of the job (YAML or JSON); by default the one beside the trace, then what the trace itself
             says, then the highest ranks in it.
         unit: of step times whose name does not say it: s, ms, us or ns.
+        columns: of a log: name in the file -> step, step_time, rate or clock.
+        work_per_step: tokens or samples of a step, by which a rate becomes a time.
+        pattern: regular expression that finds the steps of a text log (`pattern_log`).
 
     Returns:
         The ops of all workers and steps; the step times alone where the format holds no ops (logs).
@@ -232,7 +244,8 @@ def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | Non
     job = read_meta(meta) if meta is not None else None
     paths = files_of(path)
     known = _one_format(paths)
-    found = known.read(paths) if unit is None else _read_in_unit(known, paths, unit)
+    stated = _stated(unit, columns, work_per_step, pattern)
+    found = known.read(paths) if stated == NOTHING_STATED else _read_stated(known, paths, stated)
     if isinstance(found, StepLog):
         return found if job is None else replace(found, name=job.name)
     table, inside = (found, None) if isinstance(found, OpTable) else found
@@ -243,14 +256,25 @@ def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | Non
     return _assembled(table, named, job, inside)
 
 
-def _read_in_unit(known: TraceFormat, paths: list[Path], unit: str) -> Recording:
-    if unit not in UNITS:
+def _stated(
+    unit: str | None, columns: Mapping[str, str] | None, work_per_step: float | None, pattern: str | None
+) -> Stated:
+    if unit is not None and unit not in UNITS:
         raise DataError(f"--unit {unit}: not a unit of time. Name s, ms, us or ns.")
-    if known.read_in_unit is None:
+    if work_per_step is not None and not 0.0 < work_per_step < 1e30:
+        raise DataError(f"--work-per-step {work_per_step:g}: must be more than 0.")
+    return Stated(None if unit is None else UNITS[unit], work_per_step, dict(columns or {}), pattern)
+
+
+def _read_stated(known: TraceFormat, paths: list[Path], stated: Stated) -> Recording:
+    if stated.pattern is not None:
+        return read_by_pattern(paths[0], stated)
+    if known.read_stated is None:
         raise DataError(
-            f"{paths[0]}: files of this format ({known.name}) say the unit of their times. Leave out --unit."
+            f"{paths[0]}: files of this format ({known.name}) say the unit of their times and what their columns are. Leave out "
+            "--unit, --map and --work-per-step."
         )
-    return known.read_in_unit(paths, UNITS[unit])
+    return known.read_stated(paths, stated)
 
 
 def _one_format(paths: list[Path]) -> TraceFormat:

@@ -29,30 +29,21 @@ from typing import Any
 from ...core.errors import DataError
 from ...tables.streams import chunks, lines
 from ...trace.columns import CsvRows
-from ...trace.step_log import FileStart, StepLog, TraceFormat
+from ...trace.step_log import NOTHING_STATED, FileStart, Stated, StepLog, TraceFormat
 from .log_entries import Entries, Entry
-from .scalars import (
-    UNIT_NAMES,
-    ScalarNames,
-    ScalarRow,
-    Value,
-    choose,
-    is_step,
-    is_time,
-    is_told,
-    meaning,
-    read_scalars,
-    stated_unit,
-)
+from .quantities import is_step, is_time, meaning
+from .scalars import UNIT_NAMES, ScalarNames, ScalarRow, Value, choose, is_told, read_scalars, stated_unit
 
 MOST_NAMES = 10_000
+FIRST_LINES = 50  # of which one has to say something of a step
+HEAD_BYTES = 2**16  # of a file that is larger, the last line of the beginning is cut
 
 
-def read_json_lines(path: Path, unit_s: float | None = None) -> StepLog:
+def read_json_lines(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
     """The step times in a file of one object per line, packed with gzip or not. The file is read twice.
 
     Args:
-        unit_s: seconds of the unit of a step time whose name says none.
+        stated: what a person says of its names.
 
     Raises:
         DataError: a line is no JSON object, or as `choose` and `read_scalars`; names file:line.
@@ -62,7 +53,7 @@ def read_json_lines(path: Path, unit_s: float | None = None) -> StepLog:
         counts.update(row.values.keys())
         if len(counts) > MOST_NAMES:
             raise DataError(f"{path}: more than {MOST_NAMES:,} names. Keep those that matter.")
-    chosen = choose([name for name, _ in counts.most_common()], str(path), unit_s)
+    chosen = choose([name for name, _ in counts.most_common()], str(path), stated)
     return read_scalars(path, chosen, _rows(path), "JSON lines")
 
 
@@ -70,7 +61,7 @@ def _rows(path: Path) -> Iterator[ScalarRow]:
     for number, line in lines(path, cut=False):
         text = line.decode("utf-8", "replace").strip("\ufeff \t\r\n")
         if text:
-            yield ScalarRow(f"{path}:{number}", scalars(_object(text, f"{path}:{number}")))
+            yield _scalar_row(text, f"{path}:{number}")
 
 
 def scalars(record: dict[str, Any]) -> dict[str, Value]:
@@ -84,29 +75,31 @@ def scalars(record: dict[str, Any]) -> dict[str, Value]:
     return flat
 
 
-def _object(text: str, place: str) -> dict[str, Any]:
+def _scalar_row(text: str, place: str) -> ScalarRow:
+    wrong = ""
     try:
         found = json.loads(text)
+        if isinstance(found, dict):
+            return ScalarRow(place, scalars(found))
+        wrong = "not a JSON object. Remove the line."
     except RecursionError:
-        raise DataError(f"{place}: not JSON: nested too deeply. Remove the line.") from None
+        wrong = "not JSON: nested too deeply. Remove the line."
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number of thousands of digits"
-        raise DataError(f"{place}: not JSON: {reason}. Remove the line.") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{place}: not a JSON object. Remove the line.")
-    return found
+        wrong = f"not JSON: {reason}. Remove the line."
+    return ScalarRow(place, {}, wrong)
 
 
 def _recognises(begins: FileStart) -> bool:
-    """Whether the first line is a whole object that says something of a step, and no other line follows or another object."""
-    first, _, rest = begins.text.partition("\n")
-    if not first.startswith("{") or (rest.strip() and not rest.lstrip().startswith("{")):
+    """Whether lines are whole objects, of which one of the first says something of a step."""
+    if not begins.text.startswith("{"):
         return False
-    try:
-        found = json.loads(first)
-    except (ValueError, RecursionError):
+    whole = len(begins.start) < HEAD_BYTES
+    texts = [line.strip() for line in begins.text.splitlines()[: None if whole else -1] if line.strip()][:FIRST_LINES]
+    rows = [_scalar_row(text, "") for text in texts]
+    if not rows or rows[0].wrong or "traceEvents" in texts[0] or 2 * sum(bool(row.wrong) for row in rows) > len(rows):
         return False
-    return isinstance(found, dict) and "traceEvents" not in found and is_told(list(scalars(found)))
+    return any(is_told(list(row.values)) for row in rows)
 
 
 JSON_LINES = TraceFormat(
@@ -114,7 +107,7 @@ JSON_LINES = TraceFormat(
     "histories of one JSON object per line (W&B)",
     _recognises,
     lambda files: read_json_lines(files[0]),
-    read_in_unit=lambda files, unit_s: read_json_lines(files[0], unit_s),
+    read_stated=lambda files, stated: read_json_lines(files[0], stated),
 )
 
 
@@ -147,11 +140,11 @@ def is_step_table(names: list[str]) -> bool:
     return tuple(lower) == TENSORBOARD or is_told(names) or bool(wide_ranks(names))
 
 
-def read_step_table(path: Path, unit_s: float | None = None) -> StepLog:
+def read_step_table(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
     """The step times in a table, packed with gzip or not.
 
     Args:
-        unit_s: seconds of the unit of a step time whose name says none.
+        stated: what a person says of its names.
 
     Raises:
         DataError: no step time, several that could be it, a unit that nothing tells, a row of another length, or a value that is
@@ -169,8 +162,8 @@ def read_step_table(path: Path, unit_s: float | None = None) -> StepLog:
     wide = wide_ranks(names)
     if wide:
         long = [*(name for name in names if name not in wide), WIDE_RANK, _wide_time(wide)]
-        return read_scalars(path, choose(long, f"{path}:1", unit_s), _long(path, rows, names, wide), "table of ranks")
-    chosen = _tensorboard(path, names, unit_s) or choose(names, f"{path}:1", unit_s)
+        return read_scalars(path, choose(long, f"{path}:1", stated), _long(path, rows, names, wide), "table of ranks")
+    chosen = _tensorboard(path, names, stated) or choose(names, f"{path}:1", stated)
     for name in (chosen.step, chosen.time, chosen.clock):
         if name is not None and names.count(name) > 1:
             raise DataError(f"{path}:1: the column {name!r} is there {names.count(name)} times. Keep one.")
@@ -204,25 +197,24 @@ def _long(path: Path, rows: CsvRows, names: list[str], wide: dict[str, str]) -> 
     for row in _table_rows(path, rows, names):
         common = {name: value for name, value in row.values.items() if name not in wide}
         for name, rank in wide.items():
-            yield ScalarRow(row.place, {**common, WIDE_RANK: rank, time: row.values[name]})
+            yield ScalarRow(row.place, {**common, WIDE_RANK: rank, time: row.values.get(name)}, row.wrong)
 
 
 def _table_rows(path: Path, rows: CsvRows, names: list[str]) -> Iterator[ScalarRow]:
     for row in rows:
-        if len(row) != len(names):
-            raise DataError(f"{path}:{rows.number}: {len(row)} fields, but the first line names {len(names)} columns")
-        yield ScalarRow(f"{path}:{rows.number}", dict(zip(names, row, strict=True)))
+        wrong = "" if len(row) == len(names) else f"{len(row)} fields, but the first line names {len(names)} columns"
+        yield ScalarRow(f"{path}:{rows.number}", dict(zip(names, row, strict=False)), wrong)
 
 
-def _tensorboard(path: Path, names: list[str], unit_s: float | None) -> ScalarNames | None:
+def _tensorboard(path: Path, names: list[str], stated: Stated) -> ScalarNames | None:
     """Of a file of one tag: its values if the tag is a step time; else the clock alone."""
-    if tuple(name.lower() for name in names) != TENSORBOARD:
+    if tuple(name.lower() for name in names) != TENSORBOARD or stated.columns:
         return None
     clock, step, value = names
     tag = path.name.removesuffix(".gz").removesuffix(".csv").rpartition(TAG)[2]
     for start in range(len(tag)):  # a slash of the tag is "_" in the file's name
         if (start == 0 or tag[start - 1] in "_-") and is_time(tag[start:], beside_steps=False):
-            return ScalarNames(step, value, stated_unit(tag[start:], unit_s, str(path)), clock, 1.0, False)
+            return ScalarNames(step, value, stated_unit(tag[start:], stated.unit_s, str(path)), clock, 1.0, False)
     return ScalarNames(step, None, None, clock, 1.0, False)
 
 
@@ -240,7 +232,7 @@ STEP_TABLE = TraceFormat(
     "tables of step times (CSV, TSV; W&B and TensorBoard exports)",
     _table_recognises,
     lambda files: read_step_table(files[0]),
-    read_in_unit=lambda files, unit_s: read_step_table(files[0], unit_s),
+    read_stated=lambda files, stated: read_step_table(files[0], stated),
 )
 
 

@@ -1,7 +1,9 @@
 """Reads step times from rows of named scalars, whatever file they stand in: which name is the step, its time, the clock.
 
-"run-7 - train/step_time", "perf/step_time_seconds" and "Step Time (ms)" are one quantity: what stands before " - " is the run,
-what stands before "/" is a group, what stands in brackets is a unit.
+What a name says is in `quantities`. A step time comes first, then a rate of steps, a plain time beside steps, the clock, and a
+rate of work (tokens/s) where the work of a step is stated. A unit that no name says is that which agrees with the clock; where
+there is none, seconds, if as milliseconds no training step would be so short. Of several runs in one file the first is read,
+and said so.
 """
 
 from __future__ import annotations
@@ -15,140 +17,44 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ...core.arrays import Floats
 from ...core.errors import DataError
+from ...tables.column_map import columns_said
 from ...tables.csv_rows import is_plain
 from ...tables.document import short
-from ...trace.step_log import StepLog
-from .log_entries import NAN, Clocked, Entries, Entry, interval, steps_by_clock, timestamp
+from ...trace.step_log import NOTHING_STATED, Stated, StepLog
+from .log_entries import NAN, Clocked, Entries, Entry, elapsed_s, interval, steps_by_clock, timestamp
+from .quantities import (
+    CLOCKS,
+    NOT_TRAINING,
+    STEPS,
+    TIMES,
+    UNITS,
+    Kind,
+    is_clock,
+    is_mean,
+    is_step,
+    is_time,
+    kind_of,
+    meaning,
+)
 from .rank_rows import RankRows
 
-UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 1e-3),
-    **dict.fromkeys(("us", "usec", "usecs", "microsecond", "microseconds"), 1e-6),
-    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-9),
-}
-STEPS = (
-    "global_step",
-    "trainer_global_step",
-    "train_step",
-    "step",
-    "steps",
-    "iteration",
-    "iterations",
-    "iter",
-    "_step",
+MOST_SHOWN = 12
+SAY_UNIT = "State it with --unit s or --unit ms (`fit`: --unit duration=ms), or rename it, for example to step_time_s"
+LOOKED_FOR = (
+    "a step time (step_time_s, iteration_time_ms, elapsed_time_per_iteration_s, train/step_time_s, seconds, ...), a rate of "
+    "steps (it/s, steps_per_second, ...) or the time of each entry (_timestamp, _runtime, wall_time, timestamp)"
 )
-TIMES = (
-    "step_time",
-    "steptime",
-    "time_per_step",
-    "train_step_time",
-    "train_step_timing_in",
-    "train_step_timing",
-    "step_duration",
-    "step",
-    "per_step",
-    "iteration_time",
-    "iter_time",
-    "time_per_iteration",
-    "time_per_iter",
-    "elapsed_time_per_iteration",
-    "iteration_duration",
-    "per_iteration",
-    "per_iter",
-    "iteration",
-    "iter",
-    "end_to_end",
-    "measured_step_time",
-)
-PLAIN_TIMES = ("duration", "time", "batch_time", "dt", "")  # times of a step only beside its number
-MEANS = ("end_to_end", "iteration_time", "elapsed_time_per_iteration")  # over the steps since the entry before
-CLOCKS = (
-    "_timestamp",
-    "_runtime",
-    "timestamp",
-    "wall_time",
-    "walltime",
-    "runtime",
-    "relative_time",
-    "time_elapsed",
-    "elapsed",
-)
+SAY_COLUMN = "For another name, add --map NAME=step_time"
+SAY_WORK = "State the tokens (samples) of a step with --work-per-step N"
 RANKS = ("global_rank", "rank", "world_rank", "process_index", "process_id", "process_rank", "worker", "worker_id")
 HOSTS = ("host", "hostname", "node", "node_name", "node_id", "node_rank", "node_key", "machine", "instance", "pod")
 INDICES = ("local_rank", "gpu", "gpu_id", "gpu_index", "device", "device_id", "device_index", "local_gpu", "gpu_uuid")
 PART = re.compile(r"(^|_)(time|duration|latency|wait|dt)$")
 NO_PARTS = ("eta", "eval_time", "remaining", "total_time", "elapsed_time", "uptime", "wait_until")
 MOST_PARTS = 50
-NOT_TRAINING = re.compile(r"(^|[/_ ])(eval|evaluation|val|validation|test|valid)([/_ ]|$)", re.IGNORECASE)
-_BRACKETS = re.compile(r"\s{0,3}[\[(]\s{0,3}([^\])]{1,20})[\])]\s{0,3}$")
-LONGEST = 300  # characters of a name that are looked at
-
-
-class Meaning(NamedTuple):
-    """What a name says.
-
-    Attributes:
-        base: the quantity without run, group and unit: "step_time".
-        unit_s: seconds of its unit; None where the name says none.
-        run: what stands before " - "; empty if nothing does.
-    """
-
-    base: str
-    unit_s: float | None
-    run: str
-
-
-def meaning(name: str) -> Meaning:
-    """What `name` says."""
-    run, _, rest = name[-LONGEST:].strip().rpartition(" - ")
-    rest = rest.rpartition("/")[2]
-    brackets = _BRACKETS.search(rest)
-    unit = None if brackets is None else UNITS.get(brackets[1].strip().lower())
-    if brackets is not None:
-        rest = rest[: brackets.start()]
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", rest.strip())
-    base = re.sub(r"[^a-z0-9_]{1,50}", "_", spaced.lower()).rstrip("_")
-    words = base.split("_")
-    if unit is None and words[-1] in UNITS:
-        return Meaning("_".join(words[:-1]).rstrip("_"), UNITS[words[-1]], run)
-    if unit is None and words[0] in UNITS and len(words) > 1 and words[1] == "per":  # ms_per_step
-        return Meaning("_".join(words[1:]), UNITS[words[0]], run)
-    return Meaning(base, unit, run)
-
-
-def is_step(name: str) -> bool:
-    """Whether a scalar of this name is the number of a step."""
-    found = meaning(name)
-    return found.base in STEPS and found.unit_s is None
-
-
-def is_time(name: str, *, beside_steps: bool) -> bool:
-    """Whether a scalar of this name is the time of a step.
-
-    Args:
-        beside_steps: whether there are numbers of steps, so that "duration" is enough.
-    """
-    found = meaning(name)
-    if (found.base in STEPS and found.unit_s is None) or name.endswith(("__MIN", "__MAX")):
-        return False
-    return found.base in TIMES or (
-        beside_steps and found.base in PLAIN_TIMES and (found.base != "" or found.unit_s is not None)
-    )
-
-
-def is_clock(name: str) -> bool:
-    """Whether a scalar of this name is the time of the entry."""
-    return meaning(name).base in CLOCKS and not name.endswith(("__MIN", "__MAX"))
-
-
-MOST_SHOWN = 12
-SAY_UNIT = "State it with --unit s or --unit ms (`fit`: --unit duration=ms), or rename it, for example to step_time_s"
-LOOKED_FOR = (
-    "a step time (step_time_s, iteration_time_ms, elapsed_time_per_iteration_s, train/step_time_s, seconds, ...) or the time of "
-    "each entry (_timestamp, _runtime, wall_time, timestamp)"
-)
+FIELDS = ("step", "step_time", "rate", "clock")  # what a name of a file can be said to be
 
 
 @dataclass(frozen=True)
@@ -157,13 +63,15 @@ class ScalarNames:
 
     Attributes:
         step: of the number of the step; None: entries are counted.
-        time: of the step time; None: it follows from the clock.
-        unit_s: of the step time; None where its name does not say, and the clock has to.
+        time: of the step time, or of the rate; None: it follows from the clock.
+        unit_s: of the step time, or of the time in the rate; None where its name does not say, and the clock has to.
         clock: of the time of the entry; None where there is none.
         clock_unit_s: None where its name does not say.
         is_mean: whether a time is a mean over the steps since the entry before.
         ranks: of what tells the ranks of a step apart, a global rank or a node and an index in it; empty where nothing does.
         parts_s: of seconds of parts of a step, "data_time", each with its unit in seconds.
+        work: of a step, which a rate counts: 1 where it counts steps; None where `time` names a time.
+        notes: what people should know.
     """
 
     step: str | None
@@ -174,47 +82,92 @@ class ScalarNames:
     is_mean: bool
     ranks: tuple[str, ...] = ()
     parts_s: Mapping[str, float] = field(default_factory=dict)
+    work: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def is_told(names: Sequence[str]) -> bool:
-    """Whether among these names is a step time or a clock."""
+    """Whether among these names is a step time, a rate, or a clock beside steps."""
     steps = any(map(is_step, names))
-    return any(is_time(name, beside_steps=steps) or (steps and is_clock(name)) for name in names)
+    kinds = {kind_of(name, beside_steps=steps) for name in names}
+    of_steps = {Kind.CLOCK, Kind.STEP_RATE, Kind.WORK_RATE} if steps else set[Kind]()
+    return not kinds.isdisjoint({Kind.TIME, Kind.PLAIN_TIME} | of_steps)
 
 
-def choose(names: Sequence[str], place: str, unit_s: float | None = None) -> ScalarNames:
+def choose(names: Sequence[str], place: str, stated: Stated = NOTHING_STATED) -> ScalarNames:
     """What is read of a file with these names.
 
     Args:
         place: for messages.
-        unit_s: seconds of the unit of a step time whose name says none.
+        stated: what a person says of them.
 
     Raises:
-        DataError: no step time and no clock, several that could be it, or a unit that nothing tells.
+        DataError: no step time, rate or clock, several that could be it, or a rate of work without the work of a step.
     """
-    steps = _best(names, is_step, STEPS)
-    times = _best(names, lambda name: is_time(name, beside_steps=bool(steps)), TIMES)
-    clocks = _best(names, is_clock, CLOCKS)
+    said = columns_said(names, stated.columns, FIELDS, place)
+    free = [name for name in names if name not in said.values()]
+    steps = [said["step"]] if "step" in said else _best(free, is_step, STEPS)
+    beside = bool(steps)
+    times = _best(free, lambda name: is_time(name, beside_steps=beside), TIMES)
+    rates = [name for name in free if kind_of(name) == Kind.STEP_RATE and not NOT_TRAINING.search(name)]
+    works = [name for name in free if kind_of(name) == Kind.WORK_RATE and not NOT_TRAINING.search(name)]
+    clocks = [said["clock"]] if "clock" in said else _best(free, is_clock, CLOCKS)
+    is_plain = bool(times) and kind_of(times[0]) == Kind.PLAIN_TIME
+    work: float | None = None
+    if "step_time" in said or "rate" in said:
+        times = [said.get("step_time", said.get("rate", ""))]
+        work = None if "step_time" in said else stated.per_step or 1.0
+    elif rates and beside and (not times or is_plain):
+        times, work = rates, 1.0
+    elif not times and works and (stated.per_step is not None or not clocks):
+        times, work = works, stated.per_step
+        if work is None:
+            raise DataError(f"{place}: {_shown(works)} say no step time without the work of a step. {SAY_WORK}.")
     if not times and not clocks:
-        raise DataError(f"{place}: no column of step times. Looked for {LOOKED_FOR}. There are {_shown(names)}.")
-    for what, found in (("the step time", times), ("the time of an entry", () if times else clocks)):
-        if len(found) > 1:
-            raise DataError(f"{place}: several could be {what}: {_shown(found)}. Keep one, or export one run.")
+        raise DataError(
+            f"{place}: no column of step times. Looked for {LOOKED_FOR}. There are {_shown(names)}. {SAY_COLUMN}."
+        )
+    times, notes = _one_of_runs(times, "the step time", place)
+    if not times:
+        clocks, notes = _one_of_runs(clocks, "the time of an entry", place)
     time = times[0] if times else None
     clock = clocks[0] if len(clocks) == 1 else None
-    unit_s = None if time is None else stated_unit(time, unit_s, place)
-    if time is not None and unit_s is None and (clock is None or not steps):
-        raise DataError(f"{place} {time!r}: nothing says the unit. {SAY_UNIT}.")
+    if time is None:
+        unit_s = None
+    elif work is None:
+        unit_s = stated_unit(time, stated.unit_s, place)
+    else:
+        unit_s = meaning(time).unit_s or 1.0
     return ScalarNames(
         step=steps[0] if steps else None,
         time=time,
         unit_s=unit_s,
         clock=clock,
         clock_unit_s=None if clock is None else meaning(clock).unit_s,
-        is_mean=time is not None and meaning(time).base in MEANS,
+        is_mean=time is not None and is_mean(time),
         ranks=rank_names(names),
-        parts_s={} if time is None or unit_s is None else part_names(names, {*steps, *clocks, time}, unit_s),
+        parts_s={} if time is None or unit_s is None or work else part_names(names, {*steps, *clocks, time}, unit_s),
+        work=work,
+        notes=notes,
     )
+
+
+def _one_of_runs(names: list[str], what: str, place: str) -> tuple[list[str], tuple[str, ...]]:
+    """The name that is read: of one quantity of several runs, that of the first; and what to say of it.
+
+    Raises:
+        DataError: several names of one run.
+    """
+    if len(names) <= 1:
+        return names, ()
+    runs = [meaning(name).run for name in names]
+    if len(set(runs)) == len(runs) and all(runs):
+        others = f"{_shown(runs[1:])}; --map {short(names[1])}=step_time reads another"
+        return names[:1], (f"the run {runs[0]!r} of {len(runs)} is read, not {others}",)
+    by_name = {meaning(name).base: name for name in reversed(names)}
+    if len(by_name) > 1 and len(by_name) == len(names) and any(meaning(name).items for name in names):
+        return names[:1], ()  # rates of steps under several names
+    raise DataError(f"{place}: several could be {what}: {_shown(names)}. Keep one, or say which: --map NAME=step_time.")
 
 
 def rank_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -271,50 +224,94 @@ def _shown(names: Sequence[str]) -> str:
 Value: TypeAlias = float | int | str | None
 BLANKS = frozenset(("", "nan", "null", "none", "n/a", "-"))
 TOLERANCE = 3.0  # factor between a step time and the clock, either way, within which a unit is believed
+SHOWN_BAD = 3  # rows that are named
 FEWEST_GROWING = 10  # entries of which one tells a clock from step times
 UNIT_NAMES = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}
 
 
+class BadRows:
+    """Rows that cannot be used: how many, and what is wrong with the first few.
+
+    Args:
+        path: of the file, for the message.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.n = path, 0
+        self._first: list[str] = []
+
+    def add(self, error: DataError) -> None:
+        """Counts a row."""
+        self.n += 1
+        if self.n <= SHOWN_BAD:
+            self._first.append(str(error).removeprefix(f"{self.path}:"))
+
+    def check(self, n_good: int) -> None:
+        """Whether a file is what it is taken for.
+
+        Raises:
+            DataError: as many rows are bad as good.
+        """
+        if self.n and self.n >= n_good:
+            more = f" {self.n - 1:,} more rows are bad." if self.n > 1 else ""
+            raise DataError(f"{self.path}:{self._first[0]}{more}")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said of them."""
+        if self.n == 0:
+            return ()
+        rows = "1 row is" if self.n == 1 else f"{self.n:,} rows are"
+        return (f"{rows} left out: line {'; line '.join(self._first)}{'; ...' if self.n > SHOWN_BAD else ''}",)
+
+
 class ScalarRow(NamedTuple):
-    """Scalars that were logged together, by name, and where they stand."""
+    """Scalars that were logged together, by name, and where they stand; `wrong` says why a row cannot be read."""
 
     place: str
     values: Mapping[str, Value]
+    wrong: str = ""
 
 
 def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], what: str, framework: str = "") -> StepLog:
-    """The step times in `rows`.
+    """The step times in `rows`. Rows that cannot be used are left out, counted and named in a note.
 
     Args:
         chosen: which names are what.
         what: the kind of file, for the notes.
 
     Raises:
-        DataError: a value is not what its name says, no row holds a step time, or nothing tells the unit.
+        DataError: no row holds a step time, most rows are bad, or nothing tells the unit.
     """
-    table = RankRows(path, tuple(chosen.parts_s))
+    table, bad = RankRows(path, tuple(chosen.parts_s)), BadRows(path)
     for row in rows:
-        entry = _entry(row, chosen)
+        try:
+            if row.wrong:
+                raise DataError(f"{row.place}: {row.wrong}")
+            entry = _entry(row, chosen)
+        except DataError as error:
+            bad.add(error)
+            continue
         if entry is not None:
             rank = ":".join(str(row.values.get(name, "")).strip() for name in chosen.ranks)
             table.add(entry, rank, [_part(row, name) * unit_s for name, unit_s in chosen.parts_s.items()])
+    bad.check(len(table))
     if len(table) == 0:
         named = chosen.time or chosen.clock
         raise DataError(f"{path}: no row holds a value of {named!r}. Export the run again.")
     entries, ranks, said = table.entries()
-    notes = [what, *said]
+    notes = [what, *chosen.notes, *bad.notes, *said]
     if chosen.time is None:
         found = entries.clocked()
         if len(found.step) == 0:
             raise DataError(f"{path}: no two rows between which time passed and steps were made, by {chosen.clock!r}.")
-    else:
-        found, unit_note = _in_seconds(entries, chosen, path)
-        notes += unit_note
+        return entries.step_log(found, framework=framework, notes=tuple(notes))
+    found, unit_s, unit_note = _in_seconds(entries, chosen, path)
+    notes += unit_note
+    if chosen.work is None:
         _refuse_clock(path, chosen.time, found)
-        if ranks is not None:
-            ranks = replace(ranks, step_s=ranks.step_s * chosen.unit_s) if chosen.unit_s else None
     log = entries.step_log(found, framework=framework, notes=tuple(notes))
-    return log if chosen.time is None else replace(log, ranks=ranks)
+    return replace(log, ranks=None if ranks is None else replace(ranks, step_s=ranks.step_s * unit_s))
 
 
 def _entry(row: ScalarRow, chosen: ScalarNames) -> Entry | None:
@@ -333,6 +330,8 @@ def _entry(row: ScalarRow, chosen: ScalarNames) -> Entry | None:
         step = int(number)
     if chosen.time is not None and not 0 < value < math.inf:
         raise DataError(f"{row.place} {chosen.time}: {value:g} is not a step time. Remove the row.")
+    if chosen.work is not None:
+        value = chosen.work * (chosen.unit_s or 1.0) / value
     return Entry(step, seconds=value, clock_s=clock_s)
 
 
@@ -368,7 +367,7 @@ def _part(row: ScalarRow, name: str) -> float:
 def _clock(row: ScalarRow, name: str, unit_s: float | None) -> float:
     """Seconds; a number without a unit counts in s, or in ms or us where it is too large for that since 1970."""
     value = row.values.get(name)
-    if isinstance(value, str) and (found := timestamp(value)) is not None:
+    if isinstance(value, str) and (found := elapsed_s(value) or timestamp(value)) is not None:
         return found[0]
     number = _number(row, name)
     if unit_s is not None or math.isnan(number):
@@ -376,32 +375,75 @@ def _clock(row: ScalarRow, name: str, unit_s: float | None) -> float:
     return number * (1.0 if abs(number) < 1e11 else 1e-3 if abs(number) < 1e14 else 1e-6)
 
 
-def _in_seconds(entries: Entries, chosen: ScalarNames, path: Path) -> tuple[Clocked, list[str]]:
+def _in_seconds(entries: Entries, chosen: ScalarNames, path: Path) -> tuple[Clocked, float, list[str]]:
+    """Step times, by what they were multiplied, and what to say of that."""
     found = entries.timed(is_mean=chosen.is_mean)
+    if chosen.work is not None:
+        return found, 1.0, _of_work(chosen)
     gaps = interval(found.step)
     notes = []
     if not chosen.is_mean and len(gaps) > 2 and float(np.median(gaps[1:])) > 1.0:
         notes.append(f"entries are {np.median(gaps[1:]):.0f} steps apart; each counts as the time of a single step")
-    if chosen.unit_s is not None:
-        return found._replace(step_s=found.step_s * chosen.unit_s), notes
-    unit_s = unit_by_clock(found, entries)
+    unit_s = chosen.unit_s
+    if unit_s is None:
+        unit_s, note = _unit(found, entries, chosen, path)
+        notes.append(note)
+    return found._replace(step_s=found.step_s * unit_s), unit_s, notes
+
+
+def _unit(found: Clocked, entries: Entries, chosen: ScalarNames, path: Path) -> tuple[float, str]:
+    """The unit of a time that says none: that which agrees with the clock, or the one that is likely; and a note."""
+    name = str(chosen.time)
+    scale = clock_scale(found, entries) if chosen.clock is not None and chosen.step is not None else None
+    if scale is None:
+        return assumed_unit(found.step_s, name, str(path))
+    unit_s, note = unit_that_fits(scale, name, str(chosen.clock))
     if unit_s is None:
         raise DataError(
-            f"{path} {chosen.time!r}: nothing says the unit: its name does not, and no unit fits {chosen.clock!r}. {SAY_UNIT}."
+            f"{path} {name!r}: nothing says the unit: its name does not, and no unit fits {chosen.clock!r}. {SAY_UNIT}."
         )
-    notes.append(f"{chosen.time} is in {UNIT_NAMES[unit_s]}, by {chosen.clock}")
-    return found._replace(step_s=found.step_s * unit_s), notes
+    return unit_s, note
 
 
-def unit_by_clock(found: Clocked, entries: Entries) -> float | None:
-    """Seconds of the unit in which step times agree with the clock, at the median of steps that both time; None: in no unit."""
+def _of_work(chosen: ScalarNames) -> list[str]:
+    return [] if chosen.work == 1.0 else [f"step times are {chosen.work:g} over {chosen.time}, as stated"]
+
+
+def clock_scale(found: Clocked, entries: Entries) -> float | None:
+    """By what step times are multiplied to agree with the clock, at the median of steps that both time; None without a clock."""
     clocked = steps_by_clock(found.step, entries.clock_s, np.zeros(len(found.step), np.int64), entries.resolution_s)
     if len(clocked.step) == 0:
         return None
     both = np.isin(found.step, clocked.step)  # the clock times nothing before its first entry
-    scale = float(np.median(clocked.step_s)) / float(np.median(found.step_s[both]))
+    return float(np.median(clocked.step_s)) / float(np.median(found.step_s[both]))
+
+
+def unit_that_fits(scale: float, name: str, clock: str) -> tuple[float | None, str]:
+    """Seconds of the unit in which step times agree with the clock, None where none does; and a note that says so."""
     best = min(set(UNITS.values()), key=lambda unit_s: abs(math.log(scale / unit_s)))
-    return best if 1.0 / TOLERANCE < scale / best < TOLERANCE else None
+    if not 1.0 / TOLERANCE < scale / best < TOLERANCE:
+        return None, ""
+    return best, f"{name} is in {UNIT_NAMES[best]}, by {clock}"
+
+
+SHORTEST_STEP = (
+    10.0  # of a time without a unit, up to which it is taken for seconds: as ms, a step would take less than .01 s
+)
+
+
+def assumed_unit(step_s: Floats, name: str, place: str) -> tuple[float, str]:
+    """The unit of a time that nothing tells: seconds, where the times would be too short for milliseconds; and a note.
+
+    Raises:
+        DataError: both are possible.
+    """
+    typical = float(np.median(step_s))
+    if not 0.01 <= typical < SHORTEST_STEP:
+        raise DataError(f"{place} {name!r}: nothing says the unit. {SAY_UNIT}.")
+    return (
+        1.0,
+        f"assumed: {name} is in seconds, since {typical:.4g} ms would be too short for a step (--unit says another)",
+    )
 
 
 def _refuse_clock(path: Path, name: str, found: Clocked) -> None:

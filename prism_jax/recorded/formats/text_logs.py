@@ -1,129 +1,98 @@
-"""Reads the step times of a text log in the format that says most about it; of two equal ones, the first of `LINE_FORMATS`.
+"""Reads the step times of a text log: in a format that says most about it, or by its labelled numbers (`labelled_log`).
 
-NeMo logs the time of a step on a line of its own or in the progress bar; nanotron with letters for thousands; Megatron-LM,
-Megatron-DeepSpeed and Megatron-Bridge the mean over the steps since the entry before; MaxText the time of a step:
-
-Training epoch 0, iteration 5/99 | ... | train_step_timing in s: 11.2
-Epoch 0: :  5%|#   | 51/1000 [09:37<2:59:01, ... train_step_timing in s=11.20]
-iteration: 5 / 100 | ... | elapsed_time_per_iteration_ms: 3.51K | ...
-iteration 20/ 1000 | ... | elapsed time per iteration (ms): 1234.5 | ...
-completed step: 5, seconds: 3.214, TFLOP/s/device: 180.1, Tokens/s/device: 3187.2, total_weights: 65536, loss: 10.9
+A format of its own (`LINE_FORMATS`) has what labels do not tell: parts that sum to a step, the work of a step in other lines, one
+mean of a run. Everything else is read by its labels, in whatever trainer's words; `WRITERS` gives the framework its name.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ...core.errors import DataError
 from ...core.registry import Registry
 from ...tables.streams import lines
-from ...trace.step_log import StepLog, TraceFormat
-from .deepspeed import PIPELINE, STEP_LINES, THROUGHPUT, WALL_CLOCK_BREAKDOWN
-from .hugging_face import PROGRESS_BAR, RECORDS, TRAIN_RUNTIME
-from .log_entries import CLOCK, NUMBER, THREE_DIGITS, Clocked, Entries, LineFormat, timed_line
+from ...trace.step_log import NOTHING_STATED, Stated, StepLog, TraceFormat
+from .deepspeed import THROUGHPUT, WALL_CLOCK_BREAKDOWN
+from .hugging_face import TRAIN_RUNTIME
+from .labelled import read_line
+from .labelled_log import LabelledLog
+from .log_entries import CLOCK, REPORTED, WHOLE_RUN, Clocked, Entries, LineFormat
+from .quantities import Kind
 from .torchtitan import TORCHTITAN
 
-NEMO_TIME = re.compile(r"train_step_timing in s: {0,5}" + NUMBER + r"(?P<unit>)")
-STEPS = (re.compile(r"global_step: {0,5}(\d{1,15})\b(?!\.\d|e)"), re.compile(r"iteration (\d{1,15})/"))
-BAR_TIME = re.compile(r"train_step_timing in s=" + NUMBER + r"(?P<unit>)")
-BAR_STEP = re.compile(r"(\d{1,15})(?:/\d{1,15}|it) \[")
-
-NEMO = LineFormat(
-    "NeMo",
-    "NeMo",
-    "'train_step_timing in s: 11.2'",
-    b"train_step_timing in s:",
-    timed_line("train_step_timing in s", NEMO_TIME, STEPS, {"": 1.0}),
-    patterns=(NEMO_TIME, *STEPS),
-)
-NEMO_BAR = LineFormat(
-    "NeMo progress bar",
-    "NeMo",
-    "'train_step_timing in s=11.2'",
-    b"train_step_timing in s=",
-    timed_line("train_step_timing in s", BAR_TIME, (BAR_STEP,), {"": 1.0}),
-    note=THREE_DIGITS,
-    patterns=(BAR_TIME, BAR_STEP),
-)
-
-
-NANOTRON_TIME = re.compile(r"time_per_iteration_ms: {0,5}" + NUMBER + r"(?P<unit>[KMB]?)")
-NANOTRON_STEP = re.compile(r"iteration: {0,5}(\d{1,15}) {0,5}/")
-
-NANOTRON = LineFormat(
-    "nanotron",
-    "nanotron",
-    "'elapsed_time_per_iteration_ms: 3.51K'",
-    b"time_per_iteration_ms:",
-    timed_line("time_per_iteration_ms", NANOTRON_TIME, (NANOTRON_STEP,), {"": 1e-3, "K": 1.0, "M": 1e3, "B": 1e6}),
-    note=THREE_DIGITS,
-    patterns=(NANOTRON_TIME, NANOTRON_STEP),
-)
-
-
-MEGATRON_TIME = re.compile(r"elapsed time per iteration ?\((?P<unit>ms|s)\):? {0,20}" + NUMBER)
-MEGATRON_STEP = re.compile(r"iteration {0,20}(\d{1,15}) {0,20}/")
-
-MEGATRON = LineFormat(
-    "Megatron-LM",
-    "Megatron-LM",
-    "'elapsed time per iteration (ms): 1234.5'",
-    b"elapsed time per iteration",
-    timed_line("elapsed time per iteration", MEGATRON_TIME, (MEGATRON_STEP,), {"ms": 1e-3, "s": 1.0}),
-    is_mean=True,
-    patterns=(MEGATRON_TIME, MEGATRON_STEP),
-)
-
-
-MAXTEXT_TIME = re.compile(r"completed step: {0,5}\d{1,15}, {1,5}seconds: {0,5}" + NUMBER + r"(?P<unit>)")
-MAXTEXT_STEP = re.compile(r"completed step: {0,5}(\d{1,15}),")
-
-MAXTEXT = LineFormat(
-    "MaxText",
-    "MaxText",
-    "'completed step: 5, seconds: 3.214'",
-    b"completed step:",
-    timed_line("seconds", MAXTEXT_TIME, (MAXTEXT_STEP,), {"": 1.0}),
-    patterns=(MAXTEXT_TIME, MAXTEXT_STEP),
-)
-
-
-SHIPPED = (
-    MEGATRON,
-    NEMO,
-    NEMO_BAR,
-    NANOTRON,
-    TORCHTITAN,
-    STEP_LINES,
-    THROUGHPUT,
-    PIPELINE,
-    WALL_CLOCK_BREAKDOWN,
-    MAXTEXT,
-    PROGRESS_BAR,
-    RECORDS,
-    TRAIN_RUNTIME,
-)
+SHIPPED = (TORCHTITAN, THROUGHPUT, WALL_CLOCK_BREAKDOWN, TRAIN_RUNTIME)
 LINE_FORMATS: Registry[LineFormat] = Registry("log format", lambda: SHIPPED, error=DataError)
+
+
+class Writer(NamedTuple):
+    """Who writes logs that are read by their labels, for messages and the name of the framework.
+
+    Attributes:
+        name: in `prism-jax show logs`.
+        framework: empty where anybody may write so.
+        looks_for: a part of the line, in words.
+        marker: what such lines contain, as written.
+        times: where the step time is from.
+    """
+
+    name: str
+    framework: str
+    looks_for: str
+    marker: bytes
+    times: str = "reported"
+
+
+BY_CLOCK = "time between two lines"
+WRITERS = (
+    Writer(
+        "Megatron-LM",
+        "Megatron-LM",
+        "'iteration 20/ 1000 | elapsed time per iteration (ms): 1234.5'",
+        b"elapsed time per iteration",
+    ),
+    Writer("NeMo", "NeMo", "'global_step: 5 | train_step_timing in s: 11.2'", b"train_step_timing in s"),
+    Writer(
+        "nanotron",
+        "nanotron",
+        "'iteration: 5 / 100 | elapsed_time_per_iteration_ms: 3.51K'",
+        b"time_per_iteration_ms:",
+    ),
+    Writer("torchtitan clock", "torchtitan", "'[titan] ... step: 10  loss: ...'", b"[titan]", BY_CLOCK),
+    Writer(
+        "DeepSpeed step lines",
+        "DeepSpeed",
+        "'[2023-07-25 21:03:21,037] ... step=35, skipped=0'",
+        b", skipped=",
+        BY_CLOCK,
+    ),
+    Writer("DeepSpeed pipeline engine", "DeepSpeed", "'steps: 10 loss: 9.5 iter time (s): 1.234'", b"iter time (s):"),
+    Writer("MaxText", "MaxText", "'completed step: 5, seconds: 3.214'", b"completed step:"),
+    Writer("Composer", "Composer", "'Train throughput/batches_per_sec: 0.5'", b"Train throughput/batches_per_sec"),
+    Writer("OLMo", "OLMo", "'throughput/device/batches_per_second=0.5'", b"throughput/device/batches_per_second"),
+    Writer("verl", "verl", "'step:1 - timing_s/step:2.5'", b"timing_s/step"),
+    Writer("llm.c", "llm.c", "'step 1/19560 | ... | 2500.06 ms | 209710 tok/s'", b"bf16 MFU"),
+    Writer("HF Trainer records", "HF Trainer", "a time of day before {'loss': ..., 'step': 10}", b"{'loss':", BY_CLOCK),
+    Writer("tqdm", "", "a bar, '507/1000 [15:32<16:42, 2.03s/it]'", b"%|", "rate in the bar"),
+    Writer("any other", "", "a step and 'step time', 'dt', 's/it', 'steps/s', or a time of day", b"", "what is surest"),
+)
 
 
 def frameworks() -> str:
     """Whose logs are read, in words."""
-    names = list(dict.fromkeys(known.framework for known in LINE_FORMATS))
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def looked_for() -> str:
-    """What lines are looked for, one per framework, in words."""
-    found: dict[str, str] = {}
-    for known in LINE_FORMATS:
-        found.setdefault(known.framework, known.looks_for)
-    return ", ".join(f"{text} ({name})" for name, text in found.items())
+    names = dict.fromkeys([one.framework for one in WRITERS if one.framework] + [one.framework for one in LINE_FORMATS])
+    return f"{', '.join(names)} and others that label a step and its time"
 
 
 def is_step_line(line: bytes) -> bool:
     """Whether a line of a text log says something of a step, be it right or wrong."""
-    return any(known.marker in line and _parses(known, line.decode("utf-8", "replace")) for known in LINE_FORMATS)
+    if any(known.marker in line and _parses(known, line.decode("utf-8", "replace")) for known in LINE_FORMATS):
+        return True
+    kinds = {one.kind for one in read_line(line.decode("utf-8", "replace")).found}
+    return Kind.STEP in kinds and not kinds.isdisjoint({Kind.TIME, Kind.STEP_RATE, Kind.PLAIN_TIME})
 
 
 def _parses(known: LineFormat, line: str) -> bool:
@@ -173,14 +142,19 @@ class Found:
         return None if work is None or not len(self.entries) else self.entries.by_rate(work)
 
 
-def read_text_log(path: Path) -> StepLog:
-    """The step times of a training log, packed with gzip or not. Of several formats in it, times of steps win over the clock;
-    among those the one with most entries.
+def read_text_log(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
+    """The step times of a training log, packed with gzip or not.
+
+    Times of steps win over their parts, those over the clock, and that over one mean of the run.
+
+    Args:
+        stated: the unit of times that have none, and the work of a step.
 
     Raises:
         DataError: cannot be read, holds no step times, or a time that is not positive; names file:line.
     """
     found = [Found(known, path) for known in LINE_FORMATS]
+    labels, writers = LabelledLog(path), Counter[str]()
     needles = [(needle, one) for one in found for needle in one.needles]
     says_something = re.compile(
         b"|".join(re.escape(needle) for needle, _ in needles)
@@ -190,25 +164,47 @@ def read_text_log(path: Path) -> StepLog:
             text, place = line.decode("utf-8", "replace"), f"{path}:{number}"
             for one in dict.fromkeys(one for needle, one in needles if needle in line):
                 one.take(line, text, place)
+        labels.take(line, number)
+        name = next((one.framework for one in WRITERS if one.marker and one.marker in line), "")
+        if name:
+            writers[name] += 1
     best = max(found, key=_rank)
-    times = best.steps()
-    if times is None:
-        raise _without_steps(path, found)
+    steps = best.steps()
+    if steps is not None and best.known.kind == REPORTED:
+        return _log_of(best, steps)
+    labelled = labels.read(stated.per_step, stated.unit_s)
+    writer = writers.most_common(1)[0][0] if writers else ""
+    if labelled is not None and (labelled.is_reported or steps is None or best.known.kind == WHOLE_RUN):
+        log = labelled.log
+        first = f"{writer} log" if writer else f"log {log.notes[0]}"
+        return replace(log, framework=writer, notes=(first, *log.notes[1:]))
+    if steps is None:
+        raise _without_steps(path, found, labels.without_times().format(of=f" of {writer}" if writer else ""))
+    return _log_of(best, steps)
+
+
+def _log_of(best: Found, steps: Clocked) -> StepLog:
     notes = (f"{best.known.framework} log", *((best.known.note,) if best.known.note else ()))
-    return best.entries.step_log(times, framework=best.known.framework, notes=notes)
+    return best.entries.step_log(steps, framework=best.known.framework, notes=notes)
 
 
 def _rank(found: Found) -> tuple[bool, int, int]:
     return found.steps() is not None, -found.known.kind, len(found.entries)
 
 
-def _without_steps(path: Path, found: list[Found]) -> DataError:
+def _without_steps(path: Path, found: list[Found], numbered: str) -> DataError:
     started = max(found, key=lambda one: len(one.entries))
+    if len(started.entries) == 0 and numbered:
+        return DataError(f"{path}: {numbered} Keep lines with a time of day, or log the step time.")
     if len(started.entries) == 0:
+        mine = [known for known in LINE_FORMATS if known not in SHIPPED]
+        added = "".join(f"{known.looks_for} ({known.framework}), " for known in mine)
         return DataError(
             f"{path}: no line with a step time. Supported formats: text logs of {frameworks()}, and MLPerf (:::MLLOG); by their "
             "content also tables of step times (CSV, TSV), W&B histories (JSON lines), TensorBoard event files and "
-            f"trainer_state.json. Looked for {looked_for()}."
+            f"trainer_state.json. Looked for {added}lines with a number of a step ('step', 'iteration', a bar of tqdm) and a "
+            "step time, a rate of steps or a time of day (`prism-jax show logs`). For other lines: --pattern "
+            "'update (?P<step>\\d+) .*in (?P<time_s>[\\d.]+)'."
         )
     known, n = started.known, len(started.entries)
     counted = "1 step" if n == 1 else f"{n:,} steps"
@@ -224,4 +220,5 @@ TEXT_LOG = TraceFormat(
     f"text logs of {frameworks()}",
     lambda begins: True,  # asked last
     lambda files: read_text_log(files[0]),
+    read_stated=lambda files, stated: read_text_log(files[0], stated),
 )

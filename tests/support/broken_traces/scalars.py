@@ -5,8 +5,8 @@ from tests.support.training_logs import VERSION
 from .kinds import bytes_file
 
 bytes_file("table without a step time", "steps.csv", b"loss,lr\n1,2\n", r":1: no column of step times\. Looked")
-bytes_file("table without a unit", "steps.csv", b"step,step_time\n1,2\n", ":1 'step_time': nothing says the unit")
-bytes_file("table of two runs", "w.csv", b"Step,a - step_time_s,b - step_time_s\n1,2,2\n", ":1: several could be")
+bytes_file("table without a unit", "steps.csv", b"step,step_time\n1,50\n", " 'step_time': nothing says the unit")
+bytes_file("table of two times", "w.csv", b"Step,step_time_s,step_time_ms\n1,2,2\n", ":1: several could be")
 bytes_file("table with a word", "steps.csv", b"step,step_time_s\n1,x\n", ":2 step_time_s: 'x' is not a number")
 bytes_file("history that is cut", "h.jsonl", b'{"_step": 1, "step_time_s": 1}\n{"_step": 2, "st', ":2: not JSON")
 bytes_file(

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.open_trace import open_trace
-from prism_jax.recorded.formats.scalars import choose, is_clock, is_step, is_time, meaning
-from prism_jax.trace.step_log import StepLog
+from prism_jax.recorded.formats.quantities import is_clock, is_step, is_time, meaning
+from prism_jax.recorded.formats.scalars import choose
+from prism_jax.trace.step_log import Stated, StepLog
 from tests.support.training_logs import VERSION, event, event_file, event_record, wandb_history
 
 
@@ -41,8 +42,8 @@ def test_a_unit_may_be_stated(tmp_path: Path):
     assert read(tmp_path, "step,step_time\n1,1500\n", unit="ms").step_s.tolist() == [1.5]
     with pytest.raises(DataError, match="--unit h: not a unit of time"):
         read(tmp_path, "step,step_time\n1,1500\n", unit="h")
-    with pytest.raises(DataError, match=r"say the unit of their times. Leave out --unit"):
-        read(tmp_path, "completed step: 5, seconds: 1.0, loss: 1\n", "a.log", unit="s")
+    with pytest.raises(DataError, match=r"say the unit of their times and what their columns are"):
+        read(tmp_path, "step,dp,pp,op_type,start_s,duration_s\n0,0,0,forward-compute,0,1\n", "a.csv", unit="s")
 
 
 def test_rows_without_the_value_are_passed_over(tmp_path: Path):
@@ -101,7 +102,7 @@ def test_values_of_tensorboard_count_if_the_tag_is_a_step_time(tmp_path: Path):
         ("step,step_time_s\n1.5,2\n", r"steps\.csv:2 step: 1\.5 is not the number of a step"),
         ("step,step_time_s\ninf,2\n", r"steps\.csv:2 step: inf is not the number of a step"),
         ("step,step_time_s\n1,2,3\n", r"steps\.csv:2: 3 fields, but the first line names 2"),
-        ("step,step_time_s,step_time_s\n1,2,3\n", "several could be the step time"),
+        ("step,step_time_s,step_time_ms\n1,2,3\n", "several could be the step time"),
         ("loss,lr\n1,2\n", "no column of step times"),
         ("step,_timestamp\n1,7\n", "no two rows between which time passed"),
         ("step,time_s\n" + "".join(f"{n},{n}\n" for n in range(1, 20)), "grows with every entry"),
@@ -124,8 +125,11 @@ def test_broken_tables(tmp_path: Path, text: str, match: str):
 )
 def test_broken_lines_of_a_history(tmp_path: Path, bad: str, match: str):
     good = '{"_step": 1, "step_time_s": 1.0}'
-    with pytest.raises(DataError, match=rf"a\.jsonl:3:? {match}"):
-        read(tmp_path, f"{good}\n{good}\n{bad}\n", "a.jsonl")
+    with pytest.raises(DataError, match=rf"a\.jsonl:2:? {match}"):
+        read(tmp_path, f"{good}\n{bad}\n", "a.jsonl")
+    log = read(tmp_path, f"{good}\n{bad}\n{good.replace('1,', '2,')}\n", "a.jsonl")
+    assert log.step.tolist() == [1, 2]
+    assert any("1 row is left out: line 2" in note for note in log.notes)
 
 
 def state(*records: dict[str, object]) -> str:
@@ -268,9 +272,11 @@ def test_training_comes_before_evaluation_and_whole_steps_before_their_parts():
     ("names", "match"),
     [
         (["a", "b"], r"a\.csv:1: no column of step times\. Looked for .*There are 'a', 'b'"),
-        (["step", "step_time"], r"'step_time': nothing says the unit\. State it with --unit s"),
-        (["Step", "a - step_time_s", "b - step_time_s"], r"several could be the step time: 'a - step_time_s', 'b"),
-        (["Step", "a - _runtime", "b - _runtime"], r"several could be the time of an entry"),
+        (["Step", "a/step_time_s", "b/step_time_s"], r"several could be the step time: 'a/step_time_s', 'b"),
+        (
+            ["step", "tokens_per_sec"],
+            r"'tokens_per_sec' say no step time without the work of a step\. .*--work-per-step",
+        ),
         (["loss"], r"no column of step times"),
     ],
 )
@@ -280,7 +286,7 @@ def test_what_cannot_be_told_is_refused(names: list[str], match: str):
 
 
 def test_a_stated_unit_must_not_contradict_the_name():
-    assert choose(["step", "step_time"], "a", 1e-3).unit_s == 1e-3
-    assert choose(["step", "step_time_ms"], "a", 1e-3).unit_s == 1e-3
+    assert choose(["step", "step_time"], "a", Stated(1e-3)).unit_s == 1e-3
+    assert choose(["step", "step_time_ms"], "a", Stated(1e-3)).unit_s == 1e-3
     with pytest.raises(DataError, match="another unit than --unit"):
-        choose(["step", "step_time_s"], "a", 1e-3)
+        choose(["step", "step_time_s"], "a", Stated(1e-3))

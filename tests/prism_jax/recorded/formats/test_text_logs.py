@@ -188,7 +188,7 @@ def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str)
 
 
 def test_too_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("prism_jax.recorded.formats.log_entries.MAX_ENTRIES", 3)
+    monkeypatch.setattr("prism_jax.recorded.formats.labelled_log.MAX_ENTRIES", 3)
     with pytest.raises(DataError, match=r"run7\.log: more than 3 step times"):
         read(tmp_path, "".join(text_log_megatron(n, 500.0) for n in range(4)))
 
@@ -278,7 +278,7 @@ def test_megatron_timers_are_no_breakdown_of_deepspeed(tmp_path: Path):
 
 
 def test_hugging_face_bar_ticks_in_whole_seconds(tmp_path: Path):
-    draws = [bar(n, 2 * n) for n in range(1, 101)]
+    draws = [bar(n, 2 * n).replace("2.03s/it", "?s/it") for n in range(1, 101)]
     log = frameworks_read(
         tmp_path, "Loading shards: 100%|████| 2/2 [00:01<00:00,  1.9it/s]\n" + "\r".join(draws) + "\n"
     )
@@ -316,7 +316,7 @@ def test_a_run_that_says_only_how_long_it_took_is_one_mean(tmp_path: Path):
     [
         ("completed step: 5, seconds: -1.0, loss: 1\n", r"train\.log:1 seconds: -1 s is not a step time"),
         ("completed step: 5, seconds: 0.0, loss: 1\n", r"train\.log:1 seconds: 0 s"),
-        ("steps: 10 loss: 9.5 iter time (s): nan samples/sec: 2\n", r"train\.log:1 iter time: nan s"),
+        ("steps: 10 loss: 9.5 iter time (s): nan samples/sec: 2\n", r"train\.log:1 iter time \(s\): nan s"),
         ("[Rank 0] time (ms) | fwd: -5.0 | bwd: 2.0 | step: 1.0\n", r"train\.log:1 time \(ms\): -0\.005 s"),
     ],
 )
@@ -355,7 +355,7 @@ def test_steps_are_read_back(kind: str, step_s: list[float], tmp_path_factory: p
 def test_a_log_of_no_steps_is_refused_with_what_is_read(kind: str, tmp_path: Path):
     path = tmp_path / "train.log"
     path.write_text("loading the model\n" + LOGS[kind].write([])[:0] + "done\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"Supported formats: .*torchtitan, DeepSpeed, MaxText .*Looked for"):
+    with pytest.raises(DataError, match=r"Supported formats: .*torchtitan, DeepSpeed, MaxText, .*Looked for"):
         open_trace(path)
 
 
@@ -389,7 +389,7 @@ def test_glog_has_no_year_and_differences_are_right():
     assert second[0] - first[0] == pytest.approx(7504.5)
 
 
-@pytest.mark.parametrize("text", ["", "step 3", "2025-99-12 12:00:01", "12:00:01", "1.2025-3-1"])
+@pytest.mark.parametrize("text", ["", "step 3", "2025-99-12", "1:00:01", "1.2025-3-1"])
 def test_what_is_no_time_of_day(text: str):
     assert timestamp(text) is None
 
