@@ -147,7 +147,7 @@ def test_a_table_of_one_run_takes_a_stated_unit_and_a_table_of_runs_stays_one(tm
     path = write(tmp_path / "a.csv", "step,step_time\n1,1500\n2,1250\n")
     found = read_measurements([path], STEPS, units={"duration": "ms"}).frame
     assert found["duration_s"].tolist() == [1.5, 1.25]
-    with pytest.raises(DataError, match=r"a\.csv:1 'step_time': nothing says the unit.*--unit duration=ms"):
+    with pytest.raises(DataError, match=r"a\.csv 'step_time': nothing says the unit.*--unit duration=ms"):
         read_measurements([path], STEPS)
     runs = read_measurements([write(tmp_path / "b.csv", "run,step,step_time_s\na,1,1.5\nb,1,1.25\n")], STEPS).frame
     assert runs["run"].tolist() == ["a", "b"]
