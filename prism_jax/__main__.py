@@ -1,11 +1,17 @@
-"""`python -m prism_jax`: the same as `prism-jax`."""
+"""`prism-jax`, and `python -m prism_jax`."""
 
 import sys
 
-try:
-    from .shell.app import main
 
-    code = main()
-except KeyboardInterrupt:  # while the first modules are loaded
-    code = 130
-sys.exit(code)
+def main() -> int:
+    """Runs the command line and returns its exit code, also where Ctrl-C comes while the first modules are loaded."""
+    try:
+        from .shell.app import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,10 +9,8 @@ time; unwhitened, the step size falls tenfold.)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +19,31 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.hmc import hmc
 
-from prism_jax.core.archive import Archive, opened, write_archive
 from prism_jax.core.errors import DataError
+from prism_jax.core.kept_work import Expected, Schema, WorkFile, identity
 from prism_jax.core.processes import Progress, silent
 
 from .laplace import Mode, mode, start_widths
 from .program import ModelProgram, PosteriorDraws, constrained
 from .settings import Settings
 
-KIND = "unfinished fit"
-REMEDY = "Remove it to begin anew."
 KEPT = jax.tree.structure((0, 0, 0))  # of a block: position, diverging, leapfrog steps
 
 
 class ChainCheckpoint:
     """Saves and loads the states of all chains and the draws so far."""
 
-    def __init__(self, path: Path, arrays: Mapping[str, Any], settings: Settings, key: jax.Array) -> None:
-        self.path, self._settings = path, settings
-        self._mark = _fingerprint(arrays, settings, key)
+    def __init__(self, path: Path | None, made: ModelProgram, settings: Settings, key: jax.Array) -> None:
+        seed = np.asarray(jax.random.key_data(key))
+        arrays = {name: np.asarray(value) for name, value in made.arrays.items()}
+        own = "" if path is None else identity(made.model, arrays, settings, seed)
+        self._file, self._settings = WorkFile(path, "unfinished fit", own), settings
 
     def save(self, states: Sequence[Any], kept: Sequence[Any], n_block: int) -> None:
         """Writes the file whole, or leaves the last one."""
-        parts = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(states)))}
-        parts |= {f"kept_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(kept)))}
-        write_archive(self.path, KIND, {"mark": self._mark, "n_block": n_block}, parts)
+        parts = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(states)))}
+        parts |= {f"kept/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(kept)))}
+        self._file.save(parts, n_block=n_block)
 
     def load(self, like: Sequence[Any]) -> tuple[list[Any], list[Any], int] | None:
         """States, kept draws and number of blocks done; None where there is no file.
@@ -56,53 +54,45 @@ class ChainCheckpoint:
         Raises:
             DataError: the file is damaged, or belongs to other data, settings or another seed.
         """
-        if not self.path.exists():
+        leaves, shape = jax.tree.flatten(list(like))
+        n_block = 0
+
+        def schema(about: Mapping[str, Any]) -> Schema:
+            nonlocal n_block
+            n_block = int(about["n_block"])
+            if not 0 <= n_block <= most_blocks(self._settings):
+                raise DataError("more blocks than a fit has.")
+            return self._schema(leaves, self._n_kept(n_block), like[0].z.shape)
+
+        if (found := self._file.read(schema)) is None:
             return None
-        with opened(self.path, KIND, REMEDY) as archive:
-            if archive.about["mark"] != self._mark:
-                raise DataError("an unfinished fit of other data, settings or seed.")
-            leaves, shape = jax.tree.flatten(list(like))
-            n_block = int(archive.about["n_block"])
-            n_kept = max(0, n_block - self._settings.n_warmup // self._settings.block)
-            self._check(archive, leaves, n_kept, like[0].z.shape)
-            states = jax.tree.unflatten(shape, [archive.load(f"state_{i}") for i in range(len(leaves))])
-            width = KEPT.num_leaves
-            blocks = [[archive.load(f"kept_{width * i + j}") for j in range(width)] for i in range(n_kept)]
-            return states, [jax.tree.unflatten(KEPT, block) for block in blocks], n_block
+        width = KEPT.num_leaves
+        states = jax.tree.unflatten(shape, [found[f"state/{i}"] for i in range(len(leaves))])
+        if not all(np.isfinite(state.z).all() for state in states):
+            raise self._file.refused("a chain is nowhere")
+        blocks = [[found[f"kept/{width * i + j}"] for j in range(width)] for i in range(self._n_kept(n_block))]
+        return states, [jax.tree.unflatten(KEPT, block) for block in blocks], n_block
 
-    def _check(self, archive: Archive, leaves: Sequence[Any], n_kept: int, position: tuple[int, ...]) -> None:
-        """Whether the arrays are those of this run.
+    def _n_kept(self, n_block: int) -> int:
+        """Blocks behind the warm-up."""
+        return max(0, n_block - self._settings.n_warmup // self._settings.block)
 
-        Raises:
-            DataError: one is missing, unknown, or of another type or shape.
-        """
+    def _schema(self, leaves: Sequence[Any], n_kept: int, position: tuple[int, ...]) -> Schema:
+        """What the arrays of this run are."""
         drawn = (self._settings.n_chain, self._settings.block)
-        wanted = {f"state_{i}": (np.asarray(leaf).dtype.kind, np.shape(leaf)) for i, leaf in enumerate(leaves)}
-        if KEPT.num_leaves * n_kept + len(wanted) != len(archive.headers):
-            raise DataError("draws are missing or too many.")
-        for block in range(n_kept):
-            for i, kept in enumerate((("f", (*drawn, *position)), ("b", drawn), ("iu", drawn))):
-                wanted[f"kept_{KEPT.num_leaves * block + i}"] = kept
-        for name, (kind, shape) in wanted.items():
-            if name not in archive.headers:
-                raise DataError(f"draws are missing ({name}).")
-            if archive.headers[name].kind not in kind or archive.headers[name].shape != shape:
-                raise DataError(f"{name} is damaged.")
-
-    def remove(self) -> None:
-        """After the fit is stored."""
-        self.path.unlink(missing_ok=True)
+        found = {f"state/{i}": _like(leaf) for i, leaf in enumerate(leaves)}
+        draws = (Expected("f", (*drawn, *position)), Expected("b", drawn), Expected("iu", drawn, 0))
+        return found | {f"kept/{i}": draws[i % len(draws)] for i in range(len(draws) * n_kept)}
 
 
-def _fingerprint(arrays: Mapping[str, Any], settings: Settings, key: jax.Array) -> str:
-    digest = hashlib.sha256(repr(sorted(asdict(settings).items())).encode())
-    is_typed = jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
-    digest.update(np.asarray(jax.random.key_data(key) if is_typed else key).tobytes())
-    for name in sorted(arrays):
-        value = np.asarray(arrays[name])
-        digest.update(f"{name}{value.shape}{value.dtype}".encode())
-        digest.update(value.tobytes())
-    return digest.hexdigest()
+def _like(leaf: Any) -> Expected:
+    """Of the same type and shape; numbers of a chain may be any (energies of steps that diverged)."""
+    return Expected(np.asarray(leaf).dtype.kind, np.shape(leaf), may_be_nan=True, may_be_infinite=True)
+
+
+def most_blocks(settings: Settings) -> int:
+    """Blocks of a fit that goes on as often as it may."""
+    return settings.n_block + settings.n_extension * (settings.n_draw // settings.block)
 
 
 # Standard deviation of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
@@ -133,18 +123,17 @@ def sample(
     near = mode(made) if made.n_dim <= DENSE_UP_TO else start_widths(made)
     first, block = _kernel(made, near, settings)
     states = [first(jax.random.fold_in(key, chain), made.arrays) for chain in range(settings.n_chain)]
-    checkpoint = ChainCheckpoint(partial, made.arrays, settings, key) if partial is not None else None
+    checkpoint = ChainCheckpoint(partial, made, settings, key)
     kept: list[Any] = []
     done, planned, more = 0, settings.n_block, settings.n_draw // settings.block
-    most = planned + settings.n_extension * more
-    if checkpoint is not None and (found := checkpoint.load(states)) is not None:
+    if (found := checkpoint.load(states)) is not None:
         states, kept, done = found
         planned += more * max(0, -(-(done - planned) // more))  # judged where a run that nobody stopped is judged
     with ThreadPoolExecutor(settings.n_chain) as pool:
         while True:
             if done >= planned:
                 sampled = _collect(made, near, kept)
-                if done >= most or enough is None or enough(sampled):
+                if done >= most_blocks(settings) or enough is None or enough(sampled):
                     return sampled
                 planned += more
             results = list(pool.map(lambda state: block(state, made.arrays), states))
@@ -152,8 +141,7 @@ def sample(
             done += 1
             if done * settings.block > settings.n_warmup:
                 kept.append(jax.tree.map(lambda *parts: np.stack(parts), *(out for _, out in results)))
-            if checkpoint is not None:
-                checkpoint.save(states, kept, done)
+            checkpoint.save(states, kept, done)
             progress(done / planned)
 
 

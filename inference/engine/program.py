@@ -164,6 +164,7 @@ class ModelProgram:
     """What every method needs of a model and its data.
 
     Attributes:
+        model: the class that says it.
         run: the NumPyro model as a function of the traced arrays.
         arrays: the data's arrays.
         start: unconstrained sites at which a method begins.
@@ -171,6 +172,7 @@ class ModelProgram:
         constrain: (arrays, unconstrained sites) -> all sites, deterministic ones too.
     """
 
+    model: type
     run: Callable[[Arrays], None]
     arrays: Arrays
     start: Sites
@@ -232,6 +234,7 @@ def program(model: ModelPart[Any], data: Any, key: jax.Array) -> ModelProgram:
         ).param_info.z
 
     return ModelProgram(
+        model=type(model),
         run=run,
         arrays=arrays,
         start=dict(jax.jit(begin)(key, arrays)),  # jitted: op by op, every op is compiled by itself

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
 from .errors import DataError
 
@@ -74,7 +75,7 @@ def check_workers(n_workers: int) -> None:
 
 @contextmanager
 def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool whose functions and arguments are pickled; where the caller fails, what has not begun is given up.
+    """A pool whose functions and arguments are pickled; where the caller fails or is interrupted, its processes end at once.
 
     Notes:
         The processes start from nothing: a fork of one that has started JAX may hang. A script that asks for more than one needs
@@ -83,13 +84,61 @@ def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
     import multiprocessing  # here, as below: most commands need no pool
     from concurrent.futures import ProcessPoolExecutor
 
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_workers, mp_context=context, initializer=_start) as pool:
+    others = {process.pid for process in multiprocessing.active_children()}
+    with (
+        terminated_by_an_exception(),
+        ProcessPoolExecutor(n_workers, multiprocessing.get_context("spawn"), initializer=_start) as pool,
+    ):
         try:
+            with _interrupts_held():  # which the processes inherit: a Ctrl-C is for the one that waits for them
+                for _ in range(n_workers):
+                    pool.submit(int)
             yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            own = [process for process in multiprocessing.active_children() if process.pid not in others]
+            for process in own:
+                process.terminate()
+            for process in own:
+                process.join(1.0)
             raise
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A Ctrl-C inside the block arrives behind it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Terminated(SystemExit):
+    """SIGTERM, with the exit code that the shell expects."""
+
+
+@contextmanager
+def terminated_by_an_exception() -> Iterator[None]:
+    """SIGTERM inside the block raises `Terminated`, so that work is saved and processes end; nothing changes elsewhere."""
+
+    def leave(number: int, _frame: object) -> NoReturn:
+        raise Terminated(128 + number)
+
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _start() -> None:

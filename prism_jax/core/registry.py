@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
@@ -103,6 +104,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
 
 
 T = TypeVar("T")
+MODULES_THAT_ADDED: set[str] = set()  # to any registry: their code decides answers, too
 
 
 class Registry(Generic[T]):
@@ -145,6 +147,7 @@ class Registry(Generic[T]):
         if name in items:
             raise self._error(f"a {self.kind} called {name!r} is there already. Give yours another name.")
         items[name] = item
+        MODULES_THAT_ADDED.add(sys._getframe(1).f_globals.get("__name__", ""))
         return item
 
     @contextmanager

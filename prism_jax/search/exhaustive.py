@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import DataError
+from ..core.kept_work import Expected, identity, saved_at_the_end
 from ..core.processes import Progress, silent
 from ..core.use_case import OptionGroup, use_case
 from ..job.job import Job
@@ -23,9 +24,9 @@ from ..plan.plan import ParallelPlan
 from ..result.objective import S_PER_HOUR, Objective, PlanObjective, plan_objective
 from ..system.hardware import mfu, tokens_per_s_per_gpu
 from ..variability.tree import Variability
-from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
+from .evaluate import Evaluator, ScreeningResult
 from .figures import GainEstimate, SizeFacts, SizeFigures, plan_facts
-from .journal import PLANS, SCORES, Expected, Journal, fingerprint
+from .journal import PLANS, SCORES, Journal
 from .plan_costs import FEASIBLE, REASONS, Reasons
 from .racing import STAGES, Finalists, model_errors, prob_best, promise, successive_halving
 from .space import PlanSpace, default_space
@@ -93,13 +94,11 @@ def search(
     wanted, margin = aim.objective_of(job), aim.margin_of(job)
     space = default_space(job) if space is None else space
     evaluator = Evaluator(job, space, margin)
-    mark = _fingerprint(job, space, wanted, aim.seed, aim.top, margin)
-    kept = Journal(None if journal is None else Path(journal), mark, _schema(evaluator))
+    own = "" if journal is None else identity(job, space, wanted.text, aim.seed, aim.top, margin)
+    kept = Journal(None if journal is None else Path(journal), own, _schema(evaluator))
     screen = _screen(evaluator, kept, progress)
-    try:
+    with saved_at_the_end(kept.save):
         found = successive_halving(evaluator, screen, wanted, aim.seed, aim.top, kept.scores, progress)
-    finally:
-        kept.save()
     progress(1.0, "gain on fresh draws")
     return study_of(evaluator, screen, found, aim, "exhaustive", started)
 
@@ -221,14 +220,6 @@ def _promise(
     if wrong:
         return None, (f"no gain is stated: the job's own plan cannot be compared ({wrong[0]})",)
     return promise(evaluator, job.plan, best.plan, objective, seed, posterior), ()
-
-
-def _fingerprint(job: Job, space: PlanSpace, objective: PlanObjective, seed: int, top: int, margin: float) -> str:
-    eff = efficiency_of_plans(job)
-    rules, question = job.software.memory, objective.text
-    return fingerprint(
-        job.model, job.cluster, job.plan, job.variability, eff, rules, space, question, seed, top, margin
-    )
 
 
 CRITERIA = ("value_s", "n_devices", "memory_bytes", "energy_j", "cost")

@@ -250,7 +250,7 @@ def gradient_search(
     known.look_up(descend(knobs, known, seed, progress))
     polish(knobs, known)
     evaluator, screen = _looked_at(first, knobs, known)
-    found = successive_halving(evaluator, screen, wanted, seed, aim.top, Journal(None, "").scores, progress)
+    found = successive_halving(evaluator, screen, wanted, seed, aim.top, Journal().scores, progress)
     progress(1.0, "gain on fresh draws")
     study = study_of(evaluator, screen, found, aim, "gradient", started)
     return replace(study, notes=(*study.notes, f"{screen.n_plans:,} plans were looked at, not the whole space"))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import re
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
 from .._version import __version__
 from ..core.errors import ConfigError, FailedFitError, PrismError
+from ..core.processes import Terminated
 from .catalogue import COMMANDS, GROUPS, called
 from .command import runner_of
 from .output import help_console, print_lines
-from .streams import FAILED, INTERRUPTED, OK, VERBOSITY, WRONG_INPUT, prepare_streams, say
+from .streams import FAILED, INTERRUPTED, OK, TERMINATED, VERBOSITY, WRONG_INPUT, prepare_streams, say
 
 PLAIN = (
     (re.compile(r"invalid literal for int\(\) with base \d+: '(.*)'"), r'"\1" is not a whole number.'),
@@ -47,9 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (`| head`) has seen enough
         _discard_output()
         return FAILED
-    except KeyboardInterrupt:
-        say("interrupted", always=True)
-        return INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:
+        code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+        if code == INTERRUPTED:
+            say("interrupted", always=True)
+        if arguments is None:
+            _end_at_once(code)
+        return code
     except Exception as error:
         if VERBOSITY.debug:
             _say_lines(traceback.format_exc().rstrip("\n"))
@@ -59,6 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError:  # a full disk: what is left would be written again, and fail, when Python ends
             _discard_output()
         return code
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """Ends the process without taking JAX apart, which takes longer than people wait after Ctrl-C."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def _discard_output() -> None:

@@ -1,7 +1,8 @@
 """What `prism-jax` returns to the shell.
 
 0 done; 1 failed: a fit that failed its checks, a job given to `check` or `predict` that does not fit into memory, a full disk, a
-fault; 2 wrong input: an option, a file, a job; 130 interrupted.
+fault; 2 wrong input: an option, a file, a job; 130 interrupted, 143 terminated (work that is
+kept was written).
 
 Standard streams as they are found: closed ones lead nowhere, and what an encoding cannot write is spelt in ASCII.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 from ..core.errors import printable, shortened
 
-OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, WRONG_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 _SPELT = {"±": "+/-", **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "")}  # what the reports draw with

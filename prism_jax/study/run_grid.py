@@ -7,10 +7,9 @@ done, so that an interrupted study goes on where it stopped.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import astuple, dataclass, fields
+from dataclasses import MISSING, astuple, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -18,12 +17,10 @@ from typing import Generic, TypeVar
 import jax
 import numpy as np
 
-from .._version import __version__
 from ..calibration.band import model_factors
-from ..core.archive import opened, write_archive
 from ..core.arrays import Floats
-from ..core.content import content_hash
-from ..core.errors import DataError, PrismError
+from ..core.errors import PrismError
+from ..core.kept_work import Expected, WorkFile, identity, saved_at_the_end
 from ..core.kernels import COMM_AXES
 from ..core.processes import Progress, check_workers, processes, silent
 from ..cost.step import StepCost
@@ -138,63 +135,82 @@ def _hidden(cost: StepCost, n_micro_batch: int, n_stage: int) -> dict[str, float
     return found | {"hidden_dp_s": found["hidden_dp_s"] + float(np.mean(cost.end_hidden_comm_s))}
 
 
-KIND = "study"
-REMEDY = "Give another file, or remove it to start over."
-SAVE_EVERY_S = 10.0
-MAX_BYTES = 1 << 30
 MOST_TEXT = 400  # characters kept of why a task has no figures
+MOST = 1e30  # of any figure
+COLUMNS = tuple(item.name for item in fields(JobFigures))
+MAY_BE_UNKNOWN = np.array([item.default is not MISSING for item in fields(JobFigures)])
+MAY_BE_NEGATIVE = ("waiting_s",)  # a difference of two times
 
 
 class StudyJournal:
-    """Rows of numbers by the position of their task, or why a task has none.
+    """Rows of figures by the position of their task, or why a task has none, each with the content of the job that it is of.
 
     Args:
         path: None: in memory only.
-        fingerprint: of the tasks and of what is measured; a file of another study is refused.
-        n_tasks, n_columns: of the study.
+        own: `identity` of what is measured.
+        n_tasks: of the study.
 
     Raises:
         DataError: the file is damaged, or that of another study.
     """
 
-    def __init__(self, path: Path | None, fingerprint: str, n_tasks: int, n_columns: int) -> None:
-        self._path, self._fingerprint = path, fingerprint
-        self.rows = np.full((n_tasks, n_columns), np.nan)
+    def __init__(self, path: Path | None, own: str, n_tasks: int) -> None:
+        self._file = WorkFile(path, "study", own)
+        self.rows = np.full((n_tasks, len(COLUMNS)), np.nan)
         self.problems = np.full(n_tasks, "", dtype=f"U{MOST_TEXT}")
-        self.done = np.zeros(n_tasks, dtype=bool)
-        if path is not None and path.exists():
-            self._load(path)
-        self._saved_at = time.monotonic()
+        self.jobs = np.full(n_tasks, "", dtype="U32")  # empty: not done
+        least = np.where(np.isin(COLUMNS, MAY_BE_NEGATIVE), -MOST, 0.0)
+        schema = {
+            "tasks/rows": Expected("f", self.rows.shape, least, MOST, may_be_nan=True),
+            "tasks/problems": Expected("U", self.problems.shape),
+            "tasks/jobs": Expected("U", self.jobs.shape),
+        }
+        if (found := self._file.read(lambda _: schema)) is not None:
+            self.rows, self.problems, self.jobs = (
+                found[name].astype(own.dtype)
+                for name, own in zip(schema, (self.rows, self.problems, self.jobs), strict=True)
+            )
+            self._check()
 
-    def put(self, task: int, row: np.ndarray | None, problem: str = "") -> None:
+    def _check(self) -> None:
+        """Whether every task that is done has a reason or figures in order, and no other has."""
+        has_row, unknown = (self.jobs != "") & (self.problems == ""), np.isnan(self.rows)
+        low, middle, high, fits = (
+            self.rows[has_row, COLUMNS.index(name)] for name in ("p50_s", "p95_s", "p99_s", "fits")
+        )
+        if (unknown & ~MAY_BE_UNKNOWN)[has_row].any() or not unknown[~has_row].all():
+            raise self._file.refused("figures are missing or too many")
+        if not ((low > 0.0) & (low <= middle) & (middle <= high) & np.isin(fits, (0.0, 1.0))).all():
+            raise self._file.refused("figures contradict each other")
+
+    def left(self, job_of: Callable[[int], str]) -> list[int]:
+        """Positions of the tasks that are not done.
+
+        Args:
+            job_of: position of a task -> content of its job as it is now.
+
+        Raises:
+            DataError: a task that is done is now of another job.
+        """
+        done = np.flatnonzero(self.jobs != "")
+        if any(job_of(int(number)) != self.jobs[number] for number in done):
+            raise self._file.of_another()
+        return [int(number) for number in np.flatnonzero(self.jobs == "")]
+
+    def put(self, task: int, job: str, row: np.ndarray | None, problem: str) -> None:
         """Keeps what has become of a task, on disk too if some time has passed."""
         if row is not None:
             self.rows[task] = row
-        self.problems[task] = problem[:MOST_TEXT]
-        self.done[task] = True
-        if time.monotonic() - self._saved_at > SAVE_EVERY_S:
+        self.problems[task], self.jobs[task] = problem[:MOST_TEXT], job
+        if self._file.is_due:
             self.save()
 
     def save(self) -> None:
-        """Writes the file, whole or not at all."""
-        if self._path is not None:
-            arrays = {"rows": self.rows, "problems": self.problems, "done": self.done}
-            write_archive(self._path, KIND, {"fingerprint": self._fingerprint}, arrays)
-        self._saved_at = time.monotonic()
-
-    def _load(self, path: Path) -> None:
-        with opened(path, KIND, REMEDY, MAX_BYTES) as archive:
-            if archive.about.get("fingerprint") != self._fingerprint:
-                raise DataError(f"{path}: the file of another study (job, grid, options or version differ). {REMEDY}")
-            for name in ("rows", "problems", "done"):
-                own, header = getattr(self, name), archive.headers.get(name)
-                if header is None or (header.shape, header.kind) != (own.shape, own.dtype.kind):
-                    raise DataError(f"{path}: {name} is missing or of another form. {REMEDY}")
-                setattr(self, name, archive.load(name).astype(own.dtype))
+        """Writes the file, if there is one to write."""
+        self._file.save({"tasks/rows": self.rows, "tasks/problems": self.problems, "tasks/jobs": self.jobs})
 
 
 Task = TypeVar("Task")
-COLUMNS = tuple(item.name for item in fields(JobFigures))
 
 
 @dataclass(frozen=True)
@@ -216,7 +232,6 @@ def run_study(
     load: Callable[[Task], Job],
     asked: StudyRequest,
     *,
-    identity: object = (),
     resume: Path | None = None,
     n_workers: int = 1,
     progress: Progress = silent,
@@ -225,7 +240,6 @@ def run_study(
 
     Args:
         tasks: picklable; with `load`, a function that a module defines, the whole of a job.
-        identity: what else decides the answer, such as the content of files (`content_hash` takes it).
         resume: file that remembers what is done; the same study with the same file goes on where it stopped.
         n_workers: processes on this host.
 
@@ -236,36 +250,49 @@ def run_study(
         A job that is impossible is a row with its reason; the others go on.
     """
     check_workers(n_workers)
-    fingerprint = content_hash(__version__, COLUMNS, asked, list(tasks), identity)
-    journal = StudyJournal(resume, fingerprint, len(tasks), len(COLUMNS))
-    left = [number for number in range(len(tasks)) if not journal.done[number]]
+    journal = StudyJournal(resume, "" if resume is None else identity(COLUMNS, asked, len(tasks)), len(tasks))
+    left = journal.left(lambda number: _loaded(tasks[number], load)[1])
     one = partial(_measured, load=load, asked=asked)
-    for done, (number, row, problem) in enumerate(_results(one, tasks, left, n_workers), len(tasks) - len(left) + 1):
-        journal.put(number, row, problem)
-        progress(done / len(tasks), "jobs")
-    if left:
-        journal.save()
+    with saved_at_the_end(journal.save if left else lambda: None):
+        for done, (number, found) in enumerate(_results(one, tasks, left, n_workers), len(tasks) - len(left) + 1):
+            journal.put(number, *found)
+            progress(done / len(tasks), "jobs")
     return [_row(task, journal, number) for number, task in enumerate(tasks)]
 
 
+Row = tuple[str, np.ndarray | None, str]  # content of a job; its figures, or why there are none
+
+
 def _results(
-    one: Callable[[Task], tuple[np.ndarray | None, str]], tasks: Sequence[Task], left: Sequence[int], n_workers: int
-) -> Iterator[tuple[int, np.ndarray | None, str]]:
+    one: Callable[[Task], Row], tasks: Sequence[Task], left: Sequence[int], n_workers: int
+) -> Iterator[tuple[int, Row]]:
     """What becomes of the tasks that are left, as they are done."""
     if n_workers == 1 or len(left) < 2:
-        yield from ((number, *one(tasks[number])) for number in left)
+        yield from ((number, one(tasks[number])) for number in left)
         return
     with processes(min(n_workers, len(left))) as pool:
         waiting = {pool.submit(one, tasks[number]): number for number in left}
         for future in as_completed(waiting):
-            yield (waiting[future], *future.result())
+            yield waiting[future], future.result()
 
 
-def _measured(task: Task, *, load: Callable[[Task], Job], asked: StudyRequest) -> tuple[np.ndarray | None, str]:
+def _loaded(task: Task, load: Callable[[Task], Job]) -> tuple[Job | None, str, str]:
+    """The job of a task and its content, or why there is none: what is not loaded has no content, and is tried again."""
     try:
-        return np.array(astuple(figures_of(load(task), asked)), dtype=np.float64), ""
+        job = load(task)
     except PrismError as error:
-        return None, " ".join(str(error).split())
+        return None, "", " ".join(str(error).split())
+    return job, job.content, ""
+
+
+def _measured(task: Task, *, load: Callable[[Task], Job], asked: StudyRequest) -> Row:
+    job, content, problem = _loaded(task, load)
+    if job is None:
+        return content, None, problem
+    try:
+        return content, np.array(astuple(figures_of(job, asked)), dtype=np.float64), ""
+    except PrismError as error:
+        return content, None, " ".join(str(error).split())
 
 
 def _row(task: Task, journal: StudyJournal, number: int) -> MeasuredTask[Task]:

@@ -20,7 +20,7 @@ from .axes import Point, grid, sizes_of
 from .figures import JobFigures, target_of
 from .scaling import MODES, THRESHOLD, Mode, SizeRow, job_of_size, size_rows, smallest_meeting, stop_size
 from .scaling_report import ScalingReport, TargetFacts
-from .sweep_jobs import FILL, JobTask, check_price, content_of, load_task, source_text
+from .sweep_jobs import FILL, JobTask, check_price, load_task, source_text
 
 if TYPE_CHECKING:
     from .run_grid import MeasuredTask
@@ -105,7 +105,6 @@ def scale_job(
     wanted = None if target is None else target_of(target)
     _, points = grid(growth.vary)
     names = tuple(str(file) for file in applied.fits)
-    identity = content_of(source, names)
     if resume is not None:
         check_target(resume)
     limit = () if power_w is None else (f"cluster.device.power={power_w:g} W",)
@@ -120,9 +119,7 @@ def scale_job(
     ]
     asked = StudyRequest(objective, price, wanted, study.n_samples or DEFAULT_SAMPLES, study.seed)
     path = None if resume is None else Path(resume)
-    found = run_study(
-        tasks, load_size, asked, identity=identity, resume=path, n_workers=study.n_workers, progress=progress
-    )
+    found = run_study(tasks, load_size, asked, resume=path, n_workers=study.n_workers, progress=progress)
     rows = size_rows(sizes, [_best(n, pairs, found) for n in sizes])
     if not any(row.figures for row in rows):
         raise DataError(f"no size is possible; {rows[0].n_devices:,} GPUs: {rows[0].problem}")

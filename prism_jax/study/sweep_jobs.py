@@ -1,11 +1,10 @@
 """Predicts a grid of jobs and compares them with the best; what `prism-jax sweep` does.
 
-Tasks about job files are picklable, and told apart by the content of their files.
+Tasks about job files are picklable.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Annotated, Any
 
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..core.read_file import check_input, open_input
 from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Message, Option, noted, use_case
 from ..core.write_file import check_file, check_target, write_text
@@ -22,12 +20,9 @@ from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Price, StudyRun
-from ..tables.streams import example_files
 from .axes import Axis, grid, sizes_of
 from .report import SweepReport, markdown_or_lines
 from .table import StudyTable, study_table
-
-PART = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -66,24 +61,6 @@ def source_text(job: JobSource) -> str:
     if isinstance(job, Job):
         raise DataError("a study replaces fields of a job file. Give a file or the name of a shipped job, not a Job.")
     return str(job)
-
-
-def content_of(source: str, fits: Sequence[str]) -> tuple[str, ...]:
-    """Digests of the files that a study reads.
-
-    Raises:
-        DataError: one cannot be read.
-    """
-    return tuple(_digest(file) for file in (example_files().get(source, Path(source)), *map(Path, fits)))
-
-
-def _digest(file: Path) -> str:
-    check_input(file)
-    digest = hashlib.blake2b(digest_size=16)
-    with open_input(file) as stream:
-        while part := stream.read(PART):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 SIZES = "cluster.n_devices"
@@ -146,7 +123,6 @@ def sweep_jobs(
     axes, points = grid(settings, sizes)
     if not settings and gpus is None:
         raise DataError("nothing varies. Give --set FIELD=V1,V2,... or --gpus 8:1024.")
-    identity = content_of(source, [str(file) for file in fits])
     if resume is not None:
         check_target(resume)
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
@@ -157,7 +133,7 @@ def sweep_jobs(
     asked = StudyRequest(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
     path = None if resume is None else Path(resume)
     common: dict[str, Any] = {"resume": path, "n_workers": study.n_workers, "progress": progress}
-    found = run_study(tasks, load_task, asked, identity=identity, **common)
+    found = run_study(tasks, load_task, asked, **common)
     if not any(own.figures for own in found):
         raise DataError(f"no job of the grid is possible; the first: {found[0].problem}")
     unit = OBJECTIVES.named(objective).unit

@@ -164,6 +164,7 @@ def _whitened(made: ModelProgram) -> ModelProgram:
         return unravel(given[AT] + given[SCALE] @ white["white"])
 
     return ModelProgram(
+        model=made.model,
         run=made.run,
         arrays={},
         start={"white": jnp.zeros(made.n_dim)},

@@ -176,7 +176,7 @@ def unfinished(tmp_path_factory) -> bytes:
 def test_what_another_run_left_is_refused_and_kept(other, unfinished, tmp_path):
     file = tmp_path / "fit.partial"
     file.write_bytes(unfinished)
-    with pytest.raises(DataError, match="other data, settings or seed. Remove it"):
+    with pytest.raises(DataError, match="belongs to another unfinished fit.*or remove it"):
         short(resume=file, **other)
     assert file.read_bytes() == unfinished
 
@@ -197,7 +197,7 @@ def broken_files(good: bytes) -> dict[str, bytes]:
 def test_a_damaged_file_is_refused(kind, unfinished, tmp_path):
     file = tmp_path / "fit.partial"
     file.write_bytes(broken_files(unfinished)[kind])
-    with pytest.raises(DataError, match=r"fit\.partial: .*Remove it to begin anew"):
+    with pytest.raises(DataError, match=r"fit\.partial: .*or remove it to start over"):
         short(resume=file)
 
 
@@ -213,17 +213,21 @@ def test_damaged_bytes_give_one_kind_of_error_or_none_that_matters(seed, uninter
 
 
 WRONG = {
-    "draws that are missing": lambda _, arrays: arrays.pop("kept_1"),
-    "states that are missing": lambda _, arrays: arrays.pop("state_0"),
+    "draws that are missing": lambda _, arrays: arrays.pop("kept/1"),
+    "states that are missing": lambda _, arrays: arrays.pop("state/0"),
     "an unknown array": lambda _, arrays: arrays.update(more=np.zeros(3)),
-    "draws of another shape": lambda _, arrays: arrays.update(kept_0=arrays["kept_0"][:, :-1]),
-    "draws of another type": lambda _, arrays: arrays.update(kept_1=np.full(arrays["kept_1"].shape, "x")),
-    "states of another shape": lambda _, arrays: arrays.update(state_0=np.zeros((3, 3))),
+    "draws of another shape": lambda _, arrays: arrays.update({"kept/0": arrays["kept/0"][:, :-1]}),
+    "draws of another type": lambda _, arrays: arrays.update({"kept/1": np.full(arrays["kept/1"].shape, "x")}),
+    "states of another shape": lambda _, arrays: arrays.update({"state/0": np.zeros((3, 3))}),
     "more blocks than draws": lambda about, _: about.update(n_block=about["n_block"] + 1),
     "no number of blocks": lambda about, _: about.update(n_block="x"),
-    "no mark": lambda about, _: about.pop("mark"),
-    "another mark": lambda about, _: about.update(mark=[1]),
-    "pickles": lambda _, arrays: arrays.update(state_0=npy(np.array([None], dtype=object))),
+    "blocks without end": lambda about, _: about.update(n_block=1 << 60),
+    "fewer blocks than none": lambda about, _: about.update(n_block=-1),
+    "no identity": lambda about, _: about.pop("identity"),
+    "another identity": lambda about, _: about.update(identity=[1]),
+    "draws from nowhere": lambda _, arrays: arrays["kept/0"].fill(np.nan),
+    "chains that are nowhere": lambda _, arrays: [own.fill(np.nan) for own in arrays.values() if own.dtype.kind == "f"],
+    "pickles": lambda _, arrays: arrays.update({"state/0": npy(np.array([None], dtype=object))}),
 }
 
 
@@ -232,7 +236,7 @@ def test_an_unfinished_fit_that_contradicts_itself_is_refused(edit, unfinished, 
     file = tmp_path / "fit.partial"
     file.write_bytes(unfinished)
     changed(file, edit)
-    with pytest.raises(DataError, match=r"fit\.partial: .*Remove it to begin anew"):
+    with pytest.raises(DataError, match=r"fit\.partial: .*or remove it to start over"):
         short(resume=file)
 
 

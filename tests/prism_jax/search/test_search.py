@@ -120,7 +120,6 @@ WRONG = {
     "no scores": lambda _, arrays: arrays.pop("first/scores"),
     "no plans": lambda _, arrays: arrays.pop("first/plans"),
     "no memory": lambda _, arrays: arrays.pop("screen/memory"),
-    "no mark": lambda about, _: about.pop("fingerprint"),
     "an unknown array": lambda _, arrays: arrays.update({"more/scores": np.zeros(3)}),
     "an unknown item": lambda _, arrays: arrays.update({"screen/more": np.zeros(3)}),
     "text": lambda _, arrays: arrays.update({"screen/bound": arrays["screen/bound"].astype(str)}),

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,9 +17,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.core.errors import DataError
+from prism_jax.core.kept_work import SAVE_EVERY_S
+from prism_jax.core.processes import processes
 from prism_jax.shell.app import main
 from prism_jax.study.axes import axis_of, grid, sizes_of
 from prism_jax.study.report import SweepReport
+from tests.support.files.archives import parts
 from tests.support.job_texts import JOB
 
 FEW = ["--samples", "64"]
@@ -66,6 +72,44 @@ def test_workers_end_with_a_command_that_is_killed(job: str) -> None:
         workers = wait_for(lambda: children(process.pid) if len(children(process.pid)) >= 3 else [])
         process.kill()
     assert wait_for(lambda: [True] if not any(Path(f"/proc/{pid}/stat").exists() for pid in workers) else [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("to", [os.kill, os.killpg], ids=["the command alone", "the whole group"])
+def test_an_interrupt_ends_workers_at_once_and_keeps_what_is_done(
+    number: int, code: int, to: Callable[[int, int], None], job: str, tmp_path: Path
+) -> None:
+    values = ",".join(f"{gb} GB/s" for gb in range(10, 200))
+    file = tmp_path / "study.npz"
+    command = [sys.executable, "-m", "prism_jax", "sweep", job, "--workers", "2", "--samples", "16384", "-q"]
+    command += ["--set", f"cluster.tiers.infiniband.bandwidth={values}", "--resume", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        time.sleep(SAVE_EVERY_S)
+        wait_for(lambda: [True] if file.exists() else [])
+        began = time.monotonic()
+        to(process.pid, number)
+        _, told = process.communicate()
+        assert time.monotonic() - began < 2.0
+    assert process.returncode == code
+    assert told == ("interrupted\n" if code == 130 else "")
+    _, arrays = parts(file)
+    assert 0 < (arrays["tasks/jobs"] != "").sum() < 190
+
+
+def _sleeps(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_processes_end_where_their_caller_is_interrupted() -> None:
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), processes(2) as pool:
+        pool.submit(_sleeps, 0.0).result()  # they are there
+        pool.submit(_sleeps, 600.0)
+        began = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 2.0
+    assert not multiprocessing.active_children()
 
 
 def children(pid: int) -> list[int]:
