@@ -117,7 +117,8 @@ def place_nodes(
     Args:
         job, overrides, seed, progress: as in `explain_step`.
         slowdowns: measured slowdowns of every node: CSV with host (a name or a number), with gpu or without, and slowdown (1.05 =
-            5 % slower) or gemm, attention, memory; or kernel class (or "all") -> device -> factor.
+            5 % slower) or gemm, attention, memory, or what was measured (speed, tflops, duration_s, sm_clock_mhz); or kernel
+            class (or "all") -> device -> factor.
         goal: objective, spare nodes, and whether splits may change.
         files: what to write for launchers.
 
@@ -145,12 +146,12 @@ def place_nodes(
         goal=goal,
         progress=progress,
     )
-    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result).made_of(result)
+    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result, measured.notes).made_of(result)
     files.write(report)
     return report
 
 
-def _report(job: PlacedJob, result: PlacementResult) -> PlacementReport:
+def _report(job: PlacedJob, result: PlacementResult, notes: tuple[str, ...]) -> PlacementReport:
     from .result import AS_GIVEN, REPORTED  # needs JAX, which mistakes do not wait for
 
     gain, best_baseline = result.gain, result.best_baseline
@@ -180,7 +181,7 @@ def _report(job: PlacedJob, result: PlacementResult) -> PlacementReport:
         slots=SlotFacts(*(tuple(column) for seats in (result.seat, result.last_seat) for column in seats.T.tolist())),
         node_slowdown=tuple(result.slowness.tolist()),
         splits=result.splits,
-        notes=result.notes,
+        notes=(*notes, *result.notes),
         elapsed_s=UNTIMED_S,
         record=UNRECORDED,
     )

@@ -55,7 +55,8 @@ class Measured(OptionGroup):
         force: use a fit even if its verdict says that it failed.
         use_level: let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.
         slowdowns: measured slowdowns of GPUs: a CSV file with gpu or host (names are nodes in the order of their first rows, a
-            note says which is which) and slowdown (1.05 = 5 % slower); or kernel class (or "all") -> device -> factor.
+            note says which is which) and slowdown (1.05 = 5 % slower), or what was measured (speed, tflops, duration_s,
+            sm_clock_mhz); or kernel class (or "all") -> device -> factor.
     """
 
     slowdowns: Annotated[Slowdowns | None, Option(metavar="CSV")] = None
@@ -239,6 +240,8 @@ def explain_step(
     fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)
     if not measured.use_level:
         fitted = replace(fitted, level=None, notes=())
+    if known is not None and known.notes:
+        fitted = replace(fitted, notes=(*fitted.notes, *known.notes))
     if known is not None and known.hosts:
         fitted = replace(fitted, notes=(*fitted.notes, _which_nodes(own, known.hosts)))
     from .predicted_step import Simulation, simulated  # needs JAX, which mistakes above do not wait for

@@ -1,11 +1,14 @@
 """Measured slowdowns of single GPUs, from a CSV table.
 
-Columns: where, and how slow. Where is `gpu` (the index along the plan's axis order), or a node (all GPUs of that host), or a node
-and `gpu` (the index inside it, from 0). A node stands in the column `node`, `host` or `hostname`: a number from 0 or a host name,
-the same throughout a table. Hosts are nodes in the order of their first rows.
+Columns: where, and how slow. Where is `gpu` (the index along the plan's axis order; also `rank`, `global_rank`), or a node (all
+GPUs of that host), or a node and `gpu` (the index inside it, from 0; also `local_rank`, `gpu_id`, ...), or both in one column
+("gpu013:4"). A node stands in the column `node`, `host` or `hostname` (...): a number from 0 or a host name, the same throughout
+a table. Hosts are nodes in the order of their first rows.
 
 How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
-a caller has added). GPUs that are not listed, and those whose factor is left empty, stay unknown.
+a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_per_s`, `memory_gb_s`), seconds, or an SM clock, as
+`measured_speeds` tells by names. There a GPU may have several rows, of which the median counts, and other columns do not matter.
+GPUs that are not listed, and those whose factor is left empty, stay unknown.
 """
 
 from __future__ import annotations
@@ -15,18 +18,35 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from ..core.errors import DataError
 from ..core.kernels import KERNEL_CLASSES
 from ..core.registry import did_you_mean
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
+from .measured_speeds import (
+    ALL as ALL_CLASSES,
+    Quantity,
+    Recognised,
+    class_of,
+    combined,
+    quantities,
+    recognised,
+    words_of,
+)
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30
 ALL = "slowdown"  # column of a factor for every class
 GPU = "gpu"
-NODE_COLUMNS = ("node", "host", "hostname")
+GPU_COLUMNS = ("gpu", "gpu_index", "local_rank", "gpu_id", "device_index", "device_id", "index", "device", "gpu_idx")
+RANK_COLUMNS = ("rank", "global_rank", "world_rank")
+NODE_COLUMNS = ("node", "host", "hostname", "node_name", "node_id", "node_rank", "host_name", "machine", "instance")
+PLACE_NAMES = frozenset((*GPU_COLUMNS, *RANK_COLUMNS, *NODE_COLUMNS))
+NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")  # what launchers take in a file of hosts
 
 
@@ -37,10 +57,12 @@ class SlowdownTable:
     Attributes:
         factors: kernel class (or "all") -> device -> factor.
         hosts: [node] names, where the table has names; node n holds devices `n * node_size` and on.
+        notes: how columns were read, where that does not go without saying.
     """
 
     factors: Mapping[str, Mapping[int, float]]
     hosts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> SlowdownTable:
@@ -59,24 +81,102 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Slowdown
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int) -> SlowdownTable:
-    header, path = table.columns, table.name
-    node, columns = _columns(header, path)
-    of_column = {column: "all" if column == ALL else column for column in columns}
-    found: dict[str, dict[int, float]] = {name: {} for name in of_column.values()}
-    places = _Places(node, GPU in header, n_devices, node_size)
+    columns = _columns(table.columns, table.name)
+    places = _Places(columns.node, columns.gpu, n_devices, node_size, inside=columns.inside)
+    if columns.measured:
+        found, notes = _measured(table, columns, places)
+    else:
+        found, notes = _factors(table, columns.factors, places)
+    if not any(found.values()):
+        raise DataError(f"{table.name}: no rows. Give at least one GPU, or leave the option out.")
+    return SlowdownTable(found, tuple(places.hosts), notes)
+
+
+Factors = dict[str, dict[int, float]]
+
+
+def _factors(table: CsvTable, columns: Sequence[str], places: _Places) -> tuple[Factors, tuple[str, ...]]:
+    """Slowdowns as they stand in the table, one row per GPU; speeds under that name are recognised."""
+    found: dict[str, dict[int, float]] = {column: {} for column in columns}
+    lines: dict[tuple[str, int], tuple[str, str]] = {}
     for line, row in table.rows():
         where = table.place(line)
         devices = places.devices(row, where)
         for column in columns:
             if not row[column]:
                 continue
-            factor, known = _factor(row[column], column, where), found[of_column[column]]
+            factor, known = _positive(row[column], column, where), found[column]
             if any(device in known for device in devices):
                 raise DataError(f"{where} {places.field}: {places.told(row)} is listed twice")
             known.update(dict.fromkeys(devices, factor))
-    if not any(found.values()):
-        raise DataError(f"{path}: no rows. Give at least one GPU, or leave the option out.")
-    return SlowdownTable(found, tuple(places.hosts))
+            lines.update({(column, device): (where, row[column]) for device in devices})
+    notes: list[str] = []
+    factors: Factors = {}
+    for column, known in found.items():
+        told = recognised(np.array(list(known.values())), column, table.name) if known else Recognised(np.zeros(0))
+        factors[ALL_CLASSES if column == ALL else column] = dict(zip(known, told.factor.tolist(), strict=True))
+        notes += [told.note] if told.note else []
+        for device, factor in zip(known, told.factor.tolist(), strict=True):
+            if not 0.01 <= factor <= 100.0:
+                where, text = lines[column, device]
+                raise DataError(
+                    f"{where} {column}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5 % slower)"
+                )
+    return factors, tuple(notes)
+
+
+BUSY, HALF_POWER = 50.0, 0.5  # percent of the time, share of the largest power, from which a clock is that of work
+
+
+def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
+    """Slowdowns from rates, seconds or clocks, the median over the rows of a GPU and kernel."""
+    values: dict[Quantity, dict[str, dict[int, list[float]]]] = {one: {} for one in columns.measured}
+    rows = list(table.rows())
+    busy = _busy([row.fields for row in rows], columns) if columns.measured[0].kind == "clock" else [True] * len(rows)
+    for (line, row), counts in zip(rows, busy, strict=True):
+        where = table.place(line)
+        devices = places.devices(row, where)
+        series = row[columns.series] if columns.series else ""
+        for one in columns.measured:
+            if counts and row[one.column] and row[one.column].lower() not in NOT_AVAILABLE:
+                of_gpu = values[one].setdefault(series, {})
+                value = _positive(row[one.column].partition(" ")[0], one.column, where)
+                for device in devices:
+                    of_gpu.setdefault(device, []).append(value)
+    factors: Factors = {}
+    for one, by_series in values.items():
+        by_class: dict[str, dict[str, dict[int, list[float]]]] = {}
+        for series, of_gpu in by_series.items():
+            named = class_of(series) if one.classes == (ALL_CLASSES,) and len(by_series) > 1 else ALL_CLASSES
+            by_class.setdefault(named, {})[series] = of_gpu
+        for named, part in by_class.items():
+            factor = combined({name: {d: np.array(v) for d, v in of.items()} for name, of in part.items()}, one.kind)
+            for kind in one.classes if named == ALL_CLASSES else (named,):
+                factors[kind] = factor
+    if ALL_CLASSES in factors and len(factors) > 1:  # kernels that name no class stand for all that none names
+        rest = factors.pop(ALL_CLASSES)
+        factors |= {name: rest for name in KERNEL_CLASSES.names if name not in factors}
+    told = ", ".join(f"{one.column} ({_middle(values[one]):g})" for one in columns.measured)
+    over = "its own over the median" if columns.measured[0].kind == "time" else "the median over its own"
+    return factors, (f"{table.name}: the slowdown of a GPU is {over}: {told}",)
+
+
+def _middle(by_series: Mapping[str, Mapping[int, Sequence[float]]]) -> float:
+    """Median of everything that was measured."""
+    found = [value for of_gpu in by_series.values() for values in of_gpu.values() for value in values]
+    return float(f"{np.median(found) if found else math.nan:.4g}")
+
+
+def _busy(rows: Sequence[Mapping[str, str]], columns: _Columns) -> list[bool]:
+    """Whether a row's clock is that of work: by utilization, else by power; all where neither tells."""
+    for name, least in ((columns.utilization, BUSY), (columns.power, HALF_POWER)):
+        if not name:
+            continue
+        value = np.array([number_of(row[name].partition(" ")[0]) for row in rows])
+        limit = least if name == columns.utilization else least * float(np.nanmax(value, initial=0.0))
+        if bool((value >= limit).any()):
+            return (value >= limit).tolist()
+    return [True] * len(rows)
 
 
 @dataclass
@@ -85,42 +185,45 @@ class _Places:
 
     Attributes:
         node: column of the node; empty where `gpu` counts all GPUs of the job.
-        has_gpu: whether there is a column `gpu`.
+        gpu: column of the GPU; empty where rows are about whole nodes.
+        inside: whether `gpu` may hold a node and an index in it ("gpu013:4").
         hosts: name -> node, in the order of their first rows.
         named: whether nodes have names; None before the first row.
     """
 
     node: str
-    has_gpu: bool
+    gpu: str
     n_devices: int
     node_size: int
+    inside: bool = False
     hosts: dict[str, int] = field(default_factory=dict)
     named: bool | None = None
 
     @property
     def field(self) -> str:
         """Column that a message is about."""
-        return GPU if self.has_gpu else self.node
+        return self.gpu or self.node
 
     def told(self, row: Mapping[str, str]) -> str:
         """The place as the row has it."""
-        inside = f" of {row[self.node].strip()}" if self.node and self.has_gpu else ""
+        inside = f" of {row[self.node].strip()}" if self.node and self.gpu else ""
         return row[self.field].strip() + inside
 
     def devices(self, row: Mapping[str, str], where: str) -> range:
         """Devices that the row is about; the last node of a job may be smaller than the others."""
-        if not self.node:
-            gpu = _index(row[GPU], GPU, where)
+        if not self.node and not (self.inside and ":" in row[self.gpu]):
+            gpu = _index(row[self.gpu], self.gpu, where)
             return self._inside(range(gpu, gpu + 1), str(gpu), where)
-        told = row[self.node].strip()
+        told, index = row[self.node or self.gpu].strip(), row[self.gpu].strip() if self.gpu else ""
+        if ":" in told:
+            told, index = (part.strip() for part in told.rsplit(":", 1))
         first = self._node(told, where) * self.node_size
-        if self.has_gpu:
-            gpu = _index(row[GPU], GPU, where)
+        if index:
+            gpu = _index(index, self.field, where)
             if gpu >= self.node_size:
-                text = (
-                    f"{gpu}, but beside a {self.node} it counts the GPUs of that node, from 0 to {self.node_size - 1}"
-                )
-                raise DataError(f"{where} {GPU}: {text}")
+                beside = f"beside a {self.node or 'node'}"
+                text = f"{gpu}, but {beside} it counts the GPUs of that node, from 0 to {self.node_size - 1}"
+                raise DataError(f"{where} {self.field}: {text}")
             return self._inside(range(first + gpu, first + gpu + 1), self.told(row), where)
         last = first + self.node_size
         return range(first, min(last, self.n_devices)) if self.named else self._inside(range(first, last), told, where)
@@ -129,18 +232,21 @@ class _Places:
         """Index of a node from its number or name."""
         named = not _is_index(text)
         if named:
-            _check_host(text, self.node, where)
+            _check_host(text, self.node or self.gpu, where)
         if self.named is not None and named != self.named:
             kinds = ("a name", "numbers") if named else ("a number", "names")
+            column = self.node or self.gpu
             raise DataError(
-                f"{where} {self.node}: {short(text)} is {kinds[0]}, but the rows above have {kinds[1]}. Use one of both."
+                f"{where} {column}: {short(text)} is {kinds[0]}, but the rows above have {kinds[1]}. Use one of both."
             )
         self.named = named
         if not named:
             return int(text)
         n_node = -(-self.n_devices // self.node_size)
         if text not in self.hosts and len(self.hosts) >= n_node:
-            raise DataError(f"{where} {self.node}: {text} is host number {n_node + 1}, but the job has {n_node} nodes")
+            raise DataError(
+                f"{where} {self.node or self.gpu}: {text} is host number {n_node + 1}, but the job has {n_node} nodes"
+            )
         return self.hosts.setdefault(text, len(self.hosts))
 
     def _inside(self, devices: range, told: str, where: str) -> range:
@@ -151,23 +257,57 @@ class _Places:
         return devices
 
 
-def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
-    """Column of the node (empty for none), and the columns of factors."""
+class _Columns(NamedTuple):
+    """Columns of a table: of the node and of the GPU (empty for none), of factors or of what was measured, and more."""
+
+    node: str
+    gpu: str
+    inside: bool
+    factors: tuple[str, ...]
+    measured: tuple[Quantity, ...] = ()
+    series: str = ""
+    utilization: str = ""
+    power: str = ""
+
+
+def _columns(header: Sequence[str], path: str) -> _Columns:
     factors_known = (ALL, *KERNEL_CLASSES.names)
-    known = (GPU, *NODE_COLUMNS, *factors_known)
-    for name in header:
-        if name not in known:
-            raise DataError(
-                f"{path}:1 {name}: unknown column{did_you_mean(name, known, '')}; known are {', '.join(known)}"
-            )
-    nodes = [name for name in NODE_COLUMNS if name in header]
-    factors = [name for name in factors_known if name in header]
-    one_place = len(nodes) == 1 or (not nodes and GPU in header)
-    if not one_place or not factors or (ALL in factors and len(factors) > 1):
+    factors = tuple(name for name in factors_known if name in header)
+    places = {name: "_".join(words_of(name)) for name in header}
+    measured = () if factors else quantities([name for name in header if places[name] not in PLACE_NAMES], f"{path}:1")
+    known = (GPU, *NODE_COLUMNS[:3], *factors_known)
+    if not measured:
+        for name in header:
+            if name not in factors and places[name] not in PLACE_NAMES:
+                raise DataError(
+                    f"{path}:1 {name}: unknown column{did_you_mean(name, known, '')}; known are {', '.join(known)}, and what was "
+                    "measured (speed, tflops, duration_s, sm_clock_mhz)"
+                )
+    nodes = [name for name in header if places[name] in NODE_COLUMNS]
+    ranks, locals_ = ([name for name in header if places[name] in of] for of in (RANK_COLUMNS, GPU_COLUMNS))
+    if measured and len(locals_) > 1:  # a log of GPUs names one in several ways
+        locals_ = sorted(locals_, key=lambda name: GPU_COLUMNS.index(places[name]))[:1]
+    if ranks:  # the index along the plan's axes, whatever the node is called
+        nodes, locals_ = [], ranks
+    one_place = len(nodes) <= 1 and len(locals_) <= 1 and len(nodes) + len(locals_) > 0
+    if not one_place or not (factors or measured) or (ALL in factors and len(factors) > 1):
         raise DataError(
             f"{path}:1: needs one of gpu or node (or host, hostname), and slowdown or some of {', '.join(KERNEL_CLASSES.names)}"
         )
-    return nodes[0] if nodes else "", factors
+
+    def first(names: Sequence[str]) -> str:
+        return next((name for name in header if places[name] in names), "")
+
+    return _Columns(
+        nodes[0] if nodes else "",
+        locals_[0] if locals_ else "",
+        not ranks,
+        factors,
+        measured,
+        first(("kernel", "kernel_name", "op", "benchmark", "test")),
+        first(("utilization_gpu", "gpu_utilization", "gpu_util", "sm_util")),
+        first(("power_draw_w", "power_w", "power_draw", "power")),
+    )
 
 
 def _check_host(text: str, column: str, where: str) -> None:
@@ -194,10 +334,12 @@ def _index(text: str, column: str, where: str) -> int:
     return int(text)
 
 
-def _factor(text: str, column: str, where: str) -> float:
+def _positive(text: str, column: str, where: str) -> float:
     value = number_of(text)
     if math.isnan(value):
         raise DataError(f"{where} {column}: {short(text)} is not a number")
-    if not 0.01 <= value <= 100.0:
-        raise DataError(f"{where} {column}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5 % slower)")
+    if not 0.0 < value < math.inf:
+        raise DataError(
+            f"{where} {column}: {short(text)}, but it must be more than 0 and finite (a slowdown of 1.05 = 5 % slower)"
+        )
     return value
