@@ -27,7 +27,7 @@ from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency
 from ..framework.base import EAGER, FUSED, Framework
 from ..framework.frameworks import framework_of
-from ..framework.software import LINEAR, SOFTWARE_VALUES, Software
+from ..framework.software import LINEAR, OF_EXPERTS, SOFTWARE_VALUES, VENDOR, Software
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
@@ -50,6 +50,7 @@ class Usual:
         generations: of the device; empty: all.
         since, until: dates, from the first and before the second.
         beside: values of `cross_entropy` that are stated; empty: any, or none.
+        tuning: that is stated or assumed; empty: any.
     """
 
     field: str
@@ -60,12 +61,14 @@ class Usual:
     since: str = ""
     until: str = NEW + "-99"
     beside: tuple[str, ...] = ()
+    tuning: str = ""
 
     def holds(self, framework: Framework, generation: str, stated: Software) -> bool:
         """Whether all of its conditions are met."""
         date = stated.date or NEW
         return (
             (not self.beside or stated.cross_entropy in self.beside)
+            and (not self.tuning or stated.tuning == self.tuning)
             and (not self.frameworks or framework.name in self.frameworks)
             and (not self.style or framework.style == self.style)
             and (not self.generations or generation in self.generations)
@@ -123,6 +126,23 @@ RULES = (
         since="2025-01",
     ),
     Usual("cuda_graphs", _sure("none")),
+    # DeepEP was published in 2025-02; Megatron-Core has it in its flex dispatcher, recipes of NVIDIA use it or HybridEP.
+    Usual(
+        "dispatcher",
+        (("deepep", 0.8), ("alltoall", 0.1), ("hybridep", 0.1)),
+        frameworks=("megatron-core",),
+        generations=_HOPPER_ON,
+        since="2025-03",
+        tuning=VENDOR,
+    ),
+    Usual(
+        "dispatcher",
+        (("alltoall", 0.6), ("deepep", 0.4)),
+        frameworks=("megatron-core", "fsdp", "other", ""),
+        generations=_HOPPER_ON,
+        since="2025-03",
+    ),
+    Usual("dispatcher", _sure("alltoall")),
     Usual("tuning", (("typical", 0.65), ("vendor", 0.35))),
 )
 
@@ -130,6 +150,20 @@ RULES = (
 def usual_odds(name: str, framework: Framework, generation: str, stated: Software = NOTHING_STATED) -> Odds:
     """Values of a field of `Software` and their probabilities, most likely first; `stated` is known of it."""
     return next(rule.odds for rule in RULES if rule.field == name and rule.holds(framework, generation, stated))
+
+
+def open_degrees(plan: ParallelPlan, model: Workload, framework: str | Framework) -> tuple[tuple[str, Odds], ...]:
+    """Degrees of the plan that nobody stated and that may be otherwise than assumed, with their odds: etp.
+
+    Notes:
+        Megatron-Core's own default is tp, and the recipes that come with it set 1: who leaves it out follows a recipe. Code that
+        is not Megatron's leaves experts whole.
+    """
+    is_open = plan.etp is None and model.has_experts and min(plan.ep, plan.tp) > 1
+    fits = plan.tp * plan.cp * plan.dp % (plan.ep * plan.tp) == 0
+    if not (is_open and fits) or framework_of(framework).style == EAGER:
+        return ()
+    return (("etp", ((1, 0.97), (plan.tp, 0.03))),)
 
 
 def usual_software(stated: Software, framework: Framework, generation: str) -> Software:
@@ -203,7 +237,11 @@ def open_fields(
     """
     own, generation = framework_of(framework), cluster.device.generation
     asked = [
-        *((f"software.{name}", usual_odds(name, own, generation, plan.software)) for name in names),
+        *(
+            (f"software.{name}", usual_odds(name, own, generation, plan.software))
+            for name in names
+            if _matters(name, model)
+        ),
         *((f"plan.{name}", odds) for name, odds in more),
     ]
     others = {name: [one for one in given if one[0] != _value(plan, name)] for name, given in asked}
@@ -216,6 +254,11 @@ def open_fields(
     log_ratio = iter(np.log(seconds[1:] / seconds[0]).tolist())
     found = [_field(name, _value(plan, name), given, log_ratio) for name, given in others.items()]
     return tuple(sorted((one for one in found if one.sd > SMALLEST), key=lambda one: -one.sd))
+
+
+def _matters(name: str, model: Workload) -> bool:
+    """Whether a field of the software can change a step of the model."""
+    return model.has_experts or name not in OF_EXPERTS
 
 
 def _field(name: str, assumed: Any, others: Sequence[tuple[Any, float]], log_ratio: Iterator[float]) -> OpenField:

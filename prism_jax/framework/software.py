@@ -20,6 +20,9 @@ FUSION = (EAGER, FUSED)
 COMPILED_LOSS, LINEAR, CUT = "compiled", "linear", "cut"
 CROSS_ENTROPY = (EAGER, COMPILED_LOSS, FUSED, LINEAR, CUT)
 CUDA_GRAPHS = ("none", "layers", "step")
+ALL_TO_ALL, ALL_GATHER, DEEPEP, HYBRIDEP, ALL_REDUCE = "alltoall", "allgather", "deepep", "hybridep", "allreduce"
+DISPATCHERS = (ALL_TO_ALL, ALL_GATHER, DEEPEP, HYBRIDEP, ALL_REDUCE)
+ONCE_PER_NODE = (DEEPEP, HYBRIDEP)
 VENDOR, TYPICAL = "vendor", "typical"
 SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "attention": ATTENTION_KERNELS,
@@ -30,8 +33,10 @@ SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "optimizer": FUSION,
     "compile": (False, True),
     "cuda_graphs": CUDA_GRAPHS,
+    "dispatcher": DISPATCHERS,
     "tuning": (TYPICAL, VENDOR),
 }
+OF_EXPERTS = ("dispatcher",)  # fields that mean nothing without experts
 COMPILED = ("norm", "activation", "rope")  # what a compiler fuses by itself
 # Host time per kernel over that of eager code. Compiled: one call starts a fused kernel without autograd and dispatch. Graphs:
 # one launch starts all kernels of a layer (Transformer Engine `make_graphed_callables`), or all of a step.
@@ -58,6 +63,9 @@ class Software:
         optimizer: eager: multi-tensor operations one after another (PyTorch `foreach`); fused: one kernel (Apex, `fused=True`).
         compile: the model is compiled (torch.compile): elementwise operations are fused, fewer kernels are started.
         cuda_graphs: layers: kernels of the layers are replayed from graphs; step: the whole step is; none: each is started.
+        dispatcher: of tokens to experts. alltoall: every copy of a token travels by itself (NCCL all-to-all); deepep, hybridep:
+            one copy per node, or per GPU inside one, that needs it (Megatron-Core's flex dispatcher); allgather: every rank of
+            the group gets all tokens, results are reduced and scattered; allreduce: the same, with results summed everywhere.
         tuning: vendor: settings that the vendor of the device has tuned for a published result or recipe (MLPerf submissions,
             performance pages, recipes followed to the letter); typical: what everybody else reaches.
         cross_entropy_chunks: parts of the tokens that `linear` works on one after another, and that `eager` casts to fp32 one
@@ -79,6 +87,7 @@ class Software:
     tuning: str | None = None
     date: str = ""
     cross_entropy_chunks: int = 0
+    dispatcher: str | None = None
 
     @property
     def open_fields(self) -> tuple[str, ...]:

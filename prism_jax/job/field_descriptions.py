@@ -153,6 +153,8 @@ ABOUT: dict[str, str] = {
     "software.optimizer": "update of the parameters in one kernel or by multi-tensor operations",
     "software.compile": "the model is compiled (torch.compile)",
     "software.cuda_graphs": "what is replayed from CUDA graphs",
+    "software.dispatcher": "of tokens to experts: every copy by itself (alltoall), one per node that needs it (deepep, "
+    "hybridep), all tokens to every rank (allgather, allreduce)",
     "software.tuning": "vendor: a result or recipe that the vendor of the device has tuned; typical: anything else",
     "software.date": "year, or year and month, of the software; the current one if it is left out",
     "variability": "how much the hardware varies; by default the preset of the device",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..calibration.calibration import Calibration, shipped
 from ..calibration.key import CalibrationKey, LevelFactor
-from ..calibration.open_fields import Odds, OpenField, open_fields, usual_software
+from ..calibration.open_fields import Odds, OpenField, open_degrees, open_fields, usual_software
 from ..core.content import ByContent
 from ..cost.efficiency import Efficiency
 from ..cost.memory import MemoryBreakdown, memory as memory_of_plan
@@ -77,9 +77,9 @@ class Job(ByContent):
         def efficiency_of(software: Software) -> Efficiency:
             return calibration.efficiency(CalibrationKey.of(self.cluster.device, self.framework, software, self.model))
 
-        return open_fields(
-            self.model, self.cluster, self.plan, self.open_software, self.framework, efficiency_of, self.open_plan
-        )
+        more = (*self.open_plan, *open_degrees(self.plan, self.model, self.framework))
+        plan = replace(self.plan, etp=self.plan.expert_tp)
+        return open_fields(self.model, self.cluster, plan, self.open_software, self.framework, efficiency_of, more)
 
     def at_mean_of_open(self, eff: Efficiency) -> Efficiency:
         """`eff` under which steps stand at the mean over what is not stated."""

@@ -32,13 +32,14 @@ NETWORK = ("all_gather", "reduce_scatter", "p2p")
 
 
 STATED = Software(
-    "flash2", "fused", "fused", "fused", "eager", "fused", False, "none", "typical"
+    "flash2", "fused", "fused", "fused", "eager", "fused", False, "none", "typical", dispatcher="alltoall"
 )  # nothing is left open
 
 
 def stated(job: Job) -> Job:
     """The job with nothing left open, so that its step does not stand at a mean over what is."""
-    return replace(job, plan=replace(job.plan, software=STATED), filled=())
+    etp = 1 if job.model.has_experts else None
+    return replace(job, plan=replace(job.plan, software=STATED, etp=etp), filled=())
 
 
 def make_job(variability: Variability | None = None, *, n_micro_batch: int = 4, **plan: object) -> Job:

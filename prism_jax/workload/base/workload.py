@@ -31,8 +31,8 @@ class Comm(NamedTuple):
             phase (Megatron-LM's asynchronous sequence-parallel backward); "attention", the fused attention kernel (ring
             attention); "chunk", everything the chunk computes (prefetched parameters); "product", the products it is cut up with
             (user-buffer overlap: all but one of tp pieces hide).
-        fan_out: all_to_all only: how many members each item goes to. An item crosses the network once per node that needs it
-            (DeepEP, Megatron-Core's flex dispatcher); 0: every copy crosses.
+        fan_out: all_to_all only: how many members each item goes to. One copy goes to each node, or inside a node to each member,
+            that needs it (DeepEP, Megatron-Core's flex dispatcher); 0: every copy goes by itself.
     """
 
     axis: str

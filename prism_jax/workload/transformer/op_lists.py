@@ -198,11 +198,12 @@ def mlp_meets_tp(model: TransformerSizes, plan: ParallelPlan) -> bool:
     """Whether the MLP of a layer with experts communicates over tp beside the exchange of tokens with experts.
 
     Notes:
-        Under sequence parallelism every rank sends its own tokens to experts, so that shared experts alone gather them. Without
-        it all ranks have all tokens, and add up what experts made of them.
+        Under sequence parallelism every rank sends its own tokens to experts, so that shared experts alone gather them, or all
+        where there is no expert parallelism. Without it all ranks have all tokens, and add up what experts made of them.
     """
     assert model.moe is not None
-    return bool(model.moe.shared_width) or not plan.sequence_parallel
+    is_dense_like = plan.ep == 1 and plan.expert_tp > 1
+    return bool(model.moe.shared_width) or is_dense_like or not plan.sequence_parallel
 
 
 def _routed(plan: ParallelPlan, shard: Shard) -> float:

@@ -9,6 +9,7 @@ Source: FLOP counts arXiv 2104.04473 appendix, flash traffic arXiv 2205.14135 an
 
 from __future__ import annotations
 
+from ...framework.software import ALL_GATHER, ALL_REDUCE, ONCE_PER_NODE
 from ...plan.fields import FP8_FAMILY, QUANTISED
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
@@ -151,7 +152,7 @@ def layer_comms(model: TransformerSizes, plan: ParallelPlan, layer: int) -> list
     comms = _tensor_parallel(model, plan, 2.0 if meets_tp else 1.0)
     comms += _context_parallel(model, plan) if model.mixer_in(layer) is None else []
     comms += adapter_comms(model, plan, is_moe)
-    return comms + (_expert_parallel(model, plan) + _expert_tensor_parallel(model, plan) if is_moe else [])
+    return comms + (_expert_parallel(model, plan) if is_moe else [])
 
 
 def embedding_comms(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
@@ -234,23 +235,44 @@ def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]
 
 def _dispatch_bytes(plan: ParallelPlan) -> float:
     """Of an element that goes to its experts; formats of 4 bits are made where they are multiplied."""
-    return QUANTISED[plan.dtype].input_bytes if plan.dtype in FP8_FAMILY else plan.element_bytes
+    is_narrow = plan.dtype in FP8_FAMILY and plan.software.dispatcher in ONCE_PER_NODE
+    return QUANTISED[plan.dtype].input_bytes if is_narrow else plan.element_bytes
 
 
 def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Dispatch and combine, forward and back; the graph lets a schedule that pairs F and B (DualPipe) hide them.
 
     Notes:
-        The busiest rank's load sets the pace; fp8 plans dispatch in fp8 and combine in bf16 (arXiv 2412.19437 section 3.3.2).
+        The busiest rank's load sets the pace. Behind an all-to-all tokens are quantised where they are multiplied; DeepEP and
+        HybridEP dispatch in fp8 where products are, and combine in bf16 (arXiv 2412.19437 section 3.3.2).
     """
     if plan.ep == 1:
         return []
+    if plan.software.dispatcher in (ALL_GATHER, ALL_REDUCE):
+        return _everywhere(model, plan)
     shard = Shard.of(model, plan)
     _, stride = plan.expert_layout
+    fan_out = model.top_k if plan.software.dispatcher in ONCE_PER_NODE else 0
     pairs = expert_tokens(model, plan, shard) / (plan.expert_tp if plan.sequence_parallel else 1) * expert_width(model)
-    dispatch = Comm("ep", "all_to_all", "F", _dispatch_bytes(plan) * pairs, stride, plan.ep, fan_out=model.top_k)
+    dispatch = Comm("ep", "all_to_all", "F", _dispatch_bytes(plan) * pairs, stride, plan.ep, fan_out=fan_out)
     combine = dispatch._replace(n_bytes=shard.element_bytes * pairs)
-    return [dispatch, combine, dispatch._replace(phase="B"), combine._replace(phase="B")]
+    back = dispatch._replace(phase="B"), combine._replace(phase="B")
+    return [dispatch, combine, *back] + _expert_tensor_parallel(model, plan)
+
+
+def _everywhere(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
+    """Tokens of all ranks that experts are shared out among go to each of them, which adds up what its experts make of them.
+
+    Source: Megatron-Core, `MoEAllGatherTokenDispatcher`: all-gather and reduce-scatter over the ranks of ep and etp; where
+        results are summed by an all-reduce every rank keeps those of all tokens.
+    """
+    shard = Shard.of(model, plan)
+    stride, _ = plan.expert_layout
+    size = plan.ep * plan.expert_tp
+    n_bytes = shard.element_bytes * size * shard.tokens / shard.tp * expert_width(model)
+    gather = Comm("ep", "all_gather", "F", n_bytes, stride, size)
+    sums = gather._replace(kind="all_reduce" if plan.software.dispatcher == ALL_REDUCE else "reduce_scatter")
+    return [gather, sums, gather._replace(phase="B"), sums._replace(phase="B")]
 
 
 def _expert_tensor_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:

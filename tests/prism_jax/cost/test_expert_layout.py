@@ -112,6 +112,16 @@ def test_experts_are_whole_unless_a_job_or_its_framework_splits_them(framework: 
     assert of("jax") == 2
 
 
+def test_what_is_assumed_of_split_experts_is_said() -> None:
+    job = Job(MODEL, cluster(32), replace(BASE, ep=8), preset("none"), framework="megatron-core")
+    (own,) = [own for own in job.open_fields if own.name == "plan.etp"]
+    assert own.values == (1, 2)
+    stated = replace(job, plan=replace(job.plan, etp=1))
+    assert not [own for own in stated.open_fields if own.name == "plan.etp"]
+    no_choice = replace(job, plan=BASE)  # 32 * 2 devices do not exist
+    assert not [own for own in no_choice.open_fields if own.name == "plan.etp"]
+
+
 def test_without_expert_parallelism_experts_are_split_as_everything_else() -> None:
     plan = replace(BASE, ep=1)
     assert plan.expert_tp == 2

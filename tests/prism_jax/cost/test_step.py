@@ -133,7 +133,7 @@ def test_126_layers_on_128_chunks_leave_one_out_at_both_ends() -> None:
 
 
 def test_a_token_goes_to_every_node_once() -> None:
-    assert dispatch_share(1, 8) == 1.0
+    assert dispatch_share(1, 8) == 1 / 8
     assert dispatch_share(8, 1) == pytest.approx(1.0)
     assert dispatch_share(2, 2) == pytest.approx(0.75)
     assert dispatch_share(1000, 2) == pytest.approx(1.0, abs=1e-3)

@@ -120,11 +120,12 @@ def test_odds_are_probabilities_of_known_values_for_every_framework_device_and_d
 def test_no_rule_is_out_of_reach() -> None:
     for index, rule in enumerate(RULES):
         settings = (
-            (framework_of(framework), generation, Software(date=date, cross_entropy=loss))
+            (framework_of(framework), generation, Software(date=date, cross_entropy=loss, tuning=tuning))
             for framework in ("", *FRAMEWORKS.names)
             for generation in GENERATIONS
             for date in ("2020", "2022-06", "2023-08", "2023-10", "2024-04", "2025-06")
             for loss in (None, "linear")
+            for tuning in (None, "vendor")
         )
         earlier = [other for other in RULES[:index] if other.field == rule.field]
         assert any(rule.holds(*one) and not any(other.holds(*one) for other in earlier) for one in settings), rule
