@@ -85,9 +85,9 @@ def attention(data: Path) -> pd.DataFrame:
                 length, heads, useful = rows
                 side = "backward" if backward else "forward"
                 eff = replace(shipped, **{f"attention_{side}": x[0], f"attention_{side}_half_waves": x[1]})
-                return np.log(
-                    attention_s(1.0, length, heads, 128, backward, device.peak("bf16"), device.n_sm, eff) * useful
-                )
+                work = 0.5 * 4.0 * heads * length**2 * 128 * (2.0 if backward else 1.0)
+                seconds = attention_s(work, length, heads, 128, backward, device.peak("bf16"), device.n_sm, eff)
+                return np.log(seconds * useful / work)
 
             found = least_squares(log_error, [0.5, 1.0])
             out.append((generation, op, len(rows), *found.x, np.abs(np.expm1(found.fun)).mean()))

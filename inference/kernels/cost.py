@@ -189,9 +189,11 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
     useful = np.array([0.5 if laws.is_causal(op) else 1.0 for op in _ops_of(data, cells)])
     useful = useful * (2.0 / 2.5 if side == "backward" else 1.0)
     speed = board_speed(device)
+    work = (2.5 if side == "backward" else 1.0) * 4.0 * heads * rows**2 * width
 
     def law(eff: Efficiency) -> Floats:
-        return np.log(attention_s(useful, rows, heads, width, side == "backward", speed, device.n_sm, eff))
+        seconds = attention_s(useful * work, rows, heads, width, side == "backward", speed, device.n_sm, eff)
+        return np.log(seconds / work)
 
     widths = (("attention_half_width", SHAPE_SD),) if np.ptp(width) > 0 and width.min() < 128 else ()
     constants = ((f"attention_{side}", LEVEL_SD), (f"attention_{side}_half_waves", SHAPE_SD), *widths)

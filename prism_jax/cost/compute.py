@@ -77,16 +77,23 @@ def attention_s(
     n_sm: int,
     eff: Efficiency,
 ) -> Floats:
-    """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries and `width` dimensions."""
+    """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries and `width` dimensions.
+
+    Notes:
+        `flops` say how many keys a query sees on average (causal: half of the sequence); a kernel with few of them spends its
+        time on loading queries, masking the diagonal and writing outputs, and a backward pass on adding up their gradients.
+    """
     xp = namespace(peak_flops_per_s, eff)
     waves = np.ceil(np.asarray(rows, dtype=np.float64) / _BLOCK_ROWS) * np.asarray(heads, dtype=np.float64) / n_sm
     backward = np.asarray(backward, dtype=bool)
     top = xp.where(backward, eff.attention_backward, eff.attention_forward)
     half = xp.where(backward, eff.attention_backward_half_waves, eff.attention_forward_half_waves)
-    width = np.asarray(width, dtype=np.float64)
+    width, flops = np.asarray(width, dtype=np.float64), np.asarray(flops, dtype=np.float64)
+    pairs = 4.0 * np.asarray(rows, dtype=np.float64) * np.asarray(heads, dtype=np.float64) * width
+    keys = flops / np.where(backward, 2.0, 1.0) / np.where(pairs > 0.0, pairs, 1.0)
+    half_keys = xp.where(backward, eff.attention_backward_half_keys, eff.attention_forward_half_keys)
     narrow = width / (width + eff.attention_half_width) * (_FULL_WIDTH + eff.attention_half_width) / _FULL_WIDTH
-    reached = top * xp.minimum(narrow, 1.0) * waves / (waves + half)
-    flops = np.asarray(flops, dtype=np.float64)
+    reached = top * xp.minimum(narrow, 1.0) * waves / (waves + half) * keys / (keys + half_keys)
     peak = xp.asarray(peak_flops_per_s, dtype=float)
     return xp.where(flops > 0.0, flops / (peak * xp.where(reached > 0.0, reached, 1.0)), 0.0)
 

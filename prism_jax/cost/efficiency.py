@@ -85,8 +85,10 @@ class Efficiency:
         gemm_misaligned: time of a product whose columns or inner dimension are no multiple of `ALIGNED` elements, over that of
             one whose are.
         gemm_tiles: (rows, columns, efficiency relative to `gemm_max`) of the kernels the library chooses from.
-        attention_forward, attention_backward: fused attention, useful FLOPs (causal half; backward = 2 x forward).
+        attention_forward, attention_backward: fused attention over endless sequences, useful FLOPs (causal half; backward = 2 x
+            forward).
         attention_forward_half_waves, attention_backward_half_waves: waves of 128-row blocks at which they reach half of that.
+        attention_forward_half_keys, attention_backward_half_keys: keys that a query sees at which they reach half of that.
         attention_half_width: head width at which they would reach half of an infinitely wide head (the shares hold for 128).
         attention_kernels: (name, seconds over those of the kernel that the shares are of); names of `software.FLASH_ATTENTION`.
         memory: of the HBM bandwidth in a large memory-bound pass.
@@ -112,6 +114,8 @@ class Efficiency:
     attention_backward: float
     attention_forward_half_waves: float
     attention_backward_half_waves: float
+    attention_forward_half_keys: float
+    attention_backward_half_keys: float
     attention_half_width: float
     attention_kernels: tuple[tuple[str, float], ...]
     memory: float

@@ -34,11 +34,11 @@ def gemms(eff: Efficiency, dtype: str = "bf16", n: int = 150, noise: float = 0.0
     return pd.DataFrame({"op": "gemm", "m": m, "n": n_, "k": k, "dtype": dtype, "duration_s": seconds})
 
 
-def attention(eff: Efficiency, op: str) -> pd.DataFrame:
-    """Causal attention; its seconds from the law, with the FLOPs that the cost model counts: half the square, backward twice."""
+def attention(eff: Efficiency, op: str, seen: float = 0.5) -> pd.DataFrame:
+    """Seconds of the law for the FLOPs that the cost model counts: `seen` of the square, backward twice that."""
     rows, heads = (x.ravel() for x in np.meshgrid(2.0 ** np.arange(9, 15), [8.0, 16.0, 32.0, 64.0]))
     backward = op == "sdp_bwd"
-    flops = 4.0 * heads * rows**2 * 128.0 * 0.5 * (2.0 if backward else 1.0)
+    flops = 4.0 * heads * rows**2 * 128.0 * seen * (2.0 if backward else 1.0)
     seconds = attention_s(flops, rows, heads, 128.0, backward, H100.peak("bf16"), H100.n_sm, eff)
     shape = {"seq_len": rows, "n_head": heads, "head_dim": 128.0, "batch": 1.0}
     return pd.DataFrame({"op": op, **shape, "dtype": "bf16", "duration_s": seconds})
@@ -111,8 +111,7 @@ def test_products_in_fp8_are_those_of_a_plan_in_fp8():
 
 
 def test_attention_without_a_mask_does_twice_the_work():
-    table = attention(PRESET, "sdp_fwd")
-    full = table.assign(duration_s=2.0 * table["duration_s"], causal=False)
+    full = attention(PRESET, "sdp_fwd", seen=1.0).assign(causal=False)
     found = fitted(full).mean.constants_of(PRESET)
     assert found.attention_forward == pytest.approx(PRESET.attention_forward, rel=1e-3)
 

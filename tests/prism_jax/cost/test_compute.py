@@ -83,6 +83,32 @@ def test_backward_attention_is_slower_per_flop() -> None:
     assert backward > forward
 
 
+# TFLOP/s of FlashAttention-3 on H100, heads of 128, by tokens of a sequence: arXiv 2407.08608 figures 5 and 6 (16k tokens of 16
+# heads in all), facebookexperimental/triton PR 3582 (4 sequences of 48 heads). Backward tables count 2.5 times the forward.
+PUBLISHED = [
+    (False, 0.5, 16 * 16384, {1024: 423, 2048: 521, 4096: 579, 8192: 602, 16384: 616}),
+    (False, 1.0, 16 * 16384, {512: 467, 1024: 565, 2048: 625, 4096: 638, 8192: 646, 16384: 648}),
+    (True, 1.0, 16 * 16384, {512: 316, 1024: 424, 2048: 501, 4096: 542, 8192: 559, 16384: 561}),
+    (False, 0.5, None, {1024: 364, 2048: 560, 4096: 667, 8192: 685}),
+    (True, 0.5, None, {2048: 316, 4096: 444, 8192: 539}),
+]
+
+
+@pytest.mark.parametrize(("backward", "seen", "total", "table"), PUBLISHED)
+def test_attention_is_faster_on_longer_sequences_as_published(
+    backward: bool, seen: float, total: int | None, table: dict[int, float]
+) -> None:
+    h100, eff = catalog.device("h100-sxm"), efficiency("hopper")
+    rates = []
+    for length, published in table.items():
+        heads = total / length if total else 4 * 48
+        flops = 4.0 * heads * length**2 * 128 * seen * (2.0 if backward else 1.0)
+        seconds = attention_s(flops, length, heads, 128, backward, h100.peak("bf16"), h100.n_sm, eff)
+        rates.append(flops / seconds / 1e12 * (1.25 if backward else 1.0))
+        assert rates[-1] == pytest.approx(published, rel=0.2)
+    assert rates == sorted(rates)
+
+
 def test_narrow_heads_are_slower() -> None:
     narrow, wide = (attention_s(1e12, 4096, 64, width, False, PEAK, A100.n_sm, EFF) for width in (64, 128))
     assert narrow > wide
