@@ -78,11 +78,13 @@ def _placed(profile: RankProfile, kernels: Spans, steps: Spans) -> _Placed:
     for lane in np.unique(gpu_steps.lane):
         here = ~known & (kernels.lane == lane)
         step[here] = step_at(kernels.start_us[here], gpu_steps.pick(gpu_steps.lane == lane))
-    if len(kernels) > 0 and len(launches) == 0 and len(gpu_steps) == 0:
+    if len(kernels) > 0 and len(launches) == 0 and len(gpu_steps) == 0 and not profile.is_whole:
         raise DataError(
             f"{profile.path}: kernels, but neither their launches (cuda_runtime) nor ProfilerStep#N on the GPU, so that their "
             "steps cannot be told. Record with ProfilerActivity.CPU and ProfilerActivity.CUDA."
         )
+    if profile.is_whole:
+        step = np.where(known, step, step_at(kernels.start_us, steps))
     inside = step >= 0
     return _Placed(kernels.pick(inside), step[inside], np.where(known, launch_us, kernels.start_us)[inside])
 

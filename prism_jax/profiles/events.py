@@ -37,6 +37,7 @@ class What(IntEnum):
     WAIT = 7
     COMMUNICATION = 8
     COMMUNICATION_CALL = 9
+    OPERATOR_STEP = 10  # as old versions write steps
 
 
 class Communication(NamedTuple):
@@ -97,6 +98,7 @@ class RankProfile:
         spans: by kind.
         annotations: `Annotation` of every code of annotated ops.
         communications: `Communication` of every code of communication.
+        is_whole: whether no steps are marked, so that the whole recording is one.
     """
 
     path: Path
@@ -104,8 +106,15 @@ class RankProfile:
     spans: dict[What, Spans]
     annotations: tuple[Annotation, ...]
     communications: tuple[Communication, ...]
+    is_whole: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of how the file was read."""
+        return (WHOLE,) if self.is_whole else ()
 
 
+WHOLE = "no ProfilerStep#N: the whole recording is taken as one step"
 Found = TypeVar("Found", Annotation, Communication)
 
 
@@ -130,10 +139,17 @@ def read_profile(path: Path) -> RankProfile:
     header = ProfileHeader()
     draft = _Draft(path)
     for number, event, args in events(path, header):
+        draft.last(event)
         keep = _KEEPERS.get(event.get("cat", ""))  # pyright: ignore[reportArgumentType]
         if keep is not None:
             keep(draft, number, event, args)
-    return RankProfile(path, header, draft.spans(), tuple(draft.annotations), tuple(draft.communications))
+    spans = draft.spans()
+    if len(spans[What.STEP]) == 0:
+        spans[What.STEP] = spans[What.OPERATOR_STEP]
+    is_whole = len(spans[What.STEP]) == 0 and draft.first_us < draft.last_us
+    if is_whole:
+        spans[What.STEP] = draft.whole()
+    return RankProfile(path, header, spans, tuple(draft.annotations), tuple(draft.communications), is_whole)
 
 
 class _Draft:
@@ -146,6 +162,19 @@ class _Draft:
         self.numbers = array("q"), array("q"), array("q")
         self.annotations: dict[Annotation, int] = {}
         self.communications: dict[Communication, int] = {}
+        self.first_us, self.last_us = math.inf, -math.inf
+
+    def last(self, event: Event) -> None:
+        """Notes from when to when the recording lasts."""
+        start, duration = as_float(event.get("ts")), as_float(event.get("dur"))
+        if math.isfinite(start) and 0 <= duration < math.inf:
+            self.first_us, self.last_us = min(self.first_us, start), max(self.last_us, start + duration)
+
+    def whole(self) -> Spans:
+        """The recording as one step."""
+        zero = np.zeros(1, np.int64)
+        duration_us = math.nextafter(self.last_us - self.first_us, math.inf)
+        return Spans(np.array([self.first_us]), np.array([duration_us]), zero, zero, zero - 1)
 
     def add(self, what: What, number: int, event: Event, code: int, lane: Any, link: Any) -> None:
         start, duration = as_float(event.get("ts")), as_float(event.get("dur"))
@@ -233,6 +262,8 @@ def _annotated(draft: _Draft, number: int, event: Event, args: Event, step: What
 
 def _host(draft: _Draft, number: int, event: Event, args: Event) -> None:
     name = _text(event.get("name"))
+    if name.startswith(STEP):
+        draft.add(What.OPERATOR_STEP, number, event, draft.named(number, name, step_number), event.get("tid"), -1)
     if not name.startswith(("gloo:", "c10d::")):
         return
     if kind := communication_kind(name.partition(":")[2]):
@@ -254,6 +285,7 @@ _KEEPERS: dict[str, Callable[[_Draft, int, Event, Event], None]] = {
     "user_annotation": _annotation,
     "gpu_user_annotation": _gpu_annotation,
     "cpu_op": _host,
+    "Operator": _host,
 }
 
 

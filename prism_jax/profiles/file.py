@@ -1,7 +1,7 @@
 """What one file of the PyTorch profiler holds: its header and, one by one, its finished spans; in bounded memory.
 
-The format is that of Chrome traces: {"distributedInfo": {...}, "baseTimeNanoseconds": n, "traceEvents": [{...}, ...]}. An
-event is a flat object and its "args", again flat as far as it is used here; deeper content is skipped.
+The format is that of Chrome traces: {"distributedInfo": {...}, "baseTimeNanoseconds": n, "traceEvents": [{...}, ...]}, or the
+list of events alone. An event is a flat object and its "args", again flat as far as it is used here; deeper content is skipped.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _scan(stream: _Stream, header: ProfileHeader) -> Iterator[tuple[int, Event, 
     args: Event = {}
     group: Event = {}
     for token, value in ijson.basic_parse(stream):  # whole numbers may exceed 64 bits; others are Decimal
-        if token == "map_key":
+        if depth == 0 and token == "start_array":  # the events alone, as Chrome writes them
+            depth, area = 2, "traceEvents"
+        elif token == "map_key":
             key = value
         elif token == "start_map" or token == "start_array":
             depth += 1
@@ -127,6 +129,7 @@ def _scan(stream: _Stream, header: ProfileHeader) -> Iterator[tuple[int, Event, 
             if depth == 2 and area == "traceEvents":
                 number += 1
                 stream.event_from = stream.n_bytes
+                stream.is_trace |= "ph" in event
                 yield number, event, args
             elif depth == 3 and area == "distributedInfo":
                 _add_group(stream.path, header, group)

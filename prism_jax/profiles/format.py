@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..core.errors import DataError
-from ..trace.step_log import FileStart, TraceFormat
+from ..trace.step_log import NOTHING_STATED, FileStart, Stated, TraceFormat
 from ..trace.trace import JobShape, OpTable
 
 ENDINGS = (".json", ".json.gz")
@@ -35,10 +36,12 @@ def _is_kineto(begins: FileStart) -> bool:
     return True
 
 
-def _read(files: Sequence[Path]) -> tuple[OpTable, JobShape | None]:
+def _read(files: Sequence[Path], stated: Stated = NOTHING_STATED) -> tuple[OpTable, JobShape | None]:
     from .kineto import read_kineto  # ijson is needed for these files only
 
-    return read_kineto(files)
+    if replace(stated, rank=None) != NOTHING_STATED:
+        raise DataError(f"{files[0]}: a profile says its times and columns itself. Leave out all but --rank.")
+    return read_kineto(files, stated.rank)
 
 
 def _of_folder(files: Sequence[Path]) -> Sequence[Path]:
@@ -47,4 +50,4 @@ def _of_folder(files: Sequence[Path]) -> Sequence[Path]:
     return [file for file in found if ".pt.trace.json" in file.name] or found
 
 
-KINETO = TraceFormat("Kineto", "Kineto (PyTorch profiler) JSON", _is_kineto, _read, _of_folder)
+KINETO = TraceFormat("Kineto", "Kineto (PyTorch profiler) JSON", _is_kineto, _read, _of_folder, _read)

@@ -24,7 +24,16 @@ from .annotated import annotated_ops, gpu_ops, host_ops, is_annotated
 from .clocks import Clocks, Meetings, compare_clocks
 from .events import RankProfile, What, read_profile
 from .ops import Meets, Peers, RankOps, join
-from .place import ProfiledJob, WorkerPlace, annotated_job, rank_of, stated_place, unannotated_job, world_size_of
+from .place import (
+    ProfiledJob,
+    WorkerPlace,
+    annotated_job,
+    rank_by_name,
+    rank_of,
+    stated_place,
+    unannotated_job,
+    world_size_of,
+)
 
 ANNOTATED, GPU, HOST = "annotated ops", "GPU kernels", "gloo's collectives"
 NS, US = 1e-9, 1e-6
@@ -40,9 +49,10 @@ class _Rank(NamedTuple):
     way: str
     place: WorkerPlace | None
     ops: RankOps
+    notes: tuple[str, ...] = ()
 
 
-def read_kineto(paths: Sequence[Path]) -> tuple[OpTable, JobShape]:
+def read_kineto(paths: Sequence[Path], rank: int | None = None) -> tuple[OpTable, JobShape]:
     """Ops of a job from one profile per rank, as `export_chrome_trace` writes them (JSON, gzipped or not).
 
     Ranks of a job without annotations are data-parallel replicas if they do the same ops and meet in groups of all; else each
@@ -50,6 +60,7 @@ def read_kineto(paths: Sequence[Path]) -> tuple[OpTable, JobShape]:
 
     Args:
         paths: files, in any order.
+        rank: of a single file that does not say it, or says it wrongly.
 
     Returns:
         Ops with start times in seconds from the first on a common clock, and the degrees.
@@ -60,7 +71,9 @@ def read_kineto(paths: Sequence[Path]) -> tuple[OpTable, JobShape]:
     """
     if not paths:
         raise DataError("no profile was given. Name one file per rank.")
-    ranks = sorted(_read_ranks(paths), key=lambda found: found.rank)
+    if rank is not None and len(paths) > 1:
+        raise DataError(f"--rank {rank}: it says the rank of one file, and there are {len(paths)}. Leave it out.")
+    ranks = sorted(_read_ranks([Path(path) for path in paths], rank), key=lambda found: found.rank)
     source = str(paths[0]) if len(paths) == 1 else f"{ranks[0].path.parent} ({len(paths)} profiles)"
     _check_ranks(ranks)
     n_rank = len(ranks)
@@ -78,16 +91,17 @@ def read_kineto(paths: Sequence[Path]) -> tuple[OpTable, JobShape]:
         step_notes.append(
             "the metadata 'prism' are not used, because forward-compute and backward-compute are not annotated"
         )
-    notes = (f"read from {ranks[0].way}", *job.notes, *job.ops.notes, *step_notes, *_missing(n_rank, world))
+    said = dict.fromkeys(note for found in ranks for note in found.notes)
+    notes = (f"read from {ranks[0].way}", *job.notes, *job.ops.notes, *said, *step_notes, *_missing(n_rank, world))
     start, end = clocks.corrected(at, start), clocks.corrected(at, end)
     table = _table(source, job, at, np.array([found.rank for found in ranks]), start, end)
     return replace(table, clock_error_s=clocks.error_s, notes=(*notes, *_clock_notes(clocks, ranks))), job.shape
 
 
-def _read_ranks(paths: Sequence[Path]) -> list[_Rank]:
+def _read_ranks(paths: Sequence[Path], stated: int | None) -> list[_Rank]:
     ranks, n_op = [], 0
-    for path in map(Path, paths):
-        ranks.append(_read_rank(path))
+    for path in paths:
+        ranks.append(_read_rank(path, paths, stated))
         n_op += len(ranks[-1].ops)
         if n_op > MAX_ROWS:
             raise DataError(
@@ -97,9 +111,14 @@ def _read_ranks(paths: Sequence[Path]) -> list[_Rank]:
     return ranks
 
 
-def _read_rank(path: Path) -> _Rank:
+def _read_rank(path: Path, paths: Sequence[Path], stated: int | None) -> _Rank:
     profile = read_profile(path)
-    rank, place = rank_of(profile), stated_place(profile)
+    place, notes = stated_place(profile), profile.notes
+    rank = rank_of(profile) if stated is None else stated
+    if rank is None:
+        rank = rank_by_name(path, paths)
+        how = "rank 0 is assumed (--rank says another)" if len(paths) == 1 else "ranks are numbered as the files are"
+        notes = (*notes, f"no distributedInfo.rank: {how}")
     peers = Peers(rank, world_size_of(profile))
     if is_annotated(profile):
         way, ops = ANNOTATED, annotated_ops(profile, place or WorkerPlace())
@@ -107,7 +126,7 @@ def _read_rank(path: Path) -> _Rank:
         way, ops = GPU, gpu_ops(profile, peers)
     else:
         way, ops = HOST, host_ops(profile, peers)
-    return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops)
+    return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops, notes)
 
 
 def _base_ns(profile: RankProfile) -> int:

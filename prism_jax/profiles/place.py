@@ -35,6 +35,7 @@ HOW = (
     "Write them, before the profiler starts, with "
     """profiler.preset_metadata_json("prism", '{"dp": 0, "pp": 0, "tp": 0, "dp_size": 2, "pp_size": 4, "tp_size": 1}')"""
 )
+_NUMBER = re.compile(r"\d{1,7}")
 _RANK = re.compile(r"rank[_\-.]?(\d{1,7})", re.IGNORECASE)
 
 
@@ -56,19 +57,30 @@ class WorkerPlace(NamedTuple):
         return self.dp_size, self.pp_size, self.tp_size, self.virtual_stages
 
 
-def rank_of(profile: RankProfile) -> int:
-    """Global rank of the profiled process.
-
-    Raises:
-        DataError: neither the file nor its name says.
-    """
+def rank_of(profile: RankProfile) -> int | None:
+    """Global rank of the profiled process; None where neither the file nor its name says."""
     rank = profile.header.values.get("distributedInfo.rank")
     if type(rank) is int and 0 <= rank < MAX_SIZE:
         return rank
     found = _RANK.findall(profile.path.name)
-    if found:
-        return int(found[-1])
-    raise DataError(f"{profile.path}: no distributedInfo.rank. Name the file by its rank, as in trace_rank3.json.gz.")
+    return int(found[-1]) if found else None
+
+
+def rank_by_name(path: Path, paths: Sequence[Path]) -> int:
+    """Rank of a file that does not say it: 0 of a single one; of several the last numbers of their names, if they count from 0.
+
+    Raises:
+        DataError: they do not.
+    """
+    if len(paths) == 1:
+        return 0
+    numbers = {one: _NUMBER.findall(one.name.partition(".")[0])[-1:] for one in paths}
+    if sorted(int(found[0]) if found else -1 for found in numbers.values()) != list(range(len(paths))):
+        raise DataError(
+            f"{path}: no distributedInfo.rank. Name the file by its rank, as in trace_rank3.json.gz; of a single file, --rank N "
+            "says it."
+        )
+    return int(numbers[path][0])
 
 
 def world_size_of(profile: RankProfile) -> int:

@@ -92,13 +92,14 @@ Skip = Annotated[
 
 @dataclass(frozen=True)
 class LogReading(OptionGroup):
-    """What a log does not say of itself.
+    """What a log or profile does not say of itself.
 
     Attributes:
         unit: unit of step times whose name does not say it: s, ms, us or ns.
         columns: name in a table or history -> step, step_time, rate or clock.
         work_per_step: tokens or samples of a step, by which a rate (tokens/s) becomes a time.
         pattern: regular expression that finds steps in a text: groups step, time_s (time_ms, time_us, time), rate, clock, rank.
+        rank: that a single Kineto profile was recorded on, where it does not say.
     """
 
     unit: Annotated[str | None, Option("--unit", "UNIT")] = None
@@ -107,6 +108,7 @@ class LogReading(OptionGroup):
     )
     work_per_step: Annotated[float | None, Option("--work-per-step", "N")] = None
     pattern: Annotated[str | None, Option("--pattern", "REGEX")] = None
+    rank: Annotated[int | None, Option("--rank", "N", least=0, most=10_000_000)] = None
 
     def inputs(self) -> dict[str, Any]:
         """What the record says of it: the unit, and what else was stated."""

@@ -192,12 +192,14 @@ class Stated:
         per_step: work of a step (tokens, samples), which turns a rate into a time.
         columns: name in the file -> field (step, step_time, rate, clock), or the other way round.
         pattern: regular expression with named groups that finds the steps in a text.
+        rank: that a profile was recorded on.
     """
 
     unit_s: float | None = None
     per_step: float | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     pattern: str | None = None
+    rank: int | None = None
 
 
 NOTHING_STATED = Stated()

@@ -221,6 +221,7 @@ def open_trace(
     columns: Mapping[str, str] | None = None,
     work_per_step: float | None = None,
     pattern: str | None = None,
+    rank: int | None = None,
 ) -> Trace | StepLog:
     """The recorded job at `path`.
 
@@ -233,6 +234,7 @@ def open_trace(
         columns: of a log: name in the file -> step, step_time, rate or clock.
         work_per_step: tokens or samples of a step, by which a rate becomes a time.
         pattern: regular expression that finds the steps of a text log (`pattern_log`).
+        rank: that a single Kineto profile was recorded on, where it does not say.
 
     Returns:
         The ops of all workers and steps; the step times alone where the format holds no ops (logs).
@@ -244,7 +246,7 @@ def open_trace(
     job = read_meta(meta) if meta is not None else None
     paths = files_of(path)
     known = _one_format(paths)
-    stated = _stated(unit, columns, work_per_step, pattern)
+    stated = replace(_stated(unit, columns, work_per_step, pattern), rank=rank)
     found = known.read(paths) if stated == NOTHING_STATED else _read_stated(known, paths, stated)
     if isinstance(found, StepLog):
         return found if job is None else replace(found, name=job.name)
@@ -272,7 +274,7 @@ def _read_stated(known: TraceFormat, paths: list[Path], stated: Stated) -> Recor
     if known.read_stated is None:
         raise DataError(
             f"{paths[0]}: files of this format ({known.name}) say the unit of their times and what their columns are. Leave out "
-            "--unit, --map and --work-per-step."
+            "--unit, --map, --work-per-step and --rank."
         )
     return known.read_stated(paths, stated)
 

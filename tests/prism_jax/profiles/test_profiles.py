@@ -70,11 +70,51 @@ def test_the_file_name_may_say_the_rank(tmp_path):
         assert read_kineto([path])[0].rank.tolist() == [rank]
 
 
-def test_a_file_without_a_rank_says_how_to_name_it(tmp_path):
+def test_a_single_file_without_a_rank_is_rank_0_unless_it_is_said(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(profile(events(1), None)))
+    table, _ = read_kineto([path])
+    assert set(table.rank.tolist()) == {0}
+    assert any("rank 0 is assumed (--rank says another)" in note for note in table.notes)
+    table, _ = read_kineto([path], 5)
+    assert set(table.rank.tolist()) == {5}
+    assert not any("assumed" in note for note in table.notes)
+
+
+def test_files_without_a_rank_are_numbered_by_their_names_or_refused(tmp_path):
+    paths = [tmp_path / f"host_{index}.pt.trace.json" for index in (1, 0, 2)]
+    for path in paths:
+        path.write_text(json.dumps(profile(events(1), None)))
+    table, _ = read_kineto(paths)
+    assert set(table.rank.tolist()) == {0, 1, 2}
     with pytest.raises(DataError, match="no distributedInfo.rank. Name the file by its rank, as in trace_rank3"):
-        read_kineto([path])
+        read_kineto(paths[::2])
+    with pytest.raises(DataError, match="--rank 1: it says the rank of one file, and there are 3"):
+        read_kineto(paths, 1)
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_a_recording_without_steps_is_one_step_from_its_first_span_to_its_last(tmp_path, launches):
+    made = [span("kernel", "gemm", 100.0 + 50 * n, 40.0, tid=7, correlation=n, stream=7) for n in range(4)]
+    if launches:
+        made += [span("cuda_runtime", "cudaLaunchKernel", 10.0 + 5 * n, 4.0, correlation=n) for n in range(4)]
+    (path,) = write(tmp_path, [profile(made, 0, world=1)])
+    table, job = read_kineto([path])
+    trace = assemble(table, job)
+    np.testing.assert_allclose(trace.step_s * 1e6, [190.0], rtol=1e-6)  # of the ops: from 100 to 290 us
+    assert any("the whole recording is taken as one step" in note for note in table.notes)
+
+
+def test_operators_of_the_host_alone_are_one_step(tmp_path):
+    made = [span("cpu_op", "aten::mm", 10.0 * n, 9.0) for n in range(5)]
+    table, _ = read_kineto(write(tmp_path, [profile(made)]))
+    np.testing.assert_allclose(table.duration_s * 1e6, [49.0], rtol=1e-6)
+
+
+def test_steps_that_old_versions_write_as_operators(tmp_path):
+    made = [span("Operator", f"ProfilerStep#{n}", 100.0 * n, 90.0) for n in range(3)]
+    table, _ = read_kineto(write(tmp_path, [profile(made)]))
+    assert table.step.tolist() == [0, 1, 2]
 
 
 def test_a_rank_twice_is_an_error(tmp_path):
@@ -92,11 +132,6 @@ def test_steps_that_a_rank_lacks_are_left_out_and_counted(tmp_path):
 def test_no_common_step_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no step was recorded on every rank .rank 0: 1-1, rank 1: 2-2"):
         read_kineto(write(tmp_path, [profile(events(1), 0), profile(events(2), 1)]))
-
-
-def test_no_steps_says_what_to_call(tmp_path):
-    with pytest.raises(DataError, match=r"no ProfilerStep#N.* Call profiler.step\(\)"):
-        read_kineto(write(tmp_path, [profile([span("cpu_op", "c10d::allreduce_", 1, 1)])]))
 
 
 @pytest.mark.parametrize(
