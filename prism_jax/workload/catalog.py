@@ -19,7 +19,7 @@ from .ladder import LadderSpec
 from .transformer.dit import DitSpec
 from .transformer.encoder import PRESETS as ENCODERS, WORDS as ENCODER_WORDS, EncoderSpec
 from .transformer.encoder_decoder import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS, EncoderDecoderSpec
-from .transformer.mixers import WindowSpec
+from .transformer.mixers import MixerSpec, WindowSpec
 from .transformer.sizes import MLASpec, MoESpec
 from .transformer.spec import TransformerSpec
 from .transformer.vit import VitSpec
@@ -187,6 +187,8 @@ def model(name: str) -> TransformerSpec:
         fields["mla"] = MLASpec(**fields["mla"])
     if "window" in fields:
         fields["window"] = WindowSpec(fields["window"]["size"], tuple(fields["window"]["pattern"]))
+    if "mixer" in fields:
+        fields["mixer"] = MixerSpec(**fields["mixer"] | {"pattern": tuple(fields["mixer"]["pattern"])})
     if "left_out" in fields:
         fields["left_out"] = tuple(fields["left_out"])
     return TransformerSpec(name=found, **fields)
