@@ -8,7 +8,7 @@ Source: Open MPI, `mpirun` manual (hostfiles, rankfiles); DeepSpeed, "Resource c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -198,4 +198,5 @@ def _measured(slowdowns: str | Path | Mapping[str, Mapping[int, float]], node_si
     """Slowdowns as numbers, and the hosts that a file names."""
     if isinstance(slowdowns, Mapping):
         return SlowdownTable(slowdowns)
-    return read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
+    found = read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
+    return found if all(found.hosts) else replace(found, hosts=())

@@ -19,6 +19,7 @@ from ..job.load_job import JobFile, JobSource, loaded
 from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
 from ..result.parameters import Applied, Fits, Force, JobChanges, Seed
+from ..variability.host_list import read_hosts
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import IGNORE_MEMORY, memory_verdict
 from .report import MoneyFacts, PredictionReport
@@ -54,12 +55,15 @@ class Measured(OptionGroup):
         fits: files of `prism-jax fit` or `calibrate` to apply; may be repeated.
         force: use a fit even if its verdict says that it failed.
         use_level: let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.
-        slowdowns: measured slowdowns of GPUs: a CSV file with gpu or host (names are nodes in the order of their first rows, a
-            note says which is which) and slowdown (1.05 = 5 % slower), or what was measured (speed, tflops, duration_s,
-            sm_clock_mhz); or kernel class (or "all") -> device -> factor.
+        slowdowns: measured slowdowns of GPUs: a CSV file with gpu, rank or host (names are nodes in the order of --hosts; without
+            it in that of their first rows, a note says which is which) and slowdown (1.05 = 5 % slower), or what was measured
+            (speed, tflops, duration_s, sm_clock_mhz); or kernel class (or "all") -> device -> factor.
+        hosts: hosts of the job in the order of ranks, for slowdowns: a file with a name per line, or names with commas as
+            gpu[001-004].
     """
 
     slowdowns: Annotated[Slowdowns | None, Option(metavar="CSV")] = None
+    hosts: Annotated[str | Path | Sequence[str] | None, Option(metavar="FILE")] = None
     fits: Fits = ()
     force: Force = False
     use_level: Annotated[bool, Option("--level/--no-level", key="level")] = True
@@ -236,13 +240,13 @@ def explain_step(
         raise DataError(f"--price: {price_per_gpu_hour:g}, but a price must be positive and finite")
     own, rest = calibrated_job(loaded(job, changes.texts), measured.fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
-    known = None if measured.slowdowns is None else _known(own, measured.slowdowns)
+    known = None if measured.slowdowns is None else _known(own, measured.slowdowns, measured.hosts)
     fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)
     if not measured.use_level:
         fitted = replace(fitted, level=None, notes=())
     if known is not None and known.notes:
         fitted = replace(fitted, notes=(*fitted.notes, *known.notes))
-    if known is not None and known.hosts:
+    if known is not None and known.is_order:
         fitted = replace(fitted, notes=(*fitted.notes, _which_nodes(own, known.hosts)))
     from .predicted_step import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
@@ -261,11 +265,12 @@ def _money(report: PredictionReport, price_per_gpu_hour: float) -> MoneyFacts:
     return MoneyFacts(price_per_gpu_hour, per_step, per_step / report.job.tokens_per_step * MILLION)
 
 
-def _known(job: Job, slowdowns: Slowdowns) -> SlowdownTable:
+def _known(job: Job, slowdowns: Slowdowns, hosts: str | Path | Sequence[str] | None) -> SlowdownTable:
     """Slowdowns as numbers, and the hosts that a file names."""
+    listed = () if hosts is None else read_hosts(hosts)
     if isinstance(slowdowns, Mapping):
         return SlowdownTable(slowdowns)
-    return read_slowdowns(slowdowns, job.plan.n_devices, job.cluster.node_size)
+    return read_slowdowns(slowdowns, job.plan.n_devices, job.cluster.node_size, listed)
 
 
 def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
@@ -273,8 +278,11 @@ def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
     n_node = -(-job.plan.n_devices // job.cluster.node_size)
     named = ", ".join(f"{host} is node {node}" for node, host in enumerate(hosts[:MOST_HOSTS]))
     more = ", ..." if len(hosts) > MOST_HOSTS else ""
-    rest = f"; the other {n_node - len(hosts)} of {n_node} nodes are drawn" if len(hosts) < n_node else ""
-    return f"hosts are nodes in the order of the table of slowdowns: {named}{more}{rest}"
+    if len(hosts) == n_node:
+        return f"hosts are nodes in the order of the table of slowdowns: {named}{more}"
+    rest = f"the other {n_node - len(hosts)} of {n_node} nodes are drawn"
+    remedy = "If ranks begin on another host, say so by --hosts, or by a column rank"
+    return f"hosts are nodes in the order of the table of slowdowns: {named}{more}; {rest}. {remedy}"
 
 
 def _check_finite(cost: StepCost) -> None:

@@ -3,7 +3,9 @@
 Columns: where, and how slow. Where is `gpu` (the index along the plan's axis order; also `rank`, `global_rank`), or a node (all
 GPUs of that host), or a node and `gpu` (the index inside it, from 0; also `local_rank`, `gpu_id`, ...), or both in one column
 ("gpu013:4"). A node stands in the column `node`, `host` or `hostname` (...): a number from 0 or a host name, the same throughout
-a table. Hosts are nodes in the order of their first rows.
+a table. Beside a rank it is a name alone. Which node a host is follows from the list of the job's hosts in the order of ranks
+where there is one (`host_list.py`), and rows of other hosts are left out; without a list hosts are nodes in the order of their
+first rows.
 
 How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
 a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_per_s`, `memory_gb_s`), seconds, or an SM clock, as
@@ -14,7 +16,6 @@ GPUs that are not listed, and those whose factor is left empty, stay unknown.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from ..core.kernels import KERNEL_CLASSES
 from ..core.registry import did_you_mean
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
+from .host_list import HOST
 from .measured_speeds import (
     ALL as ALL_CLASSES,
     Quantity,
@@ -47,7 +49,6 @@ RANK_COLUMNS = ("rank", "global_rank", "world_rank")
 NODE_COLUMNS = ("node", "host", "hostname", "node_name", "node_id", "node_rank", "host_name", "machine", "instance")
 PLACE_NAMES = frozenset((*GPU_COLUMNS, *RANK_COLUMNS, *NODE_COLUMNS))
 NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))
-HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")  # what launchers take in a file of hosts
 
 
 @dataclass(frozen=True)
@@ -56,40 +57,55 @@ class SlowdownTable:
 
     Attributes:
         factors: kernel class (or "all") -> device -> factor.
-        hosts: [node] names, where the table has names; node n holds devices `n * node_size` and on.
+        hosts: [node] names, where the table or the list of hosts has names, empty for nodes without one; node n holds devices
+            `n * node_size` and on.
         notes: how columns were read, where that does not go without saying.
+        is_order: whether hosts are nodes in the order of their first rows, for want of anything better.
     """
 
     factors: Mapping[str, Mapping[int, float]]
     hosts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_order: bool = False
 
 
-def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> SlowdownTable:
+def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequence[str] = ()) -> SlowdownTable:
     """The table in a CSV file.
 
     Args:
         n_devices: of the job; rows beyond them are refused.
         node_size: GPUs per node.
+        hosts: names of the job's nodes, in the order of ranks; empty where nobody says.
 
     Raises:
         DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, a place is neither
             an index inside the job nor a host name, or a GPU is listed twice; names row and field.
     """
     text = read_packed_text(Path(path), "a table of slowdowns in CSV")
-    return _read(CsvTable(text, str(path), MAX_ROWS, ":"), n_devices, node_size)
+    n_node = -(-n_devices // node_size)
+    if len(hosts) > n_node:
+        raise DataError(f"--hosts: {len(hosts)} hosts, but the job has {n_node} nodes of {node_size} GPUs")
+    return _read(CsvTable(text, str(path), MAX_ROWS, ":"), n_devices, node_size, hosts)
 
 
-def _read(table: CsvTable, n_devices: int, node_size: int) -> SlowdownTable:
+def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:
     columns = _columns(table.columns, table.name)
-    places = _Places(columns.node, columns.gpu, n_devices, node_size, inside=columns.inside)
+    order = {name: node for node, name in enumerate(listed)}
+    places = _Places(
+        columns.node, columns.gpu, n_devices, node_size, columns.inside, columns.label, order, bool(listed)
+    )
     if columns.measured:
         found, notes = _measured(table, columns, places)
     else:
         found, notes = _factors(table, columns.factors, places)
+    other = f"{places.n_other:,} rows are of hosts that are not in --hosts"
     if not any(found.values()):
-        raise DataError(f"{table.name}: no rows. Give at least one GPU, or leave the option out.")
-    return SlowdownTable(found, tuple(places.hosts), notes)
+        why = f": {other}" if places.n_other else ""
+        raise DataError(f"{table.name}: no rows{why}. Give at least one GPU, or leave the option out.")
+    names = {number: name for name, number in places.hosts.items()}
+    hosts = tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
+    notes = (*notes, f"{table.name}: {other} and were left out") if places.n_other else notes
+    return SlowdownTable(found, hosts, notes, bool(hosts) and not listed and not columns.label)
 
 
 Factors = dict[str, dict[int, float]]
@@ -101,6 +117,8 @@ def _factors(table: CsvTable, columns: Sequence[str], places: _Places) -> tuple[
     lines: dict[tuple[str, int], tuple[str, str]] = {}
     for line, row in table.rows():
         where = table.place(line)
+        if places.is_elsewhere(row):
+            continue
         devices = places.devices(row, where)
         for column in columns:
             if not row[column]:
@@ -131,7 +149,7 @@ BUSY, HALF_POWER = 50.0, 0.5  # percent of the time, share of the largest power,
 def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
     """Slowdowns from rates, seconds or clocks, the median over the rows of a GPU and kernel."""
     values: dict[Quantity, dict[str, dict[int, list[float]]]] = {one: {} for one in columns.measured}
-    rows = list(table.rows())
+    rows = [row for row in table.rows() if not places.is_elsewhere(row.fields)]
     busy = _busy([row.fields for row in rows], columns) if columns.measured[0].kind == "clock" else [True] * len(rows)
     for (line, row), counts in zip(rows, busy, strict=True):
         where = table.place(line)
@@ -187,8 +205,11 @@ class _Places:
         node: column of the node; empty where `gpu` counts all GPUs of the job.
         gpu: column of the GPU; empty where rows are about whole nodes.
         inside: whether `gpu` may hold a node and an index in it ("gpu013:4").
-        hosts: name -> node, in the order of their first rows.
+        label: column of a node's name, where `gpu` says where it is.
+        hosts: name -> node: as listed, or in the order of their first rows.
+        is_listed: whether they are listed.
         named: whether nodes have names; None before the first row.
+        n_other: rows of hosts that are not listed.
     """
 
     node: str
@@ -196,8 +217,11 @@ class _Places:
     n_devices: int
     node_size: int
     inside: bool = False
+    label: str = ""
     hosts: dict[str, int] = field(default_factory=dict)
+    is_listed: bool = False
     named: bool | None = None
+    n_other: int = 0
 
     @property
     def field(self) -> str:
@@ -209,10 +233,21 @@ class _Places:
         inside = f" of {row[self.node].strip()}" if self.node and self.gpu else ""
         return row[self.field].strip() + inside
 
+    def is_elsewhere(self, row: Mapping[str, str]) -> bool:
+        """Whether the row is of a host that the job does not have, which is counted."""
+        if not self.is_listed or not (self.node or (self.inside and ":" in row[self.gpu])):
+            return False
+        name = row[self.node or self.gpu].rsplit(":", 1)[0].strip()
+        other = bool(name) and not _is_index(name) and name not in self.hosts
+        self.n_other += other
+        return other
+
     def devices(self, row: Mapping[str, str], where: str) -> range:
         """Devices that the row is about; the last node of a job may be smaller than the others."""
         if not self.node and not (self.inside and ":" in row[self.gpu]):
             gpu = _index(row[self.gpu], self.gpu, where)
+            if self.label:
+                self._name(row[self.label].strip(), gpu // self.node_size, where)
             return self._inside(range(gpu, gpu + 1), str(gpu), where)
         told, index = row[self.node or self.gpu].strip(), row[self.gpu].strip() if self.gpu else ""
         if ":" in told:
@@ -249,6 +284,15 @@ class _Places:
             )
         return self.hosts.setdefault(text, len(self.hosts))
 
+    def _name(self, name: str, node: int, where: str) -> None:
+        """Keeps the name of a node whose place a rank tells."""
+        if not name or _is_index(name):
+            return
+        _check_host(name, self.label, where)
+        if self.hosts.setdefault(name, node) != node:
+            text = f"{name} is node {self.hosts[name]}, but a rank of node {node} stands beside it"
+            raise DataError(f"{where} {self.label}: {text} ({self.node_size} ranks per node)")
+
     def _inside(self, devices: range, told: str, where: str) -> range:
         """`devices`, if the job has them."""
         if devices[-1] >= self.n_devices:
@@ -268,6 +312,7 @@ class _Columns(NamedTuple):
     series: str = ""
     utilization: str = ""
     power: str = ""
+    label: str = ""
 
 
 def _columns(header: Sequence[str], path: str) -> _Columns:
@@ -287,6 +332,7 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
     ranks, locals_ = ([name for name in header if places[name] in of] for of in (RANK_COLUMNS, GPU_COLUMNS))
     if measured and len(locals_) > 1:  # a log of GPUs names one in several ways
         locals_ = sorted(locals_, key=lambda name: GPU_COLUMNS.index(places[name]))[:1]
+    label = nodes[0] if ranks and nodes else ""
     if ranks:  # the index along the plan's axes, whatever the node is called
         nodes, locals_ = [], ranks
     one_place = len(nodes) <= 1 and len(locals_) <= 1 and len(nodes) + len(locals_) > 0
@@ -307,6 +353,7 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
         first(("kernel", "kernel_name", "op", "benchmark", "test")),
         first(("utilization_gpu", "gpu_utilization", "gpu_util", "sm_util")),
         first(("power_draw_w", "power_w", "power_draw", "power")),
+        label,
     )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from prism_jax.core.errors import DataError
+from prism_jax.variability.host_list import read_hosts
 from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
 
 
@@ -112,3 +113,65 @@ def test_names_and_numbers_are_the_same_table(tmp_path):
     named = "".join(f"h{node},{1 + node / 8}\n" for node in order)
     numbered = "".join(f"{order.index(node)},{1 + node / 8}\n" for node in order)
     assert read(tmp_path, "host,slowdown\n" + named) == read(tmp_path, "node,slowdown\n" + numbered)
+
+
+# --- Which node a host is: by the list of the job's hosts, or by ranks ------------------------------------------------
+
+
+def test_a_list_of_hosts_says_which_node_a_host_is_and_leaves_others_out(tmp_path):
+    (tmp_path / "gpus.csv").write_text("host,slowdown\nb,1.5\nz,1.9\n")
+    table = read_slowdowns(tmp_path / "gpus.csv", 32, 8, ("c", "a", "b"))
+    assert table.factors == {"all": dict.fromkeys(range(16, 24), 1.5)}
+    assert (table.hosts, table.is_order) == (("c", "a", "b"), False)
+    assert table.notes[-1].endswith("1 rows are of hosts that are not in --hosts and were left out")
+
+
+def test_a_rank_says_where_and_a_host_beside_it_is_a_name(tmp_path):
+    table = hosts(tmp_path, "host,rank,gpu,slowdown\nb,9,1,1.5\nb,8,0,1.25\n")
+    assert table.factors == {"all": {9: 1.5, 8: 1.25}}
+    assert (table.hosts, table.is_order) == (("", "b"), False)
+    assert read(tmp_path, "rank,slowdown\n9,1.5\n") == {"all": {9: 1.5}}
+    with pytest.raises(
+        DataError, match=r":3 host: b is node 1, but a rank of node 0 stands beside it \(8 ranks per node\)"
+    ):
+        hosts(tmp_path, "host,rank,slowdown\nb,9,1.5\nb,0,1.25\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a\nb.lan\n", ("a", "b.lan")),
+        ("# job 7\nb slots=8\n\na slots=8  # spare\n", ("b", "a")),
+        ("gpu[008-010,2]-ib\nx\n", ("gpu008-ib", "gpu009-ib", "gpu010-ib", "gpu2-ib", "x")),
+    ],
+)
+def test_lists_of_hosts_are_read_as_launchers_write_them(tmp_path, text, names):
+    (tmp_path / "hosts").write_text(text)
+    assert read_hosts(tmp_path / "hosts") == names
+    assert read_hosts([*names]) == names
+
+
+def test_lists_of_hosts_may_be_typed():
+    assert read_hosts("gpu[01-02],c,d[3]") == ("gpu01", "gpu02", "c", "d3")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,a", "a stands there twice"),
+        ("a,b=c", "'b=c' is no host name"),
+        ("gpu[-1]", "'-1' is no range of numbers such as 001-004"),
+        ("gpu[x]", r"'gpu\[x\]' is no host name"),
+        ("gpu[1-9999999]", "more than 1,000,000 hosts"),
+        ("", "no hosts"),
+    ],
+)
+def test_wrong_lists_of_hosts_are_refused(text, message):
+    with pytest.raises(DataError, match=message):
+        read_hosts(text)
+
+
+def test_more_listed_hosts_than_nodes_are_refused(tmp_path):
+    (tmp_path / "gpus.csv").write_text("host,slowdown\nb,1.5\n")
+    with pytest.raises(DataError, match="--hosts: 3 hosts, but the job has 2 nodes of 8 GPUs"):
+        read_slowdowns(tmp_path / "gpus.csv", 16, 8, ("a", "b", "c"))
