@@ -143,6 +143,13 @@ RULES = (
         since="2025-03",
     ),
     Usual("dispatcher", _sure("alltoall")),
+    # Counts go to the host in Megatron-Core and torchtitan; compiled programs have static shapes, DeepSpeed drops by default.
+    Usual(
+        "expert_counts",
+        _sure("device"),
+        frameworks=(*_NATIVE, "mindspore", "paddle", "deepspeed", "megatron-deepspeed"),
+    ),
+    Usual("expert_counts", _sure("host")),
     Usual("tuning", (("typical", 0.65), ("vendor", 0.35))),
 )
 

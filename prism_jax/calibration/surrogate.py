@@ -55,7 +55,7 @@ class StepSurrogate:
     Attributes:
         compute_s: [stage, part, kind, compute_class]; of `COMPUTE_CLASSES`, whose knobs scale all others; parts are what
             no other factor multiplies, `fp8`, `expert`, and both.
-        n_launch: [stage, kind]
+        n_launch, n_waiting: [stage, kind]
         comm_s: [stage, probe, slot] seconds (in a node, between nodes), then calls (in a node, between nodes).
         gather_s, scatter_s: [stage, probe] of the first gathering of parameters, of the last scattering of gradients.
         end_s: [stage, field of EndWork]
@@ -69,6 +69,7 @@ class StepSurrogate:
 
     compute_s: Floats
     n_launch: Floats
+    n_waiting: Floats
     comm_s: Floats
     gather_s: Floats
     scatter_s: Floats
@@ -112,6 +113,7 @@ def outline_of(blocks: BlockCostModel) -> StepSurrogate:
             [_parts(*(_by_knob(probe[k].compute_s, model.kernel_classes) for probe in probed)) for k in range(3)]
         ),
         n_launch=np.stack([piece.n_launch for piece in in_node]),
+        n_waiting=np.stack([piece.n_waiting for piece in in_node]),
         comm_s=np.stack([[probe[k].comm_s for probe in probed] for k in range(3)]),
         gather_s=np.array([[probe[k].first_gather_s for probe in probed] for k in range(3)], dtype=float),
         scatter_s=np.array([[probe[k].last_scatter_s for probe in probed] for k in range(3)], dtype=float),
@@ -148,6 +150,7 @@ def _settled(blocks: BlockCostModel) -> StepSurrogate:
     return StepSurrogate(
         compute_s=np.stack([compute, nothing, nothing, nothing], axis=1),
         n_launch=np.stack([one.n_launch for one in held]),
+        n_waiting=np.stack([one.n_waiting for one in held]),
         comm_s=_alone([one.comm_s for one in held]),
         gather_s=_alone([one.first_gather_s for one in held]),
         scatter_s=_alone([one.last_scatter_s for one in held]),
@@ -234,6 +237,7 @@ def _corrected(o: StepSurrogate, correction: CostCorrection, xp: Any) -> BlockCo
     return BlockCost(
         compute_s=xp.einsum("...pkc,...p->...kc", o.compute_s, by_part) * by_class,
         n_launch=o.n_launch,
+        n_waiting=o.n_waiting,
         comm_s=xp.einsum("...ps,...p->...s", o.comm_s, by_probe),
         first_gather_s=xp.einsum("...p,...p->...", o.gather_s, by_probe),
         last_scatter_s=xp.einsum("...p,...p->...", o.scatter_s, by_probe),

@@ -160,6 +160,7 @@ class BlockCost:
     Attributes:
         compute_s: [*plan, kind, compute_class] alone on the device, recomputation included in B.
         n_launch: [*plan, kind] kernels and collectives that the host starts.
+        n_waiting: [*plan, kind] of these, those of passes in which the host waits for the device and cannot run ahead of it.
         comm_s: [*plan, slot] communication by `SLOTS`, recomputation included in B.
         first_gather_s: [*plan] of a gathering of parameters that would be prefetched, if something ran in front of it.
         last_scatter_s: [*plan] of a scattering of gradients that would run beside the next block, if there were one.
@@ -170,6 +171,7 @@ class BlockCost:
     comm_s: Floats
     first_gather_s: Floats | float
     last_scatter_s: Floats | float
+    n_waiting: Floats
 
     def __add__(self, other: BlockCost) -> BlockCost:
         """Both; the first gathering and, backwards, the last scattering are those of the one that comes first."""
@@ -180,13 +182,15 @@ class BlockCost:
             self.comm_s + other.comm_s,
             self.first_gather_s + none * other.first_gather_s,
             self.last_scatter_s + none * other.last_scatter_s,
+            self.n_waiting + other.n_waiting,
         )
 
     def times(self, count: int) -> BlockCost:
         """`count` of the same block, one after another; of gatherings and scatterings at the ends there is one, or none."""
         once = min(count, 1)
         ends = (self.first_gather_s * once, self.last_scatter_s * once)
-        return BlockCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, *ends)
+        waiting = self.n_waiting * count
+        return BlockCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, *ends, waiting)
 
     def at(self, index: Any) -> BlockCost:
         """The blocks at an index of the leading axes."""
@@ -203,6 +207,7 @@ def _is_zero(time_s: Floats | float) -> Any:
 # Neither a first gathering nor a last scattering. These are Python's numbers: JAX keeps one of NumPy's, too, in the precision
 # that it was first traced in.
 _NO_ENDS = (0.0, 0.0)
+_NO_WAIT = np.zeros(len(PASSES))
 _ARRAYS = tuple(item.name for item in fields(BlockCost))
 
 
@@ -255,8 +260,10 @@ class BlockCostModel:
         compute = class_seconds(kernels, device, self.plan.dtype, self.eff, classes, alone_s)
         factor = getattr(self.eff.correction, block.knob) if block.knob else 1.0
         launches = launch_counts(kernels) * self.plan.software.host_share
-        cost = BlockCost(compute * factor, launches, np.zeros(len(SLOTS)), *_NO_ENDS)
-        return self._communicating(cost, block.comms)
+        cost = BlockCost(compute * factor, launches, np.zeros(len(SLOTS)), *_NO_ENDS, _NO_WAIT)
+        whole = self._communicating(cost, block.comms)
+        waits = np.array([float(phase in block.waits_in) for phase in PASSES])
+        return replace(whole, n_waiting=whole.n_launch * waits)
 
     def _in_order(self, block: LanedBlock, kernels: KernelTable, alone_s: Values) -> BlockCost:
         """A block whose rows have an order: what of its communication shows is simulated."""
@@ -278,7 +285,7 @@ class BlockCostModel:
                 classes.append(int(next(of_class)))
         beside = Overlapping(self.eff.overlap_slowdown, self.eff.correction.overlap_window)
         found = laned_seconds(block, seconds, classes, len(self.model.kernel_classes), beside)
-        return BlockCost(found.compute_s, launches, _slots(found), *_NO_ENDS)
+        return BlockCost(found.compute_s, launches, _slots(found), *_NO_ENDS, _NO_WAIT)
 
     def gathering(self, kind: str) -> BlockCost:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
@@ -291,7 +298,7 @@ class BlockCostModel:
         classes = self.model.kernel_classes
         compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
         launches = launch_counts(table) * self.plan.software.host_share
-        copied = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS)
+        copied = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS, _NO_WAIT)
         return replace(
             self._communicating(copied, comms),
             first_gather_s=self._at_end_s(comms, "all_gather", "F"),

@@ -23,6 +23,7 @@ CUDA_GRAPHS = ("none", "layers", "step")
 ALL_TO_ALL, ALL_GATHER, DEEPEP, HYBRIDEP, ALL_REDUCE = "alltoall", "allgather", "deepep", "hybridep", "allreduce"
 DISPATCHERS = (ALL_TO_ALL, ALL_GATHER, DEEPEP, HYBRIDEP, ALL_REDUCE)
 ONCE_PER_NODE = (DEEPEP, HYBRIDEP)
+ON_HOST, ON_DEVICE = "host", "device"
 VENDOR, TYPICAL = "vendor", "typical"
 SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "attention": ATTENTION_KERNELS,
@@ -34,9 +35,10 @@ SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "compile": (False, True),
     "cuda_graphs": CUDA_GRAPHS,
     "dispatcher": DISPATCHERS,
+    "expert_counts": (ON_HOST, ON_DEVICE),
     "tuning": (TYPICAL, VENDOR),
 }
-OF_EXPERTS = ("dispatcher",)  # fields that mean nothing without experts
+OF_EXPERTS = ("dispatcher", "expert_counts")  # fields that mean nothing without experts
 COMPILED = ("norm", "activation", "rope")  # what a compiler fuses by itself
 # Host time per kernel over that of eager code. Compiled: one call starts a fused kernel without autograd and dispatch. Graphs:
 # one launch starts all kernels of a layer (Transformer Engine `make_graphed_callables`), or all of a step.
@@ -66,6 +68,9 @@ class Software:
         dispatcher: of tokens to experts. alltoall: every copy of a token travels by itself (NCCL all-to-all); deepep, hybridep:
             one copy per node, or per GPU inside one, that needs it (Megatron-Core's flex dispatcher); allgather: every rank of
             the group gets all tokens, results are reduced and scattered; allreduce: the same, with results summed everywhere.
+        expert_counts: where it is known how many tokens experts get. host: it waits for them in every layer, so that it does not
+            run ahead of the device, and no graph holds what follows; device: shapes are those of a compiled program, of a
+            capacity, or of buffers for the worst case.
         tuning: vendor: settings that the vendor of the device has tuned for a published result or recipe (MLPerf submissions,
             performance pages, recipes followed to the letter); typical: what everybody else reaches.
         cross_entropy_chunks: parts of the tokens that `linear` works on one after another, and that `eager` casts to fp32 one
@@ -88,6 +93,7 @@ class Software:
     date: str = ""
     cross_entropy_chunks: int = 0
     dispatcher: str | None = None
+    expert_counts: str | None = None
 
     @property
     def open_fields(self) -> tuple[str, ...]:
@@ -97,8 +103,26 @@ class Software:
     @property
     def host_share(self) -> float:
         """Host time of a kernel's start over that of eager code."""
-        graphs = {"layers": LAYER_GRAPHS, "step": 0.0}.get(self.cuda_graphs or "", 1.0)
-        return graphs * (COMPILED_HOST if self.compile else 1.0)
+        return self._graph_share * (COMPILED_HOST if self.compile else 1.0)
+
+    @property
+    def outside_graphs(self) -> float:
+        """Host time of a kernel's start that no graph holds, over that of one that graphs hold where there are some."""
+        return 1.0 / (self._graph_share or 1.0)
+
+    @property
+    def _graph_share(self) -> float:
+        return {"layers": LAYER_GRAPHS, "step": 0.0}.get(self.cuda_graphs or "", 1.0)
+
+    @property
+    def waits_for_counts(self) -> bool:
+        """Whether the host waits for the loads of dropless experts.
+
+        Notes:
+            A graph of a whole step has no place to wait. HybridEP sizes its buffers beforehand, as graphs of layers need them.
+        """
+        is_free = self.cuda_graphs == "step" or (self.dispatcher == HYBRIDEP and self.cuda_graphs == "layers")
+        return self.expert_counts == ON_HOST and not is_free
 
     def is_eager(self, name: str) -> bool:
         """Whether the kernels of `name` run apart; what is not stated does not, and a compiler fuses."""

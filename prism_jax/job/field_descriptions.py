@@ -76,6 +76,7 @@ ABOUT: dict[str, str] = {
     "model.moe.router_bias": "a load-balancing bias per expert (DeepSeek-V3)",
     "model.moe.shared_gate": "a learned gate on the shared experts (Qwen2-MoE)",
     "model.moe.every": "every n-th layer has experts",
+    "model.moe.capacity_factor": "tokens an expert takes, over the mean; more are dropped; 0: none are (dropless)",
     "model.moe.latent": "width of tokens on their way to the experts; 0: hidden",
     "model.mla": "multi-head latent attention (DeepSeek-V2)",
     "model.mla.q_lora_rank": "rank of the query; 0: full rank",
@@ -155,6 +156,7 @@ ABOUT: dict[str, str] = {
     "software.cuda_graphs": "what is replayed from CUDA graphs",
     "software.dispatcher": "of tokens to experts: every copy by itself (alltoall), one per node that needs it (deepep, "
     "hybridep), all tokens to every rank (allgather, allreduce)",
+    "software.expert_counts": "who has to know the tokens of each expert: the host, which waits in every layer, or the device",
     "software.tuning": "vendor: a result or recipe that the vendor of the device has tuned; typical: anything else",
     "software.date": "year, or year and month, of the software; the current one if it is left out",
     "variability": "how much the hardware varies; by default the preset of the device",

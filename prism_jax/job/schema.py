@@ -217,7 +217,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
     "VitSpec": {"source": str},
     "DitSpec": {"source": str},
-    "MoESpec": {"imbalance": AtLeastOne},
+    "MoESpec": {"imbalance": AtLeastOne, "capacity_factor": Annotated[Number, Field(ge=0)]},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "MixerSpec": {"kind": one_of(MIXERS), "pattern": tuple[one_of(PLACES), ...]},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},

@@ -129,6 +129,11 @@ class Block(Protocol):
         """Field of `CostCorrection` that scales all compute of the block, on top of its kernels' own; empty for none."""
         return ""
 
+    @property
+    def waits_in(self) -> Sequence[str]:
+        """Phases in which the host waits for something that the device computes before it starts more kernels."""
+        return ()
+
     @abstractmethod
     def saved(self, rules: MemoryOptions) -> Sequence[SavedTensor]:
         """Tensors kept between forward and backward pass."""
@@ -360,6 +365,7 @@ class PlainBlock:
     backward_bytes: float = 0.0
     knob: str = ""
     forward_bytes: float = field(default=0.0, kw_only=True)
+    waits_in: tuple[str, ...] = field(default=(), kw_only=True)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Its saved tensors, whatever the framework."""

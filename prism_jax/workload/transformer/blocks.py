@@ -19,6 +19,7 @@ from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTenso
 from .adapters import adapter_params, product_of, without_unneeded_gradients
 from .loss import loss_peak_bytes
 from .mixers import FULL
+from .op_lists import waits_for_counts
 from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
 from .params import embedding_params, layer_matrices, layer_params, mtp_params, norm_params
 from .saved_tensors import (
@@ -245,6 +246,13 @@ class LayerBlock(Block):
         return (dense, *frozen, *experts)
 
     @property
+    def waits_in(self) -> tuple[str, ...]:
+        """Where tokens are routed: in the forward pass, and in the backward pass where it runs again."""
+        if not (self.is_moe and waits_for_counts(self.model, self.plan)):
+            return ()
+        return ("F", "B") if self._again.kernel_share("router") and self._recomputing else ("F",)
+
+    @property
     def knob(self) -> str:
         """Layers with experts have a factor of their own."""
         return "expert" if self.is_moe else ""
@@ -349,6 +357,11 @@ class MtpBlock(HeadBlock):
         experts = layer_params(model, model.n_layers - 1).experts
         dense = Parameters(DENSE, (mtp_params(model) / model.n_mtp - experts) / plan.tp)
         return (dense, Parameters(EXPERT, experts / (plan.expert_tp * plan.ep))) if experts else (dense,)
+
+    @property
+    def waits_in(self) -> tuple[str, ...]:
+        """As its layer."""
+        return self._layer.waits_in[:1]
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """A loss and a layer."""

@@ -168,7 +168,11 @@ def mlp_ops(model: TransformerSizes, shard: Shard, name: str, width: int) -> lis
 
 
 def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
-    """Router, dispatch and combine copies, routed and shared experts of one layer and micro-batch."""
+    """Router, dispatch and combine copies, routed and shared experts of one layer and micro-batch.
+
+    Notes:
+        Where the host waits for the loads of experts, what follows is started kernel by kernel, whatever graphs hold the rest.
+    """
     moe = model.moe
     assert moe is not None
     router = gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard.in_16_bits)
@@ -176,8 +180,11 @@ def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[K
     if moe.latent:  # whole on every tensor-parallel rank, as the router is
         ops += gemm("latent_down", shard.local_tokens, moe.latent, model.hidden, shard)
         ops += gemm("latent_up", shard.local_tokens, model.hidden, moe.latent, shard)
-    ops += _permutation(model, shard, _routed(plan, shard), moe.top_k)
-    ops += _experts(model, plan, shard)
+    routed = _permutation(model, shard, _routed(plan, shard), moe.top_k) + _experts(model, plan, shard)
+    if waits_for_counts(model, plan):
+        share = plan.software.outside_graphs
+        routed = [op._replace(host_share=share * op.host_share) for op in routed]
+    ops += routed
     if moe.shared_width:
         ops += mlp_ops(model, shard, "shared", moe.shared_width)
     return ops
@@ -191,7 +198,13 @@ def expert_tokens(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> 
         are split over all of tp, 1/tp where none is.
     """
     assert model.moe is not None
-    return _routed(plan, shard) * model.moe.top_k * (model.moe.imbalance if plan.ep > 1 else 1.0)
+    load = model.moe.load if plan.ep > 1 or model.moe.capacity_factor else 1.0
+    return _routed(plan, shard) * model.moe.top_k * load
+
+
+def waits_for_counts(model: TransformerSizes, plan: ParallelPlan) -> bool:
+    """Whether the host waits in layers with experts until it knows how many tokens each gets: where none are dropped."""
+    return model.moe is not None and not model.moe.capacity_factor and plan.software.waits_for_counts
 
 
 def mlp_meets_tp(model: TransformerSizes, plan: ParallelPlan) -> bool:

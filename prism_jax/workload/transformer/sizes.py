@@ -100,6 +100,8 @@ class MoESpec:
     shared_gate: bool = False  # the shared expert's output is scaled by a learned gate (Qwen2-MoE)
     every: int = 1  # layers every - 1, 2 every - 1, ... have experts (Llama 4 Maverick: 2)
     latent: int = 0  # width to which tokens are projected before they go to the routed experts (Nemotron 3); 0: hidden
+    # Tokens that an expert takes, over the mean: inputs are padded to it, more are dropped; 0: none are (dropless).
+    capacity_factor: float = 0.0
 
     def __post_init__(self) -> None:
         _in_range("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
@@ -120,6 +122,17 @@ class MoESpec:
             raise SpecError(
                 f"moe: imbalance = {self.imbalance}, but the busiest rank carries at least the mean. Use 1.0 or more."
             )
+
+        if not 0.0 <= self.capacity_factor <= self.n_experts:
+            raise SpecError(
+                f"moe: capacity_factor = {self.capacity_factor}, but it must lie between 0 (no token is dropped) and "
+                f"n_experts = {self.n_experts}."
+            )
+
+    @property
+    def load(self) -> float:
+        """Tokens that the busiest rank of an expert-parallel group works on, over the mean."""
+        return self.capacity_factor or self.imbalance
 
     @property
     def shared_width(self) -> int:

@@ -1,0 +1,120 @@
+"""Dropless experts: the host waits for the number of tokens of each, does not run ahead, and graphs end there."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prism_jax.calibration.surrogate import seconds_under
+from prism_jax.core.errors import SpecError
+from prism_jax.cost.block_cost import BlockCostModel
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.framework.software import Software
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.system.catalog import cluster
+from prism_jax.variability.config import preset
+from prism_jax.workload.catalog import model
+from prism_jax.workload.transformer.spec import TransformerSpec
+
+QWEN = model("qwen3-30b-a3b")
+HOST = Software(expert_counts="host", dispatcher="alltoall", cuda_graphs="none")
+PLAN = ParallelPlan(1, 64, 4096, dp=8, ep=8, zero_stage=1, software=HOST)
+NODE = cluster("b200", 8)
+
+
+def with_capacity(factor: float) -> TransformerSpec:
+    assert QWEN.moe is not None
+    return replace(QWEN, moe=replace(QWEN.moe, capacity_factor=factor))
+
+
+def blocks(software: Software = HOST, spec: TransformerSpec = QWEN, **plan: object) -> BlockCostModel:
+    return BlockCostModel(spec, NODE, replace(PLAN, software=software, **plan), efficiency("blackwell"))
+
+
+def seconds(software: Software = HOST, spec: TransformerSpec = QWEN) -> float:
+    return float(seconds_under([blocks(software, spec)])[0])
+
+
+def waiting(own: BlockCostModel) -> list[float]:
+    return own.alone("moe_layer").n_waiting.tolist()
+
+
+def test_the_host_waits_in_the_forward_pass_and_where_it_runs_again() -> None:
+    launches = blocks().alone("moe_layer").n_launch
+    assert waiting(blocks()) == [launches[0], 0.0, 0.0]
+    assert waiting(blocks(recompute="full"))[1] > 0.0
+    assert waiting(blocks(recompute="selective", recompute_modules=("layernorm",)))[1] == 0.0
+    assert not any(blocks().alone("embedding").n_waiting)
+
+
+@pytest.mark.parametrize(
+    "software",
+    [
+        replace(HOST, expert_counts="device"),
+        replace(HOST, cuda_graphs="step"),
+        replace(HOST, dispatcher="hybridep", cuda_graphs="layers"),
+    ],
+)
+def test_nobody_waits_for_what_the_device_knows(software: Software) -> None:
+    assert waiting(blocks(software)) == [0.0] * 3
+
+
+def test_tokens_that_are_dropped_are_not_waited_for() -> None:
+    assert waiting(blocks(spec=with_capacity(1.0))) == [0.0] * 3
+    assert seconds(spec=with_capacity(1.0)) < seconds()
+    on_device = replace(HOST, expert_counts="device")
+    assert seconds(on_device) == pytest.approx(seconds(spec=with_capacity(1.0)), rel=1e-9)
+
+
+def test_a_step_is_between_the_longer_of_host_and_device_and_their_sum() -> None:
+    faster = replace(efficiency("blackwell"), host_launch_s=0.0)
+    alone = float(seconds_under([replace(blocks(), eff=faster)])[0])
+    launches = sum(float(blocks().whole(kind).n_launch.sum()) * n for kind, n in (("moe_layer", 48), ("head", 1)))
+    host = launches * efficiency("blackwell").host_launch_s * PLAN.n_micro_batch
+    assert max(alone, host) < seconds() < alone + host
+
+
+def test_graphs_of_layers_hold_what_comes_before_the_wait_only() -> None:
+    graphs = replace(HOST, cuda_graphs="layers")
+    on_device = replace(graphs, expert_counts="device")
+    none, some, all_ = (blocks(own).alone("moe_layer").n_launch[0] for own in (HOST, graphs, on_device))
+    assert all_ == pytest.approx(0.05 * none)
+    assert all_ < some < none
+    kernels = QWEN.block("moe_layer", replace(PLAN, software=HOST)).kernels.ops
+    routed = sum(op.n_launch for op in kernels if op.phase == "F" and op.name.startswith(("experts", "permute", "unp")))
+    assert some == pytest.approx(0.05 * (none - routed) + routed)
+
+
+def test_capacity_sets_the_load_of_experts() -> None:
+    def products(spec: TransformerSpec) -> float:
+        ops = spec.block("moe_layer", PLAN).kernels.ops
+        return sum(op.flops for op in ops if op.name in ("experts_in", "experts_out"))
+
+    assert products(with_capacity(1.25)) == pytest.approx(1.25 * products(QWEN))
+    uneven = replace(QWEN, moe=replace(QWEN.moe, imbalance=1.4))
+    even = replace(QWEN, moe=replace(uneven.moe, capacity_factor=1.0))
+    assert products(uneven) == pytest.approx(1.4 * products(QWEN))
+    assert products(even) == products(QWEN)
+    with pytest.raises(SpecError, match="capacity_factor = -1.0, but it must lie between 0"):
+        with_capacity(-1.0)
+
+
+@pytest.mark.parametrize(
+    ("framework", "who"), [("megatron-core", "host"), ("fsdp", "host"), ("jax", "device"), ("deepspeed", "device")]
+)
+def test_frameworks_wait_or_do_not(framework: str, who: str) -> None:
+    plan = replace(PLAN, software=Software())
+    assert Job(QWEN, NODE, plan, preset("none"), framework=framework).plan.software.expert_counts == who
+
+
+def test_outlines_know_who_waits() -> None:
+    assert np.isclose(seconds(), float(seconds_under([blocks(), blocks()])[1]))
+    assert seconds() > seconds(replace(HOST, expert_counts="device"))
+
+
+def test_a_job_file_states_the_capacity() -> None:
+    job = load_job("deepseek_v3_2048", ["model.moe.capacity_factor=1.5"])
+    assert job.model.moe.capacity_factor == 1.5
+    assert job.model.moe.n_experts == 256
