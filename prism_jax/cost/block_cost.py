@@ -18,7 +18,7 @@ import numpy as np
 from ..core.arrays import Floats, Values, is_numpy, namespace
 from ..core.errors import SpecError
 from ..core.kernels import COMM_AXES, PASSES
-from ..plan.fields import ELEMENT_BYTES
+from ..plan.fields import ELEMENT_BYTES, gradients_on_host
 from ..plan.optimizers import has_master
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -28,7 +28,8 @@ from ..workload.base.workload import Block, Comm, LanedBlock, Workload, frozen_g
 from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
 from .efficiency import CostCorrection, Efficiency
 from .lanes import LanedSeconds, Overlapping, laned_seconds
-from .partition import block_parameters, sharing_ranks
+from .offload import HOST_COPY, host_copies, link_bytes_per_s
+from .partition import block_parameters, sharing_ranks, state_ranks
 
 
 def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
@@ -293,7 +294,7 @@ class BlockCostModel:
             is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
             counts = self._counts(kind) if self.plan.shard_group > 1 else []
             table = KernelTable.of(copy_kernels(self.plan, counts, is_unit))
-            self._gathers[kind] = gather_comms(self.plan, counts, is_unit), table
+            self._gathers[kind] = [*gather_comms(self.plan, counts, is_unit), *self._host_copies(kind)], table
         comms, table = self._gathers[kind]
         classes = self.model.kernel_classes
         compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
@@ -344,6 +345,8 @@ class BlockCostModel:
 
     def _collective_s(self, comm: Comm) -> tuple[Values, bool]:
         """Uncorrected seconds of one collective of a `Comm`, and whether it crosses nodes."""
+        if comm.kind == HOST_COPY:
+            return comm.n_bytes / link_bytes_per_s(self.cluster), False
         n_node = self.cluster.fabric.n_node(comm.stride, comm.size)
         n_bytes = comm.n_bytes * (dispatched(n_node, comm.size, comm.fan_out) if comm.fan_out else 1.0)
         return collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds, n_node > 1
@@ -353,6 +356,16 @@ class BlockCostModel:
         count = block_parameters(self.model, self.plan, kind)
         frozen, groups = frozen_groups(self.model, self.plan), self.model.groups(self.plan)
         return [Gathered(float(n), split, frozen.get(name)) for n, (name, split) in zip(count, groups, strict=True)]
+
+    def _host_copies(self, kind: str) -> list[Comm]:
+        """Copies between device and host that a block waits for or hides."""
+        plan = self.plan
+        if not (plan.offload_parameters or plan.offload_activations or gradients_on_host(plan)):
+            return []
+        counts = self._counts(kind)
+        kept = sum(own.count / max(plan.shard_group / own.split, 1.0) for own in counts)
+        updated = sum(own.count / max(state_ranks(plan) / own.split, 1.0) for own in counts if own.frozen_bytes is None)
+        return host_copies(self.model, plan, kind, kept, updated)
 
     def _communicating(self, block: BlockCost, comms: Sequence[Comm]) -> BlockCost:
         """`block` with the seconds and the launches of its communication."""

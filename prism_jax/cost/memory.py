@@ -20,7 +20,7 @@ from ..core.arrays import Floats
 from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
 from ..framework.software import LINEAR
-from ..plan.fields import ELEMENT_BYTES, OPTIONS, QUANTISED
+from ..plan.fields import ELEMENT_BYTES, OPTIONS, QUANTISED, gradients_on_host, optimizer_on_host
 from ..plan.optimizers import (
     OPTIMIZERS,
     has_master,
@@ -42,7 +42,7 @@ class StateFactors(NamedTuple):
 
     Attributes:
         parameters, gradients, optimizer: [*plan, group] of the states a device keeps.
-        freed_gradient: [*plan] of a gradient that is applied within the backward pass and freed; 0 where they are kept.
+        freed_gradient: [*plan] of a gradient that is applied, or moved to the host, within the backward pass; 0 where they stay.
         optimizer_rest: [*plan] of what embedding and head have on top, where the optimizer has other states for them.
         bucket: [*plan, group] unsharded parameters whose gradients wait for their reduce-scatter (a share, not bytes), limited by
             the bucket.
@@ -92,22 +92,26 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
     whole, states = np.ones_like(splits), 1.0 / np.maximum(state_ranks(plan) / splits, 1.0)
     parameters = 1.0 / np.maximum(plan.shard_group / splits, 1.0) if plan.shard_group > 1 else whole
     trained = trained_groups(model, plan)
-    kept = np.zeros_like(trained) if plan.optimizer_in_backward else trained
+    in_hbm = 0.0 if plan.offload_parameters else parameters
+    kept = trained * (0.0 if plan.optimizer_in_backward else 1.0 - gradients_on_host(plan) * optimizer_on_host(plan))
     parameters_bytes, frozen_element = _group_bytes(model, plan)
     by_parameter = plan.sharding in ("fsdp", "hsdp")
     buckets = plan.zero_stage >= 2 and plan.shard_group == 1
     degrees = (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep)
     return StateFactors(
-        parameters=parameters_bytes * parameters,
+        parameters=parameters_bytes * in_hbm,
         gradients=kept * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
         freed_gradient=np.array(_freed_bytes(plan, rules)),
         optimizer=trained * _optimizer_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 1 else whole),
         optimizer_rest=np.array(_rest_bytes(plan) / (state_ranks(plan) if by_parameter or plan.zero_stage >= 1 else 1)),
         bucket=trained * (1.0 - states) if buckets else np.zeros_like(splits),
-        gathered=np.minimum(parameters_bytes, plan.element_bytes) * (1.0 - parameters),
-        gathered_element=np.array(frozen_element if plan.shard_group > 1 else 0.0),
+        gathered=np.minimum(parameters_bytes, plan.element_bytes) * (1.0 - in_hbm),
+        gathered_element=np.array(frozen_element if plan.shard_group > 1 or plan.offload_parameters else 0.0),
         copied_element=np.array(_fp8_copy_bytes(plan, rules)),
-        update=trained * _update_bytes(plan, rules) * (states if plan.zero_stage >= 1 else whole),
+        update=trained
+        * _update_bytes(plan, rules)
+        * (1.0 - optimizer_on_host(plan))
+        * (states if plan.zero_stage >= 1 else whole),
         bucket_element=np.array(_buffer_bytes(plan, rules)),
         n_communicators=np.array(float(sum(degree > 1 for degree in degrees))),
     )
@@ -136,21 +140,21 @@ def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 
 def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    if plan.offload_optimizer:
-        return 0.0
+    at_home = 1.0 - optimizer_on_host(plan)
     master = updated_bytes(plan) if has_master(plan) and not _keeps_master(plan) else 0.0
     paged = OPTIMIZERS[plan.optimizer].is_paged
-    return rules.optimizer_bytes - _FP32_STATES + master + (0.0 if paged else moments_bytes(plan))
+    return at_home * (rules.optimizer_bytes - _FP32_STATES + master + (0.0 if paged else moments_bytes(plan)))
 
 
 def _rest_bytes(plan: ParallelPlan) -> float:
     """Of the moments of embedding and head beyond those of a layer's matrices."""
-    return 0.0 if plan.offload_optimizer else rest_moments_bytes(plan) - moments_bytes(plan)
+    return (1.0 - optimizer_on_host(plan)) * (rest_moments_bytes(plan) - moments_bytes(plan))
 
 
 def _freed_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Of the gradients of a unit that are applied as soon as they are there; those of sharded parameters are shards."""
-    own = _gradient_bytes(plan, rules) if plan.optimizer_in_backward else 0.0
+    """Of the gradients of a unit that are applied, or go to the host, as soon as they are there; of their shards."""
+    leaves = plan.optimizer_in_backward or gradients_on_host(plan)
+    own = _gradient_bytes(plan, rules) if leaves else 0.0
     return own / state_ranks(plan) if _keeps_master(plan) or plan.zero_stage >= 2 else own
 
 
@@ -188,12 +192,14 @@ def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions
         return np.array([of(block) for block in blocks])
 
     ranks = plan.tp if plan.sequence_parallel else 1
+    saved, moved = each(lambda block: total_bytes(block.saved(rules))), plan.offload_activations
     return ActivationFactors(
-        saved=each(lambda block: total_bytes(block.saved(rules))),
+        saved=(1.0 - moved) * saved,
         forward_peak=each(lambda block: block.forward_peak_bytes(rules)),
         backward_peak=np.array(
             each(lambda block: block.backward_peak_bytes(rules)).max()
             + each(lambda block: block.recomputed_bytes(rules)).max()
+            + moved * saved.max()  # of the layer that comes back
         ),
         pipeline=np.array(4 * model.boundary_bytes(plan) / ranks if plan.pp > 1 else 0.0),
         workspace=np.array(rules.workspace_bytes + (rules.expert_workspace_bytes if model.has_experts else 0.0)),

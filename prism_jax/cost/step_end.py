@@ -1,9 +1,4 @@
-"""What a stage does after its last backward pass (reduction, optimizer, gathering), and hand-overs between stages. Seconds.
-
-An optimizer on the host: gradients go down while the backward pass runs, the host updates, 16-bit parameters go up as it does.
-Source: ZeRO-Offload, arXiv 2101.06840, sections 4 and 5. Its table 4: CPU-Adam takes 0.24 s for 10^9 parameters and 2.57 s
-for 10^10 on the two sockets of a DGX-2 node; the devices of a node share them.
-"""
+"""What a stage does after its last backward pass (reduction, optimizer, gathering), and hand-overs between stages. Seconds."""
 
 from __future__ import annotations
 
@@ -16,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Values, namespace
 from ..framework.software import EAGER
+from ..plan.fields import optimizer_on_host
 from ..plan.optimizers import eager_bytes, has_master, main_gradient_bytes, moments_bytes, updated_bytes
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -24,6 +20,7 @@ from .block_cost import collective_s, crosses_nodes, gradient_bytes, weight_byte
 from .chunk_cost import bucketed
 from .efficiency import NEUTRAL, CostCorrection, Efficiency
 from .newton_schulz import gathering_s as orthogonal_gathering_s, orthogonalising_s
+from .offload import host_update_s, paging_s
 from .partition import StageWeights, sharded, sharing_ranks, state_ranks
 
 
@@ -70,24 +67,6 @@ def stages(plan: ParallelPlan) -> tuple[int, ...]:
     return plan.pipeline_schedule.placements(plan.pp, plan.virtual_stages)[0]
 
 
-HOST_UPDATE_S = 2.57e-10  # of a node, per parameter
-PARAMETER_BYTES = 2.0
-# PCIe x16 of the generation's hosts, one direction: 3.0 for V100 and T4, 4.0 unless said, 5.0 from Hopper on.
-LINK_BYTES_PER_S = 31.5e9
-LINK_OF_GENERATION = {"volta": 15.75e9, "turing": 15.75e9, "hopper": 63e9, "blackwell": 63e9, "blackwell-rtx": 63e9}
-
-
-def host_update_s(cluster: Cluster, n_parameters: float) -> float:
-    """Seconds from the last gradient to the last updated parameter on the device.
-
-    Args:
-        n_parameters: that the host updates for one device.
-    """
-    link = LINK_OF_GENERATION.get(cluster.device.generation, LINK_BYTES_PER_S)
-    n_sharing = min(cluster.node_size, cluster.n_devices)
-    return max(HOST_UPDATE_S * n_sharing, PARAMETER_BYTES / link) * n_parameters
-
-
 class EndWork(NamedTuple):
     """What a stage has to do after its last backward pass, nothing beside it; arrays have axes [*plan, stage].
 
@@ -96,6 +75,7 @@ class EndWork(NamedTuple):
         reduce_calls, gather_calls: collectives that they are.
         embedding_s: sum of a tied embedding's gradients with the other stage that holds a copy.
         optimizer_s: update of the parameters, memory-bound, and what a step waits on top.
+        host_s: update on the host, and pages that come and go: no correction of devices concerns them.
         n_bucket: buckets in which reduction and gathering run beside the passes; 0 if they do not.
         n_pass: passes of a whole stage from its first chunk's last micro-batch to the end, beside which they run.
     """
@@ -106,6 +86,7 @@ class EndWork(NamedTuple):
     gather_calls: Floats
     embedding_s: Floats
     optimizer_s: Floats
+    host_s: Floats
     n_bucket: Floats
     n_pass: Floats
 
@@ -130,7 +111,10 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
     factor, call_s = eff.correction.comm(crosses_nodes(cluster, *plan.data_group))
     reduce_s, reduce_calls = _reduction_s(cluster, plan, splits, weights)
     gather_s, gather_calls = _gathering_s(cluster, plan, splits, weights)
-    update_s = _update_s(cluster, plan, _updated(plan, splits, weights), eff)
+    n_updated, on_host = _updated(plan, splits, weights), optimizer_on_host(plan)
+    hbm_bytes = (1.0 - on_host) * optimizer_bytes(plan) * n_updated
+    update_s = hbm_bytes / (cluster.device.hbm_bytes_per_s * eff.memory)
+    host_s = host_update_s(cluster, plan, on_host * n_updated) + paging_s(cluster, plan, n_updated)
     n_sharing = state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
     gathering = orthogonal_gathering_s(cluster, plan, weights.matrices, n_sharing) * factor
     update_s = update_s + orthogonalising_s(cluster, plan, weights.matrices, n_sharing, eff) + gathering
@@ -145,6 +129,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
         xp.asarray(float(gather_calls)),
         xp.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor, dtype=float),
         xp.asarray(update_s * eff.correction.optimizer + idle_s, dtype=float),
+        xp.asarray(host_s, dtype=float),
         xp.asarray(n_bucket, dtype=float),
         xp.asarray(_passes(plan), dtype=float),
     )
@@ -162,7 +147,7 @@ def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficie
     gathered = bucketed(work.gather_s, forward_s * work.n_pass, work.n_bucket, share, xp)
     hidden = reduced.hidden_s + gathered.hidden_s
     exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden + work.embedding_s
-    return StageEnd(work.optimizer_s, exposed, hidden)
+    return StageEnd(work.optimizer_s + work.host_s, exposed, hidden)
 
 
 def _passes(plan: ParallelPlan) -> float:
@@ -198,13 +183,6 @@ def optimizer_bytes(plan: ParallelPlan) -> float:
     read = main_gradient_bytes(plan) if buffer < 4.0 else buffer
     copied = buffer + read if read > buffer else 0.0
     return copied + 2.0 * read + buffer + states + computed + apart
-
-
-def _update_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float, eff: Efficiency) -> Values:
-    """Update of the parameters, by the device's memory bandwidth or by the host."""
-    if plan.offload_optimizer:
-        return host_update_s(cluster, n_parameters)
-    return optimizer_bytes(plan) * n_parameters / (cluster.device.hbm_bytes_per_s * eff.memory)
 
 
 def _updated(plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:

@@ -172,6 +172,9 @@ class PlanDefaults:
     """What a framework does where a plan leaves a field open (None); every name is a field of `ParallelPlan`.
 
     Attributes:
+        offload_gradients: with an optimizer on the host gradients leave the device during the backward pass, and not after it.
+        host_threads: of a process that updates parameters on the host: 1 under torchrun and Ray, which set OMP_NUM_THREADS so;
+            0: the processes of a node share all cores.
         fused_grad_accumulation: weight gradients are added to their fp32 sum inside the matrix product, as by Megatron-LM's
             gradient accumulation fusion, and not in a pass of its own.
         shard_copies: sharded parameters are copied out of the buffer in which they were gathered, and their gradients into the
@@ -182,6 +185,8 @@ class PlanDefaults:
         etp: 0: experts are split over tp as everything else is; None: whole experts where there is expert parallelism.
     """
 
+    offload_gradients: bool = False
+    host_threads: int = 1
     fused_grad_accumulation: bool = True
     shard_copies: bool = False
     grouped_queries: bool = False

@@ -137,6 +137,7 @@ DEEPSPEED = Framework(
     "deepspeed",
     "DeepSpeed ZeRO without Megatron",
     EAGER,
+    plan_defaults=PlanDefaults(offload_gradients=True, host_threads=0),  # runtime/zero/stage3.py; `DeepSpeedCPUAdam`
     memory=_PYTORCH,
     memory_source="the operations of a model and its loss, as PyTorch runs them; no peaks were compared",
     capabilities=Capabilities(
@@ -183,7 +184,7 @@ JAX = Framework(
     "MaxText, PaxML, T5X and other JAX code",
     FUSED,
     # MaxText: `qk_product` is an einsum over groups; the axis "mlp" of experts is sharded over `tensor`, as in dense layers.
-    plan_defaults=PlanDefaults(grouped_queries=True, etp=0),
+    plan_defaults=PlanDefaults(grouped_queries=True, etp=0, host_threads=0),
 )
 
 

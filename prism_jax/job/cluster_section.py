@@ -143,7 +143,7 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mist
         return None
     start: dict[str, Any] = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
     replaced = {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers, "network": None}
-    read = fields_of(checked, {}) | replaced
+    read = fields_of(checked, {"host_bytes": "host_memory"}) | replaced
     written: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
     complete: dict[str, Any] = {"name": "inline", **start, **written}
     if kind is not None:

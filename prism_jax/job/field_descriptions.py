@@ -140,6 +140,7 @@ ABOUT: dict[str, str] = {
     "cluster.tiers.source": "where the figures are from",
     "cluster.n_devices": "GPUs of the job; by default as many as the plan needs",
     "cluster.node_size": "GPUs of one host",
+    "cluster.host_memory": "main memory of one host, against which is held what is offloaded to it",
     "cluster.network": "a network of another kind in place of the tiers",
     "cluster.source": "where the figures are from",
     "plan": "how the model and the batch are spread over the GPUs; tp * cp * dp * pp is their number",

@@ -13,6 +13,7 @@ from ..calibration.open_fields import Odds, OpenField, open_degrees, open_fields
 from ..core.content import ByContent
 from ..cost.efficiency import Efficiency
 from ..cost.memory import MemoryBreakdown, memory as memory_of_plan
+from ..cost.offload import HostMemory, host_memory
 from ..framework.base import Framework, PlanDefaults
 from ..framework.frameworks import FRAMEWORKS, framework_of
 from ..framework.software import SOFTWARE_VALUES, Software
@@ -128,6 +129,11 @@ class Job(ByContent):
         """
         self.check()
         return memory_of_plan(self.model, self.cluster, self.plan, self.software.memory)
+
+    @cached_property
+    def host_memory(self) -> HostMemory | None:
+        """Bytes that the job keeps in the main memory of a node; None: nothing."""
+        return host_memory(self.model, self.cluster, self.plan, self.software.memory)
 
     def check(self) -> None:
         """Refuses a plan that is impossible for the model or the cluster; whatever simulates a job asks this first.

@@ -218,6 +218,7 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
     yield from recompute_problems(plan)
     yield from _state_dtypes(plan)
     yield from _backward(plan)
+    yield from _host(plan)
     yield from _pipeline(plan, model)
     try:
         cluster.device.peak(plan.dtype)
@@ -279,6 +280,16 @@ def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
         yield Problem("bf16_layers", text)
     if plan.dtype not in DTYPES:
         yield Problem("dtype", f"{plan.dtype!r} is unknown; known are {', '.join(DTYPES)}")
+
+
+def _host(plan: ParallelPlan) -> Iterator[Problem]:
+    """What contradicts keeping states on the host."""
+    if plan.offload_parameters and plan.sharding == "none" and plan.zero_stage != 3:
+        yield Problem(
+            "offload_parameters", "true, but parameters are not sharded. It goes with zero_stage=3, or sharding=fsdp."
+        )
+    if plan.optimizer_in_backward and plan.offload_optimizer:
+        yield Problem("optimizer_in_backward", "true, but the optimizer is on the host. Use offload_optimizer=false.")
 
 
 def _backward(plan: ParallelPlan) -> Iterator[Problem]:

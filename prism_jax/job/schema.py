@@ -130,7 +130,8 @@ def read_by(read: Callable[[Any], Any], words: str) -> Any:
         try:
             return read(value)
         except PrismError as error:
-            raise NotOneOfError(error.text) from None
+            says_value = error.text.startswith(repr(value))
+            raise (ValueError if says_value else NotOneOfError)(error.text) from None
 
     return Annotated[Any, BeforeValidator(made), Takes(words)]
 
@@ -304,6 +305,7 @@ def cluster_section() -> type[BaseModel]:
         "tiers": (Any, None),
         "n_devices": (Count, None),
         "node_size": (Count, None),
+        "host_memory": (BYTES, None),
         "network": (Any, None),
         "source": (str, None),
     }

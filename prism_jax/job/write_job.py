@@ -19,6 +19,7 @@ from ..core import units
 from ..core.errors import DataError, SpecError
 from ..core.use_case import Message
 from ..core.write_file import write_text
+from ..framework.base import GIB
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device
 from ..system.network import Tier
@@ -84,6 +85,7 @@ def cluster_fields(cluster: Cluster) -> dict[str, Any]:
         "device": device_fields(cluster.device),
         "tiers": [*tiers[:-1], outer],
         "node_size": cluster.node_size,
+        **({} if cluster.host_bytes is None else {"host_memory": f"{cluster.host_bytes / GIB:g} GiB"}),
         **({"source": cluster.source} if cluster.source else {}),
     }
 

@@ -207,6 +207,56 @@ def saved_bytes(dtype: str | None, usual: float) -> float:
     return usual if dtype is None else SAVED_BYTES[dtype]
 
 
+class OnHost(Protocol):
+    """Fields of a plan that say what is kept on the host; see `ParallelPlan`."""
+
+    @property
+    def sharding(self) -> str: ...
+    @property
+    def zero_stage(self) -> int: ...
+    @property
+    def shard_group(self) -> int: ...
+    @property
+    def data_group(self) -> tuple[int, int]: ...
+    @property
+    def offload_optimizer(self) -> float: ...
+    @property
+    def offload_parameters(self) -> bool: ...
+    @property
+    def offload_gradients(self) -> bool | None: ...
+
+
+def optimizer_on_host(plan: OnHost) -> float:
+    """Share of the optimizer that runs on the host: as stated; all of it where FSDP keeps its parameters there."""
+    moves_all = plan.offload_parameters and plan.sharding in ("fsdp", "hsdp")
+    return 1.0 if moves_all else plan.offload_optimizer
+
+
+def gradients_on_host(plan: OnHost) -> bool:
+    """Whether gradients leave the device as soon as a layer has them, for an optimizer on the host.
+
+    Notes:
+        Only those that this rank alone keeps: of sharded gradients, or without data parallelism.
+    """
+    if plan.offload_parameters and plan.sharding in ("fsdp", "hsdp"):
+        return True
+    is_own = plan.zero_stage >= 2 or plan.shard_group > 1 or plan.data_group[1] == 1
+    return bool(plan.offload_gradients) and plan.offload_optimizer > 0.0 and is_own
+
+
+def parse_share(written: object) -> float:
+    """A share of 0 to 1, or true and false for all and nothing.
+
+    Raises:
+        PlanError: neither.
+    """
+    if isinstance(written, bool):
+        return float(written)
+    if not isinstance(written, (int, float)) or not 0.0 <= written <= 1.0:
+        raise PlanError.of(Problem("", f"{written!r}, but it must be true, false or a share of 0 to 1"))
+    return float(written)
+
+
 UNIFORM, BLOCK = "uniform", "block"
 METHODS = (UNIFORM, BLOCK)
 CORE_ATTENTION = "core_attn"

@@ -25,6 +25,7 @@ from .fields import (
     StateDtypes as StateDtypes,
     TableSharding as TableSharding,
     parse_sharding,
+    parse_share,
 )
 from .optimizers import OPTIMIZERS, has_master, parse_optimizer
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SCHEDULE = "1f1b"
+_SHARE = "true, false, or a share of 0 to 1"
 SHARDING = ("none", "fsdp", "hsdp")
 AXES = ("tp", "cp", "dp", "pp")
 LEAST_BUCKET, BUCKET_PER_RANK = 40_000_000, 1_000_000  # elements; Megatron-LM
@@ -147,8 +149,27 @@ class ParallelPlan:
         bool, PlanField("parameters are updated within the backward pass, and their gradients freed at once")
     ] = False
     offload_optimizer: Annotated[
-        bool, PlanField("states and update of the optimizer on the host, as in ZeRO-Offload")
+        float,
+        PlanField("share of the optimizer, states and update, on the host", read=parse_share, takes=_SHARE),
+    ] = 0.0
+    offload_parameters: Annotated[
+        bool, PlanField("sharded parameters on the host; under fsdp and hsdp with gradients and optimizer")
     ] = False
+    offload_gradients: Annotated[
+        bool | None,
+        PlanField(
+            "gradients leave as layers make them, for an optimizer on the host; by default as the framework does"
+        ),
+    ] = None
+    offload_activations: Annotated[
+        float, PlanField("share of saved activations on the host", read=parse_share, takes=_SHARE)
+    ] = 0.0
+    host_threads: Annotated[
+        int | None,
+        PlanField(
+            "threads of a process that updates on the host; 0: all cores; by default as the framework does", least=0
+        ),
+    ] = None
     grad_bucket: Annotated[
         int | None,
         PlanField(
@@ -180,6 +201,8 @@ class ParallelPlan:
             if value is not None and value < 1:
                 raise PlanError.of(Problem(name, f"{value}, but it must be at least 1"))
         object.__setattr__(self, "optimizer", parse_optimizer(self.optimizer))
+        for name in ("offload_optimizer", "offload_activations"):
+            object.__setattr__(self, name, parse_share(getattr(self, name)))
         self._check_bounds()
         if sorted(self.axis_order) != sorted(AXES):
             text = f"{list(self.axis_order)}, but it must be an order of {list(AXES)}"

@@ -14,28 +14,38 @@ from ..job.load_job import JobFile, JobSource, loaded
 from ..job.rules import workload_notes
 from ..result.parameters import Fits, Force, JobChanges
 from ..system.likeness import device_notes
-from .check_report import CheckReport, check_facts, job_names, memory_facts, open_facts
+from .check_report import (
+    CheckReport,
+    HostFacts,
+    MemoryFacts,
+    check_facts,
+    host_facts,
+    host_notes,
+    job_names,
+    memory_facts,
+    open_facts,
+)
 
 IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
 
 
-def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore: bool) -> Message | None:
+def memory_verdict(needed: MemoryFacts, stage: int | None, host: HostFacts | None, ignore: bool) -> Message | None:
     """The warning about a job that does not fit; the command fails then, unless that is to be ignored.
 
     Args:
-        fits: whether it does.
-        headroom_bytes: capacity left on the fullest stage.
+        needed: of the fullest stage.
         stage: that pipeline stage; None: not known.
+        host: what a node keeps; None: nothing.
         ignore: whether `--ignore-memory` was given.
     """
-    if fits:
-        return None
     where = "" if stage is None else f" on stage {stage}"
+    short = [f"needs {format_bytes(-needed.headroom)} more per device{where}"] if needed.headroom < 0.0 else []
+    if host is not None and host.capacity is not None and not host.fits:
+        short.append(f"the host needs {format_bytes(host.total - host.capacity)} more per node")
+    if not short:
+        return None
     remedy = "" if ignore else "; --ignore-memory accepts that"
-    return Message(
-        f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}",
-        failed=not ignore,
-    )
+    return Message(f"warning: does not fit: {', and '.join(short)}{remedy}", failed=not ignore)
 
 
 def notes_of_check(report: CheckReport) -> tuple[Message, ...]:
@@ -47,7 +57,8 @@ def memory_of_check(
     report: CheckReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
 ) -> Message | None:
     """Warns of a job that does not fit into memory."""
-    return memory_verdict(report.fits, report.memory_bytes_per_gpu.headroom, report.memory_stage, ignore_memory)
+    host = report.host_memory_bytes_per_node
+    return memory_verdict(report.memory_bytes_per_gpu, report.memory_stage, host, ignore_memory)
 
 
 @use_case(text=check_facts, then=(notes_of_check, memory_of_check))
@@ -75,7 +86,7 @@ def check_job(
     """
     fitted = load_fits(loaded(job, changes.texts), fits, force=force)
     own = fitted.job
-    needed, plan = own.memory, own.plan
+    needed, plan, host = own.memory, own.plan, host_facts(own)
     return CheckReport(
         **job_names(own),
         n_params=own.model.n_params(),
@@ -84,7 +95,7 @@ def check_job(
         n_member=plan.n_member,
         n_replica=plan.n_replica,
         memory_bytes_per_gpu=memory_facts(own, needed),
-        fits=needed.fits,
+        fits=needed.fits and (host is None or host.fits),
         has_experts=own.model.has_experts,
         memory_stage=needed.stage,
         micro_batch=plan.micro_batch,
@@ -92,6 +103,7 @@ def check_job(
         seq_len=plan.seq_len,
         notes=(
             *device_notes(own.cluster.device),
+            *host_notes(own),
             *workload_notes(own.model, plan),
             *memory_notes(own.model, own.cluster, plan, own.software.memory),
             *fitted.tables,
@@ -99,6 +111,7 @@ def check_job(
         ),
         open_fields=open_facts(own),
         evidence=evidence(cell_of(own.model, own.cluster, plan, own.software.name)),
+        host_memory_bytes_per_node=host,
     )
 
 

@@ -20,6 +20,7 @@ from ..core.text_table import Facts, uncertain_memory
 from ..core.units import format_bytes, format_count
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job
+from ..plan.fields import gradients_on_host, optimizer_on_host
 
 TOLD = 3  # fields that a person is told of; a report holds all
 SMALLEST_GAIN = 0.005  # of the width of an interval
@@ -134,6 +135,66 @@ class MemoryFacts:
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in whole}
 
 
+@dataclass(frozen=True)
+class HostFacts:
+    """Bytes of a node's main memory that the job keeps there.
+
+    Attributes:
+        capacity: of the node; absent where it is not known.
+    """
+
+    total: float
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+    capacity: Annotated[float | None, WHERE_KNOWN] = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the node has as much; true where its memory is not known."""
+        return self.capacity is None or self.total <= self.capacity
+
+    @property
+    def sentence(self) -> str:
+        """Total, capacity and verdict, and the largest parts."""
+        parts = sorted(((getattr(self, name), name) for name in HOST_PARTS), reverse=True)
+        listed = ", ".join(f"{name} {format_bytes(size, 3)}" for size, name in parts if size > 0)
+        verdict = "fits" if self.fits else "DOES NOT FIT"
+        of = "memory of the node not stated (cluster.host_memory)" if self.capacity is None else verdict
+        whole = "" if self.capacity is None else f" of {format_bytes(self.capacity, 3)}"
+        return f"{format_bytes(self.total, 3)}{whole} per node: {of}; {listed}"
+
+
+HOST_PARTS = ("parameters", "gradients", "optimizer", "activations")
+
+
+def host_facts(job: Job) -> HostFacts | None:
+    """What a job keeps on its hosts; None: nothing."""
+    found = job.host_memory
+    if found is None:
+        return None
+    parts = {name: getattr(found, f"{name}_bytes") for name in HOST_PARTS}
+    return HostFacts(found.total_bytes, **parts, capacity=found.capacity_bytes)
+
+
+def host_notes(job: Job) -> tuple[str, ...]:
+    """What is assumed of an optimizer on the host."""
+    share, plan = optimizer_on_host(job.plan), job.plan
+    if not share:
+        return ()
+    threads = (
+        "all cores"
+        if not plan.host_threads
+        else f"{plan.host_threads} thread{'s' * (plan.host_threads > 1)} per process"
+    )
+    when = "during the backward pass" if gradients_on_host(plan) else "after the backward pass"
+    return (
+        f"optimizer on the host: assumed {threads} (plan.host_threads), gradients leave {when} (plan.offload_gradients); "
+        "PyTorch rounds pinned buffers up to powers of two, by 44 % in the mean, which is not counted",
+    )
+
+
 def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None) -> MemoryFacts:
     """Bytes on the fullest stage, the 90 % interval of what would be measured, and the probability that it does not fit.
 
@@ -172,6 +233,7 @@ class CheckReport(Report):
     Attributes:
         n_params_active: parameters that a token meets.
         has_experts: whether these differ by design.
+        fits: into the memory of the devices, and of the node where something is kept there.
         memory_stage: the pipeline stage that `memory_bytes_per_gpu` is of.
         micro_batch, global_batch: sequences; seq_len: tokens.
         open_fields: what the job leaves unsaid, the field that widens the interval of predictions most in front.
@@ -212,6 +274,7 @@ class CheckReport(Report):
     notes: tuple[str, ...] = ()
     open_fields: tuple[OpenFieldFacts, ...] = ()
     evidence: Evidence | None = None
+    host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         return check_facts(self).lines()
@@ -220,8 +283,8 @@ class CheckReport(Report):
 def check_facts(report: CheckReport) -> Facts:
     """Names and values."""
     active = f", {format_count(report.n_params_active)} active" if report.has_experts else ""
-    verdict = "fits" if report.fits else "DOES NOT FIT"
-    memory = report.memory_bytes_per_gpu
+    memory, host = report.memory_bytes_per_gpu, report.host_memory_bytes_per_node
+    verdict = "fits" if memory.headroom >= 0.0 else "DOES NOT FIT"
     total, capacity = format_bytes(memory.total), format_bytes(memory.capacity)
     values = {
         "model": f"{report.model}, {format_count(report.n_params)} parameters{active}",
@@ -238,6 +301,7 @@ def check_facts(report: CheckReport) -> Facts:
         "memory": f"{total} of {capacity} per device on stage {report.memory_stage}, the fullest: {verdict}",
         "  interval": uncertain_memory((memory.low, memory.high), memory.not_fit_prob),
         **{f"  {name}": format_bytes(size) for name, size in memory.parts.items()},
+        **({"host": host.sentence} if host else {}),
     }
     return Facts(report.name, values)
 

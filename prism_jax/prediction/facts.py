@@ -17,7 +17,7 @@ from ..job.job import Job
 from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
-from .check_report import job_names, memory_facts, open_facts
+from .check_report import host_facts, host_notes, job_names, memory_facts, open_facts
 from .report import AllocationFacts, Elapsed, JobFacts, ModelBand, PredictionReport, StepTime, StepTimeError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def prediction_report(
     """
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
     guarantee, unbounded = _guarantee(distribution)
+    host = host_facts(job)
     busy = busy_time(job.model, job.cluster, plan, job.efficiency)
     return PredictionReport(
         job=job_facts(job),
@@ -63,7 +64,8 @@ def prediction_report(
         tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
         tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
         memory_bytes_per_gpu=memory_facts(job, memory, stage=memory.stage),
-        fits=memory.fits,
+        fits=memory.fits and (host is None or host.fits),
+        host_memory_bytes_per_node=host,
         breakdown_s=dict(explanation.breakdown_s) if explanation else {},
         criticality=dict(explanation.criticality) if explanation else {},
         p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},
@@ -77,7 +79,7 @@ def prediction_report(
         method=distribution.method,
         n_samples=distribution.n_samples,
         tail_columns=distribution.tail_columns,
-        notes=(*distribution.notes, *unbounded),
+        notes=(*distribution.notes, *unbounded, *host_notes(job)),
         open_fields=open_facts(job),
         seed=seed,
         elapsed_s=elapsed,

@@ -199,7 +199,7 @@ def memory_of_prediction(
 ) -> Message | None:
     """Warns of a job that does not fit into memory."""
     needed = report.memory_bytes_per_gpu
-    return memory_verdict(report.fits, needed.headroom, needed.stage, ignore_memory)
+    return memory_verdict(needed, needed.stage, report.host_memory_bytes_per_node, ignore_memory)
 
 
 @use_case(then=(write_timeline, memory_of_prediction))

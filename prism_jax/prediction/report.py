@@ -11,7 +11,7 @@ from ..core.text_table import bar, decimals, prob, uncertain_memory, with_error
 from ..core.units import format_bytes, format_s
 from ..explain.types import GivenSlowdowns, SlowNode, words
 from ..result.distribution import Guarantee
-from .check_report import TOLD, MemoryFacts, OpenFieldFacts
+from .check_report import TOLD, HostFacts, MemoryFacts, OpenFieldFacts
 
 
 @dataclass(frozen=True)
@@ -219,6 +219,7 @@ class PredictionReport(Report):
     criticality_mc_error: Mapping[str, float] = field(default_factory=dict)
     p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
     given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
+    host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         blocks = [
@@ -370,13 +371,15 @@ def _memory(report: PredictionReport) -> list[str]:
     memory = report.memory_bytes_per_gpu
     total, capacity = format_bytes(memory.total, 3), format_bytes(memory.capacity, 3)
     left = format_bytes(abs(memory.headroom), 3)
-    verdict = f"fits, {left} left" if report.fits else f"DOES NOT FIT, {left} over"
+    verdict = f"fits, {left} left" if memory.headroom >= 0.0 else f"DOES NOT FIT, {left} over"
+    host = report.host_memory_bytes_per_node
     parts = sorted(((size, name) for name, size in memory.parts.items() if size > 0), reverse=True)
     listed = ", ".join(f"{name} {format_bytes(size, 3)}" for size, name in parts[:4])
     return [
         f"memory {total} of {capacity} on stage {memory.stage}, the fullest: {verdict}",
         f"  {uncertain_memory((memory.low, memory.high), memory.not_fit_prob)}",
         f"  {listed}",
+        *([f"  on the host {host.sentence}"] if host else []),
     ]
 
 

@@ -183,6 +183,7 @@ def cluster(name: str, n_devices: int) -> Cluster:
         n_devices=n_devices,
         node_size=entry["node_size"],
         source=entry["source"],
+        host_bytes=entry["host_gib"] * 2.0**30 if "host_gib" in entry else None,
     )
 
 

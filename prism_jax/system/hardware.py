@@ -86,6 +86,7 @@ class Cluster(ByContent):
         tiers: nested domains, innermost first; the last spans all devices. Not used where there is a `network`.
         node_size: devices that share a host: the unit of the persistent node effect.
         network: None: the tiers, under NCCL.
+        host_bytes: main memory of a node; None: not known.
         measured: collectives that were measured, over what the network's figures say; None: nothing was.
     """
 
@@ -98,6 +99,7 @@ class Cluster(ByContent):
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
     network: Network | None = None
     measured: MeasuredCollectives | None = None
+    host_bytes: float | None = None
 
     def __post_init__(self) -> None:
         check_positive(f"cluster {self.name}", n_devices=self.n_devices, node_size=self.node_size)

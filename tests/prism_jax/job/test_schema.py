@@ -58,7 +58,7 @@ def test_names_of_other_tools_lead_to_ours():
         set(schema.plan_section().model_fields)
         | set(schema.model_section(TransformerSpec, True).model_fields)
         | set(schema.software_section().model_fields)
-        | {"n_devices"}
+        | {"n_devices", "host_memory"}
         | {f"state_dtypes.{item.name}" for item in fields(StateDtypes)}
         | {
             f"{name}.{item.name}"

@@ -1,0 +1,196 @@
+"""What a plan keeps on the host, in bytes per node, and how long that takes: an update by its processors, copies over its link.
+
+An optimizer on the host updates its share of the parameters there (ZeRO-Offload, arXiv 2101.06840): gradients go down, the host
+passes once over gradients, parameters and moments, parameters come up. DeepSpeed sends gradients as the backward pass makes
+them; Megatron's hybrid optimizer and torchao's copy them after it. The pass moves
+
+    bytes = gradient + 2 (updated parameter + moments), 28 for Adam in fp32
+
+at the bandwidth of as many threads as a process has, all processes of a node together at most at that of its memory:
+
+- one thread of a server processor moves about 20 GB/s. `torchrun` and Ray give a process one, unless OMP_NUM_THREADS says more:
+  a step of Qwen3-0.6B with Megatron's hybrid optimizer took .93 s more on one H100 (NVIDIA-NeMo/RL 3628; this law: .91);
+- all of them: 45 % of what its memory modules could. ZeRO-Offload, table 4: 2.57 s for 10^10 parameters on the two sockets of a
+  DGX-2 (12 channels of DDR4-2666, 256 GB/s).
+
+Parameters on the host are copied to the device before they are gathered for a pass, gradients on the host leave it after the
+backward pass of a layer, activations leave in the forward and come back in the backward pass; all of these run beside compute.
+Paged states lie on the device while there is room for them, else all of them come and go at every update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..framework.base import MEGATRON, MemoryOptions
+from ..plan.fields import gradients_on_host, optimizer_on_host
+from ..plan.optimizers import (
+    OPTIMIZERS,
+    has_master,
+    main_gradient_bytes,
+    moments_bytes,
+    updated_bytes,
+)
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.base.workload import Comm, Workload, total_bytes
+from .memory import held_weights, memory
+from .partition import group_splits, state_ranks, trained_groups
+
+THREAD_BYTES_PER_S = 20e9
+_OF_NODE = 0.45  # of the bandwidth of a node's memory modules that an update reaches
+# Two sockets: 6 channels of DDR4-2666 each beside V100, 8 of DDR4-3200, of DDR5-4800 beside H100, 12 of DDR5-6000 beside B200.
+NODE_BYTES_PER_S = 410e9
+NODE_OF_GENERATION = {
+    "volta": 256e9,
+    "turing": 256e9,
+    "hopper": 614e9,
+    "blackwell": 1150e9,
+    "cdna3": 614e9,
+    "cdna4": 1150e9,
+}
+# PCIe x16 of the generation's hosts, one direction: 3.0 for V100 and T4, 4.0 unless said, 5.0 from Hopper on; copies of pinned
+# memory reach 85 % of it. NVLink-C2C: 450 GB/s, which two GPUs of a GB200 share.
+_OF_LINK = 0.85
+LINK_BYTES_PER_S = 31.5e9
+LINK_OF_GENERATION = {"volta": 15.75e9, "turing": 15.75e9, "hopper": 63e9, "blackwell": 63e9, "blackwell-rtx": 63e9}
+LINK_OF_DEVICE = {"gh200": 450e9, "gb200": 225e9, "gb300": 225e9}
+PAGED_ROOM = 0.95  # of a device's memory that its tensors may fill before pages leave it
+
+
+def link_bytes_per_s(cluster: Cluster) -> float:
+    """Bytes per second between a device and its host, one direction."""
+    chip = next((own for name, own in LINK_OF_DEVICE.items() if cluster.device.name.startswith(name)), None)
+    return _OF_LINK * (chip or LINK_OF_GENERATION.get(cluster.device.generation, LINK_BYTES_PER_S))
+
+
+def devices_of_node(cluster: Cluster) -> int:
+    """Devices that share a host."""
+    return min(cluster.node_size, cluster.n_devices)
+
+
+def process_bytes_per_s(cluster: Cluster, n_threads: int) -> float:
+    """Bandwidth of main memory for one of the processes of a node, all of which update at once.
+
+    Args:
+        n_threads: of a process; 0: the processes share all cores.
+    """
+    whole = _OF_NODE * NODE_OF_GENERATION.get(cluster.device.generation, NODE_BYTES_PER_S) / devices_of_node(cluster)
+    return min(n_threads * THREAD_BYTES_PER_S, whole) if n_threads else whole
+
+
+def host_update_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float) -> float:
+    """Seconds from the last gradient to the last updated parameter on the device.
+
+    Args:
+        n_parameters: that the host updates for one device.
+    """
+    passed = main_gradient_bytes(plan) + 2.0 * (updated_bytes(plan) + moments_bytes(plan))
+    down = 0.0 if gradients_on_host(plan) else main_gradient_bytes(plan)
+    up = 0.0 if plan.offload_parameters else plan.element_bytes
+    copies = (down + up) / link_bytes_per_s(cluster)
+    return n_parameters * (passed / process_bytes_per_s(cluster, plan.host_threads or 0) + copies)
+
+
+def paging_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float) -> float:
+    """Seconds in which paged states of `n_parameters` come and go at an update; 0 where the device has room for them.
+
+    Notes:
+        Pages that were used longest ago leave first, so that an update which needs one page too many meets none of its pages.
+        PagedAdamW of an 8B model with 64 GB of states on 80 GB is prohibitively slow, in 8 bits it costs nothing (torchtune 990).
+    """
+    if not OPTIMIZERS[plan.optimizer].is_paged or optimizer_on_host(plan):
+        return 0.0
+    paged = moments_bytes(plan) * n_parameters
+    gradient = 0.0 if plan.optimizer_in_backward else plan.grad_sum_bytes
+    master = updated_bytes(plan) if has_master(plan) else 0.0
+    resident = (plan.element_bytes + gradient + master) * n_parameters + paged
+    if resident <= PAGED_ROOM * float(cluster.device.hbm_bytes):
+        return 0.0
+    return 2.0 * paged / link_bytes_per_s(cluster)
+
+
+HOST_COPY = "host_copy"  # kind of a `Comm` between a device and its host
+
+
+def host_copies(model: Workload, plan: ParallelPlan, kind: str, kept: float, updated: float) -> list[Comm]:
+    """Copies of one block's parameters, gradients and activations, per micro-batch.
+
+    Args:
+        kind: of the block.
+        kept, updated: parameters that this device keeps, and of which it has the gradients.
+    """
+    beside = "chunk" if plan.overlap.dp else ""
+
+    def copy(phase: str, n_bytes: float) -> Comm:
+        return Comm("dp", HOST_COPY, phase, n_bytes, 1, 1, beside)
+
+    comms = []
+    if plan.offload_parameters:
+        wide = updated_bytes(plan) if plan.sharding in ("fsdp", "hsdp") else plan.element_bytes
+        comms += [copy(phase, wide * kept) for phase in "FB"]
+    if gradients_on_host(plan):
+        comms.append(copy("B", plan.element_bytes * optimizer_on_host(plan) * updated))
+    if plan.offload_activations:
+        saved = plan.offload_activations * total_bytes(model.block(kind, plan).saved(MEGATRON))
+        comms += [copy(phase, saved) for phase in "FB"]
+    return [comm for comm in comms if comm.n_bytes]
+
+
+@dataclass(frozen=True)
+class HostMemory:
+    """Bytes of one node's main memory that a job's states and activations take.
+
+    Attributes:
+        capacity_bytes: of the node; None: not known.
+    """
+
+    parameters_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    capacity_bytes: float | None
+
+    @property
+    def total_bytes(self) -> float:
+        """Sum of all parts."""
+        return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the node has as much; true where its memory is not known."""
+        return self.capacity_bytes is None or self.total_bytes <= self.capacity_bytes
+
+
+def host_memory(
+    model: Workload, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions = MEGATRON
+) -> HostMemory | None:
+    """What the fullest stage's devices of one node keep on their host; None: nothing.
+
+    Notes:
+        16 bytes per parameter with Adam, 18 with the parameters themselves, as DeepSpeed's `estimate_zero3_model_states_mem`
+        says without its allowance of 50 % for buffers. The host has a copy of what it updates, and gradients as it reads them.
+    """
+    share, paged = optimizer_on_host(plan), OPTIMIZERS[plan.optimizer].is_paged
+    if not (share or paged or plan.offload_parameters or plan.offload_activations):
+        return None
+    at_home = replace(
+        plan, offload_optimizer=0.0, offload_gradients=False, offload_parameters=False, offload_activations=0.0
+    )
+    whole, own = memory(model, cluster, at_home, options), memory(model, cluster, plan, options)
+    n_shard = state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
+    splits = np.maximum(n_shard / group_splits(model, plan), 1.0)
+    updated = held_weights(model, plan).count @ (trained_groups(model, plan) / splits)
+    copied = 0.0 if plan.offload_parameters or (has_master(plan) and plan.sharding == "none") else updated_bytes(plan)
+    on_pages = moments_bytes(plan) if paged else 0.0
+    rows = []
+    for stage, n in enumerate(updated.tolist()):
+        device, other = own.stages[stage], whole.stages[stage]
+        states = other.optimizer_bytes - device.optimizer_bytes + n * (on_pages + share * copied)
+        gradients = share * main_gradient_bytes(plan) * n
+        parameters = other.parameters_bytes - device.parameters_bytes
+        rows.append((parameters, gradients, states, other.activations_bytes - device.activations_bytes))
+    fullest = max(rows, key=sum)
+    return HostMemory(*(devices_of_node(cluster) * part for part in fullest), capacity_bytes=cluster.host_bytes)
