@@ -143,6 +143,8 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
+    recipes = dict(eff.gemm_recipes)
+    product = product * np.array([recipes.get(op.variant, 1.0) for op in table.ops])
     gains = np.array(
         [_CUDA_CORE_GAIN.get(op.variant, 0.0) * (name == "fp32") for op, name in zip(table.ops, dtypes, strict=True)]
     )

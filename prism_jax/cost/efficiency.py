@@ -81,6 +81,8 @@ class Efficiency:
     Attributes:
         gemm_max: of a large matrix product with perfectly filled waves.
         gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`; taken for formats of 4 bits too.
+        gemm_recipes: (name, seconds of a product in fp8 with other scales over those with one scale per tensor); names of
+            `plan.fields.Precision.kernel`.
         gemm_k_half: inner dimension at which a tile spends half its time on prologue and epilogue.
         gemm_misaligned: time of a product whose columns or inner dimension are no multiple of `ALIGNED` elements, over that of
             one whose are.
@@ -107,6 +109,7 @@ class Efficiency:
 
     gemm_max: float
     gemm_fp8: float
+    gemm_recipes: tuple[tuple[str, float], ...]
     gemm_k_half: float
     gemm_misaligned: float
     gemm_tiles: tuple[tuple[float, float, float], ...]
@@ -160,6 +163,7 @@ def _cuda_core_products() -> dict[str, Any]:
 def _build(generation: str) -> Efficiency:
     entry = dict(_table()[generation])
     entry["gemm_tiles"] = tuple(tuple(float(x) for x in tile) for tile in entry["gemm_tiles"])
+    entry["gemm_recipes"] = tuple(sorted(entry["gemm_recipes"].items()))
     entry["attention_kernels"] = tuple(sorted(entry["attention_kernels"].items()))
     return Efficiency(**entry)
 

@@ -20,7 +20,7 @@ from ..core.arrays import Floats
 from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
 from ..framework.software import LINEAR
-from ..plan.fields import ELEMENT_BYTES, OPTIONS, QUANTISED, gradients_on_host, optimizer_on_host
+from ..plan.fields import ELEMENT_BYTES, OPTIONS, gradients_on_host, optimizer_on_host, precision_of
 from ..plan.optimizers import (
     OPTIMIZERS,
     has_master,
@@ -135,8 +135,9 @@ def _parameter_bytes(plan: ParallelPlan) -> float:
 
 
 def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    has_copies = plan.dtype in QUANTISED and not plan.state_dtypes.fp8_params and plan.shard_group == 1
-    return rules.fp8_copy_bytes * QUANTISED[plan.dtype].input_bytes if has_copies else 0.0
+    precision = precision_of(plan)
+    has_copies = precision is not None and not plan.state_dtypes.fp8_params and plan.shard_group == 1
+    return rules.fp8_copy_bytes * precision.input_bytes if precision is not None and has_copies else 0.0
 
 
 def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:

@@ -183,6 +183,7 @@ class PlanDefaults:
         grouped_queries: unfused attention multiplies all queries that share keys and values as one product, as XLA does with an
             einsum over groups; PyTorch and Megatron-LM repeat keys and values for a product per head.
         etp: 0: experts are split over tp as everything else is; None: whole experts where there is expert parallelism.
+        fp8_recipe: what shares a scale of dtype fp8: Transformer Engine's own default, or torchao's.
     """
 
     offload_gradients: bool = False
@@ -190,6 +191,7 @@ class PlanDefaults:
     fused_grad_accumulation: bool = True
     shard_copies: bool = False
     grouped_queries: bool = False
+    fp8_recipe: str = "delayed"
     etp: int | None = None
 
 

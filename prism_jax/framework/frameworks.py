@@ -155,6 +155,7 @@ FSDP = Framework(
     "PyTorch FSDP 1 and 2 under any trainer",
     EAGER,
     memory=_PYTORCH,
+    plan_defaults=PlanDefaults(fp8_recipe="tensorwise"),
     capabilities=Capabilities(
         schedules=(),
         sharding=("fsdp",),

@@ -14,7 +14,15 @@ from ..core.errors import PlanError, PrismError, Problem
 from ..core.kernels import RECOMPUTE
 from ..core.units import format_count
 from ..framework.software import software_problems
-from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, SAVED_BYTES, STATE_DTYPE_VALUES, recompute_problems
+from ..plan.fields import (
+    DTYPES,
+    FP8_FAMILY,
+    FP8_RECIPES,
+    QUANTISED,
+    SAVED_BYTES,
+    STATE_DTYPE_VALUES,
+    recompute_problems,
+)
 from ..plan.plan import SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES
@@ -278,6 +286,10 @@ def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
     if plan.bf16_layers is not None and plan.dtype not in QUANTISED:
         text = f"{plan.bf16_layers}, but dtype = {plan.dtype}. It goes with {', '.join(QUANTISED)}."
         yield Problem("bf16_layers", text)
+    if plan.fp8_recipe not in (None, *FP8_RECIPES):
+        yield Problem("fp8_recipe", f"{plan.fp8_recipe!r} is unknown; known are {', '.join(FP8_RECIPES)}")
+    elif plan.fp8_recipe in ("rowwise", "blockwise", "mxfp8") and plan.dtype not in FP8_FAMILY:
+        yield Problem("fp8_recipe", f"{plan.fp8_recipe}, but dtype = {plan.dtype}. It goes with dtype=fp8.")
     if plan.dtype not in DTYPES:
         yield Problem("dtype", f"{plan.dtype!r} is unknown; known are {', '.join(DTYPES)}")
 

@@ -4,13 +4,17 @@
 has a scale per 16 or 32 neighbours along the dimension that is summed over, which is not the same in a product and in that of
 its weight gradient, so a tensor that both read is quantised twice: by rows and by columns.
 
-- fp8: one scale per tensor; one pass writes the copy, the transposed one is fused into other passes.
+- fp8: `fp8_recipe` says what shares a scale. delayed: a tensor, by the largest elements of earlier steps; one pass writes the
+  copy, the transposed one is fused into other passes. tensorwise (current): a tensor, after a pass for its largest element.
+  rowwise: a row of what a product reads, so that a weight gradient wants columns: one pass for rows, two for columns.
+  blockwise: 128 elements, or 128 x 128 of a weight; one pass writes both copies. mxfp8: as the dtype mxfp8.
 - mxfp8, mxfp4: an 8-bit scale per 32 elements; one pass reads the tensor and writes both copies.
 - nvfp4: an 8-bit scale per 16 elements and one fp32 scale per tensor, which needs the largest element first (a pass that only
   reads). What enters a weight gradient goes through a random Hadamard transform, a pass of its own; gradients are rounded
   stochastically within these passes.
 
-Source: Transformer Engine (`cast_transpose`, `hadamard_transform`); OCP Microscaling Formats 1.0; arXiv 2509.25149.
+Source: Transformer Engine (`cast_transpose`, `hadamard_transform`, `common/recipe`); torchao `float8/config.py`; arXiv 2412.19437
+section 3.3.2 (blocks); OCP Microscaling Formats 1.0; arXiv 2509.25149.
 
 *Recomputation.* Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per
 checkpoint, by default 1; `block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the
@@ -69,12 +73,14 @@ class Precision(NamedTuple):
         n_copies: of a tensor that a product and a weight gradient read: 2 if quantised by rows and by columns.
         n_scan: passes that read the tensor before it can be quantised.
         is_fused: one pass writes both copies.
+        kernel: of the product, where another one than that of one scale per tensor; a name of `Efficiency.gemm_recipes`.
     """
 
     input_bytes: float
     n_copies: int
     n_scan: int = 0
     is_fused: bool = True
+    kernel: str = ""
 
     def copies(self, in_weight_gradient: bool) -> int:
         """Copies of a tensor that a pass writes."""
@@ -92,6 +98,15 @@ QUANTISED = {
     "nvfp4": Precision(0.5 + 1 / 16, 2, n_scan=1, is_fused=False),
 }
 """Plan dtypes whose products read quantised inputs."""
+FP8_RECIPES = {
+    "delayed": QUANTISED["fp8"],
+    "tensorwise": Precision(1.0, 1, n_scan=1),
+    "current": Precision(1.0, 1, n_scan=1),
+    "rowwise": Precision(1.0, 2, n_scan=1, is_fused=False, kernel="rowwise"),
+    "blockwise": Precision(1.0 + 4 / 128, 2, kernel="blockwise"),
+    "mxfp8": QUANTISED["mxfp8"],
+}
+"""What shares a scale under dtype fp8. `current` is what Transformer Engine calls `tensorwise`, torchao's name."""
 FP8_FAMILY = ("fp8", "mxfp8")
 DTYPES = ("bf16", "fp16", *QUANTISED, "fp32")
 
@@ -106,6 +121,14 @@ class HasPrecision(Protocol):
     def dtype(self) -> str: ...
     @property
     def bf16_layers(self) -> int | None: ...
+    @property
+    def fp8_recipe(self) -> str | None: ...
+
+
+def precision_of(plan: HasPrecision) -> Precision | None:
+    """How the inputs of matrix products are quantised; None: not at all. An open recipe is `delayed`."""
+    own = QUANTISED.get(plan.dtype)
+    return FP8_RECIPES.get(plan.fp8_recipe or "delayed", own) if plan.dtype == "fp8" else own
 
 
 def share_in_bf16(plan: HasPrecision, n_layers: int) -> float:

@@ -17,6 +17,7 @@ from .fields import (
     CORE_ATTENTION,
     DTYPES,
     ELEMENT_BYTES,
+    FP8_RECIPES,
     METHODS,
     MODULES,
     UNIFORM,
@@ -103,6 +104,13 @@ class ParallelPlan:
         CORE_ATTENTION,
     )
     dtype: Annotated[str, PlanField("number format of the matrix products", known=DTYPES)] = "bf16"
+    fp8_recipe: Annotated[
+        str | None,
+        PlanField(
+            "of dtype fp8: what shares a scale; by default as the framework does: delayed, tensorwise under FSDP",
+            known=FP8_RECIPES,
+        ),
+    ] = None
     bf16_layers: Annotated[
         int | None,
         PlanField(

@@ -159,7 +159,9 @@ def with_numbers(cluster: Cluster, eff: Efficiency, numbers: Numbers) -> tuple[C
 _TIER = ("bytes_per_s", "latency_s", "oversubscription")
 _CORRECTION = tuple(item.name for item in fields(CostCorrection))
 _EFFICIENCY = tuple(
-    item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "attention_kernels", "correction")
+    item.name
+    for item in fields(Efficiency)
+    if item.name not in ("gemm_tiles", "gemm_recipes", "attention_kernels", "correction")
 )
 
 

@@ -10,7 +10,7 @@ Source: FLOP counts arXiv 2104.04473 appendix, flash traffic arXiv 2205.14135 an
 from __future__ import annotations
 
 from ...framework.software import ALL_GATHER, ALL_REDUCE, ONCE_PER_NODE
-from ...plan.fields import FP8_FAMILY, QUANTISED
+from ...plan.fields import FP8_FAMILY, precision_of
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
 from ..base.workload import Comm
@@ -235,8 +235,8 @@ def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]
 
 def _dispatch_bytes(plan: ParallelPlan) -> float:
     """Of an element that goes to its experts; formats of 4 bits are made where they are multiplied."""
-    is_narrow = plan.dtype in FP8_FAMILY and plan.software.dispatcher in ONCE_PER_NODE
-    return QUANTISED[plan.dtype].input_bytes if is_narrow else plan.element_bytes
+    precision = precision_of(plan) if plan.dtype in FP8_FAMILY and plan.software.dispatcher in ONCE_PER_NODE else None
+    return precision.input_bytes if precision is not None else plan.element_bytes
 
 
 def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...framework.software import Software
-from ...plan.fields import ELEMENT_BYTES, QUANTISED, Precision, share_in_bf16
+from ...plan.fields import ELEMENT_BYTES, Precision, precision_of, share_in_bf16
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel
 from .sizes import DEQUANTISE_LAUNCHES, QUANTISED_BYTES, TransformerSizes
@@ -50,7 +50,7 @@ class Shard:
     def of(cls, model: TransformerSizes, plan: ParallelPlan) -> Shard:
         """Sizes on one device under `plan`."""
         tokens = plan.micro_batch * plan.seq_len / plan.cp
-        element, precision = plan.element_bytes, QUANTISED.get(plan.dtype)
+        element, precision = plan.element_bytes, precision_of(plan)
         base = model.adapters.quantised if model.adapters is not None else "none"
         return cls(
             tokens=tokens,
@@ -115,15 +115,16 @@ def _products(name: str, m: float, n: float, k: float, shard: Shard, batch: floa
     flops = 2.0 * m * n * k * batch
     a, w, out = m * k * batch, k * n * batch, m * n * batch
     read, write = shard.gemm_bytes, shard.element_bytes
+    kernel = shard.precision.kernel if shard.precision is not None else ""
     ops = _dequantised(name, w, shard) + [
-        Kernel(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
-        Kernel(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
+        Kernel(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch, variant=kernel),
+        Kernel(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch, variant=kernel),
     ]
     if not shard.trains:
         return ops
     is_fused = shard.accumulate_bytes == 0.0
     summed = 2.0 * shard.grad_bytes if is_fused else write
-    ops.append(Kernel(name, "W", "gemm", flops, read * (a + out) + summed * w, 1.0, k, n, m, batch))
+    ops.append(Kernel(name, "W", "gemm", flops, read * (a + out) + summed * w, 1.0, k, n, m, batch, variant=kernel))
     return ops if is_fused else [*ops, stream(f"{name}_accumulate", "W", shard.accumulate_bytes * w)]
 
 

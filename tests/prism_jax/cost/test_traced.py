@@ -60,7 +60,9 @@ def constants(value: Callable[[Any], Any], eff: Efficiency) -> Efficiency:
         **{item.name: value(getattr(eff.correction, item.name)) for item in fields(CostCorrection)}
     )
     names = [
-        item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "attention_kernels", "correction")
+        item.name
+        for item in fields(Efficiency)
+        if item.name not in ("gemm_tiles", "gemm_recipes", "attention_kernels", "correction")
     ]
     return replace(eff, correction=correction, **{name: value(getattr(eff, name)) for name in names})
 
