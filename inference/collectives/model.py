@@ -6,7 +6,7 @@
 The law (`laws`) is physical. The residual is smooth in size and walks at random along scale, one step per doubling: between two
 measured scales it is interpolated, beyond them carried on, and either way it widens. It is integrated out (`predict`): what is
 sampled are the law, held where it was measured (`laws.from_reference`), and the spreads. Unevenness is normal with a weight per
-cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`report.fit_laws`).
+cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at the least-squares law (`least_squares`).
 
 Scores of groups that were left out are means over rows of |predicted / measured - 1| (MAPE), with the median of the prediction.
 `mape_alpha_beta` and `mape_sigmoid` are *in-sample*: two and four parameters fitted by least squares of log seconds to each
@@ -32,6 +32,7 @@ from scipy.optimize import least_squares
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import MeasuredTables
+from prism_jax.fits.report import Verdict
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
@@ -42,8 +43,9 @@ from .columns import COLUMNS, floats, known_op, plain_rows
 from .cost import FittedCurve, fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
+from .least_squares import are_two_numbers_enough, draws_and_verdict, fit_laws
 from .predict import FabricPlace, find_fabric, log_centre, noise
-from .report import SHORT_BYTES, fit_laws
+from .report import SHORT_BYTES
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
 
@@ -256,6 +258,14 @@ class Collectives(Model[CollectivesData]):
             "spreads": np.array([mean for mean, _ in SPREADS.values()]),
             "restless": np.zeros(data.coarse.shape[1]),
         }
+
+    def method_for(self, data: CollectivesData) -> str:
+        """Least squares where two numbers per fabric say it all."""
+        return "least_squares" if are_two_numbers_enough(self.size_law, data) else self.default_method
+
+    def least_squares(self, data: CollectivesData, n_draw: int, key: Array) -> tuple[Draws, Verdict]:
+        """Draws around latency and bandwidth, or around the whole law."""
+        return draws_and_verdict(self.size_law, data, SPREADS, n_draw, generator(key))
 
     def complete(self, data: CollectivesData, draws: Draws, key: Array) -> dict[str, np.ndarray]:
         """The residuals [draw, curve, knot], which the program integrates out."""

@@ -26,8 +26,9 @@ from prism_jax.recorded.formats.text_logs import frameworks, is_step_line, read_
 from prism_jax.tables.streams import PARQUET, head, lines, refuse_binary, refuse_packed
 from prism_jax.trace.step_log import FileStart, Stated, StepLog, without_warm_up
 
+from .network_tests import is_network_line
 from .raw_table import RawTable, first_bytes, hash_as_one, header_of, is_zstd, separator_of
-from .tool_logs import is_dcgm_line, is_gpu_header, is_nccl_line
+from .tool_logs import is_dcgm_line, is_gpu_header
 
 _TEXTS = {
     "submission_benchmark": "benchmark",
@@ -128,9 +129,10 @@ def _with_counts(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-Format = Literal["table", "parquet", "nvidia-smi", "dcgm", "nccl-tests", "mllog", "step log"]
+Format = Literal["table", "parquet", "nvidia-smi", "dcgm", "network test", "mllog", "step log"]
 READ = (
-    "CSV, TSV, parquet, logs of nccl-tests, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), histories of W&B (JSON lines), event "
+    "CSV, TSV, parquet, logs of nccl-tests, OSU benchmarks, perftest, IMB, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), "
+    "histories of W&B (JSON lines), event "
     f"files of TensorBoard, trainer_state.json, and logs of {frameworks()}"
 )
 TABLE_ENDINGS = (".csv", ".tsv")
@@ -188,8 +190,8 @@ def _told(path: Path) -> Format | None:
     for number, line in lines(path, cut=True):
         if MARKER in line:
             return "mllog"
-        if is_nccl_line(line):
-            return "nccl-tests"
+        if is_network_line(line):
+            return "network test"
         if is_dcgm_line(line):
             return "dcgm"
         if is_step_line(line):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.core.errors import DataError
+from prism_jax.fits.collective_run import CollectiveRun
 from prism_jax.fits.report import CleaningReport
 from prism_jax.recorded.formats.scalar_files import is_step_table
 
@@ -17,9 +18,10 @@ from .checks import ROW, copied_rows
 from .clean import Clean, Measurements, clean, naming
 from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
 from .formats import Format, detect, read_mlperf, read_training_log
+from .network_tests import read_network_tests
 from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
 from .telemetry import join_runs, join_telemetry, missing_half
-from .tool_logs import read_dcgm, read_nccl_tests, read_nvidia_smi
+from .tool_logs import read_dcgm, read_nvidia_smi
 from .values import refuse_unknown
 
 NOTHING: Mapping[str, str] = {}
@@ -32,7 +34,7 @@ def read_measurements(
     mapping: Mapping[str, str] = NOTHING,
     units: Mapping[str, str] = NOTHING,
     where: Mapping[str, str] = NOTHING,
-    collective: str = "",
+    collective: CollectiveRun = CollectiveRun(),
 ) -> Measurements:
     """The valid measurements in files of any known format.
 
@@ -42,7 +44,7 @@ def read_measurements(
         mapping: canonical name, with or without unit -> name in the files.
         units: canonical name, with or without unit -> unit, where the files do not say it.
         where: name, canonical or of the files -> value of the rows that are kept.
-        collective: of logs of nccl-tests that do not say which was run.
+        collective: of logs of network tests that do not say what was run, or among how many.
 
     Raises:
         DataError: a file cannot be read, lacks a required column, or no row is left; names file and remedy.
@@ -93,7 +95,13 @@ def tidy(
     return _measurements([table], columns, options, [], ("table",))
 
 
-def _read(path: Path, run: str, columns: Sequence[ModelColumn], options: DataOptions, collective: str = "") -> RawTable:
+def _read(
+    path: Path,
+    run: str,
+    columns: Sequence[ModelColumn],
+    options: DataOptions,
+    collective: CollectiveRun = CollectiveRun(),
+) -> RawTable:
     def choose(names: Sequence[str]) -> list[str]:
         return wanted(str(path), names, columns, options)
 
@@ -104,8 +112,8 @@ def _read(path: Path, run: str, columns: Sequence[ModelColumn], options: DataOpt
         return read_delimited(path, choose)
     if kind == "parquet":
         return read_parquet(path, choose)
-    if kind == "nccl-tests":
-        return read_nccl_tests(path, collective)
+    if kind == "network test":
+        return read_network_tests(path, collective)
     if kind == "nvidia-smi":
         return read_nvidia_smi(path)
     if kind == "dcgm":

@@ -15,6 +15,7 @@ from jax import Array
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
 from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import MeasuredTables
+from prism_jax.fits.report import Verdict
 from prism_jax.horizon.reliability import Reliability
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
@@ -74,7 +75,7 @@ class Model(ABC, Generic[Data]):
 
     Attributes:
         name: as in `prism_jax.fit(..., model=name)` and `prism-jax fit NAME`.
-        default_method: "nuts", "svi" or "map": what fits this model best where nobody asks for a method.
+        default_method: "nuts", "svi", "map" or "least_squares": what fits this model best where nobody asks for a method.
         holdout_method: the same where it is fitted many times, with groups left out.
         columns: what a file must and may hold.
         reported: sites whose r-hat and effective sample size make the verdict, and which are calibrated in the slow tests.
@@ -124,6 +125,18 @@ class Model(ABC, Generic[Data]):
             FitError: the model describes something else.
         """
         raise FitError(self.no_variability)
+
+    def method_for(self, data: Data) -> str:
+        """What fits these data best where nobody asks for a method."""
+        return self.default_method
+
+    def least_squares(self, data: Data, n_draw: int, key: Array) -> tuple[Draws, Verdict]:
+        """Draws [draw, ...] around an estimate by least squares, without those of `complete`, and whether to trust them.
+
+        Raises:
+            FitError: the model has none.
+        """
+        raise FitError(f"a model of {self.name} has no least squares. Use nuts, svi or map.")
 
     def parts(self, data: Data) -> Mapping[str, tuple[ModelPart[Any], Any]]:
         """Parts of the posterior by name that share neither parameters nor data, with data of their own: sampled one by one."""

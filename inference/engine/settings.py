@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prism_jax.core.errors import FitError
 
-METHODS = ("nuts", "svi", "map")
+METHODS = ("nuts", "svi", "map", "least_squares")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Settings:
     target_accept: acceptance that the step size is adapted to.
     max_tree_depth: at most 2^depth leapfrog steps per draw.
     n_svi_step: optimisation steps of the variational fit.
-    n_approximate_draw: draws from an approximation (svi, map).
+    n_approximate_draw: draws from an approximation (svi, map, least_squares).
     """
 
     n_chain: int = 4

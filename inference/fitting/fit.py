@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.core.registry import did_you_mean
+from prism_jax.fits.collective_run import CollectiveRun
 from prism_jax.fits.report import Verdict
 
 from ..collectives.columns import known_op
@@ -30,7 +31,7 @@ from ..engine.diagnostics import one_blas_thread, verdict
 from ..engine.laplace import ADAPT_UP_TO, GOOD_K, around, fit_map, fit_svi, weighted
 from ..engine.model import Model
 from ..engine.nuts import Enough, sample
-from ..engine.program import WHOLE, ModelProgram, PosteriorDraws, columns, key_of, program, together
+from ..engine.program import WHOLE, ModelProgram, PosteriorDraws, columns, independent, key_of, program, together
 from ..engine.settings import METHODS, Settings
 from .models import model_named
 from .result import Fit
@@ -90,7 +91,7 @@ def fit(
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
-    collective: str | None = None,
+    collective: str | CollectiveRun | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
     resume: str | Path | None = None,
@@ -102,12 +103,12 @@ def fit(
         data: a table, one or more files, or measurements that were read before.
         model: "fleet", "steps", "collectives" or another name of `prism_jax.fits.models.MODELS`, or a model.
         key: seed; the same gives the same draws.
-        method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked) or "map" (the same around the mode);
-            None for what suits the model.
+        method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked), "map" (the same around the mode) or
+            "least_squares" (collectives: latency and bandwidth, no sampling); None for what suits the model and the data.
         mapping: canonical column -> name in the data, e.g. {"duration": "time_ms"}.
         units: canonical column -> unit, e.g. {"duration": "ms"}, where no name says it.
         where: column -> value that rows must have.
-        collective: "all_reduce", ...: what was run, for logs of nccl-tests that do not say it.
+        collective: "all_reduce", ...: what was run, or that with GPUs and nodes, for logs that do not say it.
         settings: chains, draws and steps.
         progress: called with the share that is done.
         resume: file in which an interrupted fit (nuts) is kept and found again; whoever names it removes it. A model whose
@@ -119,8 +120,7 @@ def fit(
         FitError: unknown model or method, or data on which the model cannot be fitted.
     """
     chosen = model_named(model) if isinstance(model, str) else model
-    method = method or chosen.default_method
-    if method not in METHODS:
+    if method is not None and method not in METHODS:
         raise FitError(
             f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS, '')}"
         )
@@ -128,26 +128,39 @@ def fit(
     started = time.perf_counter()
     with naming(found.sources):
         prepared = chosen.prepare(found.frame)
-    sampled = posterior(
-        chosen,
-        prepared,
-        method,
-        key,
-        settings=settings,
-        progress=progress,
-        resume=None if resume is None else Path(resume),
-        enough=lambda drawn: _verdict(chosen, prepared, drawn).cause != "chains",
-    )
+    method = method or chosen.method_for(prepared)
+    if method == "least_squares":
+        sampled, judged = _least_squares(chosen, prepared, key, settings or Settings())
+    else:
+        sampled = posterior(
+            chosen,
+            prepared,
+            method,
+            key,
+            settings=settings,
+            progress=progress,
+            resume=None if resume is None else Path(resume),
+            enough=lambda drawn: _verdict(chosen, prepared, drawn).cause != "chains",
+        )
+        judged = _verdict(chosen, prepared, sampled)
     return Fit(
         model=chosen,
         data=prepared,
         sampled=sampled,
         method=method,
-        verdict=_verdict(chosen, prepared, sampled),
+        verdict=judged,
         hygiene=found.hygiene,
         elapsed_s=time.perf_counter() - started,
         record=record or {},
     )
+
+
+def _least_squares(model: Model[Any], data: Any, key: jax.Array, settings: Settings) -> tuple[PosteriorDraws, Verdict]:
+    """Draws around the estimate, with those of `complete`, and what the model says of it."""
+    first, last = jax.random.split(key)
+    draws, judged = model.least_squares(data, settings.n_approximate_draw, first)
+    found = independent({name: np.asarray(value) for name, value in draws.items()}, np.nan, np.zeros((1, 0)))
+    return _completed(model, data, {WHOLE: replace(found, flat=None)}, last), judged
 
 
 def _verdict(model: Model[Any], data: Any, sampled: PosteriorDraws) -> Verdict:
@@ -163,13 +176,13 @@ def measured(
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
-    collective: str | None = None,
+    collective: str | CollectiveRun | None = None,
 ) -> Measurements:
     """The checked table that `model` needs of `data`, in an order of its own; arguments and errors as those of `fit`."""
     chosen = model_named(model) if isinstance(model, str) else model
     columns = chosen.columns
-    if collective is not None:
-        collective = _known(collective, chosen)
+    run = collective if isinstance(collective, CollectiveRun) else CollectiveRun(collective)
+    run = _known(run, chosen)
     options: dict[str, Any] = {"mapping": mapping or {}, "units": units or {}, "where": where or {}}
     if isinstance(data, Measurements):
         return data
@@ -177,19 +190,21 @@ def measured(
         found = tidy(data, columns, **options)
     else:
         paths = [Path(path) for path in ([data] if isinstance(data, (str, Path)) else data)]
-        found = read_measurements(paths, columns, **options, collective=collective or "")
+        found = read_measurements(paths, columns, **options, collective=run)
     return found if rows_follow_time(found.frame, columns) else replace(found, frame=in_one_order(found.frame))
 
 
-def _known(collective: str, model: Model[Any]) -> str:
-    """The collective as files spell it.
+def _known(run: CollectiveRun, model: Model[Any]) -> CollectiveRun:
+    """The run with its collective as files spell it.
 
     Raises:
         FitError: there is none of that name, or the model is of something else.
     """
+    if run == CollectiveRun():
+        return run
     if model.name != Collectives.name:
-        raise FitError(f"collective {collective!r}: a model of {model.name} has none. Leave it out.")
-    return known_op(collective)
+        raise FitError(f"collective {run.collective!r}: a model of {model.name} has none. Leave it out.")
+    return replace(run, collective=known_op(run.collective) if run.collective is not None else None)
 
 
 @one_blas_thread

@@ -34,7 +34,7 @@ class Fit:
         model: the model that was fitted.
         data: its data (see the model's file).
         sampled: draws by site, [chain, draw, ...], and sampler statistics.
-        method: "nuts", "svi" or "map".
+        method: "nuts", "svi", "map" or "least_squares".
         verdict: whether to trust the draws.
         hygiene: rows read, kept and dropped, by rule.
         elapsed_s: wall-clock time of the fit.

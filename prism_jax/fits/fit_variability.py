@@ -16,9 +16,12 @@ from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record
 from ..result.parameters import Seed
 from ..tables.column_map import pairs_of
+from .collective_run import CollectiveRun
 from .report import FitReport, KeptFitReport
 
-METHOD = "How it is fitted: nuts (exact), svi or map (checked approximations); by default what suits the model."
+METHOD = (
+    "nuts (exact), svi or map (checked approximations), least_squares (collectives); by default what suits the data."
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def fit_variability(
     posterior: Posterior = Posterior(),
     holdout: HoldoutChoice = HoldoutChoice(),
     columns: Columns = Columns(),
-    collective: Annotated[str | None, Option(metavar="NAME")] = None,
+    run: CollectiveRun = CollectiveRun(),
     progress: Progress = silent,
 ) -> FitReport:
     """Fit a model of variability to measurements.
@@ -140,7 +143,7 @@ def fit_variability(
         posterior: how the posterior is drawn.
         holdout: groups to leave out and score.
         columns: what columns are called and which rows to keep.
-        collective: what was run, for logs that do not say it: all_reduce, all_gather, ...
+        run: which collective was run, among how many GPUs and nodes, for logs that do not say it.
         progress: told what is being done.
 
     Raises:
@@ -162,9 +165,9 @@ def fit_variability(
     options = {"mapping": columns.mapping, "units": columns.units, "where": columns.where}
     options = {name: dict(value or {}) for name, value in options.items()}
     progress(0.0, f"reading {', '.join(files)}")
-    measured = module.measured(list(files), model, collective=collective, **options)
+    measured = module.measured(list(files), model, collective=run, **options)
     settings = _settings(module, posterior.n_chain, posterior.n_draw)
-    inputs = {"files": list(files), "model": model, "method": method, "collective": collective, **options}
+    inputs = {"files": list(files), "model": model, "method": method, **_stated(run), **options}
     fitted = module.fit(
         measured,
         model=model,
@@ -179,6 +182,12 @@ def fit_variability(
     if holdout.column is not None:
         found["holdout"] = _left_out(module, measured, model, method, holdout, settings, key, progress)
     return from_plain(FitReport, to_plain(found)).made_of(FitParts(fitted, out, _keep(fitted, out)))
+
+
+def _stated(run: CollectiveRun) -> dict[str, Any]:
+    """The options of a run, as they are recorded."""
+    known = {"n_gpus": run.n_gpus, "n_nodes": run.n_nodes}
+    return {"collective": run.collective, **{name: value for name, value in known.items() if value is not None}}
 
 
 def failed_name(out: str | Path) -> Path:

@@ -22,7 +22,7 @@ class Verdict(ByContent):
         worst: the site with the largest r-hat, or the smallest effective sample size.
         n_diverging: divergent transitions.
         k_hat: Pareto shape of the importance weights of an approximation; NaN for sampling.
-        cause: what failed: chains, divergences or approximation; empty where nothing did.
+        cause: what failed: chains, divergences, approximation or law (least squares); empty where nothing did.
     """
 
     ok: bool
@@ -138,6 +138,7 @@ SKIPPED = ("variance_of", "variance_shares", "notes")
 
 REMEDY = {  # what failed -> what to do at the command line
     "few draws": "draw more (--draws 2000)",
+    "law": "use --method nuts, which lets every size differ from the law, or look at the data (--where keeps one setting)",
     "chains": (
         "the chains disagree, and more draws seldom mend that: the data hold several things at once (machines, libraries, "
         "settings; --where keeps one), or too little to tell them apart (add runs); or try --method map"
@@ -176,7 +177,8 @@ def _remedy(fit: FitFacts) -> str:
     verdict = fit.verdict
     few = verdict.cause == "chains" and verdict.r_hat <= MAX_R_HAT
     known = REMEDY.get("few draws" if few else verdict.cause, "fit again, or look at the data")
-    return f"{known}; {LEAST_SQUARES}" if "least_squares" in fit.about else known
+    has_law = "least_squares" in fit.about and verdict.cause != "law"
+    return f"{known}; {LEAST_SQUARES}" if has_law else known
 
 
 def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:

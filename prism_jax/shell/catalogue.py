@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
 from ..core.errors import SpecError
 from ..core.registry import Registry
+from ..fits.collective_run import CollectiveRun
 from ..fits.models import MODELS
 
 
@@ -164,7 +165,7 @@ def _shipped() -> Iterator[Command]:
     for name, target, text in SHIPPED:
         yield Command(name, target, text)
     for name, model in MODELS.items():
-        needless = {} if name == "collectives" else {"collective": None}
+        needless = {} if name == "collectives" else dict.fromkeys(item.name for item in fields(CollectiveRun))
         if model.help:
             fixed = {"model": name, **needless}
             yield Command(f"fit {name}", "prism_jax.fits.fit_variability:fit_variability", model.help, fixed)

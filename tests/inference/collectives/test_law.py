@@ -11,8 +11,8 @@ from scipy.stats import multivariate_normal
 
 from inference.collectives.data import CollectivesData, from_frame
 from inference.collectives.laws import Reference, from_reference, priors, to_reference, trusts
+from inference.collectives.least_squares import drawn, fit_laws
 from inference.collectives.predict import log_likelihood, residuals
-from inference.collectives.report import drawn, fit_laws
 from tests.inference.collectives.test_collectives import table, true_seconds
 
 AT = Reference(hops=14.0, net_hops=2.0, bus=1.75, net_bus=1.9)

@@ -1,0 +1,23 @@
+"""What a log of collectives does not say of its run, by options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ..core.use_case import Option, OptionGroup
+
+
+@dataclass(frozen=True)
+class CollectiveRun(OptionGroup):
+    """What was run, for logs that do not say it.
+
+    Attributes:
+        collective: which one: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, p2p.
+        n_gpus: GPUs (ranks) that took part.
+        n_nodes: nodes that they are spread over; left out where the log does not say it either: eight GPUs to a node.
+    """
+
+    collective: Annotated[str | None, Option("--collective --op", "NAME")] = None
+    n_gpus: Annotated[int | None, Option("--gpus", "N", least=2, most=10_000_000)] = None
+    n_nodes: Annotated[int | None, Option("--nodes", "N", least=1, most=10_000_000)] = None
