@@ -19,7 +19,7 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
-from ..framework.software import LINEAR
+from ..framework.software import EAGER, LINEAR
 from ..plan.fields import ELEMENT_BYTES, OPTIONS, gradients_on_host, optimizer_on_host, precision_of
 from ..plan.optimizers import (
     OPTIMIZERS,
@@ -96,22 +96,20 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
     kept = trained * (0.0 if plan.optimizer_in_backward else 1.0 - gradients_on_host(plan) * optimizer_on_host(plan))
     parameters_bytes, frozen_element = _group_bytes(model, plan)
     by_parameter = plan.sharding in ("fsdp", "hsdp")
+    optimizer_share = states if by_parameter or plan.zero_stage >= 1 else whole
     buckets = plan.zero_stage >= 2 and plan.shard_group == 1
     degrees = (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep)
     return StateFactors(
         parameters=parameters_bytes * in_hbm,
         gradients=kept * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
         freed_gradient=np.array(_freed_bytes(plan, rules)),
-        optimizer=trained * _optimizer_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 1 else whole),
+        optimizer=trained * _optimizer_bytes(plan, rules) * optimizer_share,
         optimizer_rest=np.array(_rest_bytes(plan) / (state_ranks(plan) if by_parameter or plan.zero_stage >= 1 else 1)),
         bucket=trained * (1.0 - states) if buckets else np.zeros_like(splits),
         gathered=np.minimum(parameters_bytes, plan.element_bytes) * (1.0 - in_hbm),
         gathered_element=np.array(frozen_element if plan.shard_group > 1 or plan.offload_parameters else 0.0),
         copied_element=np.array(_fp8_copy_bytes(plan, rules)),
-        update=trained
-        * _update_bytes(plan, rules)
-        * (1.0 - optimizer_on_host(plan))
-        * (states if plan.zero_stage >= 1 else whole),
+        update=trained * _update_bytes(plan, rules) * (1.0 - optimizer_on_host(plan)) * optimizer_share,
         bucket_element=np.array(_buffer_bytes(plan, rules)),
         n_communicators=np.array(float(sum(degree > 1 for degree in degrees))),
     )
@@ -180,9 +178,14 @@ def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 
 def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Of the copy of a buffer in 16 bits, in the format that the optimizer reads."""
+    """Of the copy of a buffer in 16 bits, in the format that the optimizer reads, and of what separate operations pass on.
+
+    Notes:
+        PyTorch's multi-tensor operations (`foreach`) hold about the size of the parameters more than a loop over them.
+    """
     wanted = main_gradient_bytes(plan)
-    return wanted if not _keeps_master(plan) and wanted > _buffer_bytes(plan, rules) else 0.0
+    passed_on = updated_bytes(plan) if plan.software.optimizer == EAGER and moments_bytes(plan) else 0.0
+    return passed_on + (wanted if not _keeps_master(plan) and wanted > _buffer_bytes(plan, rules) else 0.0)
 
 
 def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> ActivationFactors:
