@@ -14,12 +14,13 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 unexport PYTHONDONTWRITEBYTECODE
 # A bare `make` lists the commands.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format clean
+.PHONY: help demo test test-slow coverage lint format clean
 
 help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
 	@echo "make test       install, run the tests (about 12 minutes on 2 cores)"
 	@echo "make test-slow  run the slow tests too"
+	@echo "make coverage   lines and branches that the tests reach (about 30 minutes on one core)"
 	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py; FOLDER=prism_jax/queue: of one folder"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make clean      remove everything that make made"
@@ -37,6 +38,12 @@ test-slow:
 	@scripts/make_venv $(VENV) test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow or not slow"
 
+# In one process, through a pipe: tests of full disks limit the size of the files that their process writes.
+coverage:
+	@scripts/make_venv $(VENV) dev
+	$(BIN)/python -m coverage run --branch --source=prism_jax,inference -m pytest -q -n 0 2>&1 | cat
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
+
 # All of it, or one folder (types included): make lint FOLDER=prism_jax/queue
 lint:
 	@scripts/make_venv $(VENV) dev
@@ -52,5 +59,5 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .jax_cache .pytest_cache .hypothesis .ruff_cache .import_linter_cache build dist out
+	rm -rf $(VENV) .coverage .jax_cache .pytest_cache .hypothesis .ruff_cache .import_linter_cache build dist out
 	find prism_jax inference tests -name __pycache__ -type d -prune -exec rm -rf {} +
