@@ -19,7 +19,7 @@ from ..job.load_job import JobFile, JobSource, loaded
 from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
 from ..result.parameters import Applied, Fits, Force, JobChanges, Seed
-from ..variability.host_list import read_hosts
+from ..variability.node_names import read_hosts
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import IGNORE_MEMORY, memory_verdict
 from .report import MoneyFacts, PredictionReport

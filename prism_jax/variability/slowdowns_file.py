@@ -4,7 +4,7 @@ Columns: where, and how slow. Where is `gpu` (the index along the plan's axis or
 GPUs of that host), or a node and `gpu` (the index inside it, from 0; also `local_rank`, `gpu_id`, ...), or both in one column
 ("gpu013:4"). A node stands in the column `node`, `host` or `hostname` (...): a number from 0 or a host name, the same throughout
 a table. Beside a rank it is a name alone. Which node a host is follows from the list of the job's hosts in the order of ranks
-where there is one (`host_list.py`), and rows of other hosts are left out; without a list hosts are nodes in the order of their
+where there is one (`node_names.py`), and rows of other hosts are left out; without a list hosts are nodes in the order of their
 first rows.
 
 How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
@@ -28,7 +28,6 @@ from ..core.kernels import KERNEL_CLASSES
 from ..core.registry import did_you_mean
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
-from .host_list import HOST
 from .measured_speeds import (
     ALL as ALL_CLASSES,
     Quantity,
@@ -39,6 +38,7 @@ from .measured_speeds import (
     recognised,
     words_of,
 )
+from .node_names import HOST
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30

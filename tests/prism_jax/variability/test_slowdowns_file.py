@@ -3,7 +3,7 @@
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.host_list import read_hosts
+from prism_jax.variability.node_names import read_hosts
 from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
 
 
