@@ -22,6 +22,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Complex64, Float, Float32, Integer, Key, UInt32
 
+from ..core.errors import DataError
+from ..tables.document import short
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 
@@ -155,6 +157,24 @@ def _horner(y: Array, coefficients: list[float]) -> Array:
     for c in coefficients[-2::-1]:
         value = value * y + jnp.float32(c)
     return value
+
+
+def typed_key(key: Key[Array, ""] | UInt32[Array, "2"] | int) -> Key[Array, ""]:
+    """The typed key of a key in any spelling: itself, a seed, or the two words of `jax.random.PRNGKey`.
+
+    Raises:
+        DataError: it is none of them.
+    """
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        if not 0 <= key < 2**31:
+            raise DataError(f"key = {key}, but a seed lies between 0 and {2**31 - 1}")
+        return jax.random.key(int(key))
+    if isinstance(key, jax.Array):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+            return key
+        if key.dtype == jnp.uint32 and key.shape == (2,):
+            return jax.random.wrap_key_data(key)
+    raise DataError(f"key = {short(key)}, but it must be one typed key, jax.random.key(0), or an integer seed")
 
 
 def key_words(key: Key[Array, ""]) -> UInt32[Array, "2"]:

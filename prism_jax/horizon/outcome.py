@@ -9,6 +9,7 @@ from math import nan
 import numpy as np
 
 from ..core.arrays import Floats
+from ..result.distribution import check_prob
 
 N_BATCH = 20  # of worlds, for the Monte Carlo error
 BUCKETS = (
@@ -77,10 +78,11 @@ class RunOutcome:
 
     def quantile(self, p: float) -> float:
         """Wall time that a share `p` of the worlds does not exceed, seconds."""
-        return float(np.quantile(self.time_s, p))
+        return float(np.quantile(self.time_s, check_prob(p)))
 
     def mc_error(self, p: float) -> float:
         """Monte Carlo standard error of `quantile(p)`, from batches of the worlds."""
+        check_prob(p)
         return _error([float(np.quantile(part, p)) for part in np.array_split(self.time_s, N_BATCH)])
 
     def band(self, level: float = 0.9) -> tuple[float, float]:

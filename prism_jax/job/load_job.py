@@ -7,13 +7,14 @@ job is refused before it is parsed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import numpy as np
 from pydantic import BaseModel
 
 from ..core.errors import ConfigError, DataError, FieldPath, Mark, Mistake, dotted
@@ -138,18 +139,69 @@ def _step(container: Any, key: str, path: FieldPath, mark: Mark) -> Any:
 MAX_BYTES = 2**20  # a job is a page of text
 
 
-def read_job_file(path: str | Path) -> Document:
-    """Document of the YAML or (by its ending) TOML file `path`, of a capture, or of the shipped job of that name.
+def read_job_file(path: str | Path | Mapping[str, Any]) -> Document:
+    """Document of the YAML or (by its ending) TOML file `path`, of a capture, of the shipped job of that name, or of a mapping.
 
     Raises:
-        ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML.
+        ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML; or a mapping that holds
+            what a file cannot.
     """
+    if isinstance(path, Mapping):
+        return mapping_document(path)
+    if not isinstance(path, (str, Path)):
+        text = f"a {type(path).__name__}, but a job is a file, the name of a shipped job, or a mapping of sections"
+        raise ConfigError.in_file(MAPPING, text)
     file = find_job_file(path)
     name = str(path)
     if captured_file(file) is not None:
         return capture_document(file, name)
     text = _text(file, name)
     return read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)
+
+
+MAPPING = "job"  # what messages and reports call a job that is a mapping
+
+
+def mapping_document(data: Mapping[str, Any]) -> Document:
+    """Document of a job that is given as a mapping of sections, as a job file holds them.
+
+    Args:
+        data: of texts, numbers (those of NumPy too), booleans, None, paths, lists and mappings; file names in it are those of
+            the current folder.
+
+    Raises:
+        ConfigError: a key is no text, a value is something else, or it is nested too deeply.
+    """
+    return Document(MAPPING, {name: _plain(value, (name,)) for name, value in _fields(data, ()).items()})
+
+
+def _plain(value: Any, path: FieldPath) -> Any:
+    """A copy as a job file would hold it."""
+    if len(path) > MAX_DEPTH:
+        raise _no_field(path[:3], f"nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        return {name: _plain(part, (*path, name)) for name, part in _fields(value, path).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, (*path, index)) for index, part in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is not None and not isinstance(value, (str, bool, int, float)):
+        raise _no_field(
+            path, f"{type(value).__name__} is no value of a job file. Give a text, a number, a list or a mapping."
+        )
+    return value
+
+
+def _fields(data: Mapping[Any, Any], path: FieldPath) -> Mapping[str, Any]:
+    for name in data:
+        if not isinstance(name, str):
+            raise _no_field(path, f"the key {short(name)} is no text. Name fields as a job file does.")
+    return data
+
+
+def _no_field(path: FieldPath, text: str) -> ConfigError:
+    return ConfigError([Mistake(text, Mark(MAPPING), path)])
 
 
 def find_job_file(path: str | Path) -> Path:
@@ -208,11 +260,11 @@ SECTIONS: dict[str, Any] = {
 }
 
 
-def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
-    """The job described by a YAML or TOML file, or by the name of a shipped example.
+def load_job(path: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Job:
+    """The job described by a YAML or TOML file, by the name of a shipped example, or by a mapping of the same sections.
 
     Args:
-        path: the file, or a name that `prism-jax show examples` lists.
+        path: the file, a name that `prism-jax show examples` lists, or `{"model": ..., "cluster": ..., "plan": {...}}`.
         overrides: "section.field=value" texts that replace or add fields, values read as YAML.
 
     Raises:
@@ -260,14 +312,14 @@ def _sections_of(frameworks: tuple[str, ...]) -> type[BaseModel]:
     return job_section({**SECTIONS, "framework": (one_of(frameworks), None)})
 
 
-JobSource: TypeAlias = Job | str | Path
+JobSource: TypeAlias = Job | str | Path | Mapping[str, Any]
 
 
 def loaded(job: JobSource, overrides: Sequence[str] = ()) -> Job:
     """The job itself, or the one that a file describes.
 
     Args:
-        job: a Job; YAML or TOML file; or a name that `prism-jax show examples` lists.
+        job: a Job; YAML or TOML file; a name that `prism-jax show examples` lists; or a mapping of the sections of a file.
         overrides: "section.field=value" texts that replace or add fields of a file.
 
     Raises:
@@ -285,6 +337,8 @@ def loaded(job: JobSource, overrides: Sequence[str] = ()) -> Job:
 
 def source_of(job: JobSource) -> str:
     """What a run record calls the job."""
+    if isinstance(job, Mapping):
+        return str(job.get("name") or MAPPING)
     return job.name if isinstance(job, Job) else str(job)
 
 

@@ -294,7 +294,11 @@ class ChosenFrom(Generic[Found]):
 
 
 def job_with_plan(
-    job: str | Path, overrides: Sequence[str], chosen: Mapping[str, Any], dropped: Sequence[str], comment: str
+    job: str | Path | Mapping[str, Any],
+    overrides: Sequence[str],
+    chosen: Mapping[str, Any],
+    dropped: Sequence[str],
+    comment: str,
 ) -> str:
     """YAML of the job of a file, with the fields of its plan that were chosen.
 

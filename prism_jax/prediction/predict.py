@@ -103,7 +103,7 @@ class SimulatedColumns(OptionGroup):
 def predict(
     job: JobSource,
     *,
-    key: Array,
+    key: Array | int,
     applied: Applied = Applied(),
     use_level: bool = True,
     columns: SimulatedColumns = SimulatedColumns(),
@@ -112,8 +112,9 @@ def predict(
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
 
     Args:
-        job: a Job, a job file, or the name of a shipped example.
-        key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
+        job: a Job, a job file, the name of a shipped example, or a mapping of the sections of a file.
+        key: typed PRNG key (`jax.random.key(seed)`) or an integer seed; the same key gives the same answer on any number of
+            devices.
         applied: files of `prism-jax fit` or `calibrate`, `fits=[...]`; `force=True` uses a fit even where its verdict is failed.
         use_level: let a fit to the log of this very job set the level of its step time.
         columns, progress: `n_samples`, `method`, `known`, `pad` as in `prism_jax.simulate.predict`, None for the default there.
@@ -144,7 +145,7 @@ def predict(
 def predict_many(
     jobs: Sequence[JobSource],
     *,
-    key: Array,
+    key: Array | int,
     fits: FitFiles = (),
     force: bool = False,
     n_samples: int | None = None,

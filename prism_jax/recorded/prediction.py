@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Floats
-from ..result.distribution import Guarantee, SampleStatistics, refit_bound
+from ..result.distribution import Guarantee, SampleStatistics, check_prob, refit_bound
 from .report import HeldOutScore, SplitScore
 
 
@@ -60,25 +60,25 @@ class TracePrediction(SampleStatistics):
 
     def quantile(self, p: float) -> float:
         """Long-run quantile: median over refits, seconds."""
-        return float(np.median(np.quantile(self.step_s, p, axis=1)))
+        return float(np.median(np.quantile(self.step_s, check_prob(p), axis=1)))
 
     def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
         """Interval of the long-run quantile from the few recorded steps, seconds."""
-        return _central(np.quantile(self.step_s, p, axis=1), level)
+        return _central(np.quantile(self.step_s, check_prob(p), axis=1), check_prob(level, "level"))
 
     def mc_error(self, p: float) -> float:
         """Standard error of `quantile(p)` from the finite number of refits and draws, seconds.
 
         Half the distance of the order statistics one binomial standard deviation to either side of the median.
         """
-        found = np.quantile(self.step_s, p, axis=1)
+        found = np.quantile(self.step_s, check_prob(p), axis=1)
         off = 0.5 / np.sqrt(len(found))
         low, high = np.quantile(found, [max(0.5 - off, 0.0), min(0.5 + off, 1.0)])
         return float(high - low) / 2.0
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
         """Upper confidence bound of the long-run quantile, from the spread over refits."""
-        return refit_bound(np.quantile(self.step_s, p, axis=1), p, confidence)
+        return refit_bound(np.quantile(self.step_s, check_prob(p), axis=1), p, check_prob(confidence, "confidence"))
 
     def expected(self, p: float, n_step: int) -> float:
         """What the p-quantile of the next `n_step` steps is as likely to exceed as not, seconds."""
@@ -92,7 +92,9 @@ class TracePrediction(SampleStatistics):
         n_refit, n_draw = self.step_s.shape
         n_step = min(n_step, n_draw)
         n_sample = n_draw // n_step
-        return np.quantile(self.step_s[:, : n_sample * n_step].reshape(n_refit * n_sample, n_step), p, axis=1)
+        return np.quantile(
+            self.step_s[:, : n_sample * n_step].reshape(n_refit * n_sample, n_step), check_prob(p), axis=1
+        )
 
 
 def _central(values: Floats, level: float) -> tuple[float, float]:

@@ -51,6 +51,18 @@ class MedianInterval:
     p95: float
 
 
+def check_prob(p: float, name: str = "p") -> float:
+    """The probability itself.
+
+    Raises:
+        DataError: it is not between 0 and 1; percent are named as such.
+    """
+    if not 0.0 <= p <= 1.0:
+        percent = f" The {p:g}th percentile is {name} = {p / 100:g}." if 1.0 < p <= 100.0 else ""
+        raise DataError(f"{name} = {p:g}, but it is a probability, between 0 and 1.{percent}")
+    return p
+
+
 def holding(estimate: float, low: float, high: float) -> tuple[float, float]:
     """The interval, widened as far as it takes to hold the estimate.
 
@@ -352,16 +364,20 @@ class StepTimeDistribution(SampleStatistics):
         return self.samples_s[:, None] if self.fleets_s is None else self.fleets_s
 
     def quantile(self, p: float) -> float:
-        """Step time that a fraction `p` of steps does not exceed, seconds."""
-        return float(quantile(self.samples_s, p))
+        """Step time that a fraction `p` of steps does not exceed, seconds.
+
+        Raises:
+            DataError: `p` is not between 0 and 1.
+        """
+        return float(quantile(self.samples_s, check_prob(p)))
 
     def mc_error(self, p: float) -> float:
         """Standard error of `quantile(p)` from independent randomisations, seconds; 95 % of repeats lie within 1.96 of it."""
-        return stated_error(self.samples_s, self.batches_s, p)
+        return stated_error(self.samples_s, self.batches_s, check_prob(p))
 
     def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
         """Interval of the quantile `p` of the modelled distribution, seconds: Monte Carlo error alone."""
-        half = half_width(self.samples_s, self.batches_s, p, 0.5 + 0.5 * level)
+        half = half_width(self.samples_s, self.batches_s, check_prob(p), 0.5 + 0.5 * check_prob(level, "level"))
         return self.quantile(p) - half, self.quantile(p) + half
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
@@ -372,6 +388,8 @@ class StepTimeDistribution(SampleStatistics):
         Raises:
             DataError: there are too few of them to bound the quantile; the remedy is more samples.
         """
+        check_prob(p)
+        check_prob(confidence, "confidence")
         if self.method == "brute_force" and self.by_fleet_s.shape[1] == 1:
             return independent_bound(self.samples_s, p, confidence)
         return randomised_bound(self.samples_s, self.batches_s, p, confidence)

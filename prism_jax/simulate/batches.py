@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from ..core.processes import Progress, silent
-from ..graph.draws import ScoreChain
+from ..graph.draws import ScoreChain, typed_key
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.tree import Variability
@@ -89,13 +89,14 @@ def _longer(chain: ScoreChain, n_knot: int) -> ScoreChain:
 
 
 def predict_many(
-    jobs: Sequence[Job], *, key: Array, n_samples: int = DEFAULT_COLUMNS, progress: Progress = silent
+    jobs: Sequence[Job], *, key: Array | int, n_samples: int = DEFAULT_COLUMNS, progress: Progress = silent
 ) -> list[StepTimeDistribution]:
     """Distribution of the step time of every job, in their order.
 
     Args:
         jobs: as many as one likes; those that differ in variability, times or micro-batches only share a compiled program.
-        key: typed PRNG key. All jobs see the same draws, so that their differences are known better than their values.
+        key: typed PRNG key or an integer seed. All jobs see the same draws, so that their differences are known better than
+            their values.
         n_samples: as in `predict`.
         progress: told what is done.
 
@@ -105,7 +106,7 @@ def predict_many(
     Notes:
         Programs of unlike shapes compile at the same time, one per core; every job gives what `predict(..., pad=True)` does.
     """
-    one = partial(_one, key=key, n_samples=n_samples)
+    one = partial(_one, key=typed_key(key), n_samples=n_samples)
     found: dict[int, StepTimeDistribution] = {}
     first = {_shape(job): number for number, job in reversed([*enumerate(jobs)])}
     told = _Counter(len(jobs), progress)

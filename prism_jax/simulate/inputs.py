@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
@@ -40,10 +41,12 @@ def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Ar
 
     Raises:
         PlanError: the plan is impossible for the model or the cluster.
-        DataError: unknown kernel class, or a shape that does not match the job.
+        DataError: unknown kernel class, a shape that does not match the job, or a slowdown that is not a positive number (which
+            cannot be seen of one that JAX traces).
 
     Notes:
-        Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown.
+        Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown; jit, grad and vmap
+        give the numbers of a plain call, whichever comes first.
     """
     program = lower(job)
     given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(program.classes, slowdown)
@@ -64,9 +67,25 @@ def _check(given: Mapping[str, Array], n_devices: int, classes: Sequence[str]) -
             raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, classes)}")
         if value.ndim != 2 or value.shape[0] != n_devices:
             raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
+    for name, value in given.items():
+        _check_positive(name, value)
     n_sample = {name: value.shape[1] for name, value in given.items()}
     if len(set(n_sample.values())) > 1:
         raise DataError(f"slowdown: every class needs as many samples as the others, got {n_sample}")
+
+
+def _check_positive(name: str, value: Array) -> None:
+    """Refuses slowdowns that no GPU has, where they are known."""
+    if isinstance(value, Tracer):
+        return
+    wrong = np.argwhere(~((np.asarray(value) > 0) & np.isfinite(value)))
+    if len(wrong):
+        device, sample = (int(index) for index in wrong[0])
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise DataError(
+            f"slowdown[{name}]: {float(value[device, sample]):g} of GPU {device} in sample {sample}{more}, but a slowdown is a "
+            "positive number (1 = nominal, 1.05 = 5 % slower)"
+        )
 
 
 @lru_cache(maxsize=32)

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from ..core.arrays import Floats, Values
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..graph.draws import MAX_COLUMNS, key_words
+from ..graph.draws import MAX_COLUMNS, key_words, typed_key
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
@@ -170,7 +170,7 @@ FLEETS_NEED = 'or more with method="brute_force": the symmetric method draws ano
 def predict(
     job: Job,
     *,
-    key: Array,
+    key: Array | int,
     n_samples: int = DEFAULT_COLUMNS,
     method: str = "symmetric",
     known: KnownGpus | None = None,
@@ -182,7 +182,8 @@ def predict(
 
     Args:
         job: model, cluster, plan and variability.
-        key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
+        key: typed PRNG key (`jax.random.key(seed)`) or an integer seed; the same key gives the same answer on any number of
+            devices.
         n_samples: replica columns (symmetric; rounded up to a power of two per randomisation) or steps (brute force).
         method: "symmetric" simulates replica columns and raises their distribution to the number of replicas;
             "brute_force" draws every GPU of every replica.
@@ -193,7 +194,7 @@ def predict(
         progress: called with the share that is done while brute force runs.
 
     Raises:
-        DataError: unknown method, or several steps per fleet of a method that cannot tell fleets apart.
+        DataError: unknown method, what is no key, or several steps per fleet of a method that cannot tell fleets apart.
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
@@ -203,6 +204,7 @@ def predict(
         raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
     if steps_per_fleet < 1 or (steps_per_fleet > 1 and method != "brute_force"):
         raise DataError(f"steps_per_fleet = {steps_per_fleet}, but it must be 1, {FLEETS_NEED}")
+    key = typed_key(key)
     program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":

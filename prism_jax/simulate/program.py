@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -171,7 +172,8 @@ def lower(job: Job, pad: bool = False) -> Program:
     job.check()
     plan = job.plan
     cost = step_cost(job.model, job.cluster, plan, job.efficiency)
-    return program_of(job, cost, build_graph(order_of(plan), cost), pad=pad)
+    with jax.ensure_compile_time_eval():  # where a caller is traced too, the program that is kept holds numbers
+        return program_of(job, cost, build_graph(order_of(plan), cost), pad=pad)
 
 
 def order_of(plan: ParallelPlan) -> ScheduleOrder:
@@ -275,6 +277,11 @@ def by_class(program: Program, tree: Variability | None = None) -> Program:
         tree: with less variability than the job's; None for the job's own.
     """
     tree = program.job.variability if tree is None else tree
+    with jax.ensure_compile_time_eval():
+        return _by_class(program, tree)
+
+
+def _by_class(program: Program, tree: Variability) -> Program:
     groups = [[index] for index in range(len(program.classes))]
     compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
     collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]

@@ -40,8 +40,10 @@ from ..core.errors import DataError
 from ..cost.efficiency import CostCorrection, Efficiency
 from ..cost.step import StepCost, step_cost
 from ..graph.build import GraphSeconds, LevelTable, Signatures, graph_seconds, level_table, signatures
+from ..graph.draws import typed_key
 from ..graph.propagate import GraphArrays
 from ..job.job import Job
+from ..result.distribution import check_prob
 from ..system.hardware import Cluster
 from .columns import one_chunk
 from .inputs import regime_factors, shared_of, unit_step
@@ -242,13 +244,13 @@ class StepQuantile:
         return (samples * kernel_weights(n, self.p)).sum()
 
 
-def step_quantile(job: Job, p: float = 0.95, *, key: Array, n_samples: int = DEFAULT_COLUMNS) -> StepQuantile:
+def step_quantile(job: Job, p: float = 0.95, *, key: Array | int, n_samples: int = DEFAULT_COLUMNS) -> StepQuantile:
     """The p-quantile of the step time as a function of the hardware that JAX can differentiate.
 
     Args:
         job: as it stands: its schedule, and where columns are put, stay as they are here.
         p: between 0 and 1.
-        key: typed PRNG key; with the key of a prediction, its quantile up to the average over neighbours.
+        key: typed PRNG key or an integer seed; with the key of a prediction, its quantile up to the average over neighbours.
         n_samples: replica columns.
 
     Returns:
@@ -269,9 +271,10 @@ def step_quantile(job: Job, p: float = 0.95, *, key: Array, n_samples: int = DEF
 
         jax.grad(seconds)(3.35e12)
     """
-    if not 0.0 < p < 1.0:
+    if not 0.0 < check_prob(p) < 1.0:
         raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
     lowered = RetimedJob.of(job)
+    key = typed_key(key)
     return StepQuantile(lowered, replica_columns(lowered.program, key, n_samples), p, key)
 
 
@@ -316,7 +319,7 @@ class FieldSensitivity:
 
 
 def hardware_sensitivity(
-    job: Job, p: float = 0.95, *, key: Array, n_samples: int = DEFAULT_COLUMNS
+    job: Job, p: float = 0.95, *, key: Array | int, n_samples: int = DEFAULT_COLUMNS
 ) -> dict[str, FieldSensitivity]:
     """Which part of the hardware the p-quantile of the step time depends on, largest first.
 

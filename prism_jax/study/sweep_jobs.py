@@ -56,10 +56,13 @@ def source_text(job: JobSource) -> str:
     """The job as a task names it.
 
     Raises:
-        DataError: a Job, which has no fields that texts could replace.
+        DataError: a Job, which has no fields that texts could replace, or a mapping.
     """
-    if isinstance(job, Job):
-        raise DataError("a study replaces fields of a job file. Give a file or the name of a shipped job, not a Job.")
+    if not isinstance(job, (str, Path)):
+        kind = "Job" if isinstance(job, Job) else "mapping"
+        raise DataError(
+            f"a study replaces fields of a job file. Give a file or the name of a shipped job, not a {kind}."
+        )
     return str(job)
 
 

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import prism_jax
+from prism_jax.core.errors import ConfigError
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import Overlap
@@ -256,3 +258,48 @@ def test_every_shipped_job_is_read_by_its_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = load_job(name)
     assert job.plan.n_devices == job.cluster.n_devices
+
+
+# --- A job as a mapping of the sections of a file ----------------------------------------------------------------------
+
+
+def mapping() -> dict[str, object]:
+    return {
+        "name": "mine",
+        "model": "llama-3-8b",
+        "cluster": {"preset": "dgx-h100"},
+        "plan": {"tp": np.int64(4), "dp": 2, "micro_batch": 1, "global_batch": 8, "seq_len": 1024},
+    }
+
+
+def test_a_mapping_is_the_job_of_a_file_with_the_same_sections(tmp_path):
+    data = mapping()
+    (tmp_path / "mine.json.yaml").write_text(json.dumps({**data, "plan": {**data["plan"], "tp": 4}}))  # pyright: ignore
+    job = load_job(data)
+    assert job == load_job(tmp_path / "mine.json.yaml")
+    assert load_job(data, ["plan.tp=2", "plan.dp=4"]).plan.tp == 2
+    assert data == mapping()
+    assert prism_jax.check_job(data).fits == prism_jax.check_job(job).fits  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"plan": {"micro_batchs": 1}}, "job plan.micro_batchs: unknown field, did you mean micro_batch"),
+        ({1: 2}, "job: the key 1 is no text"),
+        ({"plan": {"tp": object()}}, "job plan.tp: object is no value of a job file"),
+        ({"plan": {"tp": {2}}}, "job plan.tp: set is no value"),
+    ],
+)
+def test_mistakes_of_a_mapping_name_the_field(change, message):
+    with pytest.raises(ConfigError, match=message):
+        load_job({**mapping(), **change})
+
+
+def test_what_is_no_job_is_refused(untyped):
+    with pytest.raises(ConfigError, match="a list, but a job is a file, the name of a shipped job, or a mapping"):
+        load_job(["a"])  # type: ignore[arg-type]
+    deep: dict = {}
+    deep["model"] = deep
+    with pytest.raises(ConfigError, match="nested more than 50 levels deep"):
+        load_job(deep)

@@ -235,3 +235,16 @@ def test_truth_lies_within_196_errors_in_95_percent_of_repeats(n_batch: int, p: 
         inside += abs(quantile(samples, p) - truth) <= 1.96 * stated_error(samples, batches, p)
     assert stats.binom.cdf(0.92 * 1500, 1500, 0.95) < 1e-6
     assert 0.92 <= inside / 1500 <= 0.98
+
+
+@pytest.mark.parametrize("p", [95, -0.1, float("nan")])
+def test_percent_are_refused_with_the_probability(p: float) -> None:
+    found = StepTimeDistribution(np.sort(np.arange(16.0)), np.arange(16.0).reshape(8, 2), 0.0, "symmetric", 16, 1.0)
+    for answer in (found.quantile, found.mc_error, found.interval, found.guarantee):
+        with pytest.raises(DataError, match="it is a probability, between 0 and 1"):
+            answer(p)
+    with pytest.raises(DataError, match="The 95th percentile is p = 0.95"):
+        found.quantile(95)
+    with pytest.raises(DataError, match="level = 0.9"):
+        found.interval(0.5, 90)
+    assert (found.quantile(0.0), found.quantile(1.0)) == (0.0, 15.0)

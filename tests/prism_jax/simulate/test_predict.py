@@ -211,3 +211,18 @@ def test_two_processes_give_the_answer_of_one() -> None:
     for found in together:
         assert found[0] == 2
         assert found[1:] == alone[1:]
+
+
+@pytest.mark.parametrize("key", [7, np.int64(7), jax.random.PRNGKey(7)])
+def test_a_seed_is_a_key(untyped: None, key: object) -> None:
+    job = cheap_job(EVERYTHING, dp=2)
+    expected = predict(job, key=jax.random.key(7), n_samples=64).samples_s
+    np.testing.assert_array_equal(predict(job, key=key, n_samples=64).samples_s, expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["a", True, 1.5, jax.random.split(jax.random.key(0))])
+def test_what_is_no_key_is_refused(untyped: None, key: object) -> None:
+    with pytest.raises(DataError, match=r"jax.random.key\(0\), or an integer seed"):
+        predict(make_job(), key=key)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="a seed lies between 0"):
+        predict(make_job(), key=-1)

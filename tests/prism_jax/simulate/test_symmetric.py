@@ -221,3 +221,45 @@ def test_slowdowns_that_do_not_fit_are_refused(untyped: None, slowdown: object, 
 
 def test_a_plain_list_is_an_array_too(untyped: None) -> None:
     assert step_time(JOB, [[1.0]] * N).shape == (1,)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_slowdowns_that_no_gpu_has_are_refused(value: float) -> None:
+    slowdown = jnp.ones((N, 2)).at[3, 1].set(value)
+    with pytest.raises(
+        DataError, match=r"slowdown\[gemm\]: .* of GPU 3 in sample 1, but a slowdown is a positive number"
+    ):
+        step_time(JOB, slowdown)
+    with pytest.raises(DataError, match=r"slowdown\[memory\]"):
+        step_time(JOB, {"memory": slowdown})
+
+
+WAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "eager": lambda slowdown: step_time(JOB, slowdown),
+    "jit": lambda slowdown: jax.jit(lambda s: step_time(JOB, s))(slowdown),
+    "vmap": lambda slowdown: jax.vmap(lambda s: step_time(JOB, s[:, None])[0], in_axes=1)(slowdown),
+    "grad": lambda slowdown: jax.jit(jax.value_and_grad(lambda s: step_time(JOB, s).sum()))(slowdown)[1],
+    "jvp": lambda slowdown: jax.jvp(lambda s: step_time(JOB, s), (slowdown,), (slowdown,))[1],
+}
+
+
+@pytest.mark.parametrize("first", WAYS)
+def test_any_order_of_transformations_gives_the_same_numbers(first: str) -> None:
+    """What is kept of a job is kept as numbers, whoever asks first; the step is homogeneous of degree one in what is slowed."""
+    rng = np.random.default_rng(sorted(WAYS).index(first))
+    slowdown = jnp.asarray(rng.lognormal(0.0, 0.1, (N, 3)), jnp.float32)
+    lower.cache_clear()
+    with jax.checking_leaks():
+        WAYS[first](slowdown)
+    order = [first, *rng.permutation([name for name in WAYS if name != first]).tolist()]
+    found = {name: np.asarray(WAYS[name](slowdown)) for name in order}
+    lower.cache_clear()
+    right = np.asarray(step_time(JOB, slowdown))
+    for name in ("eager", "jit", "vmap"):
+        np.testing.assert_allclose(found[name], right, rtol=1e-6, err_msg=f"{name} in {order}")
+    np.testing.assert_allclose((found["grad"] * slowdown).sum(axis=0), found["jvp"], rtol=1e-4)
+    step = 1e-2
+    numeric = (
+        np.asarray(step_time(JOB, (1 + step) * slowdown)) - np.asarray(step_time(JOB, (1 - step) * slowdown))
+    ) / (2 * step)
+    np.testing.assert_allclose(found["jvp"], numeric, rtol=2e-3)
