@@ -5,11 +5,11 @@ What reading HLO had to assume is told, one sentence each.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...workload.captured.program import CapturedOp
+from .attention import CUDNN, Attention, attention_of
 from .groups import MeshAxes
 from .moves import HloTraffic, Place, own_shape, traffic_of
 from .products import Product, is_again, layer_of, named, product_of
@@ -27,21 +27,20 @@ _NO_CALLS = frozenset({
     "MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint",
 })  # fmt: skip
 _BY_BYTES = ("TopK", "__topk", "__cub$", "Sort", "PadToStatic", "SliceToDynamic")  # no products inside
-_FLASH = "__cudnn$fmha"
-_BACKWARD_PRODUCTS = 2.5  # of fused attention over the forward: five products, of which one is done again, for two
 LEAST_BYTES = 16.0  # counters of loops
 _MOST_INNER = 10_000  # instructions of a fusion that are looked through for products
 
 
 @dataclass
 class ProgramTally:
-    """What was met on the way, for `notes_of`; calls that nobody knows by their targets."""
+    """What was met on the way, for `notes_of`; calls that nobody knows by their targets, those that are attention by shape."""
 
     again_flops: float = 0.0
     flops: float = 0.0
     from_all_reduce: int = 0
     widened: int = 0
     unknown_calls: set[str] = field(default_factory=set)
+    attention_calls: set[str] = field(default_factory=set)
     asynchronous: int = 0
     backward: int = 0
     expert_loops: int = 0
@@ -61,9 +60,15 @@ def ops_of(module: Module, visit: Visit, tally: ProgramTally) -> Iterator[Captur
         return
     traffic = traffic_of(module, computation, instruction)
     layer = layer_of(named(module, instruction))
-    if target.startswith(_FLASH):
-        yield _attention(module, visit, target, traffic, layer)
+    attention = attention_of(computation, instruction) if target else None
+    if attention is not None:
+        tally.attention_calls |= {target} if not target.startswith(CUDNN) else set()
+        yield _attention_op(module, visit, attention, traffic, layer)
         return
+    if target.startswith(CUDNN):
+        raise module.refused(
+            instruction.line, f"{target[:60]} {instruction.name[:60]}: no queries, keys and values of 4 dimensions"
+        )
     found = list(products_in(module, computation, instruction))
     if not found:
         if target and not target.startswith(_BY_BYTES):
@@ -132,49 +137,21 @@ def memory_op(
     return CapturedOp(name, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=fusible, output_bytes=written)
 
 
-def _attention(module: Module, visit: Visit, target: str, traffic: HloTraffic, layer: str) -> CapturedOp:
-    """Fused attention of cuDNN: queries [batch, q, heads, d] and keys [batch, kv, heads, d], or as the call says."""
-    instruction = visit.instruction
-    config = instruction.attributes.get("backend_config", "{}")
-    makers = [visit.computation.instructions[name] for name in instruction.operands[:3]]
-    if (
-        len(makers) < 3
-        or any(len(one.shapes[0].dims) != 4 for one in makers if one.shapes)
-        or not all(m.shapes for m in makers)
-    ):
-        raise module.refused(
-            instruction.line, f"{target[:60]} {instruction.name[:60]}: no queries, keys and values of 4 dimensions"
-        )
-    queries, keys, values = (one.shapes[0].dims for one in makers)
-    heads = _heads_dimension(config)
-    rows = next(number for number in (1, 2) if number != heads)
-    batch_heads, q, kv = queries[0] * queries[heads], queries[rows], keys[rows]
-    is_backward = "Backward" in target
-    causal = "CAUSAL" in config
-    dtype = own_shape(module, visit.computation, instruction.operands[0]).plain_dtype
-    flops = 2.0 * batch_heads * q * kv * (queries[3] + values[3]) * (_BACKWARD_PRODUCTS if is_backward else 1.0)
+def _attention_op(module: Module, visit: Visit, found: Attention, traffic: HloTraffic, layer: str) -> CapturedOp:
+    """The row of fused attention, in the dtype of its queries."""
+    dtype = own_shape(module, visit.computation, visit.instruction.operands[0]).plain_dtype
     return CapturedOp(
         name="attention",
         kind="attention",
-        phase="B" if is_backward else visit.phase,
+        phase="B" if found.is_backward else visit.phase,
         dtype=dtype,
-        shape=(batch_heads, q, kv, queries[3], values[3]),
-        flops=flops * (0.5 if causal else 1.0),
+        shape=(found.batch_heads, found.q, found.kv, found.d, found.d_v),
+        flops=found.flops,
         n_bytes=traffic.n_bytes,
         module=layer,
-        causal=causal,
+        causal=found.is_causal,
         output_bytes=traffic.written,
     )
-
-
-def _heads_dimension(config: str) -> int:
-    """1 or 2: which dimension of the queries counts heads."""
-    try:
-        found = json.loads(config).get("cudnn_fmha_backend_config", {}).get("bmm1_dot_dimension_numbers", {})
-        batch = [int(one) for one in found.get("lhs_batch_dimensions", ())]
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        batch = []
-    return 1 if batch == [0, 1] else 2
 
 
 def notes_of(module: Module, walk: ModuleWalk, met: ProgramTally, axes: MeshAxes) -> Iterator[str]:
@@ -192,6 +169,9 @@ def notes_of(module: Module, walk: ModuleWalk, met: ProgramTally, axes: MeshAxes
         yield f"{len(walk.untold)} loops whose trips the text does not tell are counted once: {names[:120]}."
     if walk.branches:
         yield f"{walk.branches} conditionals: the branch with the most FLOPs is counted."
+    if met.attention_calls:
+        names = ", ".join(sorted(met.attention_calls)[:5])
+        yield f"Custom calls are taken as fused attention by the shapes of their operands: {names[:200]}."
     if met.unknown_calls:
         names = ", ".join(sorted(met.unknown_calls)[:5])
         yield f"Custom calls of unknown FLOPs are counted by their bytes: {names[:200]}."

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...core.bounds import MOST_LAYERS
 from ..transformer.mixers import (
@@ -109,16 +110,16 @@ def mixer(f: Fields, pairs: Sequence[tuple[str, str]]) -> MixerSpec | None:
     pattern = shortest([places[mixes in _MIXERS, bool(mlp)] for mixes, mlp in pairs])
     if any(mixes == "linear" for mixes, _ in pairs):
         f.read.add("full_attention_interval")
-        sizes = f.counts(
+        gated: dict[str, Any] = f.counts(
             n_heads="linear_num_value_heads",
             head_dim="linear_value_head_dim",
             n_groups="linear_num_key_heads",
             state="linear_key_head_dim",
             conv=("linear_conv_kernel_dim", 4),
         )
-        return MixerSpec(**sizes, kind=GATED_LINEAR, chunk=_FLA_CHUNK, pattern=pattern)
+        return MixerSpec(**gated, kind=GATED_LINEAR, chunk=_FLA_CHUNK, pattern=pattern)
     f.read.update(("mamba_expand", "mamba_d_inner"))  # follow from the heads
-    sizes = f.counts(
+    sizes: dict[str, Any] = f.counts(
         n_heads="mamba_num_heads",
         head_dim=("mamba_head_dim", 64),
         n_groups=("mamba_n_groups", 1),
@@ -198,7 +199,7 @@ def experts(f: Fields, pairs: Sequence[tuple[str, str]], lists_mlps: bool) -> Mo
     )
 
 
-def _shared(f: Fields) -> dict[str, int]:
+def _shared(f: Fields) -> dict[str, Any]:
     n_shared, width = f.count("n_shared_experts", 0), f.count("shared_expert_intermediate_size", 0)
     has_gate = width > 0 and f.has("shared_expert_intermediate_size") and "shared_expert_intermediate_size" in f.config
     return {"n_shared": n_shared or int(width > 0), "shared_ffn_hidden": width, "shared_gate": has_gate}
