@@ -25,8 +25,9 @@ from ..horizon.predict_run import Interval, ReliabilitySource, WorkOptions, seco
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..result.parameters import Fits, Overrides, Seed
+from ..tables.column_map import ColumnMap
 from .availability import Availability
-from .offers import Offer, merged, read_catalogue, shipped_catalogue
+from .offers import Offer, merged, read_catalogues, shipped_catalogue
 from .report import CloudReport
 from .state_file import CloudState, read_cloud_state
 
@@ -130,6 +131,7 @@ class Market(OptionGroup):
         spot: whether spot may be, or must be, used.
         policies: on-demand and spot strategies: on_demand, spot, spot_with_fallback, mixture; may be repeated; all by default.
         catalogues: CSV of instances and prices instead of what ships; may be repeated: later rows replace earlier ones.
+        columns: which column of a catalogue is which field, where its name does not say it.
         availability: law of spot capacity: a name, or a fit of revocations.
         most_gpus: that may be rented; those of the job, at least 128, by default.
         mix: two kinds of instances may meet in the gradient exchange (on demand).
@@ -140,6 +142,7 @@ class Market(OptionGroup):
     spot: Annotated[str, Option("--spot", "auto|never|only")] = "auto"
     policies: Annotated[Sequence[str], Option("--policy", "NAME")] = ()
     catalogues: Annotated[Sequence[str | Path], Option("--catalog", "FILE")] = ()
+    columns: ColumnMap = None
     only_catalogues: Annotated[bool, Option("--with-shipped", help=WITH_SHIPPED)] = True
     availability: Annotated[str | Availability, Option("--availability", "NAME|FIT")] = DEFAULT_LAW
     most_gpus: Annotated[int | None, Option("--most-gpus", "N")] = None
@@ -221,7 +224,8 @@ def choose_cloud(
     keep_programs()
     _check(goal.deadline_s, goal.budget_usd, market.spot, market.most_gpus)
     state = read_cloud_state(run.resume) if isinstance(run.resume, (str, Path)) else run.resume
-    offers = in_regions(_offers(market.catalogues, market.only_catalogues), market.regions)
+    every, notes = _offers(market)
+    offers = in_regions(every, market.regions)
     own, rest = calibrated_job(loaded(job, overrides), run.fits)
     threats = threats_of(interruptions.reliability)
     n_steps = steps_of(own, goal.n_steps, goal.n_tokens)
@@ -247,7 +251,7 @@ def choose_cloud(
         seed=run.seed,
         today=market.today or date.today(),
         catalogue=tuple(map(str, market.catalogues)) or ("what ships with prism-jax",),
-        told=small.notes,
+        told=(*small.notes, *notes),
     )
     report, found = chosen(own, asked, noted(steps=n_steps, **_inputs(asked)), progress)
     return report.made_of(found)
@@ -260,11 +264,11 @@ def _restart_s(stated_s: float | None, small: SmallLaws) -> float:
     return small.start_up_s + (JOB_START_S if stated_s is None else stated_s)
 
 
-def _offers(catalogues: Sequence[str | Path], only: bool) -> tuple[Offer, ...]:
-    if not catalogues:
-        return shipped_catalogue()
-    read = read_catalogue(catalogues)
-    return read if only else merged(read, over=shipped_catalogue())
+def _offers(market: Market) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
+    if not market.catalogues:
+        return shipped_catalogue(), ()
+    read, notes = read_catalogues(market.catalogues, market.columns)
+    return (read if market.only_catalogues else merged(read, over=shipped_catalogue())), notes
 
 
 def in_regions(offers: Sequence[Offer], regions: Sequence[str]) -> tuple[Offer, ...]:

@@ -14,13 +14,15 @@ There is one row per instance and zone. GPUs by name ("A100 (40 GB)", "L4-24GB",
 | currency | may say USD |
 | source | of the prices |
 
-Other columns are passed over.
+Columns are recognised by other common names, too, with their units (`InstanceType`, `AcceleratorName`, `AcceleratorCount`,
+`MemoryGiB`, `Price`, `SpotPrice` of SkyPilot's catalogues), or as `--map COLUMN=FIELD` says. Other columns are passed over,
+and so are rows without a GPU; rows that cannot be used are left out, counted and named.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -30,7 +32,9 @@ from typing import NamedTuple
 
 from ..core.errors import DataError
 from ..system import catalog
-from ..tables.csv_rows import CsvRow, CsvTable, integer_field, number_field, read_packed_text
+from ..tables.bad_rows import BadRows
+from ..tables.column_map import ColumnOf, columns_of
+from ..tables.csv_rows import CsvTable, integer_field, number_field, read_packed_text
 from ..tables.document import short
 
 _IN_BRACKETS = re.compile(r"^(?P<name>.*?)\s*\((?P<gb>[0-9]+)\s*GB\)$", re.IGNORECASE)
@@ -133,9 +137,61 @@ class Offer:
         return self.zone or self.region or self.cloud
 
 
+NAMES = {
+    "gpu": ("gpu", "accelerator_name", "accelerator", "gpu_name", "gpu_type", "gpu_model", "accelerator_type"),
+    "gpus": ("gpus", "accelerator_count", "gpu_count", "num_gpus", "n_gpus", "gpus_per_instance", "gpu_num"),
+    "usd_h": (
+        "usd_h",
+        "price",
+        "on_demand_price",
+        "on_demand",
+        "on_demand_usd",
+        "price_per_hour",
+        "hourly_price",
+        "hourly_rate",
+        "usd_per_hour",
+        "usd_per",
+        "cost_per_hour",
+        "price_hour",
+        "price_usd_per_hour",
+        "on_demand_usd_h",
+    ),
+    "spot_usd_h": (
+        "spot_usd_h",
+        "spot_price",
+        "spot",
+        "spot_usd",
+        "spot_price_per_hour",
+        "spot_usd_per_hour",
+        "spot_hourly_price",
+        "preemptible_price",
+    ),
+    "cloud": ("cloud", "provider", "vendor", "cloud_provider"),
+    "instance": (
+        "instance",
+        "instance_type",
+        "machine_type",
+        "instance_name",
+        "vm_type",
+        "vm_size",
+        "sku",
+        "flavor",
+        "name",
+    ),
+    "network_gbps": ("network", "network_gbps", "bandwidth", "network_bandwidth", "net"),
+    "vcpus": ("vcpus", "vcpu", "cpus", "cpu", "cpu_count", "num_cpus", "n_cpus"),
+    "mem_gb": ("mem", "memory", "ram", "memory_size"),
+    "region": ("region", "location", "region_name"),
+    "zone": ("zone", "availability_zone", "az"),
+    "date": ("date", "day", "updated", "updated_at", "last_updated"),
+    "source": ("source", "url"),
+    "currency": ("currency",),
+}
+GIB = {"gib": 2.0**30 / 1e9, "mib": 2.0**20 / 1e9, "mb": 1e-3, "tb": 1e3, "tib": 2.0**40 / 1e9}  # in GB
 NEEDED = ("gpu", "gpus", "usd_h")
 OPTIONAL = ("cloud", "instance", "spot_usd_h", "network_gbps", "vcpus", "mem_gb", "region", "zone", "date", "source")
 WHAT = f"a catalogue in CSV with the columns {', '.join((*NEEDED, *OPTIONAL))}"
+MOST_NAMED = 12  # columns in a message
 MOST_USD_PER_H = 1e6
 MOST_GPUS = 1024  # of an instance
 MOST_GBIT = 1e6
@@ -143,25 +199,37 @@ _DAY = re.compile(r"(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{2})(?:-(?P<d>[0-9]{2}))?)?(?!
 _CURRENCY = re.compile(r"[€£¥$]|\b(?:eur|gbp|jpy|cny|inr|usd|chf)\b", re.IGNORECASE)
 
 
-def read_catalogue(sources: Sequence[str | Path]) -> tuple[Offer, ...]:
+def read_catalogue(sources: Sequence[str | Path], columns: Mapping[str, str] | None = None) -> tuple[Offer, ...]:
     """Offers of several files; a row of a later file replaces those of the same identity in earlier ones.
 
+    Args:
+        columns: which column is which field, where its name does not say it.
+
     Raises:
-        DataError: no file, a file cannot be read, has no rows or lacks a column, or a row says what no offer can; names the line.
+        DataError: no file, a file cannot be read, has no rows or lacks a column, or half of its rows are bad; names the line.
     """
+    return read_catalogues(sources, columns)[0]
+
+
+def read_catalogues(
+    sources: Sequence[str | Path], columns: Mapping[str, str] | None = None
+) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
+    """As `read_catalogue`, and what people should know of the files: rows that are left out."""
     if not sources:
         raise DataError(f"no catalogue. Give {WHAT}.")
     found: dict[Identity, Offer] = {}
+    notes: list[str] = []
     for source in sources:
-        for offer in _read(read_packed_text(Path(source), WHAT), str(source)):
-            found[offer.identity] = offer
-    return tuple(found.values())
+        offers, more = _read(read_packed_text(Path(source), WHAT), str(source), columns or {})
+        found |= {offer.identity: offer for offer in offers}
+        notes += [f"{Path(source).name}: {note}" for note in more]
+    return tuple(found.values()), tuple(notes)
 
 
 def shipped_catalogue() -> tuple[Offer, ...]:
     """The list prices that ship with the package; a few dozen typical instances."""
     text = files("prism_jax.cloud").joinpath("presets", "instances.csv").read_text(encoding="utf-8")
-    return _read(text, "shipped catalogue")
+    return _read(text, "shipped catalogue", {})[0]
 
 
 def merged(offers: Iterable[Offer], *, over: Iterable[Offer]) -> tuple[Offer, ...]:
@@ -171,33 +239,51 @@ def merged(offers: Iterable[Offer], *, over: Iterable[Offer]) -> tuple[Offer, ..
     return tuple(found.values())
 
 
-def _read(text: str, name: str) -> tuple[Offer, ...]:
+def _read(text: str, name: str, said: Mapping[str, str]) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
     table = CsvTable(text, name)
-    missing = [column for column in NEEDED if column not in table.columns]
+    columns = columns_of(table.columns, NAMES, said, name)
+    missing = [field for field in NEEDED if field not in columns]
     if missing:
-        raise DataError(f"{name}: the column {missing[0]} is missing. Give {WHAT}.")
+        there = ", ".join(short(column) for column in table.columns[:MOST_NAMED])
+        raise DataError(
+            f"{name}: the column {missing[0]} is missing. Give {WHAT}. There are {there}; --map COLUMN={missing[0]} says which "
+            "it is."
+        )
     offers: dict[Identity, Offer] = {}
-    for row in table.rows():
-        offer = _offer(row, table.place(row.line))
-        before = offers.get(offer.identity)
-        if before is not None and before.place != offer.place:
-            if _prices(before) != _prices(offer):
-                raise DataError(
-                    f"{offer.place}: the same instance in the same place as {before.place}, at another price. Keep one."
-                )
-            raise DataError(f"{offer.place}: the same row as {before.place}. Keep one.")
-        offers[offer.identity] = offer
+    bad, n_without, n_rows = BadRows(name), 0, 0
+    for row in table.rows(bad):
+        fields = {field: row.fields[one.column] for field, one in columns.items()}
+        n_rows += 1
+        if not fields["gpu"] and fields["gpus"] in ("", "0", "0.0"):
+            n_without += 1
+            continue
+        try:
+            _add(offers, _offer(fields, columns, table.place(row.line)))
+        except DataError as error:
+            bad.add(error)
+    bad.check(len(offers))
     if not offers:
-        raise DataError(f"{name}: an empty catalogue. Give {WHAT}.")
-    return tuple(offers.values())
+        raise DataError(f"{name}: an empty catalogue{' of GPUs' * bool(n_rows)}. Give {WHAT}.")
+    without = (f"{n_without:,} row{'s' * (n_without > 1)} without a GPU passed over",) if n_without else ()
+    return tuple(offers.values()), (*bad.notes, *without)
+
+
+def _add(offers: dict[Identity, Offer], offer: Offer) -> None:
+    before = offers.setdefault(offer.identity, offer)
+    if before is offer:
+        return
+    if _prices(before) != _prices(offer):
+        raise DataError(
+            f"{offer.place}: the same instance in the same place as {before.place}, at another price. Keep one."
+        )
+    raise DataError(f"{offer.place}: the same row as {before.place}. Keep one.")
 
 
 def _prices(offer: Offer) -> tuple[float | None, float | None]:
     return offer.on_demand_usd_per_h, offer.spot_usd_per_h
 
 
-def _offer(row: CsvRow, where: str) -> Offer:
-    fields = row.fields
+def _offer(fields: Mapping[str, str], columns: Mapping[str, ColumnOf], where: str) -> Offer:
     gpu, gpus = fields["gpu"], integer_field(fields["gpus"], "gpus", where)
     if not gpu:
         raise DataError(f"{where}: gpu is blank. Name the GPU.")
@@ -220,7 +306,7 @@ def _offer(row: CsvRow, where: str) -> Offer:
         spot_usd_per_h=spot,
         network_bytes_per_s=None if gbit is None else gbit * 1e9 / 8.0,
         vcpus=integer_field(fields.get("vcpus"), "vcpus", where),
-        ram_bytes=None if ram_gb is None else ram_gb * 1e9,
+        ram_bytes=None if ram_gb is None else ram_gb * GIB.get(columns["mem_gb"].unit, 1.0) * 1e9,
         day=_day(fields.get("date", ""), where),
         source=fields.get("source", ""),
         device=device_of(gpu),
@@ -228,7 +314,7 @@ def _offer(row: CsvRow, where: str) -> Offer:
     )
 
 
-def _check_currency(fields: dict[str, str], where: str) -> None:
+def _check_currency(fields: Mapping[str, str], where: str) -> None:
     told = fields.get("currency", "")
     if told and told.upper() not in ("USD", "US$", "$"):
         raise DataError(f"{where}: currency = {short(told)}, but all prices must be in one: US dollars (USD)")

@@ -13,6 +13,7 @@ from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.use_case import UNRECORDED, UNTIMED_S, Argument, Option, OptionGroup, use_case
 from ..result.parameters import Seed
+from ..tables.column_map import ColumnMap
 from ..tables.csv_rows import number_of
 from ..variability.config import preset
 from .compare import QueueCase, compare
@@ -69,6 +70,7 @@ def schedule_trace(
     *,
     gpus: Annotated[int | str, Option("--gpus", "N|pNN")] = BUSY_PERCENT,
     group: Annotated[str | None, Option("--group", "NAME")] = None,
+    columns: ColumnMap = None,
     compared: Compared = Compared(),
     worlds: WorldOptions = WorldOptions(),
     progress: Progress = silent,
@@ -79,6 +81,7 @@ def schedule_trace(
         trace: table of jobs, CSV or parquet: columns submit_s, gpus, duration_s, and where known deadline_s and vc.
         gpus: GPUs of the cluster; p80: as many as would be busy in all but 20 % of the time if nothing waited.
         group: read one group of the trace (vc, cluster, queue).
+        columns: which column of the trace is which field, where its name does not say it.
         compared: policies, estimates and spreads of GPU speeds.
         worlds: what is drawn, how often.
         progress: told what is done.
@@ -91,7 +94,7 @@ def schedule_trace(
     """
     _check_options(compared.cvs, worlds)
     chosen = _named(POLICIES, compared.policies), _named(ESTIMATES, compared.estimates)
-    shape, found = preset(worlds.variability), read_queue_trace(trace, group)
+    shape, found = preset(worlds.variability), read_queue_trace(trace, group, columns)
     jobs = found.jobs
     n_gpus, told = _capacity(gpus, jobs)
     _check_size(len(jobs) * worlds.n_seeds * len(compared.cvs) * len(chosen[0]) * len(chosen[1]))

@@ -2,18 +2,22 @@
 
 | column | what |
 |---|---|
-| submit_s | seconds since any origin |
-| gpus (or n_gpus, num_gpus) | that the job needs |
-| duration_s (or run_s, runtime_s) | seconds that it ran |
+| submit_s (submit_time, Submit, creation_time, ...) | seconds since any origin, or a time of day: "2020-04-01 00:00:10" |
+| gpus (n_gpus, num_gpus, gpu_num, AllocGPUS, ...) | that the job needs; "gres/gpu=8" of Slurm |
+| duration_s (run_s, runtime_s, duration, Elapsed, ...) | seconds that it ran, or "1-02:03:04"; else start and end |
 | deadline_s | optional, on the clock of submit_s |
-| vc, cluster, queue or group | optional: the part of the cluster that it belongs to |
+| vc, cluster, partition, queue or group | optional: the part of the cluster that it belongs to |
 
-Other columns are passed over, and the order of rows says nothing: jobs of one second are ordered by size and duration.
+Such are the tables of Helios, Philly, Slurm's sacct (with `|` too); `--map COLUMN=FIELD` names columns that nobody knows. Other
+columns are passed over, and the order of rows says nothing: jobs of one second are ordered by size and duration. Jobs without a
+GPU are passed over; rows that cannot be used are left out, counted and named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +28,11 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.read_file import open_input
+from ..tables.bad_rows import BadRows
+from ..tables.column_map import ColumnOf, columns_of
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
+from ..tables.times import SECONDS, seconds_of_text
 from ..trace.columns import FileColumn
 from .jobs import MOST_GPUS, QueuedJobs
 
@@ -35,14 +42,58 @@ PARQUET = b"PAR1"
 MOST_NAMED = 12  # columns or groups in a message
 WHAT = "a table of jobs in CSV or parquet with the columns submit_s, gpus, duration_s"
 NAMES = {
-    "submit_s": ("submit_s",),
-    "gpus": ("gpus", "n_gpus", "num_gpus"),
-    "duration_s": ("duration_s", "run_s", "runtime_s"),
-    "deadline_s": ("deadline_s",),
-    "group": ("group", "vc", "cluster", "queue"),
+    "submit_s": (
+        "submit",
+        "submit_time",
+        "submitted",
+        "submitted_time",
+        "submission_time",
+        "submit_timestamp",
+        "arrival",
+        "arrival_time",
+        "creation_time",
+        "create_time",
+        "created",
+        "queue_time",
+    ),
+    "gpus": (
+        "gpus",
+        "n_gpus",
+        "num_gpus",
+        "gpu_num",
+        "num_gpu",
+        "gpu_count",
+        "n_gpu",
+        "gpu",
+        "alloc_gpus",
+        "req_gpus",
+        "gpus_requested",
+        "requested_gpus",
+        "alloc_tres",
+        "req_tres",
+        "alloc_gres",
+        "req_gres",
+    ),
+    "duration_s": (
+        "duration",
+        "run",
+        "runtime",
+        "run_time",
+        "elapsed_raw",
+        "elapsed",
+        "job_runtime",
+        "execution_time",
+        "running_time",
+        "service_time",
+    ),
+    "start_s": ("start", "start_time", "started", "scheduled_time", "begin_time"),
+    "end_s": ("end", "end_time", "finish", "finish_time", "finished", "ended", "completion_time", "deletion_time"),
+    "deadline_s": ("deadline", "deadline_time"),
+    "group": ("group", "vc", "cluster", "partition", "queue"),
 }
 OPTIONAL = ("deadline_s", "group")
-Place = Callable[[int], str]
+_TRES = re.compile(r"gres/gpu(?::[\w.-]{1,40})?=(\d{1,7})\b|^gpu(?::[\w.-]{1,40})?:(\d{1,7})\b")
+MAX_SUSPECTS = 1000  # bad rows of a parquet file that are looked at one by one
 
 
 class QueueTrace(NamedTuple):
@@ -63,18 +114,21 @@ class QueueTrace(NamedTuple):
 
 @dataclass(frozen=True)
 class _Columns:
-    """Numbers of all rows by name, group of every row (empty where there is no such column), and how messages call a row."""
+    """Numbers of all rows by name, group of every row (empty where there is no such column), and what is left out."""
 
     numbers: dict[str, Floats]
     group: Sequence[str]
-    place: Place
+    notes: tuple[str, ...]
 
 
-def read_queue_trace(path: str | Path, group: str | None = None) -> QueueTrace:
+def read_queue_trace(
+    path: str | Path, group: str | None = None, columns: Mapping[str, str] | None = None
+) -> QueueTrace:
     """The jobs of a file.
 
     Args:
         group: reads its jobs only.
+        columns: which column is which field, where its name does not say it.
 
     Raises:
         DataError: the file cannot be read, has no rows, lacks a column, or holds a value that no job has; the group is unknown.
@@ -82,71 +136,129 @@ def read_queue_trace(path: str | Path, group: str | None = None) -> QueueTrace:
     file = Path(path)
     with open_input(file, f"Give {WHAT}.") as opened:
         is_parquet = opened.read(len(PARQUET)) == PARQUET
-    columns = _of_parquet(file) if is_parquet else _of_csv(file)
-    if not len(columns.numbers["submit_s"]):
+    found = _of_parquet(file, columns or {}) if is_parquet else _of_csv(file, columns or {})
+    if not len(found.numbers["submit_s"]):
         raise DataError(f"{path}: no jobs. Give {WHAT}.")
-    _check(columns)
-    return _trace(columns, str(path), group)
+    return _trace(found, str(path), group)
 
 
-def _chosen(header: Sequence[str], path: Path) -> dict[str, str]:
-    """Field -> its column."""
-    found = {}
-    for field, names in NAMES.items():
-        here = [name for name in names if name in header]
-        if len(here) > 1:
-            raise DataError(f"{path}: the columns {' and '.join(here)} mean the same. Keep one.")
-        if here:
-            found[field] = here[0]
-        elif field not in OPTIONAL:
+def _chosen(header: Sequence[str], path: Path, said: Mapping[str, str]) -> dict[str, ColumnOf]:
+    """Field -> its column; start and end where there is no duration."""
+    found = columns_of(header, NAMES, said, str(path))
+    if "submit_s" not in found and "start_s" in found:
+        found["submit_s"] = found["start_s"]
+    needed = ["submit_s", "gpus", *([] if {"start_s", "end_s"} <= set(found) else ["duration_s"])]
+    for field in needed:
+        if field not in found:
             there = ", ".join(short(name) for name in header[:MOST_NAMED] if name)
             raise DataError(
-                f"{path}: the column {names[0]} is missing; there are {there}; needed are submit_s, gpus, duration_s"
+                f"{path}: the column {field} is missing; there are {there}; needed are submit_s, gpus, duration_s. "
+                f"--map COLUMN={field} says which it is."
             )
+    if "duration_s" in found:
+        found.pop("start_s", None)
+        found.pop("end_s", None)
     return found
 
 
-def _of_csv(path: Path) -> _Columns:
-    table = CsvTable(read_packed_text(path, WHAT), str(path), MAX_ROWS, ":")
-    of_field = _chosen(table.columns, path)
+def _of_csv(path: Path, said: Mapping[str, str]) -> _Columns:
+    table = CsvTable(_with_commas(read_packed_text(path, WHAT)), str(path), MAX_ROWS, ":")
+    of_field = _chosen(table.columns, path, said)
     fields = [field for field in of_field if field != "group"]
-    lines, groups = [], []
+    bad, lines, groups, n_without = BadRows(path), [], [], 0
     numbers: dict[str, list[float]] = {field: [] for field in fields}
-    for line, row in table.rows():
+    for line, row in table.rows(bad):
+        try:
+            values = {
+                field: _number(row[of_field[field].column], field, of_field[field], table.place(line))
+                for field in fields
+            }
+            if values["gpus"] == 0:
+                n_without += 1
+                continue
+            _check(values, table.place(line), of_field)
+        except DataError as error:
+            bad.add(error)
+            continue
         lines.append(line)
-        groups.append(row[of_field["group"]] if "group" in of_field else "")
+        groups.append(row[of_field["group"].column] if "group" in of_field else "")
         for field in fields:
-            text = row[of_field[field]]
-            value = number_of(text)
-            if value != value:
-                what = f"{short(text)} is not a number" if text else "is empty"
-                raise DataError(f"{table.place(line)} {of_field[field]}: {what}. Give seconds or a count.")
-            numbers[field].append(value)
+            numbers[field].append(values[field])
+    bad.check(len(lines))
     arrays = {field: np.array(values, dtype=np.float64) for field, values in numbers.items()}
-    return _Columns(arrays, groups, lambda row: table.place(lines[row]))
+    notes = (*bad.notes, *_without(n_without))
+    return _columns(arrays, groups, notes)
 
 
-def _of_parquet(path: Path) -> _Columns:
+def _with_commas(text: str) -> str:
+    """A table of sacct with commas for its bars."""
+    first = text.partition("\n")[0]
+    return text.replace("|", ",") if first.count("|") > 1 and "," not in text else text
+
+
+def _without(n: int) -> tuple[str, ...]:
+    return (f"{n:,} job{'s' * (n > 1)} without a GPU passed over",) if n else ()
+
+
+def _columns(numbers: dict[str, Floats], groups: Sequence[str], notes: tuple[str, ...]) -> _Columns:
+    """With durations from start and end, and without groups that are numbers: seconds in the queue."""
+    if "start_s" in numbers:
+        start_s, end_s = numbers.pop("start_s"), numbers.pop("end_s")
+        numbers["duration_s"] = end_s - start_s
+    named = any(group and number_of(group) != number_of(group) for group in groups[:1000])
+    return _Columns(numbers, groups if named else [""] * len(groups), notes)
+
+
+def _number(text: str, field: str, column: ColumnOf, place: str) -> float:
+    """A count, or seconds: of a number in its unit, a duration, or a time of day."""
+    if field == "gpus":
+        found = _TRES.search(text)
+        value = float(found[1] or found[2]) if found else number_of(text)
+    else:
+        value = seconds_of_text(text) * SECONDS.get(column.unit, 1.0) if text else math.nan
+    if value != value:
+        what = f"{short(text)} is not a number" if text else "is empty"
+        raise DataError(f"{place} {column.column}: {what}. Give seconds or a count.")
+    return value
+
+
+def _of_parquet(path: Path, said: Mapping[str, str]) -> _Columns:
     from ..trace.parquet_columns import checked_batches, column_names  # pyarrow takes 0.2 s to import
 
-    of_field = _chosen(column_names(path), path)
-    wanted = [FileColumn(name, field, "text" if field == "group" else "float") for field, name in of_field.items()]
+    of_field = _chosen(column_names(path), path, said)
+    wanted = [FileColumn(one.column, field, "text" if field == "group" else "float") for field, one in of_field.items()]
     blocks: dict[str, list[NDArray]] = {field: [] for field in of_field}
     groups: list[str] = []
     n_rows = 0
     for batch in checked_batches(path, wanted, MAX_ROWS, "Split the table.", extra=True):
-        for field, name in of_field.items():
-            values = batch.column(name)
-            if values.null_count:
-                row = n_rows + values.is_null().index(True).as_py()
-                raise DataError(f"{path}: row {row + 1} {name}: is empty. Give a value.")
+        for field, one in of_field.items():
+            values = batch.column(one.column)
             if field == "group":
-                groups += _texts(values, path, name)
+                groups += [text or "" for text in _texts(values, path, one.column)]
             else:
-                blocks[field].append(values.to_numpy(zero_copy_only=False).astype(np.float64))
+                unit_s = 1.0 if field == "gpus" else SECONDS.get(one.unit, 1.0)
+                blocks[field].append(values.to_numpy(zero_copy_only=False).astype(np.float64) * unit_s)
         n_rows += batch.num_rows
     numbers = {field: np.concatenate([np.empty(0), *blocks[field]]) for field in of_field if field != "group"}
-    return _Columns(numbers, groups or [""] * n_rows, lambda row: f"{path}: row {row + 1}")
+    found = _columns(numbers, groups or [""] * n_rows, ())
+    bad, keep = BadRows(path), np.ones(n_rows, bool)
+    suspects = np.flatnonzero(~_good(found.numbers))
+    keep[suspects] = False
+    without = suspects[found.numbers["gpus"][suspects] == 0]
+    for row in np.setdiff1d(suspects, without)[:MAX_SUSPECTS].tolist():
+        try:
+            _check(
+                {field: float(values[row]) for field, values in found.numbers.items()},
+                f"{path}: row {row + 1}",
+                of_field,
+            )
+        except DataError as error:
+            bad.add(error)
+    bad.n = len(suspects) - len(without)
+    bad.check(int(keep.sum()))
+    kept = {field: values[keep] for field, values in found.numbers.items()}
+    group = [one for one, good in zip(found.group, keep.tolist(), strict=True) if good]
+    return _Columns(kept, group, (*bad.notes, *_without(len(without))))
 
 
 def _texts(values: Any, path: Path, name: str) -> list[str]:
@@ -156,26 +268,38 @@ def _texts(values: Any, path: Path, name: str) -> list[str]:
         raise DataError(f"{path} {name}: holds text that is not UTF-8") from None
 
 
-def _check(columns: _Columns) -> None:
-    """Raises for the first value that no job has."""
-    numbers = columns.numbers
-    gpus, duration_s, submit_s = numbers["gpus"], numbers["duration_s"], numbers["submit_s"]
-    checks = [
-        ("submit_s", np.abs(submit_s) <= MOST_S, f"must lie between -{MOST_S:g} and {MOST_S:g} seconds"),
+def _rules(values: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
+    """Field, whether its value is one that a job may have, and the rule in words."""
+    gpus, submit_s = values["gpus"], values["submit_s"]
+    duration_s = values["duration_s"] if "duration_s" in values else values["end_s"] - values["start_s"]
+    rules = [
+        ("submit_s", abs(submit_s) <= MOST_S, f"must lie between -{MOST_S:g} and {MOST_S:g} seconds"),
         (
             "gpus",
-            (gpus >= 1) & (gpus <= MOST_GPUS) & (gpus == np.round(gpus)),
+            (gpus >= 1) & (gpus <= MOST_GPUS) & (gpus % 1.0 == 0),
             f"must be a whole number from 1 to {MOST_GPUS:,}",
         ),
         ("duration_s", (duration_s > 0) & (duration_s <= MOST_S), f"must be above 0 and at most {MOST_S:g} seconds"),
     ]
-    if "deadline_s" in numbers:
-        later = (numbers["deadline_s"] > submit_s) & (numbers["deadline_s"] <= 2 * MOST_S)
-        checks.append(("deadline_s", later, "must lie after submit_s"))
-    for field, good, rule in checks:
-        if not good.all():
-            row = int(np.flatnonzero(~good)[0])
-            raise DataError(f"{columns.place(row)} {field}: {numbers[field][row]:g}, but it {rule}")
+    if "deadline_s" in values:
+        later = (values["deadline_s"] > submit_s) & (values["deadline_s"] <= 2 * MOST_S)
+        rules.append(("deadline_s", later, "must lie after submit_s"))
+    return rules
+
+
+def _good(numbers: Mapping[str, Floats]) -> NDArray[np.bool_]:
+    """Which rows are jobs."""
+    with np.errstate(invalid="ignore"):
+        return np.logical_and.reduce([good for _, good, _ in _rules(numbers)])
+
+
+def _check(values: Mapping[str, float], place: str, of_field: Mapping[str, ColumnOf]) -> None:
+    """Raises for the first value that no job has."""
+    for field, good, rule in _rules(values):
+        if not good:
+            name = of_field[field].column if field in of_field else field
+            value = values[field] if field in values else values["end_s"] - values["start_s"]
+            raise DataError(f"{place} {name}: {'is empty' if value != value else f'{value:g}'}, but it {rule}")
 
 
 def _trace(columns: _Columns, path: str, group: str | None) -> QueueTrace:
@@ -199,7 +323,7 @@ def _trace(columns: _Columns, path: str, group: str | None) -> QueueTrace:
         numbers["duration_s"][order],
         deadline_s,
     )
-    return QueueTrace(jobs, group or "", groups, tuple(_notes(np.stack(rest), groups, group)))
+    return QueueTrace(jobs, group or "", groups, (*columns.notes, *_notes(np.stack(rest), groups, group)))
 
 
 def _notes(rows: Floats, groups: Sequence[str], group: str | None) -> Iterator[str]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import DataError
 from ..core.read_file import read_text
+from .bad_rows import BadRows
 from .document import short
 
 MAX_CHARACTERS = 100
@@ -110,18 +111,26 @@ class CsvTable:
                 raise DataError(f"{self.place(1)}: the column {short(column)} is there twice. Keep one.")
             seen.add(column)
 
-    def rows(self) -> Iterator[CsvRow]:
-        """The rows; may be asked for once."""
+    def rows(self, bad: BadRows | None = None) -> Iterator[CsvRow]:
+        """The rows; may be asked for once.
+
+        Args:
+            bad: counts rows of another length than the header; without it the first of them is an error.
+        """
         n_rows = 0
         while (row := self._next()) is not None:
             n_rows += 1
             if n_rows > self.max_rows:
                 raise DataError(f"{self.name}: more than {self.max_rows:,} rows. Split the table.")
             if len(row) != len(self.columns):
-                raise DataError(
+                error = DataError(
                     f"{self.place(self._reader.line_num)}: the number of fields differs from the header's ({len(row):,} and "
                     f"{len(self.columns):,}). Quote fields that hold commas."
                 )
+                if bad is None:
+                    raise error
+                bad.add(error)
+                continue
             yield CsvRow(self._reader.line_num, dict(zip(self.columns, row, strict=True)))
 
     def _next(self) -> list[str] | None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...core.errors import DataError
+from ...tables.bad_rows import BadRows
 from ...tables.column_map import columns_said
 from ...tables.csv_rows import is_plain
 from ...tables.document import short
@@ -224,45 +225,8 @@ def _shown(names: Sequence[str]) -> str:
 Value: TypeAlias = float | int | str | None
 BLANKS = frozenset(("", "nan", "null", "none", "n/a", "-"))
 TOLERANCE = 3.0  # factor between a step time and the clock, either way, within which a unit is believed
-SHOWN_BAD = 3  # rows that are named
 FEWEST_GROWING = 10  # entries of which one tells a clock from step times
 UNIT_NAMES = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}
-
-
-class BadRows:
-    """Rows that cannot be used: how many, and what is wrong with the first few.
-
-    Args:
-        path: of the file, for the message.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.n = path, 0
-        self._first: list[str] = []
-
-    def add(self, error: DataError) -> None:
-        """Counts a row."""
-        self.n += 1
-        if self.n <= SHOWN_BAD:
-            self._first.append(str(error).removeprefix(f"{self.path}:"))
-
-    def check(self, n_good: int) -> None:
-        """Whether a file is what it is taken for.
-
-        Raises:
-            DataError: as many rows are bad as good.
-        """
-        if self.n and self.n >= n_good:
-            more = f" {self.n - 1:,} more rows are bad." if self.n > 1 else ""
-            raise DataError(f"{self.path}:{self._first[0]}{more}")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is said of them."""
-        if self.n == 0:
-            return ()
-        rows = "1 row is" if self.n == 1 else f"{self.n:,} rows are"
-        return (f"{rows} left out: line {'; line '.join(self._first)}{'; ...' if self.n > SHOWN_BAD else ''}",)
 
 
 class ScalarRow(NamedTuple):

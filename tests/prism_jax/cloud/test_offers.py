@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.cloud.offers import merged, read_catalogue, shipped_catalogue
+from prism_jax.cloud.offers import merged, read_catalogue, read_catalogues, shipped_catalogue
 from prism_jax.core.errors import DataError
 
 HEAD = "cloud,date,instance,gpu,gpus,vcpus,mem_gb,network_gbps,region,zone,usd_h,spot_usd_h,source"
@@ -131,3 +131,38 @@ def test_the_gathered_catalogue_is_read_as_it_is():
     offers = read_catalogue([SHARED])
     assert len(offers) == 701
     assert sum(bool(offer.device) for offer in offers) > 600
+
+
+SKYPILOT = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n"
+    "cpu_4x,,,4.0,16.0,0.2,us-east-1,,\n"
+    "gpu_8x_h100,H100,8.0,208.0,1800.0,23.92,us-east-1,\"{'Gpus': [{'Name': 'H100', 'Count': 8.0}]}\",\n"
+    "gpu_1x_mig,A100,0.5,8,64,0.5,us-east-1,,\n"
+    "gpu_8x_a100,A100-80GB,8.0,240.0,1800.0,14.32,us-east-1,,7.1\n"
+)
+
+
+def test_a_catalogue_of_skypilot_is_read_and_its_odd_rows_are_told(tmp_path: Path):
+    file = tmp_path / "lambda.csv"
+    file.write_text(SKYPILOT)
+    offers, notes = read_catalogues([file])
+    assert [(one.instance, one.gpus, one.on_demand_usd_per_h, one.spot_usd_per_h) for one in offers] == [
+        ("gpu_8x_h100", 8, 23.92, None),
+        ("gpu_8x_a100", 8, 14.32, 7.1),
+    ]
+    assert offers[0].ram_bytes == pytest.approx(1800 * 2**30)
+    assert any("1 row without a GPU" in note for note in notes)
+    assert any("1 row is left out: line 4: gpus = '0.5'" in note for note in notes)
+
+
+def test_columns_of_a_catalogue_may_be_said(tmp_path: Path):
+    file = tmp_path / "mine.csv"
+    file.write_text("was,wieviele,preis\nH100,8,20\n")
+    (offer,) = read_catalogue([file], {"was": "gpu", "wieviele": "gpus", "usd_h": "preis"})
+    assert (offer.gpu, offer.gpus, offer.on_demand_usd_per_h) == ("H100", 8, 20.0)
+    with pytest.raises(DataError, match=r"the column gpu is missing.*--map COLUMN=gpu says which it is"):
+        read_catalogue([file])
+    with pytest.raises(DataError, match="neither is a field"):
+        read_catalogue([file], {"was": "wie"})
+    with pytest.raises(DataError, match="no column 'xyz'"):
+        read_catalogue([file], {"xyz": "gpu"})

@@ -70,16 +70,16 @@ HEAD = "submit_s,gpus,duration_s\n"
         ("submit_s,gpus\n0,1\n", "column duration_s is missing; there are 'submit_s', 'gpus'"),
         (HEAD + "0,1,-5\n", ":2 duration_s: -5, but it must be above 0"),
         (HEAD + "0,1,0\n", ":2 duration_s: 0, but it must be above 0"),
-        (HEAD + "0,1,5\n0,0,5\n", ":3 gpus: 0, but it must be a whole number"),
+        (HEAD + "0,1,5\n0,-1,5\n", ":3 gpus: -1, but it must be a whole number"),
         (HEAD + "0,1.5,5\n", "gpus: 1.5, but it must be a whole number"),
         (HEAD + "0,1e30,5\n", "gpus: 1e"),
         (HEAD + "0,many,5\n", ":2 gpus: 'many' is not a number"),
-        (HEAD + "2017-09-04 10:30,1,5\n", "submit_s: '2017-09-04 10:30' is not a number"),
+        (HEAD + "2017-09-44 10:30,1,5\n", "submit_s: '2017-09-44 10:30' is not a number"),
         (HEAD + "nan,1,5\n", "submit_s: 'nan' is not a number"),
         (HEAD + "0,1,1e999\n", "duration_s: inf, but it must"),
         (HEAD + "0,1,\n", "duration_s: is empty"),
         (HEAD + "0,1\n", "number of fields"),
-        ("submit_s,gpus,n_gpus,duration_s\n0,1,1,5\n", "gpus and n_gpus mean the same"),
+        ("submit_s,n_gpus,N-GPUs,duration_s\n0,1,1,5\n", "n_gpus and N-GPUs mean the same"),
         ("submit_s,gpus,duration_s,deadline_s\n10,1,5,9\n", "deadline_s: 9, but it must lie after submit_s"),
     ],
 )
@@ -87,6 +87,47 @@ def test_wrong_tables_are_named(text, message, tmp_path):
     with pytest.raises(DataError) as error:
         read(tmp_path, text)
     assert message in str(error.value)
+
+
+HELIOS = (
+    "job_id,gpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    "a,8,1,COMPLETED,2020-04-01 00:00:10,2020-04-01 00:01:00,2020-04-01 04:01:00,14400,50\n"
+    "b,0,1,COMPLETED,2020-04-01 00:00:20,2020-04-01 00:01:00,2020-04-01 04:01:00,14400,40\n"
+    "c,1,1,FAILED,2020-04-01 00:10:00,2020-04-01 00:10:05,2020-04-01 00:20:05,600,5\n"
+    "d,2,1,CANCELLED,2020-04-01 00:10:00,,,None,None\n"
+)
+SACCT = (
+    "JobID|Partition|Submit|Start|End|Elapsed|AllocTRES\n"
+    "1|a100|2024-01-01T00:00:10|2024-01-01T00:01:00|2024-01-01T04:01:00|04:00:00|billing=64,cpu=64,gres/gpu=8,node=1\n"
+    "2|a100|2024-01-01T00:10:00|2024-01-01T00:10:05|2024-01-01T00:20:05|00:10:00|cpu=8,gres/gpu:a100=1\n"
+)
+OWN = "when,cards,how_long_min\n10,8,240\n600,1,10\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        (HELIOS, {}),
+        (SACCT.replace(",", ";"), {}),
+        ("submitted_time,num_gpus,start_time,end_time\n10,8,60,14460\n600,1,605,1205\n", {}),
+        (OWN, {"when": "submit_s", "cards": "gpus", "how_long_min": "duration_s"}),
+        (OWN, {"submit_s": "when", "gpus": "cards", "duration_s": "how_long_min"}),
+    ],
+)
+def test_tables_of_others_are_read_by_their_names_or_as_said(text, columns, tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    found = read_queue_trace(path, columns=columns)
+    assert found.jobs.submit_s.tolist() == [0.0, 590.0]
+    assert found.jobs.gpus.tolist() == [8, 1]
+    assert found.jobs.duration_s.tolist() == [14400.0, 600.0]
+
+
+def test_bad_rows_and_jobs_without_gpus_are_counted_and_named(tmp_path):
+    found = read(tmp_path, HELIOS)
+    assert found.groups == ()  # seconds in the queue are no groups
+    assert any("1 row is left out: line 5 duration: 'None' is not a number" in note for note in found.notes)
+    assert any("1 job without a GPU passed over" in note for note in found.notes)
 
 
 def test_wrong_parquet_is_named(tmp_path):

@@ -1,0 +1,52 @@
+"""Step times that a user's own regular expression finds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prism_jax.core.errors import DataError
+from prism_jax.recorded.formats import pattern_log
+from tests.prism_jax.recorded.formats.test_labelled_log import read
+
+TEXT = "".join(f"upd#{n} rank-{rank} spent [{1e3 * n + rank:.1f}]\n" for n in range(1, 5) for rank in (0, 1))
+
+
+def test_named_groups_say_what_is_found(tmp_path: Path):
+    log = read(tmp_path, TEXT, pattern=r"upd#(?P<step>\d+) rank-(?P<rank>\d) spent \[(?P<time_ms>[\d.]+)\]")
+    assert log.step.tolist() == [1, 2, 3, 4]
+    np.testing.assert_allclose(log.step_s, [1.001, 2.001, 3.001, 4.001])  # the slower rank
+
+
+def test_rates_clocks_and_units(tmp_path: Path):
+    rate = read(tmp_path, "a 1: 2.0\na 2: 4.0\n", pattern=r"a (?P<step>\d): (?P<steps_per_s>[\d.]+)")
+    assert rate.step_s.tolist() == [0.5, 0.25]
+    work = read(tmp_path, "a 1: 1,000\n", pattern=r"a (?P<step>\d): (?P<rate>[\d,.]+)", work_per_step=2000.0)
+    assert work.step_s.tolist() == [2.0]
+    clock = read(tmp_path, "1@10:00:00.5\n2@10:00:02.5\n", pattern=r"(?P<step>\d)@(?P<clock>[\d:.]+)")
+    assert clock.step_s.tolist() == [2.0]
+    unit = read(tmp_path, "a 1: 1500\n", pattern=r"a (?P<step>\d): (?P<time>\d+)", unit="ms")
+    assert unit.step_s.tolist() == [1.5]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(?P<step>", "not a regular expression"),
+        (r"(?P<stp>\d)", "unknown group stp"),
+        (r"(?P<step>\d)", "no group says how long a step takes"),
+        (r"(?P<time_s>\d)(?P<time_ms>\d)", "both say how long"),
+        (r"(?P<rate>\d)", "needs the work of a step"),
+        (r"nowhere (?P<time_s>\d)", "is found in no line"),
+        ("x" * 3000, "more than 2,000 characters"),
+    ],
+)
+def test_what_a_pattern_must_be(pattern: str, message: str, tmp_path: Path):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, TEXT, pattern=pattern)
+
+
+def test_an_expression_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pattern_log, "MOST_SECONDS", 1.0)
+    with pytest.raises(DataError, match="takes more than 1 s"):
+        read(tmp_path, "a" * 60 + "\n", pattern=r"(a+)+(?P<time_s>\d)")
