@@ -68,6 +68,7 @@ MEGATRON_DEEPSPEED = Framework(
     "megatron-deepspeed",
     "Megatron-DeepSpeed and GPT-NeoX",
     FUSED,
+    plan_defaults=PlanDefaults(offload_gradients=True, host_threads=0),  # as DeepSpeed
     capabilities=Capabilities(
         schedules=("1f1b",),
         zero_stages=(0, 1),

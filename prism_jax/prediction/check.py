@@ -24,6 +24,7 @@ from .check_report import (
     job_names,
     memory_facts,
     open_facts,
+    states_words,
 )
 
 IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
@@ -112,6 +113,7 @@ def check_job(
         open_fields=open_facts(own),
         evidence=evidence(cell_of(own.model, own.cluster, plan, own.software.name)),
         host_memory_bytes_per_node=host,
+        states=states_words(own),
     )
 
 

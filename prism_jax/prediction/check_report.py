@@ -21,6 +21,7 @@ from ..core.units import format_bytes, format_count
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job
 from ..plan.fields import gradients_on_host, optimizer_on_host
+from ..plan.optimizers import has_master, moments_bytes, updated_bytes
 
 TOLD = 3  # fields that a person is told of; a report holds all
 SMALLEST_GAIN = 0.005  # of the width of an interval
@@ -178,6 +179,19 @@ def host_facts(job: Job) -> HostFacts | None:
     return HostFacts(found.total_bytes, **parts, capacity=found.capacity_bytes)
 
 
+def states_words(job: Job) -> str:
+    """The optimizer, and bytes of what it keeps per parameter before sharding; a model that says its own optimizer has none."""
+    plan = job.plan
+    if hasattr(job.model, "optimizer"):
+        return ""
+    master = (
+        f"{updated_bytes(plan):g} master copy" if has_master(plan) and plan.sharding == "none" else "no master copy"
+    )
+    kept = updated_bytes(plan) if plan.sharding != "none" else plan.element_bytes
+    parts = (f"{kept:g} parameter", master, f"{moments_bytes(plan):.3g} moments")
+    return f"{plan.optimizer}: {', '.join(parts)}; bytes per parameter before sharding, beside gradients"
+
+
 def host_notes(job: Job) -> tuple[str, ...]:
     """What is assumed of an optimizer on the host."""
     share, plan = optimizer_on_host(job.plan), job.plan
@@ -236,6 +250,7 @@ class CheckReport(Report):
         fits: into the memory of the devices, and of the node where something is kept there.
         memory_stage: the pipeline stage that `memory_bytes_per_gpu` is of.
         micro_batch, global_batch: sequences; seq_len: tokens.
+        states: the optimizer, and bytes per parameter of what is kept, before it is sharded; empty where nothing is trained so.
         open_fields: what the job leaves unsaid, the field that widens the interval of predictions most in front.
         evidence: measured runs near this job.
         notes: what of the model is left out or beyond what it is made for, and what of the plan is without effect, in sentences.
@@ -275,6 +290,7 @@ class CheckReport(Report):
     open_fields: tuple[OpenFieldFacts, ...] = ()
     evidence: Evidence | None = None
     host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
+    states: str = ""
 
     def lines(self) -> list[str]:
         return check_facts(self).lines()
@@ -294,6 +310,7 @@ def check_facts(report: CheckReport) -> Facts:
         "batch": _batch(report),
         "groups": f"{report.n_replica:,} replicas of {report.pp} stages of {report.n_member} synchronised devices",
         "framework": report.framework or "not specified",
+        **({"states": report.states} if report.states else {}),
         "variability": report.variability,
         **({"evidence": report.evidence.sentence} if report.evidence else {}),
         **({"assumed": "what such software usually does"} if report.open_fields else {}),
