@@ -47,9 +47,9 @@ _PREFIX = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ][\d:.,]{5,20}(?:Z|[+-]\d\d:?\d\d)?\]?\s)"
 )
 _RANK = re.compile(
-    r"^\s{0,20}#?\s{0,20}Rank\s{1,20}(\d{1,9})\s.{0,80}?\bon\s{1,40}(\S{1,255})\s{1,20}device\s{1,20}\d{1,4}\s{0,9}\[[^\]]{0,40}\]\s{0,9}(.{0,120})"
+    r"(?:^|#)\s{0,20}Rank\s{1,20}(\d{1,9})\s.{0,80}?\bon\s{1,40}(\S{1,255})\s{1,20}device\s{1,20}\d{1,4}\s{0,9}\[[^\]]{0,40}\]\s{0,9}(.{0,120})"
 )
-_STARTS = re.compile(r"^\s{0,20}#?\s{0,9}nThreads?\s{1,9}(\d{1,6})\s{1,9}nGpus\s{1,9}(\d{1,6})|#\s{0,9}nThreads?\b")
+_STARTS = re.compile(r"(?:^|#)\s{0,20}nThreads?\s{1,9}(\d{1,6})\s{1,9}nGpus\s{1,9}(\d{1,6})|#\s{0,9}nThreads?\b")
 _LIBRARY = re.compile(r"\b([NR]CCL) version\s?:?\s{0,9}([0-9][0-9.]{0,20})")
 _LIBRARY_CODE = re.compile(r"nccl-library=(\d{4,6})\b")
 _TYPES = r"(?:float|half|bfloat16|double|u?int\d{0,2}|u?char|fp8|f8|fp8_?e\dm\d|f8e\dm\d|fp16|bf16|fp32)\w{0,8}"

@@ -251,6 +251,20 @@ PUBLISHED |= {
         "HF safetensors"),
     "params.json of mistral-7b": Published({"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336,
         "n_heads": 32, "n_kv_heads": 8, "norm_eps": 1e-5, "vocab_size": 32000}, 7_241_732_096, "HF safetensors"),
+    "nemotron-nano-9b-v2": Published(NEMOTRON_H | {"hidden_size": 4480, "num_key_value_heads": 8, "head_dim": 128,
+        "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", "num_hidden_layers": 56,
+        "mamba_num_heads": 128, "mamba_head_dim": 80, "num_attention_heads": 40, "intermediate_size": 15680}, 8.888e9,
+        "HF safetensors", 0.0001),
+    "granite-4-1b": Published(_sizes("granitemoehybrid", 40, 1536, 12, 4, 4096, 100352, num_local_experts=0,
+        num_experts_per_tok=0, shared_intermediate_size=4096, mamba_n_heads=48,
+        layer_types=(["mamba"] * 5 + ["attention"] + ["mamba"] * 4) * 4, **MAMBA, tie_word_embeddings=True), 1.46e9,
+        "model card: 1.5B", 0.002),
+    "llada-8b": Published({"model_type": "llada", "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32,
+        "mlp_hidden_size": 12288, "vocab_size": 126464, "rms_norm_eps": 1e-5, "weight_tying": False}, 8.02e9,
+        "HF safetensors", 0.001),
+    "qwen3-omni's language model": Published({"model_type": "qwen3_omni_moe", "thinker_config": {"text_config": _sizes(
+        "qwen3_omni_moe_text", 48, 2048, 32, 4, 768, 151936, num_experts=128, num_experts_per_tok=8,
+        moe_intermediate_size=768, **QWEN_3, **UNTIED), "audio_config": {"d_model": 1280}}}, 30_532_122_624, "Qwen3-30B-A3B"),
     "a decoder of a name that nobody knows": Published(_sizes("of_tomorrow", 32, 4096, 32, 8, 14336, 128256,
         rms_norm_eps=1e-5, **UNTIED), 8_030_261_248, "Llama 3.1 8B"),
 }  # fmt: skip
@@ -270,5 +284,7 @@ REFUSED = {
     "deepseek-v4": (_sizes("deepseek_v4", 43, 4096, 64, 1, 2048, 129280, compress_ratios=[0, 4, 128]),
         "compress_ratios = .* attention to compressed keys is not modelled"),
     "hyper-connections": (_sizes("new", 43, 4096, 64, 1, 2048, 129280, hc_mult=4), "several residual streams"),
+    "mimo-v2": (_sizes("mimo_v2_flash", 48, 4096, 64, 4, 16384, 152576, head_dim=192, v_head_dim=128),
+        "v_head_dim = 128, but only 192 is modelled"),
     "openelm": ({"model_type": "openelm", "num_query_heads": [12, 16]}, "has layers whose widths differ one by one"),
 }  # fmt: skip

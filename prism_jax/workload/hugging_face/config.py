@@ -36,6 +36,7 @@ _REFUSED_TYPES = {
     r"lfm2.*": "has convolutions in place of attention",
     r"recurrent_gemma": "has recurrent layers",
     r"gemma3n.*": "has per-layer embeddings and layers that share their keys",
+    r"arctic": "has a dense MLP beside the experts of a layer",
     r"longcat.*": "has two attentions in every layer and experts that do nothing",
     r"openelm|nemotron-nas|deci.*": "has layers whose widths differ one by one",
     r"stable_?diffusion.*|.*diffusion.*": "is a diffusion model",
@@ -77,6 +78,7 @@ _CHANGES_LAYERS: dict[str, tuple[str, Callable[[object], bool]]] = {  # keys -> 
     ),
     r"index_(topk|n_heads|head_dim)": ("sparse attention", _says_something),
     r"(mamba|ssm)_(d_.*|dt_rank|expand|num_heads|n_heads|.*state.*)|state_size": ("Mamba layers", _says_something),
+    r"swa_(num_|head_|v_).*": ("other heads in layers with a window", _says_something),
     r"zero_expert_num": ("experts that do nothing", _says_something),
     r"expert_layer_(period|offset)": ("experts in some layers", _says_something),
     r"cross_attention_layers|add_cross_attention": ("cross attention", _says_something),
@@ -202,9 +204,10 @@ def model_from_hf(config: Mapping[str, Any], name: str | None = None) -> Workloa
     fields = decoder_fields(kind, own) if architecture is None else Fields(kind, own)
     sizes = read_decoder(fields) if architecture is None else architecture.read(fields)
     refuse_keys(fields)
+    parts = [part for part in config.values() if isinstance(part, Mapping)]
     spec = TransformerSpec if architecture is None else architecture.spec
     if spec is TransformerSpec:
-        sizes["left_out"] = tuple(dict.fromkeys((*sizes.get("left_out", ()), *left_out(config, own))))
+        sizes["left_out"] = tuple(dict.fromkeys((*sizes.get("left_out", ()), *left_out(config, *parts, own))))
     return spec(
         name=name or str(own.get("_name_or_path") or kind),
         source=f"Hugging Face config.json, model_type {kind}",

@@ -55,7 +55,11 @@ def read_decoder(f: Fields) -> dict[str, Any]:
     if sorts:
         found["n_layers"] = len(pairs) if lists_mlps else f.count("num_hidden_layers", len(pairs))
     found |= {"window": window(f, sorts), "mixer": mixer(f, pairs), "moe": experts(f, pairs, lists_mlps)}
+    if found["moe"] is None and (shared := f.count("shared_expert_intermediate_size", 0)):
+        found["ffn_hidden"] = shared  # Granite 4 without experts: the shared one is all there is
     mla = _latent(f)
+    if mla is None and f.has("v_head_dim"):
+        f.require("v_head_dim", f.count("head_dim", 0) or None)
     if mla is not None:  # keys and values are expanded to every head, and the rope part makes head_dim meaningless
         found |= {"n_kv_heads": 0, "head_dim": 0, "mla": mla}
     n_mtp = f.count("num_nextn_predict_layers", 0)
@@ -107,7 +111,7 @@ def _ffn_width(f: Fields, hidden: int) -> int:
         unit = max(f.count("multiple_of"), 1)
         width = int(f.number("ffn_dim_multiplier", default=1) * int(8 * hidden / 3))
         return -(-width // unit) * unit
-    if f.spelled("hidden_size") != "hidden_size" or f.has("layer_norm_epsilon"):
+    if _norm(f) != "rms" and (f.spelled("hidden_size") != "hidden_size" or f.has("layer_norm_epsilon")):
         return 4 * hidden  # as GPT-2 and everything that spells like it
     return f.count("intermediate_size")
 

@@ -153,6 +153,8 @@ def _reaches(f: Fields) -> Sequence[str]:
     if f.has("no_rope_layers", "no_rope_layer_interval"):  # without rotary embedding: everything; 1 has one
         stated = [CHUNKED if flag else FULL for flag in f.items("no_rope_layers")]
         return stated or full_every(f.count("no_rope_layer_interval", 4), CHUNKED)
+    if stated := f.items("hybrid_layer_pattern"):  # MiMo-V2: 1 has a window
+        return [SLIDING if flag == 1 else FULL for flag in stated]
     if f.has("use_sliding_window"):  # Qwen: from a layer on
         first = f.count("max_window_layers", default=28)
         return [SLIDING if layer >= first else FULL for layer in range(_n_layers(f))]

@@ -130,6 +130,8 @@ UNSAID = (
     Unsaid("gpt_neo", {"tie_word_embeddings": True}, _LEARNED | {"mlp_bias": True, "bias": True, "qkv_bias": False}),
     Unsaid("gptj|codegen", sizes=_GPT | _ONE_NORM | {"mlp_bias": True, "bias": False}),
     Unsaid("mpt", {"tie_word_embeddings": True}, {"gated": False}),
+    Unsaid("llada.*", sizes={"causal": False}),
+    Unsaid("[Dd]ream", {"qkv_bias": True}, {"causal": False}),
     Unsaid("opt", _ALL_BIASES | {"tie_word_embeddings": True}, _LEARNED),
 )
 

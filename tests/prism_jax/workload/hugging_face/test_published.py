@@ -166,7 +166,12 @@ def test_configurations_of_published_models_open_and_have_the_parameters_of_thei
 
 @pytest.mark.parametrize(
     ("name", "parts"),
-    [("gemma-3-27b", ("the vision tower",)), ("qwen2.5-vl-7b", ("the vision tower",)), ("llama-3.1-8b", ())],
+    [
+        ("gemma-3-27b", ("the vision tower",)),
+        ("qwen2.5-vl-7b", ("the vision tower",)),
+        ("qwen3-omni's language model", ("the audio encoder",)),
+        ("llama-3.1-8b", ()),
+    ],
 )
 def test_parts_that_are_left_out_are_named(name: str, parts: tuple[str, ...]) -> None:
     assert read(name).left_out == parts
