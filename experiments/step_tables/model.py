@@ -220,12 +220,23 @@ def documents_of_record(record: StepRecord) -> WindowSpec | None:
 # it.
 
 
+_CAPACITY = re.compile(r"\bcapacity(?: factor)?[ =](\d{1,3}(?:\.\d{1,3})?)\b", re.IGNORECASE)
+
+
+def _with_capacity(model: TransformerSpec, record: StepRecord) -> TransformerSpec:
+    """With the share of tokens that its experts take, where notes say that the others are dropped."""
+    found = _CAPACITY.search(record.notes)
+    if model.moe is None or not found:
+        return model
+    return replace(model, moe=replace(model.moe, capacity_factor=min(float(found[1]), float(model.moe.n_experts))))
+
+
 def trained_model(record: StepRecord) -> TransformerSpec:
     """Its architecture with what is trained of it, and what its tokens attend to.
 
     Raises:
         UnsupportedRowError: sizes that nobody published.
     """
-    model = model_of_record(record)
+    model = _with_capacity(model_of_record(record), record)
     window = documents_of_record(record) if model.window is None else model.window
     return replace(model, adapters=adapters_of_record(record), window=window)

@@ -52,6 +52,13 @@ _GRAPHS: Words = ((r"^(no|none|false)\b", "none"), (r"sink|full|step|iteration",
 _ROPE: Words = ((r"fused_rope", FUSED),)
 _CROSS_ENTROPY: Words = ((r"fused_cross_entropy|fused_linear_cross_entropy|chunked_cross_entropy", FUSED),)
 _ACTIVATION: Words = ((r"fused_mlp|fused_dense|fused_swiglu", FUSED),)
+_DISPATCHER: Words = (
+    (r"hybrid-?ep", "hybridep"),
+    (r"deep-?ep", "deepep"),
+    (r"dispatcher a2a|all-?to-?all dispatcher", "alltoall"),
+    (r"all-?gather dispatcher", "allgather"),
+)
+_ETP = re.compile(r"\bETP (\d{1,6})\b|expert TP follows attention TP")
 _ARXIV_DATE = re.compile(r"\b(\d\d)(\d\d)\.\d{5}")
 # Results of those who make the device, or who submit its benchmarks with them.
 _VENDORS = re.compile(
@@ -76,6 +83,7 @@ def software_of_record(record: StepRecord) -> Software:
         cuda_graphs=_meaning(_GRAPHS, record.cuda_graphs),
         tuning=VENDOR if _VENDORS.search(record.source) else TYPICAL,
         date=_date(record),
+        dispatcher=_meaning(_DISPATCHER, f"{record.features} {record.notes}"),
     )
 
 
@@ -261,6 +269,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         dp=dp,
         cp=cp,
         ep=_ep(record, tp * dp * cp),
+        etp=_etp(record),
         virtual_stages=virtual_stages,
         schedule="interleaved" if virtual_stages > 1 else "1f1b",
         sequence_parallel=_sequence_parallel(record, tp),
@@ -413,11 +422,17 @@ def _bf16_layers(record: StepRecord) -> int | None:
 
 
 def _ep(record: StepRecord, n_ranks: int) -> int:
-    """Expert parallelism over the ranks of a stage; experts are whole where ep is above 1, as no row says otherwise."""
+    """Expert parallelism over the ranks of a stage."""
     ep = record.ep or 1
-    if n_ranks % ep:
-        raise UnsupportedRowError("ep does not divide tp * dp * cp")
+    if n_ranks % (ep * (_etp(record) or 1)):
+        raise UnsupportedRowError("ep * etp does not divide tp * dp * cp")
     return ep
+
+
+def _etp(record: StepRecord) -> int | None:
+    """Ranks that an expert is split over, where the notes say it; 0: as tp."""
+    found = _ETP.search(record.notes)
+    return int(found[1] or 0) if found else None
 
 
 def _fuses_accumulation(record: StepRecord) -> bool:

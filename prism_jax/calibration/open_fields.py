@@ -150,6 +150,10 @@ RULES = (
         frameworks=(*_NATIVE, "mindspore", "paddle", "deepspeed", "megatron-deepspeed"),
     ),
     Usual("expert_counts", _sure("host")),
+    # GroupedLinear of Transformer Engine 1.8; before, Megatron-Core had CUTLASS kernels. DeepSpeed loops over its modules.
+    Usual("expert_products", _sure("streams"), frameworks=("megatron-core",), since="2024-07"),
+    Usual("expert_products", _sure("apart"), frameworks=("deepspeed", "megatron-deepspeed")),
+    Usual("expert_products", _sure("grouped")),
     Usual("tuning", (("typical", 0.65), ("vendor", 0.35))),
 )
 

@@ -25,6 +25,8 @@ ELSEWHERE = {
     "expert_model_parallel_size": "ep",
     "moe_token_dispatcher_type": "dispatcher",
     "token_dispatcher": "dispatcher",
+    "moe_grouped_gemm": "expert_products",
+    "moe_use_legacy_grouped_gemm": "expert_products",
     "moe_enable_deepep": "dispatcher",
     "moe_flex_dispatcher_backend": "dispatcher",
     "expert_parallel_comm_backend": "dispatcher",

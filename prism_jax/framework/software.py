@@ -24,6 +24,7 @@ ALL_TO_ALL, ALL_GATHER, DEEPEP, HYBRIDEP, ALL_REDUCE = "alltoall", "allgather", 
 DISPATCHERS = (ALL_TO_ALL, ALL_GATHER, DEEPEP, HYBRIDEP, ALL_REDUCE)
 ONCE_PER_NODE = (DEEPEP, HYBRIDEP)
 ON_HOST, ON_DEVICE = "host", "device"
+GROUPED, STREAMS, APART = "grouped", "streams", "apart"
 VENDOR, TYPICAL = "vendor", "typical"
 SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "attention": ATTENTION_KERNELS,
@@ -36,9 +37,10 @@ SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "cuda_graphs": CUDA_GRAPHS,
     "dispatcher": DISPATCHERS,
     "expert_counts": (ON_HOST, ON_DEVICE),
+    "expert_products": (GROUPED, STREAMS, APART),
     "tuning": (TYPICAL, VENDOR),
 }
-OF_EXPERTS = ("dispatcher", "expert_counts")  # fields that mean nothing without experts
+OF_EXPERTS = ("dispatcher", "expert_counts", "expert_products")  # fields that mean nothing without experts
 COMPILED = ("norm", "activation", "rope")  # what a compiler fuses by itself
 # Host time per kernel over that of eager code. Compiled: one call starts a fused kernel without autograd and dispatch. Graphs:
 # one launch starts all kernels of a layer (Transformer Engine `make_graphed_callables`), or all of a step.
@@ -71,6 +73,9 @@ class Software:
         expert_counts: where it is known how many tokens experts get. host: it waits for them in every layer, so that it does not
             run ahead of the device, and no graph holds what follows; device: shapes are those of a compiled program, of a
             capacity, or of buffers for the worst case.
+        expert_products: of the experts of a device. grouped: one kernel for all (torch._grouped_mm, CUTLASS, MegaBlocks);
+            streams: a library call for each, on several streams (Transformer Engine's GroupedLinear); apart: modules one after
+            another.
         tuning: vendor: settings that the vendor of the device has tuned for a published result or recipe (MLPerf submissions,
             performance pages, recipes followed to the letter); typical: what everybody else reaches.
         cross_entropy_chunks: parts of the tokens that `linear` works on one after another, and that `eager` casts to fp32 one
@@ -94,6 +99,7 @@ class Software:
     cross_entropy_chunks: int = 0
     dispatcher: str | None = None
     expert_counts: str | None = None
+    expert_products: str | None = None
 
     @property
     def open_fields(self) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ outputs, states of every chunk in fp32, and decays. The backward pass runs it tw
 
 from __future__ import annotations
 
+from ...framework.software import APART, STREAMS
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel
 from .mixers import MixerSpec
@@ -115,6 +116,10 @@ def _softmax(kernel: str, element: float, n_score: float) -> list[Kernel]:
 HOST_SHARE = (
     0.25  # host time of one operation of a chain over that of a listed kernel, which stands for several launches
 )
+
+
+# Of one more call of a library from compiled code, about 7 us: products of experts, and casts of their inputs, beyond the first.
+CALL_SHARE = 0.1
 
 
 def norm_kernels(name: str, elements: float, shard: Shard, *, rms: bool, count: float = 1.0) -> list[Kernel]:
@@ -237,8 +242,13 @@ def _experts(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[
     rows = expert_tokens(model, plan, shard) / n_local
     inner = moe.ffn_hidden / plan.expert_tp
     n_in = 2 if model.gated else 1
-    ops = gemm("experts_in", rows, n_in * inner, expert_width(model), shard, batch=n_local)
-    ops += gemm("experts_out", rows, expert_width(model), inner, shard, batch=n_local)
+    together = 1.0 if plan.software.expert_products == APART else n_local
+    ops = gemm("experts_in", rows, n_in * inner, expert_width(model), shard, batch=together)
+    ops += gemm("experts_out", rows, expert_width(model), inner, shard, batch=together)
+    if plan.software.expert_products == STREAMS:
+        calls = 1.0 + CALL_SHARE * (n_local - 1.0)
+        ops = [op._replace(host_share=calls * op.host_share) for op in ops]
+    ops = [op._replace(count=n_local / together * op.count) for op in ops]
     return ops + activation_kernels("experts_act", rows * n_local * inner, shard, gated=model.gated)
 
 

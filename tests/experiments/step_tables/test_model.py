@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.step_tables.model import model_of_record
+from experiments.step_tables.model import model_of_record, trained_model
 from experiments.step_tables.records import StepRecord
 from prism_jax.workload.catalog import model
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -37,3 +37,14 @@ def test_what_a_row_says_itself_comes_first() -> None:
 def test_a_known_model_is_as_published() -> None:
     known = model("llama-2-7b")
     assert of("llama-2-7b", params_b=5.0, vocab=None).n_params() == known.n_params()
+
+
+def test_notes_say_that_experts_drop_tokens() -> None:
+    def capacity(notes: str) -> float:
+        record = StepRecord(id="1", source="a", model_name="mixtral-8x7b", notes=notes)
+        moe = trained_model(record).moe
+        assert moe is not None
+        return moe.capacity_factor
+
+    assert capacity("ETP 1; capacity factor 1.2 token dropping; MFU against 989.5") == 1.2
+    assert capacity("dropless") == capacity("no capacity limit (imbalanced)") == 0.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.step_tables.plan import framework_of_record, software_of_record
+from experiments.step_tables.plan import framework_of_record, plan_of_record, software_of_record
 from experiments.step_tables.records import StepRecord
 
 
@@ -51,3 +51,26 @@ def test_dates_are_those_of_the_row_or_of_the_paper() -> None:
 )
 def test_a_column_of_its_own_names_the_framework(stated: str, date: str, framework: str) -> None:
     assert framework_of_record(StepRecord("1", "some page", framework=stated, date=date)) == framework
+
+
+@pytest.mark.parametrize(
+    ("notes", "dispatcher"),
+    [
+        ("dispatcher DeepEP; EDP 1, ETP 1", "deepep"),
+        ("dispatcher A2A; EDP 1, ETP 1", "alltoall"),
+        ("HybridEP over the rack", "hybridep"),
+        ("dropless", None),
+    ],
+)
+def test_dispatchers_by_the_words_of_sources(notes: str, dispatcher: str | None) -> None:
+    assert software_of_record(StepRecord("1", "somebody", notes=notes)).dispatcher == dispatcher
+
+
+@pytest.mark.parametrize(
+    ("notes", "etp"), [("EDP 1, ETP 4", 4), ("expert TP follows attention TP; dropless", 0), ("dropless", None)]
+)
+def test_ranks_of_an_expert_by_the_words_of_sources(notes: str, etp: int | None) -> None:
+    record = StepRecord(
+        "1", "somebody", n_gpus=32, tp=4, pp=1, ep=8, seq_len=4096, micro_batch=1, global_batch=64, notes=notes
+    )
+    assert plan_of_record(record).etp == etp

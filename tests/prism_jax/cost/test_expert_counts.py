@@ -118,3 +118,22 @@ def test_a_job_file_states_the_capacity() -> None:
     job = load_job("deepseek_v3_2048", ["model.moe.capacity_factor=1.5"])
     assert job.model.moe.capacity_factor == 1.5
     assert job.model.moe.n_experts == 256
+
+
+def test_a_call_for_each_expert_is_work_of_the_host_alone() -> None:
+    ways = {
+        name: blocks(replace(HOST, expert_products=name)).alone("moe_layer") for name in ("grouped", "streams", "apart")
+    }
+    assert np.allclose(ways["streams"].compute_s, ways["grouped"].compute_s)
+    more = (ways["streams"].n_launch - ways["grouped"].n_launch).sum()
+    assert more == pytest.approx(0.1 * 15 * 6)  # 16 experts on a device; two products, three passes
+    assert (ways["apart"].n_launch - ways["grouped"].n_launch).sum() == pytest.approx(15 * 6)
+    assert (ways["apart"].compute_s >= ways["grouped"].compute_s * (1 - 1e-9)).all()
+
+
+def test_experts_apart_are_as_much_work() -> None:
+    def flops(own: str) -> float:
+        ops = QWEN.block("moe_layer", replace(PLAN, software=replace(HOST, expert_products=own))).kernels.ops
+        return sum(op.flops * op.count for op in ops)
+
+    assert flops("apart") == pytest.approx(flops("grouped"))
