@@ -22,6 +22,7 @@ from ..core.read_file import read_text
 from ..core.use_case import Argument
 from ..framework.frameworks import FRAMEWORKS
 from ..framework.software import Software
+from ..plan.packing import Data
 from ..tables.document import MAX_DEPTH, Document, short
 from ..tables.streams import example_files
 from ..tables.yaml_toml import read_toml, read_value, read_yaml
@@ -31,7 +32,7 @@ from .cluster_section import read_cluster
 from .job import Job
 from .rules import problems
 from .schema import Text, job_section, one_of, validated
-from .sections import located, read_model, read_plan, read_software, read_variability
+from .sections import located, read_data, read_model, read_plan, read_software, read_variability
 
 MOST_SHOWN = 200  # characters of an option in a message
 SHORTHAND = (
@@ -256,6 +257,7 @@ SECTIONS: dict[str, Any] = {
     "cluster": (Any, ...),
     "plan": (Any, ...),
     "software": (Any, None),
+    "data": (Any, None),
     "variability": (Any, None),
 }
 
@@ -289,12 +291,17 @@ def job_of(document: Document) -> Job:
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
     software = read_software(document, found) if "software" in written else Software()
-    plan = None if plan is None or software is None else replace(plan, software=software)
+    data = read_data(document, found) if "data" in written else Data()
+    stated = None if software is None or data is None else {"software": software, "data": data}
+    plan = None if plan is None or stated is None else replace(plan, **stated)
     model = captured or (read_model(document, found) if "model" in written else None)
     cluster = read_cluster(document, plan, found) if "cluster" in written else None
     variability = read_variability(document, cluster, found)
     if plan is not None and model is not None and cluster is not None:
-        found += [located(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
+        found += [
+            located(problem, document, () if problem.field.startswith("data.") else ("plan",))
+            for problem in problems(plan, model, cluster)
+        ]
     if found or plan is None or model is None or cluster is None or variability is None:
         raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from ..core import units
 from ..framework.software import Software
+from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device
 from ..system.network import Tier
@@ -36,6 +37,7 @@ from .schema import (
     Quantity,
     Takes,
     cluster_section,
+    data_section,
     device_section,
     model_section,
     nested_types,
@@ -179,6 +181,10 @@ def _software() -> Iterator[JobField]:
     yield from _of_dataclass(("software",), Software, software_section(), {}, {})
 
 
+def _data() -> Iterator[JobField]:
+    yield from _of_dataclass(("data",), Data, data_section(), {}, {})
+
+
 def _model() -> Iterator[JobField]:
     for name in (*MODEL_SOURCES, CAPTURE, KIND):
         yield _field(("model", name), None, None)
@@ -218,7 +224,14 @@ def _variability() -> Iterator[JobField]:
         yield _field(("variability", CLASS, part), None, None)
 
 
-_SECTIONS = {"model": _model, "cluster": _cluster, "plan": _plan, "software": _software, "variability": _variability}
+_SECTIONS = {
+    "model": _model,
+    "cluster": _cluster,
+    "plan": _plan,
+    "software": _software,
+    "data": _data,
+    "variability": _variability,
+}
 
 
 HEAD = """\
@@ -243,6 +256,7 @@ TITLES = {
     "software": "Which kernels run and how they are started. What is left out is a distribution: the likeliest value is "
     "assumed, predictions stand at the mean over all, and their interval holds them. `check` says what is assumed and what "
     "else it may be.",
+    "data": "What is known of the samples. With lengths, attention counts the pairs of tokens of one document.",
     "variability": "A number alone is the coefficient of variation of a log-normal factor. "
     "`prism-jax show families` lists the families.",
 }

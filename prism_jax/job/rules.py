@@ -228,6 +228,7 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
     yield from _backward(plan)
     yield from _host(plan)
     yield from _pipeline(plan, model)
+    yield from _packing(plan, model)
     try:
         cluster.device.peak(plan.dtype)
     except PrismError as error:
@@ -339,6 +340,15 @@ def _pipeline(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
         )
 
 
+def _packing(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
+    lengths = plan.data.lengths
+    if lengths and not isinstance(model, TransformerSpec):
+        yield Problem("data.lengths", f"{model.name} reads no packed sequences of tokens. Leave them out.")
+    elif lengths.longest > plan.seq_len:
+        text = f"a document of {lengths.longest} tokens is longer than plan.seq_len = {plan.seq_len}"
+        yield Problem("data.lengths", f"{text}. Cut it, or raise seq_len.")
+
+
 def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
     """Sentences about what of a model is left out, or cannot be as it is published.
 
@@ -363,5 +373,16 @@ def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
             f"seq_len = {plan.seq_len} is longer than the {model.max_seq_len} tokens that model {model.name} is made for "
             "(max_seq_len, max_position_embeddings of its config)"
         )
+    if plan.data.lengths:
+        yield _packing_note(plan)
     if model.window is not None and not plan.is_flash and model.window.size < plan.seq_len:
         yield f"attention = unfused computes all scores: the window of {model.window.size} tokens saves nothing"
+
+
+def _packing_note(plan: ParallelPlan) -> str:
+    lengths = plan.data.lengths
+    n = lengths.n_documents * plan.seq_len / lengths.n_tokens
+    if not plan.is_flash:
+        return f"attention = unfused computes all scores: {n:.3g} documents per sequence (data.lengths) save nothing"
+    share = lengths.mean_over_tokens(lambda length: length + 1.0) / (plan.seq_len + 1.0)
+    return f"data.lengths: {n:.3g} documents per sequence; attention sees {share:.1%} of the pairs that one document would have"

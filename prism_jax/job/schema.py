@@ -20,6 +20,7 @@ from ..core.errors import FieldPath, Mistake, PrismError, UnitError
 from ..core.registry import Registry, did_you_mean
 from ..framework.software import SOFTWARE_VALUES, Software
 from ..plan.fields import STATE_DTYPE_VALUES, PlanField
+from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Device
 from ..system.network import Tier
@@ -257,13 +258,19 @@ DEVICE_NAMES = {
 @cache
 def plan_section() -> type[BaseModel]:
     """Fields of ParallelPlan."""
-    return section(ParallelPlan, False, {}, {}, ("software",))
+    return section(ParallelPlan, False, {}, {}, ("software", "data"))
 
 
 @cache
 def software_section() -> type[BaseModel]:
     """Fields of Software, which stand in a section of their own."""
     return section(Software, False, _SPECIAL["Software"], {})
+
+
+@cache
+def data_section() -> type[BaseModel]:
+    """Fields of Data, which stand in a section of their own."""
+    return section(Data, False, {}, {})
 
 
 @cache

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from ..core.errors import ConfigError, FieldPath, Mistake, PrismError, Problem, SpecError
 from ..framework.software import Software
+from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..tables.document import Document, short
@@ -26,7 +27,7 @@ from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER, WorkloadKind, workload as model_preset
 from ..workload.hugging_face.config import read_hf_config
 from ..workload.transformer.spec import TransformerSpec
-from .schema import fields_of, model_section, nested_types, plan_section, software_section, validated
+from .schema import data_section, fields_of, model_section, nested_types, plan_section, software_section, validated
 
 AUTO = "auto"
 OTHER_AXES = ("tp", "cp", "pp")
@@ -155,6 +156,16 @@ def read_software(document: Document, found: list[Mistake]) -> Software | None:
         return None
     checked = validated(software_section(), data, document, ("software",), found)
     return None if checked is None else Software(**fields_of(checked, {}))
+
+
+def read_data(document: Document, found: list[Mistake]) -> Data | None:
+    """Section `data`; an empty one says nothing."""
+    data = {} if document.data["data"] is None else document.data["data"]
+    if not isinstance(data, dict):
+        found.append(document.mistake(("data",), f"{short(data)}; it must be a mapping of fields"))
+        return None
+    checked = validated(data_section(), data, document, ("data",), found)
+    return None if checked is None else Data(**fields_of(checked, {}))
 
 
 def read_model(document: Document, found: list[Mistake]) -> Workload | None:

@@ -181,7 +181,7 @@ def new_job_text(data: Mapping[str, Any], file: str) -> str:
     job = job_of(Document(file, dict(data)))
     found = {field.path: field for field in job_fields()}
     lines = [HEAD.format(file=file)]
-    for name in ("name", "model", "cluster", "plan", "framework", "software", "variability"):
+    for name in ("name", "model", "cluster", "plan", "framework", "software", "data", "variability"):
         lines += [*_section(name, data, job, found), ""]
     return "\n".join(lines)
 
@@ -193,7 +193,7 @@ def _section(name: str, data: Mapping[str, Any], job: Job, found: Mapping[tuple[
     if name == "variability":
         yield _line("# ", name, job.variability.name, about)
         yield _line("## ", name, _names(inside), "its fields")
-    elif name == "software" and name not in data:  # stating what is assumed would change the job
+    elif name in ("software", "data") and name not in data:  # stating what is assumed would change the job
         yield f"{name}: # {about}"
         yield from (_line("  ## ", field.path[-1], field.takes, field.about) for field in inside)
     elif name not in data:
@@ -256,7 +256,7 @@ def _cluster_values(job: Job) -> dict[str, Any]:
 
 def _plan_values(job: Job) -> dict[str, Any]:
     plain = whole_fields(job.plan)
-    names = [item.name for item in fields(ParallelPlan) if item.name != "software"]  # which has a section of its own
+    names = [item.name for item in fields(ParallelPlan) if item.name not in ("software", "data")]  # which have sections
     return {name: plain[name] for name in names if plain[name] is not None}
 
 
@@ -265,6 +265,7 @@ _VALUES = {
     "cluster": _cluster_values,
     "plan": _plan_values,
     "software": lambda _: {},
+    "data": lambda job: whole_fields(job.plan.data),
 }  # of software none but those that are stated
 
 

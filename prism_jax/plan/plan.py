@@ -29,6 +29,7 @@ from .fields import (
     parse_share,
 )
 from .optimizers import OPTIMIZERS, has_master, parse_optimizer
+from .packing import Data as Data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,6 +129,7 @@ class ParallelPlan:
         PlanField("flash or unfused, where software.attention does not say which kernel", known=("flash", "unfused")),
     ] = "flash"
     software: Software = field(default_factory=Software)
+    data: Data = field(default_factory=Data)
     overlap: Annotated[Overlap, PlanField("which communication runs beside compute")] = field(default_factory=Overlap)
     axis_order: Annotated[tuple[str, ...], PlanField("which ranks are neighbours, innermost first", known=AXES)] = (
         AXES  # neighbours are on the fastest tier

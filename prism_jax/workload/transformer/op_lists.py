@@ -34,6 +34,7 @@ outputs, states of every chunk in fp32, and decays. The backward pass runs it tw
 from __future__ import annotations
 
 from ...framework.software import APART, STREAMS
+from ...plan.packing import mean_over_lengths
 from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel
 from .mixers import MixerSpec
@@ -56,7 +57,8 @@ def attention_core(
         return _unfused(model, plan, shard, memory or float(plan.seq_len))
     if memory:
         return _flash(model, plan, shard, memory, memory)
-    return _flash(model, plan, shard, plan.seq_len, model.mean_keys(plan.seq_len, layer))
+    seen = mean_over_lengths(plan, lambda length: model.mean_keys(length, layer))
+    return _flash(model, plan, shard, plan.seq_len, seen)
 
 
 def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, keys: float, seen: float) -> list[Kernel]:

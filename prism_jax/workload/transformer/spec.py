@@ -12,6 +12,7 @@ from math import gcd
 
 from ...core.errors import Problem, SpecError
 from ...framework.software import FUSED
+from ...plan.packing import mean_over_lengths
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block, BlockRun, Split, WorkloadDefaults
 from . import blocks, params
@@ -79,9 +80,15 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """FLOPs of a step on all devices, see `model_flops_per_token`; unfused attention computes the whole square of scores."""
         causal = plan.is_flash  # means nothing where all tokens see all others
-        per_token = self.model_flops_per_token(plan.seq_len, causal)
-        again = params.recomputed_flops_per_token(self, plan, causal) if recomputed else 0.0
-        return float(self.units_per_step(plan)) * (per_token + again)
+
+        def per_token(length: int) -> float:
+            again = 0.0
+            if recomputed:
+                again = params.recomputed_flops_per_token(self, replace(plan, seq_len=length), causal)
+            return self.model_flops_per_token(length, causal) + again
+
+        mean = mean_over_lengths(plan, per_token) if causal else per_token(plan.seq_len)
+        return float(self.units_per_step(plan)) * mean
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Attention heads, tokens of a sequence, experts."""
