@@ -20,6 +20,7 @@ Paged states lie on the device while there is room for them, else all of them co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,10 +40,15 @@ from ..workload.base.workload import Comm, Workload, total_bytes
 from .memory import held_weights, memory
 from .partition import group_splits, state_ranks, trained_groups
 
+# PyTorch's allocator of pinned memory rounds every block up to a power of two (`CachingHostAllocator`): by 1 / ln 2 - 1 in the
+# mean of sizes that are spread evenly over an octave.
+_ROUNDING = 0.44
 THREAD_BYTES_PER_S = 20e9
 _OF_NODE = 0.45  # of the bandwidth of a node's memory modules that an update reaches
 # Two sockets: 6 channels of DDR4-2666 each beside V100, 8 of DDR4-3200, of DDR5-4800 beside H100, 12 of DDR5-6000 beside B200.
+# Grace has memory of its own for each GPU of a GH200, or two of a GB200: LPDDR5X, 500 GB/s.
 NODE_BYTES_PER_S = 410e9
+GRACE_BYTES_PER_S = {"gh200": 500e9, "gb200": 250e9, "gb300": 250e9}  # per GPU
 NODE_OF_GENERATION = {
     "volta": 256e9,
     "turing": 256e9,
@@ -60,9 +66,14 @@ LINK_OF_DEVICE = {"gh200": 450e9, "gb200": 225e9, "gb300": 225e9}
 PAGED_ROOM = 0.95  # of a device's memory that its tensors may fill before pages leave it
 
 
+def _of_chip(table: Mapping[str, float], cluster: Cluster) -> float | None:
+    """What a table says of devices that share a module with a processor; None: the device is none of them."""
+    return next((own for name, own in table.items() if cluster.device.name.startswith(name)), None)
+
+
 def link_bytes_per_s(cluster: Cluster) -> float:
     """Bytes per second between a device and its host, one direction."""
-    chip = next((own for name, own in LINK_OF_DEVICE.items() if cluster.device.name.startswith(name)), None)
+    chip = _of_chip(LINK_OF_DEVICE, cluster)
     return _OF_LINK * (chip or LINK_OF_GENERATION.get(cluster.device.generation, LINK_BYTES_PER_S))
 
 
@@ -77,7 +88,8 @@ def process_bytes_per_s(cluster: Cluster, n_threads: int) -> float:
     Args:
         n_threads: of a process; 0: the processes share all cores.
     """
-    whole = _OF_NODE * NODE_OF_GENERATION.get(cluster.device.generation, NODE_BYTES_PER_S) / devices_of_node(cluster)
+    of_node = NODE_OF_GENERATION.get(cluster.device.generation, NODE_BYTES_PER_S) / devices_of_node(cluster)
+    whole = _OF_NODE * (_of_chip(GRACE_BYTES_PER_S, cluster) or of_node)
     return min(n_threads * THREAD_BYTES_PER_S, whole) if n_threads else whole
 
 
@@ -132,7 +144,8 @@ def host_copies(model: Workload, plan: ParallelPlan, kind: str, kept: float, upd
         wide = updated_bytes(plan) if plan.sharding in ("fsdp", "hsdp") else plan.element_bytes
         comms += [copy(phase, wide * kept) for phase in "FB"]
     if gradients_on_host(plan):
-        comms.append(copy("B", plan.element_bytes * optimizer_on_host(plan) * updated))
+        wide = updated_bytes(plan) if plan.sharding in ("fsdp", "hsdp") else plan.element_bytes
+        comms.append(copy("B", wide * optimizer_on_host(plan) * updated))
     if plan.offload_activations:
         saved = plan.offload_activations * total_bytes(model.block(kind, plan).saved(MEGATRON))
         comms += [copy(phase, saved) for phase in "FB"]
@@ -144,6 +157,7 @@ class HostMemory:
     """Bytes of one node's main memory that a job's states and activations take.
 
     Attributes:
+        rounding_bytes: by which pinned buffers are larger than what they hold.
         capacity_bytes: of the node; None: not known.
     """
 
@@ -151,12 +165,14 @@ class HostMemory:
     gradients_bytes: float
     optimizer_bytes: float
     activations_bytes: float
+    rounding_bytes: float
     capacity_bytes: float | None
 
     @property
     def total_bytes(self) -> float:
         """Sum of all parts."""
-        return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
+        states = self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes
+        return states + self.activations_bytes + self.rounding_bytes
 
     @property
     def fits(self) -> bool:
@@ -172,6 +188,8 @@ def host_memory(
     Notes:
         16 bytes per parameter with Adam, 18 with the parameters themselves, as DeepSpeed's `estimate_zero3_model_states_mem`
         says without its allowance of 50 % for buffers. The host has a copy of what it updates, and gradients as it reads them.
+        All but moments is pinned: 33B parameters with 18 bytes each ran out of 600 GB and took 750 to 800 (DeepSpeed 3448),
+        here 730.
     """
     share, paged = optimizer_on_host(plan), OPTIMIZERS[plan.optimizer].is_paged
     if not (share or paged or plan.offload_parameters or plan.offload_activations):
@@ -184,6 +202,7 @@ def host_memory(
     splits = np.maximum(n_shard / group_splits(model, plan), 1.0)
     updated = held_weights(model, plan).count @ (trained_groups(model, plan) / splits)
     copied = 0.0 if plan.offload_parameters or (has_master(plan) and plan.sharding == "none") else updated_bytes(plan)
+    fsdp_at_host = plan.offload_parameters and plan.sharding != "none"  # its parameters are what is updated
     on_pages = moments_bytes(plan) if paged else 0.0
     rows = []
     for stage, n in enumerate(updated.tolist()):
@@ -191,6 +210,8 @@ def host_memory(
         states = other.optimizer_bytes - device.optimizer_bytes + n * (on_pages + share * copied)
         gradients = share * main_gradient_bytes(plan) * n
         parameters = other.parameters_bytes - device.parameters_bytes
-        rows.append((parameters, gradients, states, other.activations_bytes - device.activations_bytes))
+        activations = other.activations_bytes - device.activations_bytes
+        pinned = parameters + gradients + (0.0 if fsdp_at_host else share * updated_bytes(plan) * n)
+        rows.append((parameters, gradients, states, activations, _ROUNDING * pinned))
     fullest = max(rows, key=sum)
     return HostMemory(*(devices_of_node(cluster) * part for part in fullest), capacity_bytes=cluster.host_bytes)

@@ -141,6 +141,7 @@ class HostFacts:
     """Bytes of a node's main memory that the job keeps there.
 
     Attributes:
+        rounding: by which pinned buffers are larger than what they hold.
         capacity: of the node; absent where it is not known.
     """
 
@@ -149,6 +150,7 @@ class HostFacts:
     gradients: float
     optimizer: float
     activations: float
+    rounding: float
     capacity: Annotated[float | None, WHERE_KNOWN] = None
 
     @property
@@ -167,7 +169,7 @@ class HostFacts:
         return f"{format_bytes(self.total, 3)}{whole} per node: {of}; {listed}"
 
 
-HOST_PARTS = ("parameters", "gradients", "optimizer", "activations")
+HOST_PARTS = ("parameters", "gradients", "optimizer", "activations", "rounding")
 
 
 def host_facts(job: Job) -> HostFacts | None:
@@ -205,7 +207,7 @@ def host_notes(job: Job) -> tuple[str, ...]:
     when = "during the backward pass" if gradients_on_host(plan) else "after the backward pass"
     return (
         f"optimizer on the host: assumed {threads} (plan.host_threads), gradients leave {when} (plan.offload_gradients); "
-        "PyTorch rounds pinned buffers up to powers of two, by 44 % in the mean, which is not counted",
+        "pinned buffers rounded up to powers of two, by 44 % in the mean",
     )
 
 
