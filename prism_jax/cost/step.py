@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.kernels import COMPUTE_CLASSES, PASSES
+from ..framework.software import ALL_GATHER, ALL_REDUCE
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload, kinds_of
@@ -102,7 +103,7 @@ def collective_classes(plan: ParallelPlan) -> dict[str, str]:
     return {
         "tp": "all_gather" if plan.sequence_parallel else "all_reduce",
         "cp": "all_gather",
-        "ep": "all_to_all",
+        "ep": "all_gather" if plan.software.dispatcher in (ALL_GATHER, ALL_REDUCE) else "all_to_all",
         "dp": "all_gather",
         "pp": "p2p",
         "end": "reduce_scatter" if plan.zero_stage >= 1 and plan.shard_group == 1 else "all_reduce",

@@ -19,6 +19,7 @@ from .check_report import (
     HostFacts,
     MemoryFacts,
     check_facts,
+    expert_notes,
     host_facts,
     host_notes,
     job_names,
@@ -105,6 +106,7 @@ def check_job(
         notes=(
             *device_notes(own.cluster.device),
             *host_notes(own),
+            *expert_notes(own),
             *workload_notes(own.model, plan),
             *memory_notes(own.model, own.cluster, plan, own.software.memory),
             *fitted.tables,

@@ -194,6 +194,24 @@ def states_words(job: Job) -> str:
     return f"{plan.optimizer}: {', '.join(parts)}; bytes per parameter before sharding, beside gradients"
 
 
+def expert_notes(job: Job) -> tuple[str, ...]:
+    """What is assumed of experts where a job does not say how they run, in one sentence."""
+    plan, moe, is_open = job.plan, getattr(job.model, "moe", None), job.open_software
+    if moe is None:
+        return ()
+    parts: list[str] = []
+    if plan.ep > 1 and "dispatcher" in is_open:
+        parts.append(f"software.dispatcher {plan.software.dispatcher}")
+    if plan.tp > 1 and plan.etp is None:
+        parts.append(f"plan.etp {plan.expert_tp}")
+    if moe.n_experts > plan.ep and "expert_products" in is_open:
+        parts.append(f"software.expert_products {plan.software.expert_products}")
+    if not moe.capacity_factor and "expert_counts" in is_open:
+        waits = ", for whose loads the host waits in every layer" if plan.software.waits_for_counts else ""
+        parts.append(f"no capacity_factor (dropless){waits}")
+    return (f"assumed of experts: {'; '.join(parts)}",) if parts else ()
+
+
 def host_notes(job: Job) -> tuple[str, ...]:
     """What is assumed of an optimizer on the host."""
     share, plan = optimizer_on_host(job.plan), job.plan

@@ -17,7 +17,7 @@ from ..job.job import Job
 from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
-from .check_report import host_facts, host_notes, job_names, memory_facts, open_facts
+from .check_report import expert_notes, host_facts, host_notes, job_names, memory_facts, open_facts
 from .report import AllocationFacts, Elapsed, JobFacts, ModelBand, PredictionReport, StepTime, StepTimeError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def prediction_report(
         method=distribution.method,
         n_samples=distribution.n_samples,
         tail_columns=distribution.tail_columns,
-        notes=(*distribution.notes, *unbounded, *host_notes(job)),
+        notes=(*distribution.notes, *unbounded, *host_notes(job), *expert_notes(job)),
         open_fields=open_facts(job),
         seed=seed,
         elapsed_s=elapsed,

@@ -13,6 +13,7 @@ from prism_jax.framework.software import Software
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
+from prism_jax.prediction.check_report import expert_notes
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
@@ -137,3 +138,15 @@ def test_experts_apart_are_as_much_work() -> None:
         return sum(op.flops * op.count for op in ops)
 
     assert flops("apart") == pytest.approx(flops("grouped"))
+
+
+def test_what_is_assumed_of_experts_is_a_sentence() -> None:
+    plan = replace(PLAN, software=Software(), tp=2, dp=4, sequence_parallel=True)
+    job = Job(QWEN, NODE, plan, preset("none"), framework="megatron-core")
+    (said,) = expert_notes(job)
+    assert "dispatcher alltoall; plan.etp 1; software.expert_products streams; no capacity_factor (dropless)" in said
+    assert said.endswith("for whose loads the host waits in every layer")
+    assert "waits" not in expert_notes(replace(job, framework="jax"))[0]
+    full = Software(dispatcher="deepep", expert_counts="device", expert_products="grouped")
+    assert expert_notes(replace(job, plan=replace(plan, etp=2, software=full))) == ()
+    assert expert_notes(replace(job, model=model("llama-3-8b"), plan=replace(plan, ep=1))) == ()
