@@ -4,10 +4,11 @@ A matrix X of m x n, m <= n, is orthogonalised by five iterations `A = X X^T; X 
 2 m^2 n, 2 m^3 and 2 m^2 n FLOPs in bf16. Code runs them one after another, with casts, scales and sums of their own: on small
 models the host's starts of these kernels decide.
 
-Who computes what: without sharded states every rank does all matrices. With them the ranks deal the matrices out, each one whole,
-after the momenta that are split were gathered in bf16 (arXiv 2502.16982, section 2.3: 1 to 1.25 times the communication of
-AdamW). Of a stage with fewer matrices than ranks the largest one remains. Tensor-parallel ranks work on the parts that they hold
-(Megatron-LM `--muon-tp-mode blockwise`).
+Who computes what: without sharded states every rank does all matrices. With them the ranks deal the matrices out, each one
+whole. Parameters that are sharded themselves (FSDP, ZeRO-3) are split within every matrix, so that all momenta are gathered in
+bf16 first (arXiv 2502.16982, section 2.3). ZeRO-1 and 2 cut a list of matrices into equal parts: only those at the cuts are
+gathered, which is not counted (their authors in Megatron-LM 1428). Of a stage with fewer matrices than ranks the largest one
+remains. Tensor-parallel ranks work on the parts that they hold (Megatron-LM `--muon-tp-mode blockwise`).
 
 Source: Keller Jordan, kellerjordan.github.io/posts/muon; arXiv 2502.16982.
 """
@@ -73,8 +74,8 @@ def _kernels(m: float, n: float) -> list[Kernel]:
 
 
 def gathering_s(cluster: Cluster, plan: ParallelPlan, matrices: Floats, n_sharing: int) -> Values:
-    """Seconds in which ranks gather the momenta of a stage's matrices, whose parts they hold."""
-    if n_sharing == 1 or not len(matrices):
+    """Seconds in which ranks gather the momenta of a stage's matrices, each of which is split over them."""
+    if n_sharing == 1 or plan.shard_group == 1 or not len(matrices):
         return 0.0
     n_bytes = _PASS_BYTES * float(matrices.prod(axis=1).sum())
     return collective_s("all_gather", n_bytes, cluster, plan.data_group[0], n_sharing).seconds

@@ -194,4 +194,5 @@ def test_newton_schulz_takes_the_time_of_its_products_and_shrinks_with_the_ranks
     assert 1.2 * ideal < whole < 3.0 * ideal
     assert orthogonalising_s(cluster, plan, matrices, 8, eff) == pytest.approx(whole / 8)
     assert orthogonalising_s(cluster, plan, matrices, 1000, eff) == pytest.approx(whole / count)
-    assert gathering_s(cluster, plan, matrices, 8) > 0.0 == gathering_s(cluster, plan, matrices, 1)
+    fsdp = replace(plan, sharding="fsdp")
+    assert gathering_s(cluster, fsdp, matrices, 8) > 0.0 == gathering_s(cluster, plan, matrices, 8)
