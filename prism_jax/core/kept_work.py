@@ -29,6 +29,7 @@ SAVE_EVERY_S = 10.0
 REMEDY = "Give another file, or remove it to start over."
 OF_ANOTHER = "its job or data, a file that these name, an option, the seed or the code of prism-jax differ"
 PACKAGES = ("prism_jax", "inference")
+SETTINGS = ("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable")  # of JAX, that digits depend on
 MAKE_NUMBERS = (
     "jax",
     "jaxlib",
@@ -46,7 +47,9 @@ def identity(*parts: object) -> str:
     """
     classes = (base for part in parts if isinstance(part, type) for base in part.__mro__)
     modules = {own.__module__ for own in classes} | MODULES_THAT_ADDED
-    return content_hash(_own_code(), *(_code_of(name) for name in sorted(modules)), *parts)
+    config = getattr(sys.modules.get("jax"), "config", None)
+    settings = tuple(getattr(config, name, None) for name in SETTINGS)
+    return content_hash(_own_code(), settings, *(_code_of(name) for name in sorted(modules)), *parts)
 
 
 @lru_cache(maxsize=1)

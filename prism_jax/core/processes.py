@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -33,15 +34,52 @@ def start_jax() -> None:
 
     May be called with JAX imported; the number of devices is fixed by the first computation.
     """
+    if (
+        os.environ.get("JAX_PLATFORMS") == "cuda"
+    ):  # exported for training; a machine without such a GPU computes by itself
+        os.environ["JAX_PLATFORMS"] = "cuda,cpu"
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" not in flags:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={cores}".strip()
-    keep_programs()
+    _keep_programs()
 
 
 def keep_programs() -> None:
-    """Keeps compiled programs in `cache_folder`, unless the user has said where; called before anything is compiled."""
+    """Keeps compiled programs in `cache_folder`, unless the user has said where; called before JAX is needed.
+
+    Raises:
+        DataError: there is too little memory for JAX.
+    """
+    check_memory()
+    _keep_programs()
+
+
+TO_START, TO_FIT = (
+    2e9,
+    4e9,
+)  # bytes of addresses: JAX starts with 2.0e9 and not with 1.5e9; the threads of a fit with 4e9, not 3e9
+
+
+def check_memory(least_bytes: float = TO_START) -> None:
+    """Refuses to begin under a limit of memory in which libraries end the process, in their own words.
+
+    Raises:
+        DataError: the limit on this process, and the remedy.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < least_bytes:
+        raise DataError(
+            f"out of memory: this process may use {limit / 1e9:.2g} GB of addresses (ulimit -v), but JAX and its threads need "
+            f"{least_bytes / 1e9:g} GB. Raise the limit: ulimit -v {math.ceil(least_bytes / 1024)}, or unlimited."
+        )
+
+
+def _keep_programs() -> None:
     warnings.filterwarnings(
         "ignore", _CACHE_FAULT, UserWarning
     )  # one per program; the answer is the same without the cache

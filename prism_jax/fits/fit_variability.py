@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._inference_loader import inference
-from ..core.processes import Progress, part, silent
+from ..core.processes import TO_FIT, Progress, check_memory, part, silent
 from ..core.read_file import check_input
 from ..core.report import from_plain, to_plain
 from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
@@ -158,6 +158,7 @@ def fit_variability(
             check_target(target)
     for file in files:
         check_input(file)
+    check_memory(TO_FIT)
     module, method, seed = inference(), posterior.method, posterior.seed
     import jax  # here, so that mistakes above do not wait for it
 

@@ -17,7 +17,7 @@ from cyclopts import App, CycloptsError
 
 from .._version import __version__
 from ..core.errors import ConfigError, FailedFitError, PrismError
-from ..core.processes import Terminated
+from ..core.processes import OPTIONS, Terminated
 from .catalogue import COMMANDS, GROUPS, called
 from .command import runner_of
 from .output import help_console, print_lines
@@ -32,6 +32,8 @@ OUT_OF_MEMORY = (
     "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "
     "smaller job or table, or use a machine with more memory."
 )
+NO_MEMORY = ("RESOURCE_EXHAUSTED", "can't start new thread", "failed to map segment", "annot allocate memory")
+HARMLESS = ("JAX_LOGGING_LEVEL", "JAX_LOG_COMPILES", "JAX_TRACEBACK_FILTERING")
 
 COMPLETION = {
     "--install-completion": "Install completion for the current shell.",
@@ -95,11 +97,16 @@ def _failure(error: Exception) -> int:
         case PrismError():
             say(f"error: {error}", always=True)
             return WRONG_INPUT
+        case _ if _is_out_of_memory(error):
+            say(f"error: {OUT_OF_MEMORY}", always=True)
         case OSError():  # a full disk, too many open files
             place = f"{error.filename}: " if error.filename else ""
             say(f"error: {place}{error.strerror or error}", always=True)
-        case _ if _is_out_of_memory(error):
-            say(f"error: {OUT_OF_MEMORY}", always=True)
+        case _ if settings := _settings_of_jax():
+            text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+            remedy = "which prism-jax was not made for. Unset it, or run with --debug for details."
+            say(f"error: {text}. The environment sets {settings}, {remedy}", always=True)
+            return WRONG_INPUT
         case _ if not VERBOSITY.debug:
             text = " ".join(str(error).split())
             remark = "a bug in prism-jax or a fault of the machine; run with --debug for details"
@@ -108,8 +115,18 @@ def _failure(error: Exception) -> int:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, NumPy or the compiled program (XLA) got no memory."""
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+    """Whether Python, NumPy, a library that is loaded, a thread or the compiled program (XLA) got no memory."""
+    return isinstance(error, MemoryError | BlockingIOError) or any(words in str(error) for words in NO_MEMORY)
+
+
+def _settings_of_jax() -> str:
+    """What the environment asks of JAX that is neither its cache nor the processor."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("JAX_") and name not in (*OPTIONS, *HARMLESS)
+    }
+    return ", ".join(f"{name}={value}" for name, value in own.items() if value not in ("", "cpu", "cuda,cpu"))
 
 
 def _say_lines(text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import DataError
-from ..core.processes import Progress, silent
+from ..core.processes import Progress, keep_programs, silent
 from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_target
@@ -110,6 +110,7 @@ def scale_job(
     limit = () if power_w is None else (f"cluster.device.power={power_w:g} W",)
     shared = (*limit, *growth.overrides, *((FILL,) if growth.vary else ()))
     base = load_task(JobTask(source, (*shared, *points[0].overrides), names, applied.force))
+    keep_programs()
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
     pairs = [(n, point) for n in sizes for point in points]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..core.errors import DataError
-from ..core.processes import Progress, silent
+from ..core.processes import Progress, keep_programs, silent
 from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Message, Option, noted, use_case
 from ..core.write_file import check_file, check_target, write_text
@@ -128,6 +128,7 @@ def sweep_jobs(
         raise DataError("nothing varies. Give --set FIELD=V1,V2,... or --gpus 8:1024.")
     if resume is not None:
         check_target(resume)
+    keep_programs()
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
     filled = () if gpus is None else (FILL,)

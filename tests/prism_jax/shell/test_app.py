@@ -115,6 +115,10 @@ def test_unexpected_error_is_one_line_and_exit_1(failing, capsys):
         MemoryError(),
         MemoryError("Unable to allocate 745. GiB for an array with shape (100000000000,)"),
         RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4294967296 bytes."),
+        RuntimeError("can't start new thread"),
+        ImportError("libjax_common.so: failed to map segment from shared object"),
+        BlockingIOError(11, "Resource temporarily unavailable"),
+        OSError(12, "Cannot allocate memory"),
     ],
 )
 def test_no_memory_is_said_as_that(failing, capsys, error):
@@ -124,6 +128,34 @@ def test_no_memory_is_said_as_that(failing, capsys, error):
     assert text.startswith("error: out of memory: ")
     assert text.count("\n") == 1
     assert "bug" not in text
+
+
+@pytest.mark.parametrize(
+    "command", [["predict"], ["search"], ["scale", "--gpus", "16"], ["sweep", "--set", "plan.tp=1,2"]]
+)
+def test_a_limit_in_which_libraries_would_abort_is_refused(command, job, capsys, monkeypatch):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (10**9, 10**9))
+    assert main([command[0], job, *command[1:]]) == 2
+    assert "1 GB of addresses (ulimit -v), but JAX and its threads need 2 GB" in capsys.readouterr().err
+    assert main(["check", job]) == 0
+
+
+def test_what_the_environment_asks_of_jax_is_no_bug(failing, capsys, monkeypatch):
+    monkeypatch.setenv("JAX_TRANSFER_GUARD", "disallow")
+    failing(RuntimeError("Disallowed host-to-device transfer"))
+    assert main(["fail"]) == 2
+    text = capsys.readouterr().err
+    assert "The environment sets JAX_TRANSFER_GUARD=disallow" in text
+    assert "Unset it" in text
+    assert "a bug" not in text
+
+
+def test_a_shell_that_asks_for_a_gpu_that_is_not_there_computes_all_the_same(monkeypatch):
+    code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "3\n"
 
 
 def test_a_cache_that_cannot_be_used_is_no_news(tmp_path):
