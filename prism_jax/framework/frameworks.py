@@ -138,7 +138,7 @@ DEEPSPEED = Framework(
     "deepspeed",
     "DeepSpeed ZeRO without Megatron",
     EAGER,
-    plan_defaults=PlanDefaults(offload_gradients=True, host_threads=0),  # runtime/zero/stage3.py; `DeepSpeedCPUAdam`
+    plan_defaults=PlanDefaults(offload_gradients=True, host_threads=0),  # ZeRO-Offload, `DeepSpeedCPUAdam`
     memory=_PYTORCH,
     memory_source="the operations of a model and its loss, as PyTorch runs them; no peaks were compared",
     capabilities=Capabilities(

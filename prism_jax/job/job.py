@@ -135,6 +135,11 @@ class Job(ByContent):
         """Bytes that the job keeps in the main memory of a node; None: nothing."""
         return host_memory(self.model, self.cluster, self.plan, self.software.memory)
 
+    @property
+    def fits(self) -> bool:
+        """Whether it fits into the memory of its devices, and of its nodes where that is known."""
+        return self.memory.fits and (self.host_memory is None or self.host_memory.fits)
+
     def check(self) -> None:
         """Refuses a plan that is impossible for the model or the cluster; whatever simulates a job asks this first.
 

@@ -97,7 +97,7 @@ def check_job(
         n_member=plan.n_member,
         n_replica=plan.n_replica,
         memory_bytes_per_gpu=memory_facts(own, needed),
-        fits=needed.fits and (host is None or host.fits),
+        fits=own.fits,
         has_experts=own.model.has_experts,
         memory_stage=needed.stage,
         micro_batch=plan.micro_batch,

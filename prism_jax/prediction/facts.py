@@ -47,7 +47,6 @@ def prediction_report(
     """
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
     guarantee, unbounded = _guarantee(distribution)
-    host = host_facts(job)
     busy = busy_time(job.model, job.cluster, plan, job.efficiency)
     return PredictionReport(
         job=job_facts(job),
@@ -64,8 +63,8 @@ def prediction_report(
         tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
         tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
         memory_bytes_per_gpu=memory_facts(job, memory, stage=memory.stage),
-        fits=memory.fits and (host is None or host.fits),
-        host_memory_bytes_per_node=host,
+        fits=job.fits,
+        host_memory_bytes_per_node=host_facts(job),
         breakdown_s=dict(explanation.breakdown_s) if explanation else {},
         criticality=dict(explanation.criticality) if explanation else {},
         p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},

@@ -91,7 +91,7 @@ def figures_of(job: Job, asked: StudyRequest) -> JobFigures:
         **rates,
         hfu=hfu(program.cost.hardware_flops, times["p50"], job.cluster, n, plan.dtype),
         memory_bytes=float(memory.total_bytes),
-        fits=float(memory.fits),
+        fits=float(job.fits),
         **_where(where_s),
         **_power(job, where_s, n_tokens),
         **_hidden(program.cost, plan.n_micro_batch, plan.pp),

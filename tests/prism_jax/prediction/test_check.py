@@ -150,3 +150,44 @@ def test_a_configuration_that_runs_out_of_memory_is_refused(
     assert "DOES NOT FIT" in captured.out
     assert "warning: does not fit" in captured.err
     assert main(["check", path, "--ignore-memory"]) == 0
+
+
+BIG = """\
+name: big
+model: llama-3-70b
+cluster: {preset: dgx-h100, n_devices: 8}
+framework: deepspeed
+plan: {dp: 8, zero_stage: 3, micro_batch: 1, global_batch: 64, seq_len: 4096, recompute: full, offload_optimizer: true}
+variability: none
+"""
+
+
+@pytest.mark.parametrize(
+    ("memory", "words", "fits"),
+    [
+        ("2 TB", "of 1.82 TiB per node: fits", True),
+        ("1 TB", "of 931 GiB per node: DOES NOT FIT", False),
+        (None, "memory of the node not stated (cluster.host_memory)", True),
+    ],
+)
+def test_states_on_the_host_are_held_against_its_memory(
+    tmp_path: Path, memory: str | None, words: str, fits: bool, capsys: pytest.CaptureFixture[str]
+):
+    """70.6 billion parameters with 16 bytes each, and 44 % of the 8 that are pinned: 1.38 TB."""
+    path = tmp_path / "job.yaml"
+    unknown = BIG.replace("preset: dgx-h100", "preset: pcie-h100")
+    path.write_text(unknown if memory is None else BIG.replace("n_devices: 8", f"n_devices: 8, host_memory: {memory}"))
+    report = check_job(str(path))
+    assert report.fits is fits
+    host = report.host_memory_bytes_per_node
+    assert host is not None
+    assert host.total == pytest.approx((16 + 0.44 * 8) * 70.55e9, rel=0.01)
+    assert main(["check", str(path)]) == (0 if fits else 1)
+    captured = capsys.readouterr()
+    assert words in captured.out
+    assert ("the host needs" in captured.err) is not fits
+    assert main(["check", str(path), "--ignore-memory"]) == 0
+
+
+def test_what_an_optimizer_keeps_is_said(job):
+    assert check_job(job).states.startswith("adamw: 2 parameter, 4 master copy, 8 moments")
