@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from prism_jax.core.errors import DataError
 
 from ..data.columns import ModelColumn
+from .identity import placed
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -117,11 +118,17 @@ def run_counts(
     }
 
 
+GPU_NAMES = (
+    "gpu_uuid", "uuid", "gpu_serial", "serial", "gpu_id", "gpu_index", "local_rank", "gpu_idx", "device_id", "device_index",
+    "device", "index", "rank", "global_rank",
+)  # fmt: skip
 COLUMNS: Sequence[ModelColumn] = (
-    ModelColumn("gpu", ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"), required=True, text=True),
+    ModelColumn("gpu", GPU_NAMES, required=True, text=True),
     ModelColumn("duration_s", ("duration", "time", "kernel_time", "elapsed", "latency"), required=True, positive=True),
     ModelColumn("kernel", ("kernel_name", "name", "op", "benchmark"), text=True),
-    ModelColumn("node", ("node_key", "hostname", "host", "node_name"), text=True),
+    ModelColumn(
+        "node", ("node_key", "hostname", "host", "node_name", "host_name", "node_id", "machine", "instance"), text=True
+    ),
     ModelColumn("cluster", ("site", "fleet"), text=True),
     ModelColumn("gpu_model", ("gpu_name", "model"), text=True),
     ModelColumn("input_size", ("size", "n"), text=True),
@@ -165,6 +172,7 @@ class FleetData:
     node_median: median of the cell means over the series' median [node].
     on_nodes: whether nodes differ more than the GPUs within one.
     several_kernels: whether some GPU was measured with more than one kernel.
+    notes: how GPUs and nodes were told.
     """
 
     kernel: Annotated[tuple[str, ...], "kernel"]
@@ -200,6 +208,12 @@ class FleetData:
     node_median: Annotated[np.ndarray, "node"]
     on_nodes: bool
     several_kernels: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether some node is known to hold several of the GPUs, and there are several nodes."""
+        return 1 < len(self.node) < len(self.gpu)
 
 
 def fleet_data(frame: pd.DataFrame) -> FleetData:
@@ -248,6 +262,7 @@ def fleet_data(frame: pd.DataFrame) -> FleetData:
         node_median=rest.groupby(cell_node).median().reindex(node_names).to_numpy(dtype=float),
         on_nodes=_on_nodes(rest, cell_node),
         several_kernels=several_kernels,
+        notes=rows.attrs["notes"],
         **within,
         **run_counts(blocks, node_names, cells, cell_node, kernels, several_kernels, len(covariates)),
         **disturbed,
@@ -256,8 +271,7 @@ def fleet_data(frame: pd.DataFrame) -> FleetData:
 
 def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with log seconds, kernel, series, node, and whether they are disturbed."""
-    rows = frame.reset_index(drop=True).copy()
-    rows["gpu"] = rows["gpu"].astype(str)
+    rows, notes = placed(frame.reset_index(drop=True))
     rows["kernel"] = rows["kernel"].fillna("").astype(str) if "kernel" in rows else "kernel"
     parts = [rows[name].fillna("").astype(str) for name in SERIES if name in rows]
     rows["series"] = parts[0].str.cat(parts[1:], sep=" | ") if parts else "kernel"
@@ -271,6 +285,7 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     robust_sd = absolute[repeated].groupby(rows["kernel"][repeated]).median() * 1.4826
     limit = rows["kernel"].map(robust_sd).fillna(0.0) * FAR
     rows["disturbed"] = (absolute > limit) & repeated & (limit > 0.0)
+    rows.attrs["notes"] = notes
     return rows
 
 

@@ -14,7 +14,7 @@ A fit says shares of variance per level, slow chips, what the clock does, and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -33,6 +33,7 @@ from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import Scale, traced
 from .data import COLUMNS, FleetData, fleet_data
+from .outliers import Outlier, Outliers, outliers, variances
 from .predict import (
     POSITIVE,
     SLOW_PROB,
@@ -78,20 +79,51 @@ CLASS_WORDS = {  # part of a kernel's name -> kernel class
 }
 
 
-def _not_found(name: str, members: str, component: Component) -> list[str]:
-    if component.is_found:
+MOST_NAMED = 12
+
+
+def _named(kind: str, found: Sequence[Outlier]) -> list[str]:
+    """Notes on the GPUs or nodes that lie far from the others."""
+    if not found:
         return []
-    most = np.quantile(component.share, 0.95)
+    told = [
+        f"{one.name} {one.excess:+.1%}, {abs(one.sigma):.0f} sigma{f' ({one.kernel})' if one.kernel else ''}"
+        for one in found[:MOST_NAMED]
+    ]
+    more = f"; and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
+    return [f"{len(found):,} {kind}{'' if len(found) == 1 else 's'} far from the others: {'; '.join(told)}{more}"]
+
+
+def _facts(found: Sequence[Outlier]) -> list[dict[str, Any]]:
     return [
-        f"no {name} stand out from the others (Bayes factor {component.bayes_factor:.2g}, below {POSITIVE:g}); at most "
-        f"{most:.0%} of the {members} may be such (95 %). How far they would lie cannot be told and is left open in predictions"
+        {"name": one.name, "gpu": one.gpu, "node": one.node, "excess": one.excess, "sigma": one.sigma} for one in found
     ]
 
 
-def _kernel(data: FleetData, draws: Draws, k: int) -> dict[str, Any]:
-    gpu, node, run = _variances(data, draws, k)
+def _not_found(name: str, members: str, component: Component, named: int) -> list[str]:
+    if component.is_found:
+        return []
+    most = np.quantile(component.share, 0.95)
+    start = f"beside those named, no {name} stand out" if named else f"no {name} stand out from the others"
+    return [
+        f"{start} (Bayes factor {component.bayes_factor:.2g}, below {POSITIVE:g}); at most {most:.0%} of the {members} may be "
+        "such (95 %). How far they would lie cannot be told and is left open in predictions"
+    ]
+
+
+def _no_nodes(data: FleetData) -> str:
+    """Why there is no share of nodes."""
+    why = "all GPUs are on one node" if len(data.node) == 1 else "rows name no node that holds several GPUs"
+    return f"{why}: how nodes differ cannot be told, and is within the share of the GPUs. Name nodes with --map node=COLUMN"
+
+
+def _kernel(data: FleetData, draws: Draws, k: int, apart: Outliers) -> dict[str, Any]:
+    gpu, node, run = _variances(data, draws, k, apart)
     total = gpu + node + run
-    shares = {name: interval(part / total) for name, part in (("gpu", gpu), ("node", node), ("run", run))}
+    parts = (
+        (("gpu", gpu), ("node", node), ("run", run)) if data.has_nodes else (("gpu and node", gpu + node), ("run", run))
+    )
+    shares = {name: interval(part / total) for name, part in parts}
     return {
         "variance_shares": {name: share["median"] for name, share in shares.items()},
         "variance_share_intervals": shares,
@@ -105,15 +137,25 @@ def _kernel(data: FleetData, draws: Draws, k: int) -> dict[str, Any]:
     }
 
 
-def _variances(data: FleetData, draws: Draws, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Variance of log time per level [draw]; the runs' holds disturbed rows and what covariates explain within a GPU."""
-    gpu = draws["gpu_spread"][:, k] ** 2 * _score_variance(draws)
+def _variances(data: FleetData, draws: Draws, k: int, apart: Outliers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Variance of log time per level [draw], of the GPUs and nodes that were measured.
+
+    Analysis of variance sets the middle of the draws, since it holds each chip and node as it is, those far from the others too;
+    the draws say how well it is known. The runs' holds disturbed rows and what covariates explain within a GPU.
+    """
+    shared = draws["run_spread"][:, k] ** 2 if "run_spread" in draws else np.zeros(len(draws["slow_prob"]))
+    measured_gpu, measured_node = variances(data, k, apart, float(np.median(shared)))
+    gpu = draws["gpu_spread"][:, k] ** 2
     if "kernel_spread" in draws:
         gpu = gpu + draws["kernel_spread"][:, k] ** 2
-    node = draws["node_spread"][:, k] ** 2 * (1.0 + draws["far_prob"] * (draws["far_spread"] ** 2 - 1.0))
+    gpu = gpu * (measured_gpu / float(np.median(gpu)))
+    node = draws["node_spread"][:, k] ** 2
+    if apart.nodes or far_nodes(data, draws).is_found:
+        node = node * (1.0 + draws["far_prob"] * (draws["far_spread"] ** 2 - 1.0))
+    if measured_node > 0.0:
+        node = np.maximum(node + measured_node - float(np.median(node)), 0.0)
     run = draws["rest_spread"][:, k] ** 2 + data.disturbed_square[k]
-    if "run_spread" in draws:
-        run = run + draws["run_spread"][:, k] ** 2
+    run = run + shared
     if "slope" in draws:
         slope = draws["slope"][:, k]
         run = run + np.einsum("dc,ce,de->d", slope, data.sxx[k], slope) / max(data.dof[k], 1.0)
@@ -277,7 +319,8 @@ class FleetModel(Model[FleetData]):
 
     def describe(self, data: FleetData, draws: Draws) -> dict[str, Any]:
         """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90 % intervals."""
-        kernels = {name: _kernel(data, draws, k) for k, name in enumerate(data.kernel)}
+        apart = outliers(data)
+        kernels = {name: _kernel(data, draws, k, apart) for k, name in enumerate(data.kernel)}
         first = next(iter(kernels.values()))
         slow, far = slow_chips(data, draws), far_nodes(data, draws)
         return {
@@ -287,18 +330,26 @@ class FleetModel(Model[FleetData]):
             "variance_shares": first["variance_shares"],
             "kernels": kernels,
             "slow_chips": {
+                "named": _facts(apart.chips),
                 "bayes_factor": slow.bayes_factor,
                 "prob": interval(slow.share),
                 "shift_in_bulk_spreads": interval(draws["slow_shift"]) if slow.is_found else None,
                 "spread_in_bulk_spreads": interval(draws["slow_spread"]) if slow.is_found else None,
             },
             "far_nodes": {
+                "named": _facts(apart.nodes),
                 "bayes_factor": far.bayes_factor,
                 "prob": interval(far.share),
                 "spread_in_node_spreads": interval(draws["far_spread"]) if far.is_found else None,
             },
             "covariates": _covariates(data, draws),
-            "notes": [*_not_found("slow chips", "chips", slow), *_not_found("far nodes", "nodes", far)],
+            "notes": [
+                *_named("chip", apart.chips),
+                *_named("node", apart.nodes),
+                *_not_found("slow chips", "chips", slow, len(apart.chips)),
+                *(_not_found("far nodes", "nodes", far, len(apart.nodes)) if data.has_nodes else [_no_nodes(data)]),
+                *data.notes,
+            ],
         }
 
     def judged(self, data: FleetData, draws: Draws) -> Draws:

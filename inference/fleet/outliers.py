@@ -1,0 +1,220 @@
+"""Names the GPUs and nodes that lie beyond what the others scatter: how far, and in how many standard deviations.
+
+A share of slow chips is a question about the fleet; which chip is slow is one about the chip, and a single chip at ten standard
+deviations answers it whatever the share. So chips are compared with the other chips of their kernel, and nodes with the other
+nodes. A chip counts as it lies in its node, whose own deviation is taken out as far as it is known (shrunk by its noise; a node
+that is itself named, wholly). Scatter is estimated without what is named (trimmed, made consistent for a Normal law). The limit
+is that of Student's t at which `FALSE_NAMES` chips, and as many nodes, of a fleet are named by chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, t
+
+from prism_jax.core.arrays import Floats
+
+from .data import FleetData
+
+FALSE_NAMES = 1e-3  # expected in a fleet whose chips are Normal
+CLIP = 3.0
+FEWEST = 6  # chips, or nodes, of which the scatter can be told
+ROUNDS = 8
+LEAST_SD = 1e-6
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A GPU or a node that lies far from the others.
+
+    Attributes:
+        gpu: its name; empty for a node.
+        node: its name; empty where the GPU is alone on a node without a name.
+        kernel: with which it does.
+        excess: its time over that of the others, less one; of a GPU within its node.
+        sigma: the same in standard deviations of the others.
+    """
+
+    gpu: str
+    node: str
+    kernel: str
+    excess: float
+    sigma: float
+
+    @property
+    def name(self) -> str:
+        """Of the GPU with its node, or of the node."""
+        if not self.gpu:
+            return self.node
+        return self.gpu if not self.node or self.gpu.startswith(f"{self.node}:") else f"{self.gpu} on {self.node}"
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Those of a fleet, farthest first."""
+
+    chips: tuple[Outlier, ...]
+    nodes: tuple[Outlier, ...]
+
+
+def outliers(data: FleetData) -> Outliers:
+    """The GPUs and nodes that are named."""
+    chips: list[Outlier] = []
+    nodes: list[Outlier] = []
+    for series in range(len(data.series)):
+        cell = np.flatnonzero(data.cell_series == series)
+        if len(cell) >= FEWEST:
+            found = _of_series(data, cell, series)
+            chips += found.chips
+            nodes += found.nodes
+    return Outliers(_worst(chips), _worst(nodes))
+
+
+def _worst(found: list[Outlier]) -> tuple[Outlier, ...]:
+    """Each once, with the kernel in which it lies farthest."""
+    best: dict[tuple[str, str], Outlier] = {}
+    for one in sorted(found, key=lambda one: -abs(one.sigma)):
+        best.setdefault((one.gpu, one.node), one)
+    return tuple(best.values())
+
+
+def _of_series(data: FleetData, cell: NDArray[np.intp], series: int) -> Outliers:
+    gpu = data.cell_gpu[cell]
+    node_of = data.gpu_node[gpu]
+    names, node = np.unique(node_of, return_inverse=True)
+    size = np.bincount(node)
+    x = data.mean_log[cell] - data.series_median[series]
+    kernel = int(data.cell_kernel[cell[0]])
+    rest = float(data.syy[kernel] / max(data.dof[kernel], 1.0)) / data.count[cell]
+    alone = bool((size == 1).all())
+    chip_sd, far_chip = _scatter(x - _others(x, node, size), rest)
+    mean, n_kept = _means(x, node, far_chip, size)
+    inner = chip_sd**2 / n_kept
+    _, far_node, node_sigma = _named(mean, inner)
+    own = _scatter_of(mean[~far_node], inner[~far_node])
+    weight = np.where(far_node, 1.0, own**2 / np.maximum(own**2 + inner, 1e-30))
+    effect = np.zeros_like(x) if alone else (weight * (mean - np.median(mean)))[node]
+    left = x - np.median(mean) - effect if not alone else x - np.median(x)
+    known = (1.0 - weight)[node] * inner[node] * 0.5 if not alone else np.zeros_like(x)
+    _, far, sigma = _named(left, rest + known)
+    several = len(data.series) > 1
+    label = data.series[series] if several else ""
+    chips = [
+        Outlier(str(data.gpu[gpu[i]]), _node_name(data, node_of[i]), label, float(np.expm1(left[i])), float(sigma[i]))
+        for i in np.flatnonzero(far).tolist()
+    ]
+    nodes = [
+        Outlier("", str(data.node[names[i]]), label, float(np.expm1(mean[i] - np.median(mean))), float(node_sigma[i]))
+        for i in np.flatnonzero(far_node & (size > 1)).tolist()
+    ]
+    return Outliers(tuple(chips), () if alone else tuple(nodes))
+
+
+def _node_name(data: FleetData, node: int) -> str:
+    name = str(data.node[node])
+    return "" if name.startswith("of ") else name
+
+
+def _others(x: Floats, node: NDArray[np.intp], size: NDArray[np.intp]) -> Floats:
+    """Median of the other GPUs of a GPU's node; of all, where it has fewer than two others [cell]."""
+    found = np.full(len(x), float(np.median(x)))
+    for n in np.flatnonzero(size > 2).tolist():
+        members = np.flatnonzero(node == n)
+        for i in members.tolist():
+            found[i] = float(np.median(x[members[members != i]]))
+    return found
+
+
+def _means(x: Floats, node: NDArray[np.intp], far: NDArray[np.bool_], size: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Mean of the GPUs of a node that are not far, of all where all are; and how many they are [node]."""
+    kept = np.bincount(node, ~far, len(size))
+    use = ~far | (kept[node] == 0)
+    n = np.bincount(node, use, len(size))
+    return np.bincount(node, x * use, len(size)) / n, n
+
+
+def _scatter(values: Floats, noise: Floats) -> tuple[float, NDArray[np.bool_]]:
+    """Standard deviation beyond the noise, and which values are far."""
+    centre, far, _ = _named(values, noise)
+    return max(_scatter_of(values[~far] - centre, noise[~far]), LEAST_SD), far
+
+
+def _scatter_of(values: Floats, noise: Floats) -> float:
+    """Standard deviation of values beyond noise of known variances."""
+    if len(values) < 2:
+        return 0.0
+    return float(np.sqrt(max(_sd(values) ** 2 - float(np.median(noise)), 0.0)))
+
+
+def _sd(values: Floats) -> float:
+    """Standard deviation of the values within `CLIP` of the median, as of a Normal law."""
+    centre = float(np.median(values))
+    sd = max(1.4826 * float(np.median(np.abs(values - centre))), LEAST_SD)
+    inside = 1.0 - 2.0 * CLIP * norm.pdf(CLIP) / (2.0 * norm.cdf(CLIP) - 1.0)
+    for _ in range(ROUNDS):
+        kept = values[np.abs(values - centre) <= CLIP * sd]
+        sd = max(float(np.sqrt(((kept - centre) ** 2).mean() / inside)), LEAST_SD)
+    return sd
+
+
+def _named(values: Floats, noise: Floats) -> tuple[float, NDArray[np.bool_], Floats]:
+    """Median, which values lie beyond the limit, and how far all do in standard deviations."""
+    centre, n = float(np.median(values)), len(values)
+    if n < FEWEST:
+        return centre, np.zeros(n, bool), np.zeros(n)
+    own = _scatter_of(values, noise)
+    scaled = (values - centre) / np.sqrt(np.maximum(own**2 + noise, LEAST_SD**2))
+    far = np.zeros(n, bool)
+    for _ in range(ROUNDS):
+        sd = _sd(scaled[~far])
+        limit = float(t.isf(0.5 * FALSE_NAMES / n, max(int((~far).sum()) - 1, 1)))
+        new = np.abs(scaled) > limit * sd
+        if (new == far).all() or new.mean() > 0.5:
+            break
+        far = new
+    return centre, far, scaled / sd
+
+
+def variances(data: FleetData, kernel: int, apart: Outliers, run_variance: float) -> tuple[float, float]:
+    """Variances of the log times of a kernel: of the measured GPUs within their nodes, and of the measured nodes.
+
+    By analysis of variance, what runs leave in means taken off. Chips and nodes that are named count as they are: they are in the
+    sum of squares of their kind, and out of the scatter of the others. That of nodes is NaN where there are none to tell.
+
+    Args:
+        run_variance: of runs that the GPUs of a node share.
+    """
+    cell = np.flatnonzero(data.cell_kernel == kernel)
+    gpu = data.cell_gpu[cell]
+    node = data.gpu_node[gpu] if data.has_nodes else np.zeros(len(cell), np.int64)
+    x = data.mean_log[cell] - data.series_median[data.cell_series[cell]]
+    rest = float(data.syy[kernel] / max(data.dof[kernel], 1.0)) / data.count[cell]
+    usual = ~np.isin(data.gpu[gpu], [one.gpu for one in apart.chips])
+    n_node = len(data.node) if data.has_nodes else 1
+    usual = usual | (np.bincount(node, usual, n_node) == 0)[node]
+    size, total = np.bincount(node, usual, n_node), np.bincount(node, x * usual, n_node)
+    there = size > 0
+    mean = total / np.maximum(size, 1)
+    left = x - mean[node]
+    others = (left[usual] ** 2).sum() / max(int(usual.sum()) - int(there.sum()), 1) - rest[usual].mean()
+    n_far = int((~usual).sum())
+    of_gpu = (max(float(others), 0.0) * (len(x) - n_far) + float((left[~usual] ** 2).sum())) / len(x)
+    if not data.has_nodes:
+        return max(of_gpu, 1e-12), np.nan
+    runs = np.minimum(
+        data.node_runs, np.bincount(node, np.where(usual, data.cell_runs[cell], 0.0), n_node) / np.maximum(size, 1)
+    )
+    noise = (
+        np.bincount(node, (max(float(others), 0.0) + rest) * usual, n_node) / np.maximum(size, 1) ** 2
+        + run_variance / runs
+    )
+    far = np.isin(data.node, [one.node for one in apart.nodes])
+    kept = there & ~far
+    if kept.sum() < 2:
+        return max(of_gpu, 1e-12), np.nan
+    bulk = max(float(mean[kept].var(ddof=1) - noise[kept].mean()), 0.0)
+    square = float(np.maximum((mean[far] - mean[kept].mean()) ** 2 - noise[far], 0.0).sum())
+    return max(of_gpu, 1e-12), (bulk * int(kept.sum()) + square) / int(there.sum())

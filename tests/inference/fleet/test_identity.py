@@ -1,0 +1,123 @@
+"""Which GPU a row is about, in every spelling of host and GPU; and which chips and nodes are named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference.data.read import tidy
+from inference.fleet.data import COLUMNS, FleetData, fleet_data
+from inference.fleet.model import FleetModel
+from inference.fleet.outliers import outliers, variances
+from tests.inference.fleet.fleets import TRUTH, fleet_table
+
+CLEAN = {**TRUTH, "slow_prob": 0.0, "far_prob": 0.0, "gpu_spread": 0.01, "node_spread": 0.004}
+N_NODE, PER_NODE = 32, 8
+
+
+def table(seed: int = 0, chips: dict[tuple[int, int], float] | None = None, nodes: dict[int, float] | None = None):
+    """Rows with the columns n and g of node and index; planted chips and nodes take so much longer."""
+    frame = fleet_table(np.random.default_rng(seed), n_node=N_NODE, gpus_per_node=PER_NODE, n_run=6, truth=CLEAN)
+    frame = frame.assign(n=frame["node"].str[1:].astype(int), g=frame["gpu"].str.rpartition("-")[2].astype(int))
+    for (n, g), share in (chips or {}).items():
+        frame.loc[(frame["n"] == n) & (frame["g"] == g), "duration_s"] *= 1.0 + share
+    for n, share in (nodes or {}).items():
+        frame.loc[frame["n"] == n, "duration_s"] *= 1.0 + share
+    return frame.drop(columns=["gpu", "node"])
+
+
+SPELLINGS = {
+    "host,gpu": lambda t: {"host": "gpu" + t["n"].astype(str).str.zfill(3), "gpu": t["g"]},
+    "node,local_rank": lambda t: {"node": t["n"], "local_rank": t["g"]},
+    "hostname,gpu_id": lambda t: {"hostname": "h" + t["n"].astype(str), "gpu_id": t["g"]},
+    "hostname,gpu_index": lambda t: {"hostname": "h" + t["n"].astype(str), "gpu_index": t["g"].astype(float)},
+    "gpu013:4": lambda t: {"gpu": "gpu" + t["n"].astype(str).str.zfill(3) + ":" + t["g"].astype(str)},
+    "node3-gpu4": lambda t: {"gpu": "node" + t["n"].astype(str) + "-gpu" + t["g"].astype(str)},
+    "host,uuid": lambda t: {"host": t["n"], "uuid": "GPU-" + t["n"].astype(str) + "-" + t["g"].astype(str) + "f"},
+    "host,rank,local_rank": lambda t: {"host": t["n"], "rank": t["n"] * 8 + t["g"], "local_rank": t["g"]},
+}
+
+
+def data_of(frame: pd.DataFrame, spelling: str) -> FleetData:
+    spelled = pd.DataFrame(SPELLINGS[spelling](frame)).assign(**frame[["run", "duration_s"]])
+    return fleet_data(tidy(spelled, COLUMNS).frame)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_every_spelling_is_the_same_fleet(spelling: str) -> None:
+    data = data_of(table(), spelling)
+    assert (len(data.gpu), len(data.node)) == (N_NODE * PER_NODE, N_NODE)
+    assert (np.bincount(data.gpu_node) == PER_NODE).all()
+    one = data_of(table(), "host,gpu")
+    assert sorted(data.mean_log) == pytest.approx(sorted(one.mean_log))
+    np.testing.assert_allclose(variances(data, 0, outliers(data), 0.0), variances(one, 0, outliers(one), 0.0))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_shuffled_rows_are_the_same_fleet(spelling: str) -> None:
+    frame = table(chips={(3, 1): 0.16})
+    for one, other in zip(
+        vars(data_of(frame, spelling)).values(),
+        vars(data_of(frame.sample(frac=1.0, random_state=1), spelling)).values(),
+        strict=True,
+    ):
+        if isinstance(one, np.ndarray) and one.dtype.kind == "f":
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-15)
+        else:
+            assert np.array_equal(one, other)
+
+
+def test_ranks_alone_name_no_nodes_and_share_nothing_with_them() -> None:
+    frame = table()
+    data = fleet_data(
+        tidy(pd.DataFrame({"rank": frame["n"] * 8 + frame["g"], "duration_s": frame["duration_s"]}), COLUMNS).frame
+    )
+    assert len(data.gpu) == N_NODE * PER_NODE
+    assert not data.has_nodes
+    draws = {name: np.full((50, 1), 0.01) for name in ("gpu_spread", "node_spread", "rest_spread", "run_spread")}
+    draws |= {name: np.full(50, 0.1) for name in ("slow_prob", "slow_shift", "slow_spread", "far_prob", "far_spread")}
+    said = FleetModel().describe(data, draws)
+    assert set(said["variance_shares"]) == {"gpu and node", "run"}
+    assert any("how nodes differ cannot be told" in note for note in said["notes"])
+
+
+def test_a_uuid_that_moved_to_another_node_is_one_gpu() -> None:
+    frame = table()
+    uuid = "GPU-" + frame["n"].astype(str) + "f" + frame["g"].astype(str)
+    node = frame["n"].where((frame["n"] != 2) | (frame["run"] != "r5"), 3)
+    data = fleet_data(tidy(pd.DataFrame({"gpu": uuid, "node": node, "duration_s": frame["duration_s"]}), COLUMNS).frame)
+    assert len(data.gpu) == N_NODE * PER_NODE
+
+
+def test_chips_and_nodes_are_named_with_how_far_they_lie() -> None:
+    chips, nodes = {(13, 4): 0.16, (20, 0): 0.11, (27, 7): 0.075}, {5: 0.05}
+    found = outliers(data_of(table(chips=chips, nodes=nodes), "host,gpu"))
+    assert {one.name for one in found.chips} == {"gpu013:4", "gpu020:0", "gpu027:7"}
+    assert found.chips[0].name == "gpu013:4"
+    assert found.chips[0].excess == pytest.approx(0.16, abs=0.03)
+    assert found.chips[0].sigma == pytest.approx(15.0, abs=3.0)
+    assert [one.name for one in found.nodes] == ["gpu005"]
+    assert found.nodes[0].excess == pytest.approx(0.05, abs=0.015)
+
+
+def test_clean_fleets_name_nothing() -> None:
+    """At most one chip and one node in a thousand fleets by chance: none in 30 with probability 94 %."""
+    named = [outliers(data_of(table(seed), "host,gpu")) for seed in range(30)]
+    assert sum(len(one.chips) + len(one.nodes) for one in named) == 0
+
+
+def test_a_slow_node_does_not_make_its_chips_slow_nor_a_slow_chip_its_node() -> None:
+    node = outliers(data_of(table(nodes={5: 0.10}), "host,gpu"))
+    assert ([one.name for one in node.nodes], node.chips) == (["gpu005"], ())
+    chip = outliers(data_of(table(chips={(5, 0): 0.5}), "host,gpu"))
+    assert ([one.name for one in chip.chips], chip.nodes) == (["gpu005:0"], ())
+
+
+def test_variances_are_those_that_were_put_in() -> None:
+    """Mean of 20 fleets of 256 chips on 32 nodes: standard errors 2 and 8 %."""
+    found = []
+    for seed in range(20):
+        data = data_of(table(seed, chips={(3, 3): 0.1}, nodes={7: 0.08}), "host,gpu")
+        found.append(variances(data, 0, outliers(data), 0.004**2))
+    gpu, node = np.mean(found, axis=0)
+    assert gpu == pytest.approx(0.01**2 + np.log(1.1) ** 2 / 256, rel=0.08)
+    assert node == pytest.approx(0.004**2 * 31 / 32 + np.log(1.08) ** 2 / 32, rel=0.15)
