@@ -21,6 +21,7 @@ from .base import (
     PeakLaw,
     PlanDefaults as PlanDefaults,
 )
+from .names import runs_on
 
 MEASURED = "Megatron-LM, docs/source/api-guide/dist_optimizer.md; peaks in experiments/memory_validation"
 # 278 peaks: 30 case families of Megatron-LM's tests, 4 models on B200 (experiments/memory_validation/megatron_ci.py).
@@ -235,8 +236,12 @@ FRAMEWORKS: Registry[Framework] = Registry(
 )
 
 
-def framework_of(framework: str | Framework) -> Framework:
-    """The framework of that name, or the framework itself; an empty name stands for software that is not known.
+def framework_of(framework: str | Framework, zero_stage: int = 0) -> Framework:
+    """The framework of that name, or that software of that name runs on, or the framework itself; empty: it is not known.
+
+    Args:
+        framework: a name, or a framework.
+        zero_stage: of the plan, as in `names.runs_on`.
 
     Raises:
         SpecError: the name is unknown; names those that are known.
@@ -245,6 +250,8 @@ def framework_of(framework: str | Framework) -> Framework:
         return framework
     if not framework:
         return UNKNOWN
+    if framework not in FRAMEWORKS and (meant := runs_on(framework, zero_stage)):
+        return FRAMEWORKS.named(meant)
     if framework not in FRAMEWORKS:
         known = FRAMEWORKS.names
         raise SpecError(

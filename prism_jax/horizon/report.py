@@ -189,16 +189,15 @@ def _answer(report: RunReport) -> list[str]:
     found = report.outcome
     errors = found.mc_error_s
     rows = [
-        f"  {name:<4} {duration(getattr(found.time_s, name), getattr(errors, name)):<18} "
+        f"  {words:<6} {duration(getattr(found.time_s, name), getattr(errors, name)):<18} "
         f"chance alone {duration(getattr(found.chance_s, name))}"
-        for name in ("p50", "p95", "p99")
+        for words, name in (("median", "p50"), ("p95", "p95"), ("p99", "p99"), ("mean", "mean"))
     ]
     low, high = found.expected_interval_s
     return [
         f"done in (± Monte Carlo error of {found.n_worlds:,} worlds)",
         *rows,
-        f"  expected {duration(found.expected_s)} by the exact form; {duration(low)} to {duration(high)} (90 %) by what is not "
-        "known: rates, level of the step",
+        f"  the mean lies between {duration(low)} and {duration(high)} (90 %) by what is not known: rates, level of the step",
         *_deadline(report),
         f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval[0]:.3f} to {found.goodput_interval[1]:.3f}), "
         f"{found.interruptions:,.1f} interruptions",

@@ -38,6 +38,7 @@ class Job(ByContent):
         calibration: what measured steps say about the cost model; None: the shipped calibration.
         level: how much longer steps take than the cost model says, by a log of this very job; None: nothing is known of that.
         open_plan: fields of the plan whose value nobody stated, with the odds of what they may be; the plan holds the first.
+        called: the name that was written, where it is that of software which runs on the framework.
         filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
             fills them in anew; a value that differs from this one was written, and stays.
 
@@ -54,10 +55,13 @@ class Job(ByContent):
     calibration: Calibration | None = None
     level: LevelFactor | None = None
     open_plan: tuple[tuple[str, Odds], ...] = ()
+    called: str = field(default="", repr=False, compare=False)
     filled: Filled = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own = framework_of(self.framework)
+        own = framework_of(self.framework, self.plan.zero_stage)
+        if isinstance(self.framework, str) and self.framework not in ("", own.name):
+            object.__setattr__(self, "called", self.framework)
         plan, filled = _completed(
             completed_plan(self.model, self.plan, self.cluster.node_size), own.plan_defaults, self.filled
         )

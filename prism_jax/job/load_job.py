@@ -21,6 +21,7 @@ from ..core.errors import ConfigError, DataError, FieldPath, Mark, Mistake, dott
 from ..core.read_file import read_text
 from ..core.use_case import Argument
 from ..framework.frameworks import FRAMEWORKS
+from ..framework.names import runs_on
 from ..framework.software import Software
 from ..plan.packing import Data
 from ..tables.document import MAX_DEPTH, Document, short
@@ -287,6 +288,7 @@ def job_of(document: Document) -> Job:
     if names_capture(document) and captured is None:
         raise ConfigError(found)
     document = document if captured is None else with_captured_plan(document, captured)
+    document, called = _with_framework(document)
     validated(job_sections(), document.data, document, (), found)
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
@@ -306,7 +308,21 @@ def job_of(document: Document) -> Job:
         raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem
     framework = document.data.get("framework") or ""
-    return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
+    return Job(
+        model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework, called=called
+    )
+
+
+def _with_framework(document: Document) -> tuple[Document, str]:
+    """The document with the framework that the named software runs on, and that name; empty where it is one of ours."""
+    name, plan = document.data.get("framework"), document.data.get("plan")
+    if not isinstance(name, str) or name in FRAMEWORKS:
+        return document, ""
+    stage = plan.get("zero_stage") if isinstance(plan, dict) else 0
+    meant = runs_on(name, stage if isinstance(stage, int) else 0)
+    if not meant:
+        return document, ""
+    return replace(document, data={**document.data, "framework": meant}), name
 
 
 def job_sections() -> type[BaseModel]:

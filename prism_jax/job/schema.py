@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ..core import units
 from ..core.errors import FieldPath, Mistake, PrismError, UnitError
-from ..core.registry import Registry, did_you_mean
+from ..core.registry import ELSEWHERE, Registry, did_you_mean
 from ..framework.software import SOFTWARE_VALUES, Software
 from ..plan.fields import STATE_DTYPE_VALUES, PlanField
 from ..plan.packing import Data
@@ -367,13 +367,27 @@ def validated(
 
 def _line(item: Mapping[str, Any], schema: type[BaseModel], document: Document, path: FieldPath) -> Mistake:
     inside = tuple(part for part in item["loc"] if part != "[key]")
-    return document.mistake((*path, *inside), _message(item, _known(schema, inside[:-1])))
+    return document.mistake((*path, *inside), _message(item, _known(schema, inside[:-1]), (*path, *inside[:-1])))
 
 
-def _message(item: Mapping[str, Any], known: list[str]) -> str:
+def _section_of(name: str) -> str:
+    """The field of a section that is meant by a name that stands outside of all: "plan.tp"; empty where there is none."""
+    of_section = {"plan": plan_section(), "cluster": cluster_section(), "software": software_section()}
+    for section, schema in of_section.items():
+        known = _known(schema, ())
+        spelt = name.lower().lstrip("-").replace("-", "_")
+        meant = spelt if spelt in known else ELSEWHERE.get(spelt, "")
+        if meant and meant.split(".")[0] in known:
+            return f"{section}.{meant}"
+    return ""
+
+
+def _message(item: Mapping[str, Any], known: list[str], path: FieldPath) -> str:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
     if kind == "extra_forbidden":
         name = item["loc"][-1]
+        if len(path) == 0 and (section := _section_of(str(name))):
+            return f"unknown field, did you mean {section}?"
         return f"unknown field{did_you_mean(name, known)}"
     if kind == "missing":
         return "is missing"

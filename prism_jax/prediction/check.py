@@ -10,6 +10,7 @@ from ..core.units import format_bytes
 from ..core.use_case import Message, Option, use_case
 from ..cost.memory import MemoryBreakdown, memory_notes
 from ..fits.load_fits import load_fits
+from ..job.framework_notes import framework_notes
 from ..job.load_job import JobFile, JobSource, loaded
 from ..job.rules import workload_notes
 from ..result.parameters import Fits, Force, JobChanges
@@ -107,6 +108,7 @@ def check_job(
             *device_notes(own.cluster.device),
             *host_notes(own),
             *expert_notes(own),
+            *framework_notes(own),
             *workload_notes(own.model, plan),
             *memory_notes(own.model, own.cluster, plan, own.software.memory),
             *fitted.tables,

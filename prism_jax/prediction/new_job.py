@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from ..core.errors import ConfigError, DataError
 from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import check_target, write_text
-from ..framework.frameworks import FRAMEWORKS
+from ..framework.frameworks import framework_of
 from ..job.job import Job
 from ..job.load_job import job_of
 from ..job.write_job import new_job_text
@@ -76,7 +76,7 @@ def write_new_job(
     sections = {"name": file.stem, "model": _model_section(model, file)}
     sections |= {"cluster": {"preset": cluster_preset(cluster, n_devices).name, "n_devices": n_devices}}
     if framework is not None:
-        sections |= {"framework": FRAMEWORKS.named(framework).name}
+        sections |= {"framework": framework_of(framework).name}
     spec = read_hf_config(model) if "hf_config" in sections["model"] else workload(model)
     chosen = _first_that_fits(sections, spec, cluster_preset(cluster, n_devices), str(file))
     text = new_job_text(chosen, str(file))

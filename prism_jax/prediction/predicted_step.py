@@ -21,6 +21,7 @@ from ..explain.explain import explain, timelines
 from ..explain.perfetto import write_trace
 from ..explain.types import Explanation
 from ..fits.load_fits import FittedJob, LogLevel
+from ..job.framework_notes import framework_notes
 from ..job.job import Job
 from ..job.rules import workload_notes
 from ..result.distribution import StepTimeDistribution, holding
@@ -149,6 +150,7 @@ def simulated(
     )
     notes = [
         *device_notes(job.cluster.device),
+        *framework_notes(job),
         *workload_notes(job.model, job.plan),
         *report.notes,
         *fitted.tables,

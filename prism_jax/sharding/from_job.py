@@ -33,13 +33,16 @@ N_PROBE = 9  # numbers of copied tables of which the cost model is asked
 FORWARD, BACKWARD = (0,), (1, 2)  # passes of `core.kernels.PASSES` in a part of the step
 
 
-def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> ShardingProblem:
+def problem_of(
+    job: Job, *, split: bool = True, spread: float | None = None, memory_margin: float = 0.0
+) -> ShardingProblem:
     """Tables of a job, and what they cost on its cluster.
 
     Args:
         job: with a `DLRMSpec` as its model.
         split: whether tables may be cut, spread by rows or copied.
         spread: of a step's look-ups into every table; None: what the tables state, `ASSUMED_SPREAD` where they state nothing.
+        memory_margin: share of a device's memory that is left free for the error of the memory model.
 
     Raises:
         DataError: the job has no embedding tables, or more GPUs than tables that stay whole.
@@ -50,6 +53,7 @@ def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> 
     probes = _probes(model, plan)
     rest, factor = _rest(job, model, eff)
     capacity_bytes, copy_bytes = _memory(job, model, probes)
+    capacity_bytes -= memory_margin * job.cluster.device.hbm_bytes
     problem = ShardingProblem(
         model.tables,
         n,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from .._version import __version__
@@ -70,10 +72,19 @@ def shard_tables(
     if spread is not None and not 0.0 <= spread <= MOST_SPREAD:
         raise DataError(f"--spread: {spread:g}, but a share from 0 to {MOST_SPREAD:g} is needed. Give 0.1 for 10 %.")
     own = loaded(job, overrides)
-    problem = problem_of(own, split=not whole, spread=spread)
-    asked = plan_objective(objective, own.plan)
-    result = shard(problem, asked, seed=seed, own=own_assignment(own), progress=progress)
+    asked, margin = plan_objective(objective, own.plan), own.software.memory_margin
+    made = partial(problem_of, own, split=not whole, spread=spread)
+    solved = partial(shard, seed=seed, own=own_assignment(own), progress=progress)
+    try:
+        result, too_full = solved(made(memory_margin=margin), asked), ""
+    except DataError:  # there may be an assignment that fits without room to spare
+        result = solved(made(), asked)
+        too_full = (
+            f"no assignment was found that leaves {margin:.0%} of a GPU's memory free for the error of the memory model, as a "
+            "search of plans does: `prism-jax check` says how likely the chosen one does not fit"
+        )
     report = _report(own, result, spread is None)
+    report = replace(report, notes=(*report.notes, *([too_full] if too_full else ())))
     return report.made_of(ChosenFrom(result, job, tuple(overrides)))
 
 

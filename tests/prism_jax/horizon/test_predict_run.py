@@ -41,6 +41,14 @@ def test_the_numbers_hang_together(job, capsys):
     assert found["recovery"]["spares"] == 2
 
 
+def test_the_text_has_one_median_and_one_mean_and_both_are_named(job, capsys):
+    assert main(["job", job, "--steps", "2000000", "--mtbf", "3h"]) == 0
+    block = capsys.readouterr().out.split("done in")[1].split("\n\n")[0].splitlines()[1:]
+    words = [line.split()[0] for line in block if "chance alone" in line]
+    assert words == ["median", "p95", "p99", "mean"]
+    assert not any("expected" in line for line in block)
+
+
 def test_a_fit_of_failures_says_what_interrupts(job, tmp_path, capsys):
     counts = "cluster,gpus,hours,count,kind\na,1000,1000,30,gpu\nb,2000,2000,90,gpu\nc,4000,1500,180,gpu\n"
     (tmp_path / "counts.csv").write_text(counts)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from prism_jax.core.errors import ConfigError
+from prism_jax.job.load_job import load_job
 from tests.support.job_texts import JOB, mistakes_of
 
 # text of JOB to replace: (replacement, expected part of the message)
@@ -161,3 +163,19 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(job_file):
 def test_mistakes_of_overrides_name_the_option(job_file, overrides, message):
     found = mistakes_of(job_file(JOB), overrides)
     assert any(part in line for part in message.split("|") for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("override", "field"),
+    [
+        ("tp=8", "plan.tp"),
+        ("tensor_model_parallel_size=8", "plan.tp"),
+        ("zero_stage=1", "plan.zero_stage"),
+        ("n_devices=8", "cluster.n_devices"),
+        ("gpus=8", "cluster.n_devices"),
+        ("host_threads=2", "plan.host_threads"),
+    ],
+)
+def test_a_field_outside_of_its_section_is_told_where_it_belongs(override, field):
+    with pytest.raises(ConfigError, match=f"--set {override}: unknown field, did you mean {field}\\?"):
+        load_job("llama2_7b_fsdp_64", [override])

@@ -84,7 +84,7 @@ def test_a_model_that_fits_nowhere_is_written_with_a_note(folder, capsys):
         (["--model", "llama-9"], "unknown model 'llama-9'"),
         (["--model", "absent.json"], "absent.json"),
         (["--cluster", "dgx-h10"], "Did you mean dgx-h100"),
-        (["--framework", "megatron"], "megatron"),
+        (["--framework", "megatronic"], "megatron"),
         (["--gpus", "0"], "--gpus"),
         (["job.toml"], "Give it the ending .yaml"),
         (["absent/job.yaml"], "there is no folder absent"),

@@ -115,3 +115,33 @@ def test_mistakes_end_with_two_and_a_remedy(
     said = capsys.readouterr().err
     assert words in said
     assert "Traceback" not in said
+
+
+ROW_BYTES = 128 * 4  # fp32
+
+
+def tight(tmp_path: Path, rows: float) -> ShardingReport:
+    """One table that is spread over 4 GPUs of 80 GB, and what else there is; returns the chosen plan, written as best.yaml."""
+    (tmp_path / "job.yaml").write_text(
+        JOB.replace("rows: 2000000, dim: 32", f"rows: {rows:.0f}, dim: 128").replace(
+            "interaction: dot", "interaction: cat"
+        )
+    )
+    report = shard_tables(tmp_path / "job.yaml")
+    write_sharded_job(report, tmp_path / "best.yaml")
+    return report
+
+
+def test_the_choice_leaves_the_margin_that_a_search_of_plans_leaves(tmp_path: Path):
+    """A table of 70 GB a share beside the others: 76 GB are left for tables with a tenth to spare, 85 GB without."""
+    report = tight(tmp_path, 4 * 70e9 / ROW_BYTES)
+    memory = pj.peak_memory(tmp_path / "best.yaml")
+    assert memory.total_bytes <= 0.9 * memory.capacity_bytes
+    assert not any("no assignment was found" in note for note in report.notes)
+
+
+def test_tables_that_leave_no_margin_are_placed_and_that_is_said(tmp_path: Path):
+    report = tight(tmp_path, 4 * 80e9 / ROW_BYTES)
+    memory = pj.peak_memory(tmp_path / "best.yaml")
+    assert 0.9 * memory.capacity_bytes < memory.total_bytes <= memory.capacity_bytes
+    assert any("no assignment was found that leaves 10% of a GPU's memory free" in note for note in report.notes)
