@@ -17,8 +17,18 @@ from ..job.job import Job
 from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
+from ..workload.transformer.spec import TransformerSpec
 from .check_report import expert_notes, host_facts, host_notes, job_names, memory_facts, open_facts
-from .report import AllocationFacts, Elapsed, JobFacts, ModelBand, PredictionReport, StepTime, StepTimeError
+from .report import (
+    AllocationFacts,
+    Elapsed,
+    JobFacts,
+    ModelBand,
+    PredictionReport,
+    StepTime,
+    StepTimeError,
+    WholeMatrix,
+)
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation
@@ -65,6 +75,7 @@ def prediction_report(
         memory_bytes_per_gpu=memory_facts(job, memory, stage=memory.stage),
         fits=job.fits,
         host_memory_bytes_per_node=host_facts(job),
+        whole_matrix=_whole_matrix(job, cost.model_flops, median_s),
         breakdown_s=dict(explanation.breakdown_s) if explanation else {},
         criticality=dict(explanation.criticality) if explanation else {},
         p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},
@@ -84,6 +95,18 @@ def prediction_report(
         elapsed_s=elapsed,
         record=record,
     )
+
+
+WORTH_SAYING = 0.01  # of the FLOPs: counts that are closer are one
+
+
+def _whole_matrix(job: Job, model_flops: float, median_s: float) -> WholeMatrix | None:
+    if not isinstance(job.model, TransformerSpec):
+        return None
+    n, flops = job.plan.n_devices, job.model.whole_matrix_flops(job.plan)
+    if flops < (1.0 + WORTH_SAYING) * model_flops:
+        return None
+    return WholeMatrix(mfu(flops, median_s, job.cluster, n, job.plan.dtype), tflops_per_gpu(flops, median_s, n))
 
 
 def _guarantee(distribution: StepTimeDistribution) -> tuple[Guarantee | None, tuple[str, ...]]:

@@ -150,6 +150,19 @@ class Elapsed:
 
 
 @dataclass(frozen=True)
+class WholeMatrix:
+    """Rates at the median step if every query is counted with all keys of its sequence.
+
+    Attributes:
+        mfu: of the peak, 0-1.
+        tflops_per_gpu: 10^12 FLOP/s.
+    """
+
+    mfu: float
+    tflops_per_gpu: float
+
+
+@dataclass(frozen=True)
 class PredictionReport(Report):
     """Distribution of the step time of a job, where the time goes, and what owns the tail.
 
@@ -161,7 +174,9 @@ class PredictionReport(Report):
         host_s: of its host, which starts them; none of what a CUDA graph starts.
         naive_sum_s: both, hidden communication and transfers one after another, as if nothing ran beside anything: the baseline.
         host_bound: whether the host takes longer to start the passes than the device to run them.
-        mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step.
+        mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step; of causal attention half of the matrix counts, or what
+            a window leaves of it.
+        whole_matrix: the same with the whole matrix of scores, as Megatron-LM counts; absent where both are one.
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability; `given_slowdowns`: with
@@ -220,6 +235,7 @@ class PredictionReport(Report):
     p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
     given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
     host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
+    whole_matrix: Annotated[WholeMatrix | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         blocks = [
@@ -347,7 +363,11 @@ def _band(report: PredictionReport, name: str) -> str:
 def _rates(report: PredictionReport) -> list[str]:
     rates = f"{report.tflops_per_gpu:.0f} TFLOP/s per GPU, {report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU"
     recompute = f" (HFU {report.hfu:.1%})" if report.hfu > 1.001 * report.mfu else ""
-    return [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
+    lines = [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
+    if whole := report.whole_matrix:
+        counted = f"MFU {whole.mfu:.1%}, {whole.tflops_per_gpu:.0f} TFLOP/s per GPU"
+        lines.append(f"  by Megatron-LM's count, masked scores included: {counted}")
+    return lines
 
 
 def _busy(report: PredictionReport) -> str:

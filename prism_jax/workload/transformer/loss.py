@@ -15,9 +15,8 @@ takes as many as Liger: ceil(V / hidden), each rounded up to a power of two toke
 
 Sources. eager: `torch.nn.functional.cross_entropy` over `logits.float()`, whose backward pass has the logarithm of the softmax,
 its gradient and that of the logits at once, 12 bytes; torchtitan PR 996 saves 7 GiB of 8,192 x 128,256 logits with eight chunks,
-which is 7/8 of 8 bytes. compiled: Megatron-LM `fused_cross_entropy.py`, JAX's `log_softmax`. fused: Liger-Kernel
-`cross_entropy.py`, Transformer Engine `triton/cross_entropy.py`. linear: Liger-Kernel `fused_linear_cross_entropy.py`. cut: arXiv
-2411.09009.
+which is 7/8 of 8 bytes. compiled: fused cross entropy of Megatron-LM, JAX's `log_softmax`. fused: Liger-Kernel's
+cross entropy, Transformer Engine's in Triton. linear: Liger-Kernel's fused linear cross entropy. cut: arXiv 2411.09009.
 """
 
 from __future__ import annotations

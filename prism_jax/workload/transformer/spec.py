@@ -90,6 +90,14 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         mean = mean_over_lengths(plan, per_token) if causal else per_token(plan.seq_len)
         return float(self.units_per_step(plan)) * mean
 
+    def whole_matrix_flops(self, plan: ParallelPlan) -> float:
+        """Model FLOPs of a step as Megatron-LM counts them: the whole matrix of scores, whatever its mask hides.
+
+        Source: Megatron-LM `num_floating_point_operations`; with packed documents the whole square of each.
+        """
+        per_token = mean_over_lengths(plan, lambda length: self.model_flops_per_token(length, False))
+        return float(self.units_per_step(plan)) * per_token
+
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Attention heads, tokens of a sequence, experts."""
         experts = self.moe.n_experts if self.moe is not None else 1

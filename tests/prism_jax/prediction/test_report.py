@@ -53,6 +53,15 @@ def test_rates_agree_with_each_other():
     assert made["mfu"] == pytest.approx(made["tflops_per_gpu"] / 989.4, rel=1e-3)  # H100 SXM, dense bf16
 
 
+def test_both_counts_of_causal_attention_stand_side_by_side():
+    made = report()
+    whole = made.whole_matrix
+    assert whole is not None
+    assert whole.mfu / made.mfu == pytest.approx(whole.tflops_per_gpu / made.tflops_per_gpu)
+    assert 1.0 < whole.mfu / made.mfu < 1.5
+    assert any("by Megatron-LM's count" in line for line in made.lines())
+
+
 @pytest.mark.parametrize("kind", ["usual", "constant", "narrow", "skewed", "long_tailed", "noisy"])
 @pytest.mark.parametrize("changes", [{}, {"pp": 2, "dp": 8, "recompute": "full"}, {"micro_batch": 8}])
 def test_lines_are_short_enough_for_a_terminal(kind: str, changes: dict[str, int]):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import SpecError
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.catalog import model, model_names
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -40,6 +41,9 @@ def test_model_flops_equal_the_formula_of_the_recomputation_paper() -> None:
     h, layers = spec.hidden, spec.n_layers
     paper = 72 * layers * h**2 * (1 + s / (6 * h) + spec.vocab / (12 * layers * h))  # arXiv 2205.05198 appendix A
     assert spec.train_flops_per_token(s, causal=False) == pytest.approx(paper, rel=1e-12)
+    plan = ParallelPlan(1, 4, s)
+    assert spec.whole_matrix_flops(plan) == pytest.approx(4 * s * paper, rel=1e-12)
+    assert spec.whole_matrix_flops(plan) > spec.step_flops(plan, recomputed=False)
 
 
 def test_selective_recompute_repeats_the_scores_once() -> None:
