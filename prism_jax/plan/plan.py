@@ -213,6 +213,8 @@ class ParallelPlan:
         object.__setattr__(self, "optimizer", parse_optimizer(self.optimizer))
         for name in ("offload_optimizer", "offload_activations"):
             object.__setattr__(self, name, parse_share(getattr(self, name)))
+        if self.etp is not None and self.etp < 0:
+            raise PlanError.of(Problem("etp", f"{self.etp}, but it must be at least 1, or 0: as tp"))
         self._check_bounds()
         if sorted(self.axis_order) != sorted(AXES):
             text = f"{list(self.axis_order)}, but it must be an order of {list(AXES)}"

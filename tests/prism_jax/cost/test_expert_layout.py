@@ -55,6 +55,11 @@ def test_expert_parallelism_reaches_over_tensor_parallel_ranks() -> None:
         check_plan(replace(BASE, ep=64), MODEL, cluster(32))
 
 
+def test_a_negative_degree_is_refused() -> None:
+    with pytest.raises(PlanError, match="etp = -1, but it must be at least 1, or 0: as tp"):
+        replace(BASE, etp=-1)
+
+
 def test_a_degree_of_experts_means_nothing_without_experts() -> None:
     plan = ParallelPlan(1, 8, 4096, tp=2, dp=4, etp=2)
     with pytest.raises(PlanError, match="etp = 2, but dense has no experts. Leave it out"):
