@@ -34,6 +34,9 @@ _CAUSAL_MASKS = ("2", "3", "4", "5")  # NVTE_Mask_Type: causal, with padding, an
 _ONE, _TWO = 1.0, 2.5  # products of a pass over those of the forward: two; five, one of them a second time
 _ONLY_QUERIES, _ONLY_KEYS = 1.5, 2.0  # scores, their gradient, that of queries; scores, their gradient, two gradients
 _MOST_OPERANDS = 64
+_LANES = (1, 8, 128)  # how often a statistic stands in its last dimension; Pallas on TPUs fills its registers
+_KERNEL_NAME = re.compile(r"\bname\"?\s{0,3}[:=]\s{0,3}\"([^\"]{1,100})\"")
+_MOST_CONFIG = 4000  # characters of a configuration in which a name is looked for
 
 
 class Attention(NamedTuple):
@@ -114,7 +117,7 @@ def _heads(queries: Dims, statistics: Sequence[Dims], config: str) -> tuple[int,
     batch = queries[:1] if len(queries) == 4 else ()
     for heads, rows in ((second, first), (first, second)):
         shape = (*batch, queries[heads], queries[rows])
-        if any(one in (shape, (*shape, 1)) for one in statistics):
+        if any(one == shape or (one[:-1] == shape and one[-1] in _LANES and one != queries) for one in statistics):
             return heads, True
     if (stated := _heads_of_cudnn(config)) is not None and len(queries) == 4:
         return stated, False
@@ -143,7 +146,9 @@ def _divides(queries: Dims, keys: Dims, heads: int) -> bool:
 
 def _is_named(instruction: Instruction) -> bool:
     own = "/".join(instruction.op_name.rsplit("/", 2)[-2:])
-    return bool(_NAMED.search(instruction.target) or _NAMED_IN_PROGRAM.search(own))
+    kernel = _KERNEL_NAME.search(instruction.attributes.get("backend_config", "")[:_MOST_CONFIG])
+    names = f"{instruction.target} {kernel[1] if kernel else ''}"
+    return bool(_NAMED.search(names) or _NAMED_IN_PROGRAM.search(own))
 
 
 def _products(instruction: Instruction, queries: Dims, keys: Dims, values: Dims) -> float | None:

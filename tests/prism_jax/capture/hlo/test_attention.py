@@ -114,6 +114,17 @@ def test_kernels_of_one_sequence_have_three_dimensions() -> None:
     assert found.flops == 4.0 * H * S * T * D
     named = call([q], [q, k, k], "tpu_custom_call", name="jit(step)/jvp(M)/splash_attention/pallas_call")
     assert named == found
+    config = '{"custom_call_config": {"body": "TUzvUg", "kernel_name": "x", "name": "flash_attention_kernel"}}'
+    assert call([q], [q, k, k], "tpu_custom_call", config) == found
+
+
+def test_a_statistic_may_stand_in_every_lane() -> None:
+    q, k = shape(B, H, S, D), shape(B, G, T, D)
+    found = call([q, shape(B, H, S, 128, dtype="f32")], [q, k, k], "tpu_custom_call")
+    assert found is not None
+    assert found.flops == FULL
+    wide = shape(B, H, S, 128, dtype="f32")  # queries in fp32 are no statistic of their own
+    assert call([wide], [wide, shape(B, G, T, 128, dtype="f32")], "tpu_custom_call") is None
 
 
 @pytest.mark.parametrize(
