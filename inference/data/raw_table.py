@@ -20,8 +20,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prism_jax.core.errors import DataError
-from prism_jax.core.read_file import open_input
-from prism_jax.tables.streams import CHUNK_BYTES, ZSTD, chunks
+from prism_jax.core.read_file import CHUNK_BYTES, MAX_RATIO, SPARE_BYTES, open_input
+from prism_jax.tables.streams import ZSTD, chunks
 
 MAX_COLUMNS = 2000
 MAX_ROWS = 100_000_000
@@ -186,9 +186,15 @@ def _limited(path: Path) -> Iterator[bytes]:
 def _zstd_chunks(path: Path) -> Iterator[bytes]:
     import pyarrow as pa
 
+    most, n_bytes = max(SPARE_BYTES, MAX_RATIO * path.stat().st_size), 0
     try:
         with pa.input_stream(str(path), compression="zstd") as stream:
             while piece := stream.read(CHUNK_BYTES):
+                n_bytes += len(piece)
+                if n_bytes > most:
+                    raise DataError(
+                        f"{path}: unpacks to more than {MAX_RATIO} times its size, as no text does. Unpack it."
+                    )
                 yield piece
     except (OSError, pa.ArrowException):
         raise DataError(f"{path}: a damaged zstd file. Copy it again.") from None

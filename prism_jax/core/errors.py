@@ -14,6 +14,15 @@ FIRST = 600  # of these from the beginning, where the place stands; the rest are
 SAID = 50  # for what is said in place of the middle
 
 
+MOST_LINES = 20  # of a message: who has more mistakes mends the first ones and looks again
+
+
+def first_lines(lines: Sequence[str], n: int | None = None) -> list[str]:
+    """The first lines of a message, and how many more there are; `n` of them in all, where not all are at hand."""
+    n = len(lines) if n is None else n
+    return list(lines) if n <= MOST_LINES else [*lines[: MOST_LINES - 1], f"... and {n - MOST_LINES + 1:,} more"]
+
+
 def printable(text: str) -> str:
     r"""`text` in one line, with characters that have no picture of their own spelt out: `\x1b`, `\n`, `\u202e`.
 
@@ -31,10 +40,10 @@ def printable_lines(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """`text` with the middle of every line of more than `MOST_LINE` characters left out, and their number in its place."""
-    if len(text) <= MOST_LINE:
+    """`text` without what nobody reads: the middle of a line of more than `MOST_LINE` characters, lines beyond `MOST_LINES`."""
+    if len(text) <= MOST_LINE and text.count("\n") < MOST_LINES:
         return text
-    return "\n".join(_shortened_line(line) for line in text.split("\n"))
+    return "\n".join(_shortened_line(line) for line in first_lines(text.split("\n")))
 
 
 def _shortened_line(line: str) -> str:
@@ -187,7 +196,9 @@ class ConfigError(SpecError):
     """A file or an option is wrong; `mistakes` holds everything that is."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        super().__init__("\n".join([str(mistake) for mistake in mistakes]))
+        super().__init__(
+            "\n".join(first_lines([str(mistake) for mistake in mistakes[: MOST_LINES + 1]], len(mistakes)))
+        )
         self.mistakes = list(mistakes)
 
     @classmethod

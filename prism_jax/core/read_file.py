@@ -71,10 +71,48 @@ def read_bytes(path: str | Path, max_bytes: int, remedy: str, *, unpack: bool = 
             raise _too_large(path, max_bytes, remedy)
         packed = unpack and file.read(len(GZIP)) == GZIP
         file.seek(0)
-        raw = gzip.GzipFile(fileobj=file).read(max_bytes + 1) if packed else file.read(max_bytes + 1)
+        raw = _unpacked_whole(path, file, max_bytes + 1) if packed else file.read(max_bytes + 1)
     if len(raw) > max_bytes:
         raise _too_large(path, max_bytes, remedy)
     return raw
+
+
+CHUNK_BYTES = 2**18
+MAX_RATIO = 100  # of unpacked to packed size, as far as it was read; text packs 5 to 50 times, a bomb 1,000 times
+SPARE_BYTES = 2**23  # unpacked, from which the ratio counts
+LOOK_AHEAD_BYTES = 2**26  # unpacked, .2 s, before any of it is parsed
+
+
+def unpacked(path: str | Path, file: BinaryIO) -> Iterator[bytes]:
+    """The content of a gzip file, piece by piece.
+
+    Raises:
+        DataError: it unpacks to far more than any text does; told before the first piece where the first 64 MiB show it.
+    """
+    for _ in zip(_checked(path, file), range(LOOK_AHEAD_BYTES // CHUNK_BYTES), strict=False):
+        pass
+    file.seek(0)
+    yield from _checked(path, file)
+
+
+def _checked(path: str | Path, file: BinaryIO) -> Iterator[bytes]:
+    stream, n_bytes = gzip.GzipFile(fileobj=file), 0
+    while chunk := stream.read(CHUNK_BYTES):
+        n_bytes += len(chunk)
+        if n_bytes > max(SPARE_BYTES, MAX_RATIO * file.tell()):
+            raise _refusal(path, f"unpacks to more than {MAX_RATIO} times its size, as no text does. Unpack it.")
+        yield chunk
+
+
+def _unpacked_whole(path: str | Path, file: BinaryIO, most: int) -> bytes:
+    """The content of a gzip file up to a length."""
+    parts, n_bytes = [], 0
+    for chunk in unpacked(path, file):
+        parts.append(chunk)
+        n_bytes += len(chunk)
+        if n_bytes >= most:
+            break
+    return b"".join(parts)[:most]
 
 
 def read_text(path: str | Path, max_bytes: int, remedy: str, *, unpack: bool = False) -> str:

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if VERBOSITY.debug:
             _say_lines(traceback.format_exc().rstrip("\n"))
-        code = _failure(error)
+        code = _failure(error, sys.argv[1:] if arguments is None else arguments)
         try:
             sys.stdout.flush()
         except OSError:  # a full disk: what is left would be written again, and fail, when Python ends
@@ -85,17 +85,23 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _failure(error: Exception) -> int:
+def _as_typed(text: str, typed: Sequence[str]) -> str:
+    """A message without the absolute path of the working folder, where nobody typed that."""
+    folder = f"{os.getcwd()}{os.sep}"
+    return text if folder == os.sep or any(folder in one for one in typed) else text.replace(folder, "")
+
+
+def _failure(error: Exception, typed: Sequence[str]) -> int:
     """Says what went wrong, and returns the exit code: 2 where the input is to blame."""
     match error:
         case FailedFitError():
             say(f"error: {error.for_command_line()}", always=True)
             return WRONG_INPUT
         case ConfigError():  # one line for each mistake
-            _say_lines(str(error))
+            _say_lines(_as_typed(str(error), typed))
             return WRONG_INPUT
         case PrismError():
-            say(f"error: {error}", always=True)
+            say(f"error: {_as_typed(str(error), typed)}", always=True)
             return WRONG_INPUT
         case _ if _is_out_of_memory(error):
             say(f"error: {OUT_OF_MEMORY}", always=True)

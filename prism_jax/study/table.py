@@ -25,6 +25,7 @@ from ..core.content import ByContent
 from ..core.errors import DataError
 from ..job.job import Job
 from ..result.objective import MILLION, S_PER_HOUR
+from ..tables.csv_rows import cell
 from .figures import JobFigures
 
 if TYPE_CHECKING:
@@ -99,10 +100,11 @@ class StudyTable:
         """`records` as CSV; what is not known is empty."""
         records = self.records()
         out = io.StringIO()
-        writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
-        writer.writeheader()
+        names = list(records[0])
+        writer = csv.DictWriter(out, names, lineterminator="\n")
+        writer.writerow({name: cell(name) for name in names})
         for record in records:
-            writer.writerow({name: "" if value != value else value for name, value in record.items()})
+            writer.writerow({name: "" if value != value else cell(value) for name, value in record.items()})
         return out.getvalue()
 
 

@@ -262,3 +262,12 @@ def _parsed(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def cell(value: Any) -> Any:
+    """A value of a table that is written; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA) and math.isnan(number_of(value))
+    return f"'{value}" if is_formula else value

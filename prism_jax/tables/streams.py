@@ -5,14 +5,12 @@ The jobs and traces shipped with prism-jax lie under examples/ in a checkout, in
 
 from __future__ import annotations
 
-import gzip
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..core.errors import DataError
-from ..core.read_file import GZIP, explained, open_input
+from ..core.read_file import CHUNK_BYTES, GZIP, explained, open_input, unpacked
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")
@@ -80,10 +78,7 @@ def refuse_binary(path: Path, start: bytes, read: str) -> None:
         raise DataError(f"{path}: a binary file of no known format. Supported: {read}.")
 
 
-CHUNK_BYTES = 2**18
 MAX_LINE_BYTES = 2**20
-MAX_RATIO = 400  # of unpacked to packed size; text packs 5 to 100 times, a bomb 1,000 times
-SPARE_BYTES = 2**26
 
 
 def head(path: Path, size: int = 2**16) -> bytes:
@@ -105,16 +100,11 @@ def chunks(path: Path) -> Iterator[bytes]:
     """
     with explained(path), open_input(path) as file:
         packed = file.read(len(GZIP)) == GZIP
-        limit = max(SPARE_BYTES, MAX_RATIO * os.fstat(file.fileno()).st_size)
         file.seek(0)
-        stream = gzip.GzipFile(fileobj=file) if packed else file
-        n_bytes = 0
-        while chunk := stream.read(CHUNK_BYTES):
-            n_bytes += len(chunk)
-            if packed and n_bytes > limit:
-                raise DataError(
-                    f"{path}: unpacks to more than {MAX_RATIO} times its size, as no trace does. Unpack it."
-                )
+        if packed:
+            yield from unpacked(path, file)
+            return
+        while chunk := file.read(CHUNK_BYTES):
             yield chunk
 
 

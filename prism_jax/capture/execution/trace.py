@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ...core.errors import DataError
+from ...core.read_file import CHUNK_BYTES
 from ...tables.document import short
 from ...tables.json_items import JsonItems
-from ...tables.streams import CHUNK_BYTES, chunks, head
+from ...tables.streams import chunks, head
 from .node import Node, node_of
 
 ENDINGS = (".json", ".json.gz", ".tar.gz", ".tgz", ".tar")

@@ -161,6 +161,7 @@ NOTHING = Line((), float("nan"), 0.0, "", "", False)
 OTHER_BAR = NOTHING._replace(series="other")
 
 
+@lru_cache(maxsize=1024)  # what is printed over and over is read once
 def read_line(text: str) -> Line:
     """What a line of a log says of a step."""
     text = text[:LONGEST_LINE]

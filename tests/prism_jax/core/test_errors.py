@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from prism_jax.core.errors import ConfigError, Mark, Mistake, PlanError, Problem, SpecError
+from prism_jax.core.errors import ConfigError, DataError, Mark, Mistake, PlanError, Problem, SpecError
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.network import Tier
@@ -80,3 +80,11 @@ def test_silent_takes_both_and_is_progress():
     silent(0.5)
     silent(0.5, "halfway")
     assert isinstance(silent, Progress)
+
+
+@pytest.mark.parametrize("n", [1, 20, 21, 40_000])
+def test_a_message_has_at_most_twenty_lines(n: int) -> None:
+    lines = str(ConfigError([Mistake(f"mistake {i}") for i in range(n)])).split("\n")
+    assert len(lines) == min(n, 20)
+    assert lines[-1] == (f"mistake {n - 1}" if n <= 20 else f"... and {n - 19:,} more")
+    assert str(DataError("\n".join(f"line {i}" for i in range(n)))).count("\n") < 20

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from prism_jax.core.errors import DataError
 from prism_jax.tables import csv_rows, csv_rows as packed, streams
-from prism_jax.tables.csv_rows import CsvTable, Seen, is_plain, number_of
+from prism_jax.tables.csv_rows import CsvTable, Seen, cell, is_plain, number_of
 
 FIELDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 TABLES = st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(FIELDS, min_size=n, max_size=n), max_size=5))
@@ -191,3 +191,20 @@ def test_ordinary_packing_is_no_bomb(tmp_path: Path):
     path = tmp_path / "log.gz"
     path.write_bytes(gzip.compress(b"".join(b"step %d took %d ms\n" % (n, n * n % 97) for n in range(20_000))))
     assert sum(len(chunk) for chunk in streams.chunks(path)) == len(gzip.decompress(path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+cmd|x", "'+cmd|x"),
+        ("-x", "'-x"),
+        ("-5", "-5"),
+        ("+1e3", "+1e3"),
+        (-2.5, -2.5),
+        ("plan.tp", "plan.tp"),
+    ],
+)
+def test_no_cell_that_is_written_is_a_formula(value: object, written: object):
+    assert cell(value) == written

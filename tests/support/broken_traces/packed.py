@@ -29,10 +29,10 @@ bytes_file(
     ".*execution trace",
 )
 bytes_file("Nsight database", "report.sqlite", b"SQLite format 3\0" + b"\1" * 99, ".*SQLite .*Kineto")
-broken("gzip bomb", r"bomb\.log\.gz: unpacks to more than 400 times")(
+broken("gzip bomb", r"bomb\.log\.gz: unpacks to more than 100 times")(
     lambda folder: written(folder / "bomb.log.gz", gzip.compress(b"a" * 100_000_000))
 )
-broken("gzip bomb of one CSV line", r"bomb\.csv\.gz:2: a line of more than")(
+broken("gzip bomb of one CSV line", r"bomb\.csv\.gz: unpacks to more than 100 times")(
     lambda folder: written(folder / "bomb.csv.gz", gzip.compress(HEADER.encode() + b"\n" + b"1" * 100_000_000))
 )
 broken("nothing there", r"absent\.json: cannot be read: No such file")(lambda folder: folder / "absent.json")
