@@ -13,8 +13,8 @@ its weight gradient, so a tensor that both read is quantised twice: by rows and 
   reads). What enters a weight gradient goes through a random Hadamard transform, a pass of its own; gradients are rounded
   stochastically within these passes.
 
-Source: Transformer Engine (`cast_transpose`, `hadamard_transform`, recipes); torchao `Float8LinearConfig`; arXiv 2412.19437 section
-3.3.2 (blocks); OCP Microscaling Formats 1.0; arXiv 2509.25149.
+Source: Transformer Engine (`cast_transpose`, `hadamard_transform`, recipes); torchao `Float8LinearConfig`; arXiv 2412.19437
+section 3.3.2 (blocks); OCP Microscaling Formats 1.0; arXiv 2509.25149.
 
 *Recomputation.* Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per
 checkpoint, by default 1; `block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the
