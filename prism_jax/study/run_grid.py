@@ -139,7 +139,16 @@ MOST_TEXT = 400  # characters kept of why a task has no figures
 MOST = 1e30  # of any figure
 COLUMNS = tuple(item.name for item in fields(JobFigures))
 MAY_BE_UNKNOWN = np.array([item.default is not MISSING for item in fields(JobFigures)])
-MAY_BE_NEGATIVE = ("waiting_s",)  # a difference of two times
+POSITIVE = (
+    "n_devices",
+    "value",
+    "mean_s",
+    "p50_s",
+    "model_low",
+    "tokens_per_step",
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+)
 
 
 class StudyJournal:
@@ -159,7 +168,8 @@ class StudyJournal:
         self.rows = np.full((n_tasks, len(COLUMNS)), np.nan)
         self.problems = np.full(n_tasks, "", dtype=f"U{MOST_TEXT}")
         self.jobs = np.full(n_tasks, "", dtype="U32")  # empty: not done
-        least = np.where(np.isin(COLUMNS, MAY_BE_NEGATIVE), -MOST, 0.0)
+        least = np.array([0.0 if name not in POSITIVE else 1.0 / MOST for name in COLUMNS])
+        least[COLUMNS.index("waiting_s")] = -MOST  # a difference of two times
         schema = {
             "tasks/rows": Expected("f", self.rows.shape, least, MOST, may_be_nan=True),
             "tasks/problems": Expected("U", self.problems.shape),
@@ -180,21 +190,24 @@ class StudyJournal:
         )
         if (unknown & ~MAY_BE_UNKNOWN)[has_row].any() or not unknown[~has_row].all():
             raise self._file.refused("figures are missing or too many")
-        if not ((low > 0.0) & (low <= middle) & (middle <= high) & np.isin(fits, (0.0, 1.0))).all():
+        if not ((low <= middle) & (middle <= high) & np.isin(fits, (0.0, 1.0))).all():
             raise self._file.refused("figures contradict each other")
 
-    def left(self, job_of: Callable[[int], str]) -> list[int]:
+    def left(self, job_of: Callable[[int], Job | None]) -> list[int]:
         """Positions of the tasks that are not done.
 
         Args:
-            job_of: position of a task -> content of its job as it is now.
+            job_of: position of a task -> its job as it is now; None where it cannot be loaded.
 
         Raises:
-            DataError: a task that is done is now of another job.
+            DataError: a task that is done is now of another job, or its figures are.
         """
-        done = np.flatnonzero(self.jobs != "")
-        if any(job_of(int(number)) != self.jobs[number] for number in done):
-            raise self._file.of_another()
+        for number in np.flatnonzero(self.jobs != ""):
+            job = job_of(int(number))
+            if job is None or job.content != self.jobs[number]:
+                raise self._file.of_another()
+            if self.problems[number] == "" and self.rows[number, COLUMNS.index("n_devices")] != job.plan.n_devices:
+                raise self._file.refused("figures are of another number of GPUs")
         return [int(number) for number in np.flatnonzero(self.jobs == "")]
 
     def put(self, task: int, job: str, row: np.ndarray | None, problem: str) -> None:
@@ -251,7 +264,7 @@ def run_study(
     """
     check_workers(n_workers)
     journal = StudyJournal(resume, "" if resume is None else identity(COLUMNS, asked, len(tasks)), len(tasks))
-    left = journal.left(lambda number: _loaded(tasks[number], load)[1])
+    left = journal.left(lambda number: _loaded(tasks[number], load)[0])
     one = partial(_measured, load=load, asked=asked)
     with saved_at_the_end(journal.save if left else lambda: None):
         for done, (number, found) in enumerate(_results(one, tasks, left, n_workers), len(tasks) - len(left) + 1):
@@ -276,23 +289,22 @@ def _results(
             yield waiting[future], future.result()
 
 
-def _loaded(task: Task, load: Callable[[Task], Job]) -> tuple[Job | None, str, str]:
-    """The job of a task and its content, or why there is none: what is not loaded has no content, and is tried again."""
+def _loaded(task: Task, load: Callable[[Task], Job]) -> tuple[Job | None, str]:
+    """The job of a task, or why there is none."""
     try:
-        job = load(task)
+        return load(task), ""
     except PrismError as error:
-        return None, "", " ".join(str(error).split())
-    return job, job.content, ""
+        return None, " ".join(str(error).split())
 
 
 def _measured(task: Task, *, load: Callable[[Task], Job], asked: StudyRequest) -> Row:
-    job, content, problem = _loaded(task, load)
+    job, problem = _loaded(task, load)
     if job is None:
-        return content, None, problem
+        return "", None, problem  # of no job: tried again by the next run
     try:
-        return content, np.array(astuple(figures_of(job, asked)), dtype=np.float64), ""
+        return job.content, np.array(astuple(figures_of(job, asked)), dtype=np.float64), ""
     except PrismError as error:
-        return content, None, " ".join(str(error).split())
+        return job.content, None, " ".join(str(error).split())
 
 
 def _row(task: Task, journal: StudyJournal, number: int) -> MeasuredTask[Task]:
