@@ -6,6 +6,7 @@ place of a job file: then the document is empty but for the model, and what it d
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ AT: FieldPath = ("model", SOURCE)
 def capture_document(path: Path, name: str) -> Document:
     """A capture as the document of a job."""
     stem = path.name.removesuffix(ENDING)
-    return Document(name, {"name": stem, "model": {SOURCE: str(path.resolve())}, "plan": {}})
+    return Document(name, {"name": stem, "model": {SOURCE: path.name}, "plan": {}})
 
 
 def names_capture(document: Document) -> bool:
@@ -73,7 +74,9 @@ def _file(document: Document, model: dict[str, Any], field: str, found: list[Mis
     """The file that a field of the model names; None where there is none, or no name."""
     file = model.get(field)
     if isinstance(file, str) and file:
-        return Path(document.name).parent / file
+        path = Path(document.name).parent / file
+        short_path = os.path.normpath(path)  # "sub/../file", which an option leads to
+        return Path(short_path) if os.path.realpath(short_path) == os.path.realpath(path) else path
     if file is not None or field == SOURCE:
         found.append(document.mistake(("model", field), f"{short(file)}, but it must be the name of a file"))
     return None

@@ -80,7 +80,8 @@ def _kind(model: Any) -> WorkloadKind | None:
 
 
 T = TypeVar("T")
-MODEL_SOURCES = ("preset", "hf_config")
+HF_CONFIG = "hf_config"
+MODEL_SOURCES = ("preset", HF_CONFIG)
 KIND = "kind"  # field of a model that is written out
 MODEL_FILLED_IN = {"name": "inline"}  # where a model is written out
 

@@ -7,6 +7,7 @@ behind `##`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -28,13 +29,15 @@ from ..variability.config import variability_to_dict
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER
+from .captured_section import KERNELS, SOURCE
 from .job import Job
 from .load_job import JobSource, apply_overrides, job_of, read_job_file
 from .reference import JobField, job_fields, quantity_of
 from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
-from .sections import MODEL_SOURCES
+from .sections import HF_CONFIG, MODEL_SOURCES
 
 WIDTH = 130
+FILES_OF_MODEL = (HF_CONFIG, SOURCE, KERNELS)  # fields that name a file, from the folder of the job
 Found = TypeVar("Found")
 
 
@@ -288,18 +291,19 @@ class ChosenFrom(Generic[Found]):
         Raises:
             DataError: the job was not read from a file, or the file cannot be written.
         """
-        if isinstance(self.source, Job):
+        if not isinstance(self.source, str | Path):
             raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
-        write_text(output, job_with_plan(self.source, self.overrides, chosen, dropped, comment))
+        write_text(output, job_with_plan(self.source, self.overrides, chosen, dropped, comment, Path(output).parent))
         return Message(f"wrote {output}")
 
 
 def job_with_plan(
-    job: str | Path | Mapping[str, Any],
+    job: str | Path,
     overrides: Sequence[str],
     chosen: Mapping[str, Any],
     dropped: Sequence[str],
     comment: str,
+    folder: Path | None = None,
 ) -> str:
     """YAML of the job of a file, with the fields of its plan that were chosen.
 
@@ -308,11 +312,25 @@ def job_with_plan(
         chosen: fields of the plan, as a job file spells them.
         dropped: fields of the plan that do not hold beside the chosen ones.
         comment: stands above everything.
+        folder: where the text will be kept; that of the job if not given. Files that the job names are named from there.
 
     Raises:
         ConfigError: the file cannot be read, or an override is wrong.
     """
     data = apply_overrides(read_job_file(job), list(overrides)).data
     kept = {name: value for name, value in data["plan"].items() if name not in dropped}
-    text = yaml.safe_dump({**data, "plan": {**kept, **chosen}}, sort_keys=False, allow_unicode=True)
+    moved, own = {**data, "plan": {**kept, **chosen}}, Path(job).parent
+    if isinstance(data["model"], dict):
+        moved["model"] = {
+            name: _from(own, own if folder is None else folder, value) if name in FILES_OF_MODEL else value
+            for name, value in data["model"].items()
+        }
+    text = yaml.safe_dump(moved, sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in comment.splitlines()) + text
+
+
+def _from(folder: Path, other: Path, file: str) -> str:
+    """How `other` names a file that `folder` calls `file`."""
+    if Path(file).is_absolute() or folder.resolve() == other.resolve():
+        return file
+    return os.path.relpath((folder / file).resolve(), other.resolve())

@@ -87,7 +87,7 @@ def check_job(
         >>> check_job("llama3_405b_16384").fits
         True
     """
-    fitted = load_fits(loaded(job, changes.texts), fits, force=force)
+    fitted = load_fits(loaded(job, changes.texts_for(job)), fits, force=force)
     own = fitted.job
     needed, plan, host = own.memory, own.plan, host_facts(own)
     return CheckReport(

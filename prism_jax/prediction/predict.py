@@ -239,7 +239,7 @@ def explain_step(
         raise DataError(f"--method: {sampling.method!r} is unknown; known are symmetric and brute-force")
     if price_per_gpu_hour is not None and not 0.0 < price_per_gpu_hour < float("inf"):
         raise DataError(f"--price: {price_per_gpu_hour:g}, but a price must be positive and finite")
-    own, rest = calibrated_job(loaded(job, changes.texts), measured.fits)
+    own, rest = calibrated_job(loaded(job, changes.texts_for(job)), measured.fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
     known = None if measured.slowdowns is None else _known(own, measured.slowdowns, measured.hosts)
     fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)

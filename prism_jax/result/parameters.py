@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from json import dumps
@@ -102,13 +103,20 @@ class JobChanges(OptionGroup):
     variability: Annotated[str | None, Option(metavar="NAME")] = None
     kernels: Annotated[str | Path | None, Option(metavar="FILE")] = None
 
-    @property
-    def texts(self) -> list[str]:
-        """All of them as "section.field=value", those that other options stand for in front."""
-        file = None if self.kernels is None else dumps(str(Path(self.kernels).absolute()))
+    def texts_for(self, job: object) -> list[str]:
+        """All of them as "section.field=value", those that other options stand for in front.
+
+        Args:
+            job: file of the job, from whose folder a job names its files.
+        """
+        folder = Path(job).parent if isinstance(job, str | Path) else Path()
+        return self._texts(self.kernels and os.path.relpath(Path(self.kernels).resolve(), folder.resolve()))
+
+    def _texts(self, kernels: str | Path | None) -> list[str]:
+        file = None if kernels is None else dumps(str(kernels))
         named = {"cluster": self.cluster, "variability": self.variability, "model.kernels": file}
         return [*(f"{field}={name}" for field, name in named.items() if name is not None), *self.overrides]
 
     def inputs(self) -> dict[str, Any]:
         """As `--set` has it."""
-        return {"set": self.texts}
+        return {"set": self._texts(self.kernels)}

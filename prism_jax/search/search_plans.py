@@ -123,7 +123,7 @@ def search_plans(
     keep_programs()
     check_method(how.method, how.resume)
     price = price_per_gpu_hour or None
-    fitted, values = _asked(loaded(job, changes.texts), searched, applied, price, seed, progress)
+    fitted, values = _asked(loaded(job, changes.texts_for(job)), searched, applied, price, seed, progress)
     own = fitted.job
     progress(0.0, "loading JAX")
     from .exhaustive import SearchAim, search as exhaustive  # needs JAX, which mistakes above do not wait for
@@ -136,7 +136,7 @@ def search_plans(
     else:
         study = exhaustive(own, values, aim=aim, journal=how.resume, progress=progress)
     notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
-    return _report(study, how.top, notes).made_of(ChosenFrom(study, job, tuple(changes.texts)))
+    return _report(study, how.top, notes).made_of(ChosenFrom(study, job, tuple(changes.texts_for(job))))
 
 
 @use_case(unrecorded=("any_framework", "memory_margin", "fit"))
@@ -166,7 +166,9 @@ def search_sizes(
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
     keep_programs()
-    fitted, values = _asked(loaded(job, changes.texts), searched, applied, price_per_hour or None, seed, progress)
+    fitted, values = _asked(
+        loaded(job, changes.texts_for(job)), searched, applied, price_per_hour or None, seed, progress
+    )
     own = fitted.job
     given = None if searched.space is None else values
     progress(0.0, "loading JAX")

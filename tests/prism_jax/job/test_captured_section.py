@@ -86,3 +86,23 @@ def test_check_says_where_it_comes_from(capture: Path, capsys: pytest.CaptureFix
 def test_predict_explains_it(capture: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["predict", str(capture), "--cluster", "dgx-h100", "--samples", "64", "--fast"]) == 0
     assert "p95" in capsys.readouterr().out
+
+
+def test_files_are_named_as_they_were_typed_or_from_where_a_job_is_kept(
+    capture: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """No path that nobody typed, and a job that is kept elsewhere finds its files."""
+    monkeypatch.chdir(capture.parent)
+    for folder in ("sub", "out"):
+        Path(folder).mkdir()
+    typed = capture.rename("sub/toy.capture.gz").relative_to(".")
+    Path("space.yaml").write_text("virtual_stages: [1]\n")
+    options = ["--cluster", "dgx-h100", "--variability", "none", "--space", "space.yaml", "--top", "1", "--json"]
+    assert main(["search", str(typed), *options, "-o", "out/best.yaml"]) == 0
+    told, written = capsys.readouterr(), Path("out/best.yaml").read_text()
+    assert "capture: ../sub/toy.capture.gz" in written
+    assert load_job("out/best.yaml").model == load_job(typed, ["cluster=dgx-h100"]).model
+    assert main(["check", str(typed), "--cluster", "dgx-h100", "--kernels", "gone.json"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.startswith("gone.json: ")
+    assert str(capture.parent) not in told.out + told.err + written + refused

@@ -62,7 +62,7 @@ def _change_array(rng: np.random.Generator, arrays: dict[str, Any]) -> None:
         lambda: arrays.pop(name),
         lambda: arrays.update({name: value[:-1] if value.ndim else value[None]}),
         lambda: arrays.update({name: value[..., None]}),
-        lambda: arrays.update({name: value[..., :0]}),
+        lambda: arrays.update({name: np.atleast_1d(value)[..., :0]}),
         lambda: arrays.update({name: value.astype(str)}),
         lambda: arrays.update({name: value.astype(object)}),
         lambda: arrays.update({names[rng.integers(len(names))]: value}),
