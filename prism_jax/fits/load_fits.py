@@ -8,7 +8,7 @@ of its device and network; a fit of collectives says something of a job only if 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,7 @@ from ..cost.efficiency import MeasuredTables
 from ..cost.step import step_cost
 from ..job.job import Job
 from ..system.hardware import Device
+from ..system.network_kinds import SERVED_BY, MeasuredCollectives
 from ..variability.families import Constant
 from ..variability.tree import Variability, overlay
 
@@ -35,12 +36,12 @@ def unused_note(fitted: Variability, job: Job, file: str) -> str | None:
     Raises:
         PlanError: the plan is impossible.
     """
-    measured = [name for name in COLLECTIVES if not fitted.of(name).is_zero]
+    measured = measured_collectives(fitted)
     others = set(fitted.classes) - set(COLLECTIVES)
     if others or not measured or fitted.stalls or not isinstance(fitted.step, Constant):
         return None
     run = collectives_of(job)
-    if set(run) & set(measured):
+    if any({name, *SERVED_BY.get(name, ())} & set(measured) for name in run):
         return None
     there = f"the job runs {', '.join(run)}" if run else "the job runs no collective"
     return f"{file}: nothing of this fit applies to the job: the fit is of {', '.join(measured)}, and {there}"
@@ -97,8 +98,45 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
         told += [f"{file}: {note}" for note in found.notes]
     if tables is None:
         return JobWithTables(job, tuple(told))
+    told += _served(tables.mean.collectives, job)
     calibration = replace(job.effective_calibration, measured=tables)
     return JobWithTables(replace(job, cluster=tables.mean.on(job.cluster), calibration=calibration), tuple(told))
+
+
+def _served(measured: MeasuredCollectives | None, job: Job) -> list[str]:
+    """Which collectives of the job take their seconds from measurements of another one, in sentences."""
+    if measured is None:
+        return []
+    found: dict[tuple[str, bool], list[str]] = {}
+    for kind in collectives_of(job):
+        for across in (False, True):
+            by = measured.serving(kind, across)
+            if by is not None and by != kind:
+                found.setdefault((by, across), []).append(kind)
+    return [
+        f"{' and '.join(kinds)} {'between nodes' if across else 'in a node'} were not measured: by the {by} of as many bytes"
+        for (by, across), kinds in found.items()
+    ]
+
+
+def with_served(fitted: Variability, own: Set[str] = frozenset()) -> Variability:
+    """Variability in which a collective that was not measured varies as the one that serves it (`SERVED_BY`).
+
+    Args:
+        own: collectives that other fits have measured.
+    """
+    measured = {name: fitted.classes[name] for name in measured_collectives(fitted)}
+    more = {
+        name: next(measured[by] for by in others if by in measured)
+        for name, others in SERVED_BY.items()
+        if name not in measured and name not in own and any(by in measured for by in others)
+    }
+    return replace(fitted, classes={**fitted.classes, **more}) if more else fitted
+
+
+def measured_collectives(fitted: Variability) -> list[str]:
+    """Collectives that a fit says something of."""
+    return [name for name in COLLECTIVES if name in fitted.classes and not fitted.of(name).is_zero]
 
 
 def _check_speaks_of_steps(fit: Any, file: str) -> None:
@@ -220,15 +258,13 @@ def _varied(job: Job, fits: Sequence[tuple[str, Any]], seed: int, force: bool) -
     levels: list[LogLevel] = []
     notes: list[str] = []
     unused: list[str] = []
-    for index, (file, fit) in enumerate(fits):
-        try:
-            centre = fit.to_variability(force=force)
-        except FailedFitError as error:
-            raise FailedFitError(error.why, file) from None
-        middle = overlay(middle, centre)
+    centres = [_centre(fit, file, force) for file, fit in fits]
+    own = {name for centre in centres for name in measured_collectives(centre)}
+    for index, ((file, fit), centre) in enumerate(zip(fits, centres, strict=True)):
+        middle = overlay(middle, with_served(centre, own))
         unused += [note] if (note := unused_note(centre, job, file)) else []
         found = fit.variability_draws(N_DRAW, key=inference().random_key(seed, index), force=force)
-        draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
+        draws = [overlay(under, with_served(over, own)) for under, over in zip(draws, found, strict=True)]
         found_level = _level_of(fit.measured_level(), file, job)
         levels += [found_level] if isinstance(found_level, LogLevel) else []
         notes += [found_level] if isinstance(found_level, str) else []
@@ -241,6 +277,18 @@ def _varied(job: Job, fits: Sequence[tuple[str, Any]], seed: int, force: bool) -
         tuple(notes),
         tuple(unused),
     )
+
+
+def _centre(fit: Any, file: str, force: bool) -> Variability:
+    """The variability of the posterior mean.
+
+    Raises:
+        FailedFitError: the fit failed its checks; names the file.
+    """
+    try:
+        return fit.to_variability(force=force)
+    except FailedFitError as error:
+        raise FailedFitError(error.why, file) from None
 
 
 def _level_of(found: MeasuredLevel | NoLevel | None, file: str, job: Job) -> LogLevel | str | None:

@@ -117,6 +117,15 @@ class MeasuredCurve:
     log_ratio: tuple[float, ...]
 
 
+SERVED_BY = {
+    "reduce_scatter": ("all_gather", "all_reduce"),
+    "all_gather": ("reduce_scatter", "all_reduce"),
+    "all_reduce": ("reduce_scatter", "all_gather"),
+}
+"""Collective -> those whose measurements at the same bytes serve it where it was not measured, best first: a ring all-reduce is a
+reduce-scatter and an all-gather of the same bytes over the same wires."""
+
+
 @dataclass(frozen=True)
 class MeasuredCollectives:
     """What was measured of the collectives of a cluster."""
@@ -129,9 +138,18 @@ class MeasuredCollectives:
         kept = () if under is None else under.curves
         return MeasuredCollectives((*self.curves, *[one for one in kept if (one.kind, one.crosses_nodes) not in own]))
 
+    def serving(self, kind: str, crosses_nodes: bool) -> str | None:
+        """The collective whose measurements say how long one of `kind` takes: itself, or another; None where none does."""
+        there = {one.kind for one in self.curves if one.crosses_nodes == crosses_nodes}
+        return next((one for one in (kind, *SERVED_BY.get(kind, ())) if one in there), None)
+
     def factor(self, kind: str, n_bytes: Any, crosses_nodes: bool, n_members: int) -> Any:
-        """Measured over predicted seconds, of the shape of `n_bytes`; 1 where nothing was measured."""
-        curves = [one for one in self.curves if (one.kind, one.crosses_nodes) == (kind, crosses_nodes)]
+        """Measured over predicted seconds, of the shape of `n_bytes`; 1 where nothing was measured.
+
+        Notes: of a collective that was not measured, the ratio of the one that serves it (`SERVED_BY`) at the same bytes.
+        """
+        found_kind = self.serving(kind, crosses_nodes)
+        curves = [one for one in self.curves if (one.kind, one.crosses_nodes) == (found_kind, crosses_nodes)]
         if not curves:
             return 1.0
         below, above, share = _neighbours(sorted(curves, key=lambda one: one.n_members), n_members)

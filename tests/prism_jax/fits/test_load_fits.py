@@ -13,7 +13,7 @@ from prism_jax.calibration.key import LevelFactor, MeasuredLevel, NoLevel
 from prism_jax.core.errors import DataError, FailedFitError
 from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.fits.load_fits import LogLevel, _level_of, collectives_of, unused_note, with_tables
+from prism_jax.fits.load_fits import LogLevel, _level_of, collectives_of, unused_note, with_served, with_tables
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.prediction.facts import model_band
@@ -235,10 +235,21 @@ def fitted(*names: str) -> Variability:
 def test_a_fit_of_a_collective_that_the_job_lacks_is_named(tmp_path: Path) -> None:
     sharded = unused_fit_job(tmp_path)
     assert collectives_of(sharded) == ["all_gather"]
-    note = unused_note(fitted("all_reduce"), sharded, "net.npz")
+    note = unused_note(fitted("all_to_all"), sharded, "net.npz")
     assert note is not None
-    assert "net.npz: nothing of this fit applies to the job: the fit is of all_reduce" in note
+    assert "net.npz: nothing of this fit applies to the job: the fit is of all_to_all" in note
     assert note.endswith("and the job runs all_gather")
+
+
+def test_an_all_reduce_serves_gathers_and_scatters_unless_they_were_measured(tmp_path: Path) -> None:
+    sharded = unused_fit_job(tmp_path)
+    assert unused_note(fitted("all_reduce"), sharded, "net.npz") is None
+    served = with_served(fitted("all_reduce"))
+    assert served.of("all_gather") == served.of("reduce_scatter") == served.of("all_reduce")
+    kept = with_served(fitted("all_reduce"), {"all_gather"})
+    assert kept.of("all_gather").is_zero
+    assert not kept.of("reduce_scatter").is_zero
+    assert with_served(fitted("gemm")) == fitted("gemm")
 
 
 def test_a_fit_with_something_that_applies_is_not_named(tmp_path: Path) -> None:

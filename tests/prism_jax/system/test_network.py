@@ -179,7 +179,7 @@ def test_beyond_what_was_measured_the_last_ratio_stays():
     assert MEASURED.factor("all_reduce", 1e4, True, 4096) == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize(("kind", "crosses"), [("all_gather", True), ("all_reduce", False)])
+@pytest.mark.parametrize(("kind", "crosses"), [("all_to_all", True), ("all_reduce", False)])
 def test_what_was_not_measured_keeps_the_figures(kind, crosses):
     assert MEASURED.factor(kind, 1e6, crosses, 8) == 1.0
 
@@ -264,3 +264,15 @@ def test_a_network_that_is_too_small_is_refused() -> None:
     with pytest.raises(SpecError, match=r"its network joins 1024 devices, fewer than n_devices 2048"):
         replace(H100, n_devices=2048, network=TieredNetwork(H100.tiers))
     assert replace(H100, network=TieredNetwork(H100.tiers)).of_size(2048).fabric.n_devices == 2048
+
+
+def test_an_all_reduce_serves_gathers_and_scatters_of_the_same_bytes_on_its_side_of_the_nodes() -> None:
+    measured = MeasuredCollectives((MeasuredCurve("all_reduce", True, 16, (0.0, 30.0), (np.log(1.5),) * 2),))
+    for kind in ("all_reduce", "reduce_scatter", "all_gather"):
+        assert measured.factor(kind, 2.0**20, True, 16) == pytest.approx(1.5)
+        assert measured.factor(kind, 2.0**20, False, 8) == 1.0
+    assert measured.factor("all_to_all", 2.0**20, True, 16) == 1.0
+    own = MeasuredCurve("all_gather", True, 16, (0.0, 30.0), (np.log(3.0),) * 2)
+    both = MeasuredCollectives((*measured.curves, own))
+    assert both.factor("all_gather", 2.0**20, True, 16) == pytest.approx(3.0)
+    assert both.serving("reduce_scatter", True) == "all_gather"
