@@ -248,11 +248,7 @@ def open_fields(
     """
     own, generation = framework_of(framework), cluster.device.generation
     asked = [
-        *(
-            (f"software.{name}", usual_odds(name, own, generation, plan.software))
-            for name in names
-            if _matters(name, model)
-        ),
+        *((f"software.{name}", _odds(name, own, generation, plan, model)) for name in names if _matters(name, model)),
         *((f"plan.{name}", odds) for name, odds in more),
     ]
     others = {name: [one for one in given if one[0] != _value(plan, name)] for name, given in asked}
@@ -265,6 +261,18 @@ def open_fields(
     log_ratio = iter(np.log(seconds[1:] / seconds[0]).tolist())
     found = [_field(name, _value(plan, name), given, log_ratio) for name, given in others.items()]
     return tuple(sorted((one for one in found if one.sd > SMALLEST), key=lambda one: -one.sd))
+
+
+# With dropless experts graphs hold what comes before the wait for their loads alone, in Megatron-Core of late 2025 and later.
+_GRAPHS_THAT_END = (("none", 0.9), ("layers", 0.1))
+
+
+def _odds(name: str, framework: Framework, generation: str, plan: ParallelPlan, model: Workload) -> Odds:
+    """As usual, but for graphs of a model whose host waits in every layer with experts."""
+    odds = usual_odds(name, framework, generation, plan.software)
+    moe = getattr(model, "moe", None)
+    ends = moe is not None and not moe.capacity_factor and plan.software.waits_for_counts
+    return _GRAPHS_THAT_END if name == "cuda_graphs" and len(odds) > 1 and ends else odds
 
 
 def _matters(name: str, model: Workload) -> bool:

@@ -150,3 +150,13 @@ def test_what_is_assumed_of_experts_is_a_sentence() -> None:
     full = Software(dispatcher="deepep", expert_counts="device", expert_products="grouped")
     assert expert_notes(replace(job, plan=replace(plan, etp=2, software=full))) == ()
     assert expert_notes(replace(job, model=model("llama-3-8b"), plan=replace(plan, ep=1))) == ()
+
+
+def test_graphs_are_less_likely_where_they_end_at_every_wait() -> None:
+    def odds(spec: TransformerSpec) -> dict[str, float]:
+        job = Job(spec, NODE, replace(PLAN, software=Software()), preset("none"), framework="megatron-core")
+        (own,) = [own for own in job.open_fields if own.name == "software.cuda_graphs"]
+        return dict(zip(own.values, own.odds, strict=True))
+
+    assert odds(QWEN) == pytest.approx({"none": 0.9, "layers": 0.1})
+    assert odds(with_capacity(1.0)) == pytest.approx({"none": 0.5, "layers": 0.5})
