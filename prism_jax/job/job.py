@@ -21,6 +21,7 @@ from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload, completed_plan
+from .published import Published
 from .rules import check_plan
 
 Filled = tuple[tuple[str, Any], ...]
@@ -38,6 +39,7 @@ class Job(ByContent):
         calibration: what measured steps say about the cost model; None: the shipped calibration.
         level: how much longer steps take than the cost model says, by a log of this very job; None: nothing is known of that.
         open_plan: fields of the plan whose value nobody stated, with the odds of what they may be; the plan holds the first.
+        published: what others measured of this job, for reports alone.
         called: the name that was written, where it is that of software which runs on the framework.
         filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
             fills them in anew; a value that differs from this one was written, and stays.
@@ -55,6 +57,7 @@ class Job(ByContent):
     calibration: Calibration | None = None
     level: LevelFactor | None = None
     open_plan: tuple[tuple[str, Odds], ...] = ()
+    published: Published | None = field(default=None, repr=False, compare=False)
     called: str = field(default="", repr=False, compare=False)
     filled: Filled = field(default=(), repr=False, compare=False)
 

@@ -33,7 +33,7 @@ from .cluster_section import read_cluster
 from .job import Job
 from .rules import problems
 from .schema import Text, job_section, one_of, validated
-from .sections import located, read_data, read_model, read_plan, read_software, read_variability
+from .sections import located, read_data, read_model, read_plan, read_published, read_software, read_variability
 
 MOST_SHOWN = 200  # characters of an option in a message
 SHORTHAND = (
@@ -259,6 +259,7 @@ SECTIONS: dict[str, Any] = {
     "plan": (Any, ...),
     "software": (Any, None),
     "data": (Any, None),
+    "published": (Any, None),
     "variability": (Any, None),
 }
 
@@ -298,6 +299,7 @@ def job_of(document: Document) -> Job:
     plan = None if plan is None or stated is None else replace(plan, **stated)
     model = captured or (read_model(document, found) if "model" in written else None)
     cluster = read_cluster(document, plan, found) if "cluster" in written else None
+    published = read_published(document, found)
     variability = read_variability(document, cluster, found)
     if plan is not None and model is not None and cluster is not None:
         found += [
@@ -308,9 +310,8 @@ def job_of(document: Document) -> Job:
         raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem
     framework = document.data.get("framework") or ""
-    return Job(
-        model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework, called=called
-    )
+    said = {"called": called, "published": published}
+    return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework, **said)
 
 
 def _with_framework(document: Document) -> tuple[Document, str]:

@@ -29,6 +29,7 @@ from .captured_section import SOURCE as CAPTURE
 from .cluster_section import DEVICE_FILLED_IN, DEVICE_SOURCES
 from .field_descriptions import ABOUT, FORMS
 from .load_job import job_sections
+from .published import Published
 from .schema import (
     DEVICE_NAMES,
     TIER_NAMES,
@@ -42,6 +43,7 @@ from .schema import (
     model_section,
     nested_types,
     plan_section,
+    published_section,
     software_section,
     tier_section,
 )
@@ -185,6 +187,10 @@ def _data() -> Iterator[JobField]:
     yield from _of_dataclass(("data",), Data, data_section(), {}, {})
 
 
+def _published() -> Iterator[JobField]:
+    yield from _of_dataclass(("published",), Published, published_section(), {}, {})
+
+
 def _model() -> Iterator[JobField]:
     for name in (*MODEL_SOURCES, CAPTURE, KIND):
         yield _field(("model", name), None, None)
@@ -230,6 +236,7 @@ _SECTIONS = {
     "plan": _plan,
     "software": _software,
     "data": _data,
+    "published": _published,
     "variability": _variability,
 }
 
@@ -257,6 +264,8 @@ TITLES = {
     "assumed, predictions stand at the mean over all, and their interval holds them. `check` says what is assumed and what "
     "else it may be.",
     "data": "What is known of the samples. With lengths, attention counts the pairs of tokens of one document.",
+    "published": "What others measured of this very job stands next to what is predicted; TFLOP/s and MFU by both counts of "
+    "attention.",
     "variability": "A number alone is the coefficient of variation of a log-normal factor. "
     "`prism-jax show families` lists the families.",
 }

@@ -39,6 +39,7 @@ from ..workload.transformer.sizes import (
     QUANTISED_BYTES,
     TARGETS,
 )
+from .published import Published
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -271,6 +272,12 @@ def software_section() -> type[BaseModel]:
 def data_section() -> type[BaseModel]:
     """Fields of Data, which stand in a section of their own."""
     return section(Data, False, {}, {})
+
+
+@cache
+def published_section() -> type[BaseModel]:
+    """Fields of Published, which stand in a section of their own."""
+    return section(Published, False, {"source": str}, {})
 
 
 @cache

@@ -27,7 +27,17 @@ from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER, WorkloadKind, workload as model_preset
 from ..workload.hugging_face.config import read_hf_config
 from ..workload.transformer.spec import TransformerSpec
-from .schema import data_section, fields_of, model_section, nested_types, plan_section, software_section, validated
+from .published import Published
+from .schema import (
+    data_section,
+    fields_of,
+    model_section,
+    nested_types,
+    plan_section,
+    published_section,
+    software_section,
+    validated,
+)
 
 AUTO = "auto"
 OTHER_AXES = ("tp", "cp", "pp")
@@ -167,6 +177,18 @@ def read_data(document: Document, found: list[Mistake]) -> Data | None:
         return None
     checked = validated(data_section(), data, document, ("data",), found)
     return None if checked is None else Data(**fields_of(checked, {}))
+
+
+def read_published(document: Document, found: list[Mistake]) -> Published | None:
+    """Section `published`; None where it is not there or empty."""
+    data = document.data.get("published")
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        found.append(document.mistake(("published",), f"{short(data)}; it must be a mapping of fields"))
+        return None
+    checked = validated(published_section(), data, document, ("published",), found)
+    return None if checked is None else Published(**fields_of(checked, {}))
 
 
 def read_model(document: Document, found: list[Mistake]) -> Workload | None:

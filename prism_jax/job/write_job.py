@@ -184,7 +184,7 @@ def new_job_text(data: Mapping[str, Any], file: str) -> str:
     job = job_of(Document(file, dict(data)))
     found = {field.path: field for field in job_fields()}
     lines = [HEAD.format(file=file)]
-    for name in ("name", "model", "cluster", "plan", "framework", "software", "data", "variability"):
+    for name in ("name", "model", "cluster", "plan", "framework", "software", "data", "published", "variability"):
         lines += [*_section(name, data, job, found), ""]
     return "\n".join(lines)
 
@@ -196,7 +196,7 @@ def _section(name: str, data: Mapping[str, Any], job: Job, found: Mapping[tuple[
     if name == "variability":
         yield _line("# ", name, job.variability.name, about)
         yield _line("## ", name, _names(inside), "its fields")
-    elif name in ("software", "data") and name not in data:  # stating what is assumed would change the job
+    elif name in ("software", "data", "published") and name not in data:  # stating what is assumed would change the job
         yield f"{name}: # {about}"
         yield from (_line("  ## ", field.path[-1], field.takes, field.about) for field in inside)
     elif name not in data:
@@ -269,6 +269,7 @@ _VALUES = {
     "plan": _plan_values,
     "software": lambda _: {},
     "data": lambda job: whole_fields(job.plan.data),
+    "published": lambda _: {},
 }  # of software none but those that are stated
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ from .report import (
     JobFacts,
     ModelBand,
     PredictionReport,
+    PublishedFigure,
     StepTime,
     StepTimeError,
     WholeMatrix,
@@ -58,6 +60,13 @@ def prediction_report(
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
     guarantee, unbounded = _guarantee(distribution)
     busy = busy_time(job.model, job.cluster, plan, job.efficiency)
+    rates = {
+        "step_s": median_s,
+        "mfu": mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),
+        "tflops_per_gpu": tflops_per_gpu(cost.model_flops, median_s, n),
+        "tokens_per_s_per_gpu": tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
+    }
+    whole = _whole_matrix(job, cost.model_flops, median_s)
     return PredictionReport(
         job=job_facts(job),
         step_time_s=step_time(distribution),
@@ -68,14 +77,15 @@ def prediction_report(
         host_s=busy.host_s,
         naive_sum_s=busy.naive_sum_s,
         host_bound=busy.host_bound,
-        mfu=mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),
+        mfu=rates["mfu"],
         hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
-        tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
-        tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
+        tflops_per_gpu=rates["tflops_per_gpu"],
+        tokens_per_s_per_gpu=rates["tokens_per_s_per_gpu"],
         memory_bytes_per_gpu=memory_facts(job, memory, stage=memory.stage),
         fits=job.fits,
         host_memory_bytes_per_node=host_facts(job),
-        whole_matrix=_whole_matrix(job, cost.model_flops, median_s),
+        whole_matrix=whole,
+        published=_published(job, rates, whole),
         breakdown_s=dict(explanation.breakdown_s) if explanation else {},
         criticality=dict(explanation.criticality) if explanation else {},
         p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},
@@ -107,6 +117,14 @@ def _whole_matrix(job: Job, model_flops: float, median_s: float) -> WholeMatrix 
     if flops < (1.0 + WORTH_SAYING) * model_flops:
         return None
     return WholeMatrix(mfu(flops, median_s, job.cluster, n, job.plan.dtype), tflops_per_gpu(flops, median_s, n))
+
+
+def _published(job: Job, rates: Mapping[str, float], whole: WholeMatrix | None) -> tuple[PublishedFigure, ...] | None:
+    if job.published is None:
+        return None
+    other = {} if whole is None else vars(whole)
+    figures = job.published.figures.items()
+    return tuple(PublishedFigure(name, value, rates[name], other.get(name)) for name, value in figures)
 
 
 def _guarantee(distribution: StepTimeDistribution) -> tuple[Guarantee | None, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
@@ -163,6 +163,41 @@ class WholeMatrix:
 
 
 @dataclass(frozen=True)
+class PublishedFigure:
+    """A figure that the job file states, and what is predicted of it.
+
+    Attributes:
+        name: field of the section `published`.
+        published, predicted: in that field's unit.
+        whole_matrix: predicted with the whole matrix of scores; None where that is no other number.
+    """
+
+    name: str
+    published: float
+    predicted: float
+    whole_matrix: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Both next to each other, with the difference."""
+        number, unit = _FIGURES[self.name]
+
+        def against(value: float) -> str:
+            return f"{number(value)} ({value / self.published - 1.0:+.1%})"
+
+        whole = "" if self.whole_matrix is None else f", by Megatron-LM's count {against(self.whole_matrix)}"
+        return f"published {number(self.published)}{unit}: predicted {against(self.predicted)}{whole}"
+
+
+_FIGURES: dict[str, tuple[Callable[[float], str], str]] = {
+    "step_s": (lambda value: format_s(value, 4), " per step"),
+    "tflops_per_gpu": (lambda value: f"{value:.0f}", " TFLOP/s per GPU"),
+    "mfu": (lambda value: f"{value:.1%}", " MFU"),
+    "tokens_per_s_per_gpu": (lambda value: f"{value:,.0f}", " per second and GPU"),
+}
+
+
+@dataclass(frozen=True)
 class PredictionReport(Report):
     """Distribution of the step time of a job, where the time goes, and what owns the tail.
 
@@ -176,6 +211,7 @@ class PredictionReport(Report):
         host_bound: whether the host takes longer to start the passes than the device to run them.
         mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step; of causal attention half of the matrix counts, or what
             a window leaves of it.
+        published: figures that the job states, with what is predicted of them; absent where it states none.
         whole_matrix: the same with the whole matrix of scores, as Megatron-LM counts; absent where both are one.
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
@@ -236,6 +272,7 @@ class PredictionReport(Report):
     given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
     host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
     whole_matrix: Annotated[WholeMatrix | None, WHERE_KNOWN] = None
+    published: Annotated[tuple[PublishedFigure, ...] | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         blocks = [
@@ -367,7 +404,7 @@ def _rates(report: PredictionReport) -> list[str]:
     if whole := report.whole_matrix:
         counted = f"MFU {whole.mfu:.1%}, {whole.tflops_per_gpu:.0f} TFLOP/s per GPU"
         lines.append(f"  by Megatron-LM's count, masked scores included: {counted}")
-    return lines
+    return lines + [f"  {one.sentence}" for one in report.published or ()]
 
 
 def _busy(report: PredictionReport) -> str:

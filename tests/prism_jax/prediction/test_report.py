@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.core.text_table import bar, prob, with_error
-from prism_jax.prediction.report import ModelBand
+from prism_jax.prediction.report import ModelBand, PublishedFigure
 from tests.support.synthetic import EXPLANATION, distribution, report
 
 KEYS = {
@@ -51,6 +51,16 @@ def test_rates_agree_with_each_other():
     tokens_per_step = 128 * 8192
     assert made["tokens_per_s_per_gpu"] == pytest.approx(tokens_per_step / made["step_time_s"]["p50"] / 64)
     assert made["mfu"] == pytest.approx(made["tflops_per_gpu"] / 989.4, rel=1e-3)  # H100 SXM, dense bf16
+
+
+def test_published_figures_stand_next_to_the_prediction_by_both_counts():
+    plain = report()
+    shown = replace(plain, published=(PublishedFigure("tflops_per_gpu", 400.0, 360.0, 420.0),))
+    assert (
+        "  published 400 TFLOP/s per GPU: predicted 360 (-10.0%), by Megatron-LM's count 420 (+5.0%)" in shown.lines()
+    )
+    assert not any("published" in line for line in plain.lines())
+    assert PublishedFigure("step_s", 2.0, 1.0).sentence == "published 2 s per step: predicted 1 s (-50.0%)"
 
 
 def test_both_counts_of_causal_attention_stand_side_by_side():
