@@ -20,11 +20,14 @@ from ..system.hardware import Cluster
 from ..tables.document import Document
 from ..workload.base.workload import Workload, n_body
 from ..workload.catalog import workload
+from ..workload.dlrm.spec import DLRMSpec
 from ..workload.hugging_face.config import read_hf_config
 
 MODEL, CLUSTER, N_DEVICES = "llama-3-8b", "dgx-h100", 64
 TOKENS_PER_STEP = 2**22
 SEQ_LEN = 8192
+IMAGES_PER_STEP, MOST_IMAGES = 4096, 256  # of a step; of a GPU at a time
+SAMPLES_PER_GPU = 2048  # of recommenders, as MLPerf's DLRM-dcnv2 trains with (67 k samples on 32 to 64 GPUs)
 EXPERT_DEGREES = (1, 8, 64)
 FSDP = "fsdp"
 
@@ -53,7 +56,8 @@ def write_new_job(
     """Write a commented job file to start from: every field, its default, and what it is.
 
     The plan is the first that fits into memory, in order of growing tensor and pipeline parallelism, without recomputation if
-    possible; it is a start, not a recommendation (`search_plans` compares plans). Where none fits, the most divided is written.
+    possible, for images with as many on a GPU as fit; it is a start, not a recommendation (`search_plans` compares plans). Where
+    none fits, the most divided is written.
 
     Args:
         path: YAML file to write, .yaml or .yml.
@@ -127,19 +131,30 @@ def _plans(model: Workload, cluster: Cluster, framework: str | None) -> Iterator
     for recompute in ("none", "full"):
         for tp, pp in sorted(degrees, key=lambda pair: (pair[0] * pair[1], pair[1])):
             for ep in EXPERT_DEGREES if model.has_experts else (1,):
-                yield _plan(model, cluster, tp, pp, ep, recompute, framework)
+                for micro_batch in _micro_batches(model, n_devices // (tp * pp)):
+                    yield _plan(model, cluster, (tp, pp, ep, micro_batch), recompute, framework)
+
+
+def _micro_batches(model: Workload, dp: int) -> list[int]:
+    """Samples of a GPU at a time to try: one sequence; of images and of samples of recommenders as many as fit."""
+    if getattr(model, "max_seq_len", 0):
+        return [1]
+    most = SAMPLES_PER_GPU if isinstance(model, DLRMSpec) else min(MOST_IMAGES, max(1, IMAGES_PER_STEP // dp))
+    return _powers(most)[::-1]
 
 
 def _plan(
-    model: Workload, cluster: Cluster, tp: int, pp: int, ep: int, recompute: str, framework: str | None
+    model: Workload, cluster: Cluster, degrees: tuple[int, int, int, int], recompute: str, framework: str | None
 ) -> dict[str, Any]:
+    tp, pp, ep, micro_batch = degrees
     dp = cluster.n_devices // (tp * pp)
     seq_len = min(SEQ_LEN, getattr(model, "max_seq_len", 0))
-    n_micro_batch = max(1, 2 * pp if pp > 1 else 1, TOKENS_PER_STEP // (max(seq_len, 1) * dp) if seq_len else 1)
+    per_step = TOKENS_PER_STEP // seq_len if seq_len else 0 if isinstance(model, DLRMSpec) else IMAGES_PER_STEP
+    n_micro_batch = max(1, 2 * pp if pp > 1 else 1, per_step // (micro_batch * dp))
     device = cluster.device.peak_flops_per_s
     return {
-        "micro_batch": 1,
-        "global_batch": dp * n_micro_batch,
+        "micro_batch": micro_batch,
+        "global_batch": dp * micro_batch * n_micro_batch,
         "seq_len": seq_len,
         "tp": tp,
         "pp": pp,
@@ -148,8 +163,15 @@ def _plan(
         "sequence_parallel": tp > 1 and seq_len % tp == 0,
         "recompute": recompute,
         "dtype": next(dtype for dtype in ("bf16", "fp16", "fp32") if dtype in device),
-        **({"sharding": "fsdp"} if framework == FSDP else {"zero_stage": 1}),
+        **_sharding(model, framework),
     }
+
+
+def _sharding(model: Workload, framework: str | None) -> dict[str, Any]:
+    """How states are spread over dp: tables of a recommender have their own way, and its layers are whole on every GPU."""
+    if isinstance(model, DLRMSpec):
+        return {"zero_stage": 0}
+    return {"sharding": "fsdp"} if framework == FSDP else {"zero_stage": 1}
 
 
 def _powers(most: int) -> list[int]:

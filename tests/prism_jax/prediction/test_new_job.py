@@ -102,3 +102,12 @@ def test_python_names_the_keyword_that_overwrites(folder):
     (folder / "job.yaml").write_text("mine")
     with pytest.raises(PrismError, match="overwrite=True"):
         write_new_job("job.yaml")
+
+
+@pytest.mark.parametrize("model", ["dlrm-dcnv2", "resnet-50", "vit-h-14", "dit-xl-2"])
+def test_recommenders_and_images_start_with_as_many_samples_on_a_gpu_as_fit(folder, model):
+    job = write_new_job("samples.yaml", model=model, n_devices=16)
+    assert job.memory.fits
+    assert job.plan.micro_batch >= 64
+    assert job.plan.global_batch % (job.plan.dp * job.plan.micro_batch) == 0
+    assert load_job("samples.yaml") == job
