@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 from experiments.slow_phases.logs import Log, step_logs
 from prism_jax.core.arrays import Floats
-from prism_jax.watch.detector import SlowPhaseDetector
+from prism_jax.trace.detector import SlowPhaseDetector
 from prism_jax.watch.phases import act_at
 
 WINDOW, BEFORE, AFTER = 960, 30, 10  # steps: of a window, before a shift at least, after it at least

@@ -13,7 +13,7 @@ over the group's runs at the same position. Clocks that tick coarsely are read i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from prism_jax.core.arrays import Floats
+from prism_jax.trace.level_changes import level_changes, level_note
 
 LEVELS = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_BELOW = 6
@@ -201,7 +202,28 @@ def read_runs(frame: pd.DataFrame, schedules: Schedule | None = None) -> RunTabl
         notes.append(f"{short} runs left out: fewer than {MIN_POINTS} values after the first {FIRST_STEPS}")
     if lone:
         notes.append(f"{lone} runs left out: their group has fewer than {MIN_GROUP_RUNS} runs, no schedule can be told")
+    if schedules is None:
+        notes += _level_notes(runs)
     return RunTable(tuple(runs), known, tuple(notes))
+
+
+MOST_LEVEL_STEPS = 20_000  # of all runs together, that are looked at for changes of level
+MOST_LEVEL_NOTES = 3
+
+
+def _level_notes(runs: Sequence[Run]) -> list[str]:
+    """Runs whose level changes, so that one law of their steps mixes unlike ones."""
+    notes: list[str] = []
+    n_left = MOST_LEVEL_STEPS
+    for run in runs:
+        n_left -= len(run.relative)
+        if n_left < 0 or len(notes) == MOST_LEVEL_NOTES:
+            break
+        if np.isfinite(run.step_s):
+            steps = FIRST_STEPS + np.arange(len(run.relative))
+            note = level_note(level_changes(run.step_s * run.relative, steps))
+            notes += [f"{run.name}: {note}"] if note else []
+    return notes
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.use_case import Option, OptionGroup, noted, use_case
+from ..trace.level_changes import level_changes, level_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
 from .prediction import TracePrediction, doubts
@@ -93,6 +94,8 @@ def predict_trace(
     asked = PredictedJobChange(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
+    changed = level_note(level_changes(found.step_s, found.steps))
+    more_notes = [*more_notes, *([changed] if changed else [])]
     from .cross_validation import fit_and_predict, splits  # need JAX, which mistakes above do not wait for
     from .replay import replay_recorded
 

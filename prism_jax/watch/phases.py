@@ -19,10 +19,10 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.report import WHERE_KNOWN
 from ..trace.dependencies import durations
+from ..trace.detector import ChangePoint, SlowPhaseDetector, StepNoise
 from ..trace.pipeline import COMMUNICATION, dependencies
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
-from .detector import ChangePoint, SlowPhaseDetector, StepNoise
 
 
 def act_at(lost_s: Floats, cost_s: float) -> int | None:

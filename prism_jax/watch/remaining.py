@@ -24,7 +24,7 @@ from scipy.special import ndtri
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
 from ..system.catalog import load_toml
-from .detector import StepNoise
+from ..trace.detector import StepNoise
 
 ORDINARY_SDS = 3.0  # from the median: farther steps do not move the level
 LONGEST_STALL = 2.0  # times the level: what is longer counts as that long

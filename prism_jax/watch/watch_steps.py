@@ -12,9 +12,9 @@ from ..core.errors import DataError, UnitError
 from ..core.units import parse
 from ..core.use_case import UNRECORDED, Option, use_case
 from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, recorded, trace_facts
+from ..trace.detector import SlowPhaseDetector
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from .detector import SlowPhaseDetector
 from .phases import Watched, watch
 from .remaining import MOST_STEPS, time_left
 from .report import WatchReport

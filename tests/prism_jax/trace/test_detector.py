@@ -7,7 +7,7 @@ import pytest
 
 from experiments.slow_phases.run import least_s, paid_s
 from prism_jax.core.errors import DataError
-from prism_jax.watch.detector import N_LEARN, SlowPhaseDetector, StepNoise
+from prism_jax.trace.detector import N_LEARN, SlowPhaseDetector, StepNoise
 from prism_jax.watch.phases import act_at
 from prism_jax.watch.remaining import HORIZON, DriftLaw, Traits, shipped_law, time_left
 
