@@ -114,9 +114,9 @@ _NOT_OF_STEP = frozenset(
 )
 _SPLITS = re.compile(r"[|,;{}\t:]| {2,}| - |\]|[()](?=[^()]{0,60}$)|>")
 _TRAILING = " \t\"':=|[(<>{-#~@*\u2022\u25b8"
-NO_LABEL, FRACTION = "", "[i/n]"
+NO_LABEL, FRACTION, UNLABELLED = "", "[i/n]", "number in "
 BAR_STEP, BAR_RATE, BAR_CLOCK = "bar step", "bar rate", "bar clock"
-SURE = 0  # a name that stands alone; 1: after other words
+_SAVES = re.compile(r"checkpoint|\bsav(?:e|ed|ing)\b|\bevaluat|\bvalidat|\bgarbage", re.IGNORECASE)
 _SUFFIX_WORDS = 6
 
 
@@ -176,14 +176,24 @@ def read_line(text: str) -> Line:
     found += _labelled(text, bar_end)
     if not found:
         return NOTHING
-    if not series and NOT_TRAINING.search(text[: _of_step(found)]):
+    if not series and _is_no_training(text, found):
         return NOTHING
     clock = timestamp(front, min(_of_step(found), _FRONT)) or _elapsed(text) or (float("nan"), 0.0)
     if series and isnan(clock[0]):
         clock = next(one.value for one in found if one.name == BAR_CLOCK), 1.0
     rank = _RANK.search(front)
     named = "" if rank is None else next(group for group in rank.groups() if group is not None)
-    return Line(tuple(found), *clock, named, series, text[:1] in " \t|")
+    begin = 0 if rank is None or rank.start() > 0 else rank.end()
+    return Line(tuple(found), *clock, named, series, text[begin : begin + 1] in (" ", "\t", "|", ""))
+
+
+def _is_no_training(text: str, found: list[Found]) -> bool:
+    """Whether a line is about an evaluation or a checkpoint: words before its step, or before a time with a plain name."""
+    begin = _of_step(found)
+    if NOT_TRAINING.search(text[:begin]) or _SAVES.search(text[:begin]):
+        return True
+    plain = [one.start for one in found if one.kind == Kind.PLAIN_TIME]
+    return bool(plain) and _SAVES.search(text[begin : max(plain)]) is not None
 
 
 def _of_step(found: list[Found]) -> int:
@@ -330,7 +340,7 @@ def _with_unit(label: _Label, unit: str, of: re.Match[str] | None) -> tuple[str,
     said = _of_unit(unit) if unit else None
     if said is None or (said[0] == Kind.PLAIN_TIME and name != NO_LABEL):
         return None
-    return (unit if name == NO_LABEL else f"{name} {unit}"), said[0], said[1]
+    return (f"{UNLABELLED}{unit}" if name == NO_LABEL else f"{name} {unit}"), said[0], said[1]
 
 
 def _known(name: str, kind: Kind, unit: str) -> tuple[Kind, float | None]:

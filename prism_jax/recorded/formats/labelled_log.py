@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from ...core.arrays import Floats
 from ...core.errors import DataError
 from ...trace.step_log import StepLog
-from .labelled import BAR_RATE, BAR_STEP, FRACTION, Line, read_line
+from .labelled import BAR_RATE, BAR_STEP, FRACTION, UNLABELLED, Line, read_line
 from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, Entries, interval, steps_by_clock
 from .quantities import Kind, is_mean, rank_of
 from .scalars import assumed_unit, unit_that_fits
 
 MOST_NAMES = 2000
 MOST_LINES_OF_ENTRY = 300  # that follow the line with its step
+SOME = 0.2  # share of the lines that number a step that must have a time with a plain name
 ENOUGH = 0.5  # share of the entries of the most frequent quantity that another must have to be preferred
 AGREES = 1.15  # factor within which a bar's rate and its clock are one
 FACTOR = 3.0  # within which a reported time and the clock may differ: evaluations, checkpoints
@@ -83,7 +84,9 @@ class LabelledLog:
         self._clock_s, self._rank, self._pauses, self._form = array("d"), array("i"), array("i"), array("i")
         self._resolution_s = 0.0
         self._n_pauses, self._series = 0, ""
-        self._open: tuple[int, str, int, set[str]] | None = None  # entry, its counter, its line, its names
+        self._open: dict[
+            str, tuple[int, str, int, set[str]]
+        ] = {}  # rank -> its last entry: index, counter, line, names
 
     def __len__(self) -> int:
         return len(self._clock_s)
@@ -101,10 +104,13 @@ class LabelledLog:
             return
         if any(one.kind == Kind.STEP for one in said.found):
             self._begin(said, number)
-        elif self._open is None or number - self._open[2] > MOST_LINES_OF_ENTRY:
             return
-        elif said.goes_on or all(one.kind in (Kind.TIME, Kind.STEP_RATE) and "/" not in one.name for one in said.found):
-            self._add(said, self._open[0], self._open[1], self._open[3], apart=True)
+        last = self._open.get(said.rank)
+        if last is None or number - last[2] > MOST_LINES_OF_ENTRY:
+            return
+        sure = [one.kind in (Kind.TIME, Kind.STEP_RATE) and not one.name.startswith(UNLABELLED) for one in said.found]
+        if said.goes_on or all(sure):
+            self._add(said, last[0], last[1], last[3], apart=True)
 
     def _begin(self, said: Line, number: int) -> None:
         if len(self) >= MAX_ENTRIES:
@@ -119,7 +125,8 @@ class LabelledLog:
         self._rank.append(self._ranks.setdefault(said.rank, len(self._ranks)) if len(self._ranks) < 2**20 else 0)
         self._pauses.append(self._n_pauses)
         self._form.append(known)
-        self._open = entry, said.series, number, names
+        if said.rank in self._open or len(self._open) < MOST_NAMES:
+            self._open[said.rank] = entry, said.series, number, names
         self._add(said, entry, said.series, names)
 
     def _add(self, said: Line, entry: int, series: str, names: set[str], *, apart: bool = False) -> None:
@@ -203,6 +210,7 @@ class _Choice:
         most = max((len(one.entry) for one in times if one.name != BAR_RATE), default=0)
         bars = [one for one in times if one.name == BAR_RATE]
         frequent = [one for one in times if one.name != BAR_RATE and len(one.entry) >= ENOUGH * most]
+        frequent = [one for one in frequent if one.column.kind != Kind.PLAIN_TIME or self._is_usual(one)]
         frequent += sorted(bars, key=lambda one: -len(one.entry))[:1]
         refusal: DataError | None = None
         for one in sorted(frequent, key=_sureness):
@@ -218,6 +226,11 @@ class _Choice:
         if by_clock is None and refusal is not None:
             raise refusal
         return by_clock
+
+    def _is_usual(self, one: _Values) -> bool:
+        """Whether a time with a plain name stands on more than a few of the lines that number a step."""
+        counted = max(len(column.rows) for column in self.log.columns.values() if column.kind == Kind.STEP)
+        return len(one.entry) >= SOME * counted
 
     # --- A quantity beside its counter -------------------------------------------------------------------------------
 
@@ -255,11 +268,11 @@ class _Choice:
         if not good.all():
             self.notes.append(f"{int((~good).sum())} entries whose {one.name} is no positive time are left out")
             one = one._replace(entry=one.entry[good], step=one.step[good], value=one.value[good])
-        if one.column.kind != Kind.STEP_RATE and _grows(one.value):
-            return self._differences(one)
         step_s = 1.0 / one.value if one.column.kind == Kind.STEP_RATE else one.value
         merged = self._over_ranks(one, step_s)
         step_s = merged.value
+        if one.column.kind != Kind.STEP_RATE and _grows(step_s):
+            return self._differences(merged)
         by_clock = self._clocked(merged)
         typical = None if len(by_clock.step) == 0 else float(np.median(by_clock.step_s))
         if not one.column.has_unit:
