@@ -19,6 +19,7 @@ from .clean import Clean, Measurements, clean, naming
 from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
 from .formats import Format, detect, read_mlperf, read_training_log
 from .network_tests import read_network_tests
+from .rates import speeds_of, with_seconds
 from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
 from .telemetry import join_runs, join_telemetry, missing_half
 from .tool_logs import read_dcgm, read_nvidia_smi
@@ -103,7 +104,8 @@ def _read(
     collective: CollectiveRun = CollectiveRun(),
 ) -> RawTable:
     def choose(names: Sequence[str]) -> list[str]:
-        return wanted(str(path), names, columns, options)
+        speeds = [one.column for one in speeds_of(str(path), names, columns, options)]
+        return list(dict.fromkeys((*wanted(str(path), names, columns, options), *speeds)))
 
     kind: Format = detect(path)
     if kind == "table" and _is_step_table(path, columns, options):
@@ -156,11 +158,14 @@ def _measurements(
 ) -> Measurements:
     logs = [table for table in tables if table.is_gpu_log]
     others = [table for table in tables if not table.is_gpu_log] or logs
+    if others is logs:
+        logs = []
+    others = [with_seconds(table, columns, options) for table in others]
     found, resolved = [], []
     for table in others:
         names, said = resolve(table.source, table.header, columns, _mapping_of(table, others, options))
         notes += said
-        if logs and others is not logs:
+        if logs:
             table, names = join_telemetry(table, names, logs)
         names = {name: of_file for name, of_file in names.items() if any(name == column.name for column in columns)}
         found.append(names)

@@ -1,13 +1,16 @@
 """Which GPU a row is about, in every spelling of host and GPU; and which chips and nodes are named."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from inference.data.read import tidy
+from inference.data.read import read_measurements, tidy
 from inference.fleet.data import COLUMNS, FleetData, fleet_data
 from inference.fleet.model import FleetModel
 from inference.fleet.outliers import outliers, variances
+from prism_jax.core.errors import DataError
 from tests.inference.fleet.fleets import TRUTH, fleet_table
 
 CLEAN = {**TRUTH, "slow_prob": 0.0, "far_prob": 0.0, "gpu_spread": 0.01, "node_spread": 0.004}
@@ -121,3 +124,38 @@ def test_variances_are_those_that_were_put_in() -> None:
     gpu, node = np.mean(found, axis=0)
     assert gpu == pytest.approx(0.01**2 + np.log(1.1) ** 2 / 256, rel=0.08)
     assert node == pytest.approx(0.004**2 * 31 / 32 + np.log(1.08) ** 2 / 32, rel=0.15)
+
+
+def test_speeds_are_read_as_times_of_a_unit_of_work(tmp_path: Path) -> None:
+    frame = table(chips={(3, 4): 0.16})
+    speeds = pd.DataFrame(
+        {"host": frame["n"], "gpu": frame["g"], "run": frame["run"], "TFLOP/s": 0.7 / frame["duration_s"]}
+    )
+    speeds.to_csv(tmp_path / "gemm.csv", index=False)
+    measured = read_measurements([tmp_path / "gemm.csv"], COLUMNS)
+    assert any("duration_s is one over TFLOP/s" in note for note in measured.hygiene.notes)
+    assert [one.name for one in outliers(fleet_data(measured.frame)).chips] == ["3:4"]
+    (tmp_path / "two.csv").write_text("gpu,gemm_tflops,hbm_gb_s\n0,700,3000\n")
+    with pytest.raises(DataError, match=r"speeds of several kernels \(gemm_tflops, hbm_gb_s\)"):
+        read_measurements([tmp_path / "two.csv"], COLUMNS)
+
+
+def test_a_log_of_clocks_alone_is_a_fleet_where_it_works(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    slow = np.exp(0.01 * rng.standard_normal((8, 8)))
+    slow[3, 4] = 1.16
+    rows = [
+        f"2026/03/01 10:00:{t:02d}.000, GPU-{n}f{g}a, h{n}, "
+        + (f"{1755 / slow[n, g]:.0f} MHz, 690 W" if t >= 5 else "210 MHz, 70 W")
+        for t in range(15)
+        for n in range(8)
+        for g in range(8)
+    ]
+    head = "timestamp, uuid, hostname, clocks.current.sm [MHz], power.draw [W]"
+    (tmp_path / "smi.csv").write_text("\n".join([head, *rows]) + "\n")
+    measured = read_measurements([tmp_path / "smi.csv"], COLUMNS)
+    data = fleet_data(measured.frame)
+    assert (len(measured.frame), len(data.gpu), len(data.node)) == (640, 64, 8)
+    (chip,) = outliers(data).chips
+    assert (chip.gpu, chip.node) == ("GPU-3f4a", "h3")
+    assert chip.excess == pytest.approx(0.16, abs=0.03)
