@@ -85,7 +85,7 @@ BROKEN = [
     ),
     _file("gzip that is damaged", "times.csv.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 60, ": a damaged gzip"),
     _file("gzip of nothing", "times.csv.gz", gzip.compress(b""), ": the file is empty"),
-    _file("gzip bomb", "times.csv.gz", gzip.compress(GOOD + b"\n" * 100_000_000), ": unpacks to more than 400"),
+    _file("gzip bomb", "times.csv.gz", gzip.compress(GOOD + b"\n" * 100_000_000), ": unpacks to more than 100"),
     _file("zstd that is damaged", "times.csv.zst", b"\x28\xb5\x2f\xfd" + b"x" * 50, ": a damaged zstd file"),
     _file("zip", "times.zip", b"PK\x03\x04" + b"x" * 50, ": packed with zip"),
     _file("JSON", "times.json", b'{"kernel": ["gemm"], "time_ms": [1]}', ": JSON"),
