@@ -71,8 +71,8 @@ def is_calibration(path: str | Path) -> bool:
 
 def _arrays(archive: Archive) -> dict[str, np.ndarray]:
     """Arrays of the names that a calibration with these terms has, as floats."""
-    if archive.about["format"] != FORMAT:
-        raise DataError(f"format {archive.about['format']}, but this version reads {FORMAT}.")
+    if archive.about.get("format") != FORMAT:
+        raise DataError(f"format {archive.about.get('format')!r}, but this version reads {FORMAT}.")
     drawn = [_variable(term["knob"], term["level"]) for term in archive.about["terms"]]
     wanted = {GROUP + name: name for name in (*SPREADS, "site", *NEARBY, *drawn)}
     for name in archive.headers.keys() - wanted.keys():

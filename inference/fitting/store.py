@@ -181,8 +181,8 @@ def read(path: str | Path) -> dict[str, Any]:
     """
     with archives.opened(path, KIND, _remedy(path)) as archive:
         about = archive.about
-        if about["format"] != FORMAT:
-            raise DataError(f"format {about['format']}, but this version reads {FORMAT}.")
+        if about.get("format") != FORMAT:
+            raise DataError(f"format {about.get('format')!r}, but this version reads {FORMAT}.")
         model = model_named(about["model"])
         return {
             "model": model,

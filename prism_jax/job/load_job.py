@@ -226,6 +226,8 @@ def find_job_file(path: str | Path) -> Path:
     shipped = example_files()
     if str(path) in shipped:
         return shipped[str(path)]
+    if file.is_symlink():
+        raise ConfigError.in_file(path, "a link that leads nowhere. Name the file itself.")
     raise ConfigError.in_file(path, f"no such file.{_nearest(file, list(shipped))}")
 
 

@@ -33,6 +33,7 @@ OUT_OF_MEMORY = (
     "smaller job or table, or use a machine with more memory."
 )
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "can't start new thread", "failed to map segment", "annot allocate memory")
+LIBRARIES = ("JAX_", "MPLBACKEND")
 HARMLESS = ("JAX_LOGGING_LEVEL", "JAX_LOG_COMPILES", "JAX_TRACEBACK_FILTERING")
 
 COMPLETION = {
@@ -87,7 +88,10 @@ def _discard_output() -> None:
 
 def _as_typed(text: str, typed: Sequence[str]) -> str:
     """A message without the absolute path of the working folder, where nobody typed that."""
-    folder = f"{os.getcwd()}{os.sep}"
+    try:
+        folder = f"{os.getcwd()}{os.sep}"
+    except OSError:  # it was removed
+        return text
     return text if folder == os.sep or any(folder in one for one in typed) else text.replace(folder, "")
 
 
@@ -108,7 +112,7 @@ def _failure(error: Exception, typed: Sequence[str]) -> int:
         case OSError():  # a full disk, too many open files
             place = f"{error.filename}: " if error.filename else ""
             say(f"error: {place}{error.strerror or error}", always=True)
-        case _ if settings := _settings_of_jax():
+        case _ if settings := _settings_of_libraries(error):
             text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
             remedy = "which prism-jax was not made for. Unset it, or run with --debug for details."
             say(f"error: {text}. The environment sets {settings}, {remedy}", always=True)
@@ -125,14 +129,13 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError | BlockingIOError) or any(words in str(error) for words in NO_MEMORY)
 
 
-def _settings_of_jax() -> str:
-    """What the environment asks of JAX that is neither its cache nor the processor."""
-    own = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("JAX_") and name not in (*OPTIONS, *HARMLESS)
-    }
-    return ", ".join(f"{name}={value}" for name, value in own.items() if value not in ("", "cpu", "cuda,cpu"))
+def _settings_of_libraries(error: Exception) -> str:
+    """What the environment asks of JAX beyond its cache and the processor, and of matplotlib where the error names it."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("JAX_") or f"{value!r}" in str(error)}
+    odd = [name for name, value in own.items() if value not in ("", "cpu", "cuda,cpu")]
+    return ", ".join(
+        f"{name}={own[name]}" for name in odd if name.startswith(LIBRARIES) and name not in (*OPTIONS, *HARMLESS)
+    )
 
 
 def _say_lines(text: str) -> None:

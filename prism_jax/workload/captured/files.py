@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import DataError, PrismError, SpecError
-from ...core.read_file import lines_of, open_input, parse_json, read_text
+from ...core.read_file import explained, lines_of, open_input, parse_json, read_text
 from ...core.registry import Registry, did_you_mean
 from ...core.write_file import write_bytes
 from .check import MOST_CLASSES, MOST_ROWS, check_program
@@ -64,7 +64,7 @@ def is_capture(path: str | Path) -> bool:
     if str(path).endswith((ENDING, ENDING.removesuffix(".gz"))):
         return True
     try:
-        with open_input(path) as file:
+        with explained(path), open_input(path) as file:
             return file.read(_SNIFFED).lstrip().startswith(b'{"%s":' % HEAD.encode())
     except DataError:
         return False

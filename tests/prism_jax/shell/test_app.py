@@ -131,6 +131,38 @@ def test_no_memory_is_said_as_that(failing, capsys, error):
 
 
 @pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("Key backend: 'nonsense' is not a valid value", 2, "The environment sets MPLBACKEND=nonsense"),
+        ("something else", 1, "a bug"),
+    ],
+)
+def test_a_backend_of_matplotlib_that_is_not_there_is_no_bug(text, code, said, failing, capsys, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+    failing(ValueError(text))
+    assert main(["fail"]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_was_removed_and_links_that_lead_nowhere_are_told(tmp_path, capsys, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["check", "job.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("job.yaml: no such file")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    assert main(["check", "loop.yaml"]) == 2
+    assert capsys.readouterr().err == "loop.yaml: a link that leads nowhere. Name the file itself.\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file whose reading fails")
+def test_a_file_whose_reading_fails_is_named(capsys):
+    assert main(["check", "/proc/self/mem"]) == 2
+    assert capsys.readouterr().err.startswith("/proc/self/mem: cannot be read: Input/output error")
+
+
+@pytest.mark.parametrize(
     "command", [["predict"], ["search"], ["scale", "--gpus", "16"], ["sweep", "--set", "plan.tp=1,2"]]
 )
 def test_a_limit_in_which_libraries_would_abort_is_refused(command, job, capsys, monkeypatch):
