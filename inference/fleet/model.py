@@ -117,6 +117,21 @@ def _no_nodes(data: FleetData) -> str:
     return f"{why}: how nodes differ cannot be told, and is within the share of the GPUs. Name nodes with --map node=COLUMN"
 
 
+WELL_KNOWN = 0.03
+
+
+def _known_to(intervals: Mapping[str, Mapping[str, float]], data: FleetData) -> list[str]:
+    """How far off the shares may be, where that is more than a few points."""
+    wide = max(0.5 * (part["p95"] - part["p5"]) for part in intervals.values())
+    if wide <= WELL_KNOWN:
+        return []
+    each = len(data.gpu) / len(data.node)
+    return [
+        f"shares are known to +-{100.0 * wide:.0f} points (90 %): {len(data.node):,} nodes of {each:.3g} GPUs, whose "
+        "means differ by their chips too. More nodes tell more, more runs do not"
+    ]
+
+
 def _kernel(data: FleetData, draws: Draws, k: int, apart: Outliers) -> dict[str, Any]:
     gpu, node, run = _variances(data, draws, k, apart)
     total = gpu + node + run
@@ -348,6 +363,7 @@ class FleetModel(Model[FleetData]):
                 *_named("node", apart.nodes),
                 *_not_found("slow chips", "chips", slow, len(apart.chips)),
                 *(_not_found("far nodes", "nodes", far, len(apart.nodes)) if data.has_nodes else [_no_nodes(data)]),
+                *_known_to(first["variance_share_intervals"], data),
                 *data.notes,
             ],
         }

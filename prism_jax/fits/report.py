@@ -201,6 +201,8 @@ def _tree(value: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(part, Mapping):
             yield label
             yield from (f"  {line}" for line in _tree(part))
+        elif isinstance(part, (list, tuple)) and (not part or isinstance(part[0], Mapping)):
+            continue  # notes tell of members that are named
         elif isinstance(part, (list, tuple)):
             yield f"{label:<28} {', '.join(_number(item) for item in part)}"
         elif part is not None:
