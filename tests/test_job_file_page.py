@@ -15,7 +15,7 @@ def test_every_field_has_a_row():
 
 
 def _place(field):
-    order = ["model", "cluster", "plan", "software", "data", "variability"]
+    order = ["model", "cluster", "plan", "software", "data", "published", "variability"]
     return 0 if len(field.path) == 1 else 1 + order.index(field.path[0])
 
 
