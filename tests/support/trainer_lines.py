@@ -213,6 +213,14 @@ BY_BAR: dict[str, Writes] = {
     "HF Trainer with other bars": lambda t: (
         f"Loading checkpoint shards: 100%|####| {t.n % 7}/7 [00:0{t.n % 7}<00:00,  1.9s/it]\n{t.bar(5000)}"
     ),
+    "Lightning with rich": lambda t: (
+        f"Epoch 0/9  ------ {t.n}/1000 {int(t.elapsed_s) // 3600}:{int(t.elapsed_s) // 60 % 60:02d}:{int(t.elapsed_s) % 60:02d} "
+        f"\u2022 0:30:00 {1 / t.s:.4f}it/s v_num: 0 loss: 2.3"
+    ),
+    "Levanter": lambda t: (
+        f"{START:%Y-%m-%dT%H:%M:%S} - 0 - tqdm_logging - INFO :: Progress on:train {t.n}.0it/100it rate:{t.s:.2f}s/it remaining:03:00 "
+        f"elapsed:{t.hms} postfix:loss:9.5"
+    ),
     "dated bar": lambda t: f"{t.stamp[:-4]} INFO {t.bar(5000)}",
 }
 """The rate stands in a bar."""

@@ -38,6 +38,10 @@ _BAR = re.compile(
     r"\[(?:(\d{1,3}):)?(\d{1,3}):(\d\d)(?:<[^,\]]{0,20})?(?:, {0,8}"
     r"(?:(\d{1,9}(?:\.\d{1,6})?)|\?) {0,2}(s/it|it/s|s/step|steps?/s|s/batch|batch(?:es)?/s|s/ba|ba/s)|[,\]])"
 )
+_OTHER_FORMS = re.compile(  # bars of rich (Lightning) and of tqdm_loggable (Levanter)
+    r"(?<![\d.])(\d{1,12})/(\d{1,12}) (?:(\d{1,3}):)?(\d{1,3}):(\d\d) \u2022 [-\d:]{1,12} (\d{1,9}(?:\.\d{1,6})?) ?(it/s|s/it)"
+    r"|Progress on:[\w ]{1,40} (\d{1,12})(?:\.\d)?it/[\d.?]{1,14}(?:it)? rate:(\d{1,9}(?:\.\d{1,6})?)(it/s|s/it)"
+)
 _ELAPSED = re.compile(
     r"['\"]?\b(elapsed(?:_time)?|time[ _]elapsed)['\"]?[ :=]{1,3}['\"]?"
     r"(?:(\d{1,3})d ?)?(?:(\d{1,4})h ?)?(?:(\d{1,2})m ?)?(?:(\d{1,2})s\b)?"
@@ -168,7 +172,9 @@ def read_line(text: str) -> Line:
     if "[" in text or "\x1b" in text:
         text = COLOUR.sub("", text)
     found: list[Found] = []
-    bar = _bar(text, found) if "[" in text and "/" in text else ("", 0)
+    bar = (_bar(text, found) if "[" in text else ("", 0)) if "/" in text else ("", 0)
+    if bar is not None and not bar[0] and "it" in text:
+        bar = _other_bar(text, found)
     if bar is None:
         return OTHER_BAR
     series, bar_end = bar
@@ -220,6 +226,23 @@ def _bar(text: str, found: list[Found]) -> tuple[str, int] | None:
         of_time = str(unit).startswith("s/")
         found.append(Found(BAR_RATE, Kind.TIME if of_time else Kind.STEP_RATE, float(rate), 1.0, last.start()))
     return f"{re.sub(r'[^A-Za-z]{1,400}', ' ', title[-120:]).strip()[:40]} {total or 'open'}", last.end()
+
+
+def _other_bar(text: str, found: list[Found]) -> tuple[str, int]:
+    """Reads a bar that is not drawn by tqdm."""
+    one = _OTHER_FORMS.search(text)
+    if one is None or _OTHER_BARS.search(text[max(one.start() - 80, 0) : one.start()]):
+        return "", 0
+    n, total, hours, minutes, seconds, rate, unit = (
+        one.groups()[:7] if one[1] else (one[8], "", 0, 0, 0, one[9], one[10])
+    )
+    clock_s = 3600.0 * int(hours or 0) + 60.0 * int(minutes) + int(seconds) if total else float("nan")
+    found.append(Found(BAR_STEP, Kind.STEP, float(n), None, one.start()))
+    found.append(Found(BAR_CLOCK, Kind.CLOCK, clock_s, 1.0, one.start()))
+    if float(rate) > 0.0:
+        kind = Kind.TIME if unit == "s/it" else Kind.STEP_RATE
+        found.append(Found(BAR_RATE, kind, float(rate), 1.0, one.start()))
+    return f"bar {total or 'open'}", one.end()
 
 
 def _elapsed(text: str) -> tuple[float, float] | None:

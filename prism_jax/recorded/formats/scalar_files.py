@@ -159,6 +159,8 @@ def read_step_table(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
     names = [name.strip() for name in next(iter(rows), [])]
     if len(names) > MOST_COLUMNS:
         raise DataError(f"{path}:1: {len(names):,} columns, more than {MOST_COLUMNS:,}. Keep those that matter.")
+    if (pair := _key_and_value(names)) is not None:
+        return _read_long_metrics(path, separator, names, pair, stated)
     wide = wide_ranks(names)
     if wide:
         long = [*(name for name in names if name not in wide), WIDE_RANK, _wide_time(wide)]
@@ -168,6 +170,33 @@ def read_step_table(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
         if name is not None and names.count(name) > 1:
             raise DataError(f"{path}:1: the column {name!r} is there {names.count(name)} times. Keep one.")
     return read_scalars(path, chosen, _table_rows(path, rows, names), "table of step times")
+
+
+KEYS = ("key", "metric", "metric_name", "tag")
+
+
+def _key_and_value(names: list[str]) -> tuple[str, str] | None:
+    """The columns of a table with one row per metric and step, as MLflow exports them; None of another table."""
+    lower = {name.lower(): name for name in names}
+    key = next((lower[name] for name in KEYS if name in lower), None)
+    return None if key is None or "value" not in lower or not any(map(is_step, names)) else (key, lower["value"])
+
+
+def _read_long_metrics(path: Path, separator: str, names: list[str], pair: tuple[str, str], stated: Stated) -> StepLog:
+    def rows() -> Iterator[ScalarRow]:
+        found = CsvRows(path, separator)
+        next(iter(found), None)
+        for row in _table_rows(path, found, names):
+            more = {name: value for name, value in row.values.items() if name not in pair}
+            yield ScalarRow(row.place, {**more, str(row.values.get(pair[0])): row.values.get(pair[1])}, row.wrong)
+
+    keys: Counter[str] = Counter()
+    for row in rows():
+        keys.update(row.values.keys())
+        if len(keys) > MOST_NAMES:
+            raise DataError(f"{path}: more than {MOST_NAMES:,} metrics. Keep those that matter.")
+    chosen = choose([name for name, _ in keys.most_common()], str(path), stated)
+    return read_scalars(path, chosen, rows(), "table of metrics, one per row")
 
 
 WIDE = re.compile(

@@ -225,6 +225,7 @@ def _shown(names: Sequence[str]) -> str:
 Value: TypeAlias = float | int | str | None
 BLANKS = frozenset(("", "nan", "null", "none", "n/a", "-"))
 TOLERANCE = 3.0  # factor between a step time and the clock, either way, within which a unit is believed
+GOES_BACK = 0.1  # share of the rows in which a clock may go back: where a run starts over
 FEWEST_GROWING = 10  # entries of which one tells a clock from step times
 UNIT_NAMES = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}
 
@@ -247,7 +248,7 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
     Raises:
         DataError: no row holds a step time, most rows are bad, or nothing tells the unit.
     """
-    table, bad = RankRows(path, tuple(chosen.parts_s)), BadRows(path)
+    table, bad, resolution_s = RankRows(path, tuple(chosen.parts_s)), BadRows(path), math.inf
     for row in rows:
         try:
             if row.wrong:
@@ -257,6 +258,7 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
             bad.add(error)
             continue
         if entry is not None:
+            resolution_s = min(resolution_s, entry.resolution_s)
             rank = ":".join(str(row.values.get(name, "")).strip() for name in chosen.ranks)
             table.add(entry, rank, [_part(row, name) * unit_s for name, unit_s in chosen.parts_s.items()])
     bad.check(len(table))
@@ -264,8 +266,12 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
         named = chosen.time or chosen.clock
         raise DataError(f"{path}: no row holds a value of {named!r}. Export the run again.")
     entries, ranks, said = table.entries()
+    entries.resolution_s = (
+        resolution_s if resolution_s >= 1.0 else 0.0
+    )  # whole seconds; finer ones are as fine as written
     notes = [what, *chosen.notes, *bad.notes, *said]
     if chosen.time is None:
+        _refuse_no_clock(path, str(chosen.clock), entries)
         found = entries.clocked()
         if len(found.step) == 0:
             raise DataError(f"{path}: no two rows between which time passed and steps were made, by {chosen.clock!r}.")
@@ -281,7 +287,7 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
 def _entry(row: ScalarRow, chosen: ScalarNames) -> Entry | None:
     """None for a row without the value."""
     value = NAN if chosen.time is None else _number(row, chosen.time)
-    clock_s = NAN if chosen.clock is None else _clock(row, chosen.clock, chosen.clock_unit_s)
+    clock_s, resolution_s = (NAN, 0.0) if chosen.clock is None else _clock(row, chosen.clock, chosen.clock_unit_s)
     if math.isnan(clock_s if chosen.time is None else value):
         return None
     step: int | None = None
@@ -296,7 +302,7 @@ def _entry(row: ScalarRow, chosen: ScalarNames) -> Entry | None:
         raise DataError(f"{row.place} {chosen.time}: {value:g} is not a step time. Remove the row.")
     if chosen.work is not None:
         value = chosen.work * (chosen.unit_s or 1.0) / value
-    return Entry(step, seconds=value, clock_s=clock_s)
+    return Entry(step, seconds=value, clock_s=clock_s, resolution_s=resolution_s)
 
 
 def _number(row: ScalarRow, name: str) -> float:
@@ -304,6 +310,8 @@ def _number(row: ScalarRow, name: str) -> float:
     if value is None or isinstance(value, bool):
         return NAN
     if isinstance(value, str):
+        if name.endswith("/max_steps"):  # "10/100", as ms-swift writes steps
+            value = value.partition("/")[0]
         if value.strip().lower() in BLANKS:
             return NAN
         try:
@@ -328,15 +336,18 @@ def _part(row: ScalarRow, name: str) -> float:
     return value if math.isfinite(value) else NAN
 
 
-def _clock(row: ScalarRow, name: str, unit_s: float | None) -> float:
-    """Seconds; a number without a unit counts in s, or in ms or us where it is too large for that since 1970."""
+def _clock(row: ScalarRow, name: str, unit_s: float | None) -> tuple[float, float]:
+    """Seconds, and how finely they are written.
+
+    A number without a unit counts in s, or in ms or us where it is too large for that since 1970.
+    """
     value = row.values.get(name)
     if isinstance(value, str) and (found := elapsed_s(value) or timestamp(value)) is not None:
-        return found[0]
+        return found
     number = _number(row, name)
     if unit_s is not None or math.isnan(number):
-        return number * (unit_s or 1.0)
-    return number * (1.0 if abs(number) < 1e11 else 1e-3 if abs(number) < 1e14 else 1e-6)
+        return number * (unit_s or 1.0), 0.0
+    return number * (1.0 if abs(number) < 1e11 else 1e-3 if abs(number) < 1e14 else 1e-6), 0.0
 
 
 def _in_seconds(entries: Entries, chosen: ScalarNames, path: Path) -> tuple[Clocked, float, list[str]]:
@@ -408,6 +419,16 @@ def assumed_unit(step_s: Floats, name: str, place: str) -> tuple[float, str]:
         1.0,
         f"assumed: {name} is in seconds, since {typical:.4g} ms would be too short for a step (--unit says another)",
     )
+
+
+def _refuse_no_clock(path: Path, name: str, entries: Entries) -> None:
+    """What goes back again and again is no clock."""
+    gaps = np.diff(entries.clock_s)
+    if (gaps < 0).sum() > max(GOES_BACK * len(gaps), 1):
+        raise DataError(
+            f"{path} {name!r}: goes back in {int((gaps < 0).sum())} of {len(gaps) + 1} rows, as no clock does. If it is the step "
+            f"time, say so: --map {short(name)}=step_time."
+        )
 
 
 def _refuse_clock(path: Path, name: str, found: Clocked) -> None:

@@ -166,6 +166,50 @@ def test_event_files(tmp_path: Path, tag: str, unit_s: float, as_tensor: bool):
     assert log.step.tolist() == [1, 2, 3, 4]
 
 
+STEP_S = [2.5, 2.0, 2.25, 2.0, 2.125, 1.75]
+CLOCK_S = [sum(STEP_S[: n + 1]) for n in range(len(STEP_S))]
+NUMBERED = list(enumerate(zip(STEP_S, CLOCK_S, strict=True), start=1))
+OTHERS = {
+    "logging.jsonl": [  # ms-swift
+        {"loss": 2.3, "train_speed(iter/s)": 1 / s, "global_step/max_steps": f"{n}/100", "elapsed_time": f"{int(c)}s"}
+        for n, (s, c) in NUMBERED
+    ],
+    "mmcv.log.json": [{"env_info": "x"}]
+    + [{"mode": "train", "iter": n, "data_time": 0.01, "time": s} for n, (s, _) in NUMBERED],
+    "scalars.json": [
+        {"step": n, "train/batches_per_second": 1 / s, "tokens_per_second": 1e6} for n, (s, _) in NUMBERED
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_histories_of_other_trainers(tmp_path: Path, name: str):
+    log = read(tmp_path, "".join(json.dumps(row) + "\n" for row in OTHERS[name]), name)
+    assert log.step.tolist() == [1, 2, 3, 4, 5, 6]
+    np.testing.assert_allclose(log.step_s, STEP_S)
+
+
+def test_a_table_of_one_metric_per_row(tmp_path: Path):
+    rows = "".join(
+        f"r,loss,2.3,{n},{1.7e12 + 1e3 * c:.0f}\nr,step_time,{s},{n},{1.7e12 + 1e3 * c:.0f}\n" for n, (s, c) in NUMBERED
+    )
+    log = read(tmp_path, f"run_id,key,value,step,timestamp\n{rows}", "mlflow.csv")
+    np.testing.assert_allclose(log.step_s, STEP_S)
+
+
+def test_a_clock_of_whole_seconds_in_a_history_gives_means(tmp_path: Path):
+    rows = [{"current_steps": n, "elapsed_time": f"0:{2 * n // 60:02d}:{2 * n % 60:02d}"} for n in range(1, 101)]
+    log = read(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "trainer_log.jsonl")
+    np.testing.assert_allclose(log.step_s, 2.0)
+    assert log.n_steps.tolist() == [25, 25, 25]
+
+
+def test_what_goes_back_is_no_clock(tmp_path: Path):
+    rows = "".join(f"{n},{2000 + 10 * (n % 2)}\n" for n in range(1, 30))
+    with pytest.raises(DataError, match=r"goes back in 14 of 29 rows.* --map 'elapsed_ms'=step_time"):
+        read(tmp_path, f"iteration,elapsed_ms\n{rows}")
+
+
 def test_event_files_without_a_step_time_have_a_clock(tmp_path: Path):
     log = read(tmp_path, event_file([1.5, 1.25, 1.75], "train/loss"), "events.out.tfevents.1")
     np.testing.assert_allclose(log.step_s, [1.25, 1.75], rtol=1e-6)
