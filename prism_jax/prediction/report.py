@@ -319,8 +319,7 @@ def _quantiles(report: PredictionReport) -> list[str]:
     """Quantiles with Monte Carlo error, moments, the guarantee, and chances of a slow step."""
     times, errors, fixed = report.step_time_s, report.mc_error_s, report.deterministic_s
     if times.std <= ROUNDING * times.mean:
-        return [f"every step takes {times.p50:.5g} s: the job has no variability", *_model_band(report)]
-    digits = decimals(times.std / 10)
+        return [f"every step takes {format_s(times.p50, 5)}: the job has no variability", *_model_band(report)]
     chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in report.prob_slower.items())
     return [
         "step time",
@@ -329,9 +328,9 @@ def _quantiles(report: PredictionReport) -> list[str]:
             f"  {name:<5} {_estimate(getattr(times, name), getattr(errors, name)):<22}{_over(times, name)}{_band(report, name)}"
             for name in ("p50", "p95", "p99")
         ),
-        f"  mean  {times.mean:.{digits}f} s, std {times.std:.{digits}f} s",
+        f"  mean  {_seconds(times.mean, times.std / 10)}, std {_seconds(times.std, times.std / 10)}",
         *_spreads(report),
-        f"  without variability {fixed:.{digits}f} s; the median lies {_beside(times.p50 / fixed - 1.0)}",
+        f"  without variability {_seconds(fixed, times.std / 10)}; the median lies {_beside(times.p50 / fixed - 1.0)}",
         *([f"  {report.guarantee.sentence()}"] if report.guarantee else []),
         f"  chance of a step slower than the median by {', by '.join(chances)}",
     ]
@@ -359,10 +358,11 @@ def _model_band(report: PredictionReport) -> list[str]:
     times, band = report.step_time_s, report.model_band_s
     if band.p95 - band.p5 <= ROUNDING * times.p50:
         return []
-    digits = decimals((band.p95 - band.p5) / 10)
-    low, high = (f"{getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
-    middle = f"{times.p50:.{decimals(times.p50 / 100)}f}"
-    lines = [f"  expected median {middle} s (90 % model interval {low} to {high} s)"]
+    scale, unit = _unit(times.p50)
+    digits = decimals(scale * (band.p95 - band.p5) / 10)
+    low, high = (f"{scale * getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
+    middle = f"{scale * times.p50:.{decimals(scale * times.p50 / 100)}f}"
+    lines = [f"  expected median {middle} {unit} (90 % model interval {low} to {high} {unit})"]
     if report.level is not None:
         lines.append(_level(report.level))
     elif not report.job.framework:
@@ -384,7 +384,21 @@ def _beside(share: float) -> str:
 
 
 def _estimate(value: float, error: float) -> str:
-    return "{} ± {} s".format(*with_error(value, error))
+    scale, unit = _unit(value)
+    return "{} ± {} {}".format(*with_error(scale * value, scale * error), unit)
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    """Unit in which a time reads best, and how many of it are a second."""
+    return next(
+        ((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms")) if abs(seconds) * scale >= 1.0), (1e6, "us")
+    )
+
+
+def _seconds(value: float, smallest: float) -> str:
+    """A time down to the size of `smallest` seconds."""
+    scale, unit = _unit(value)
+    return f"{scale * value:.{decimals(scale * smallest)}f} {unit}"
 
 
 def _over(times: StepTime, name: str) -> str:
@@ -447,9 +461,10 @@ def _breakdown(report: PredictionReport) -> list[str]:
     parts, whole_s = report.breakdown_s, sum(report.breakdown_s.values())
     ranked = sorted(parts.items(), key=lambda item: -item[1])
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
-    digits = decimals(whole_s / 1e3)
+    scale, unit = _unit(whole_s)
+    digits = decimals(scale * whole_s / 1e3)
     width = max(len(words(name)) for name, _ in kept)
-    rows = (f"  {words(name):<{width}}  {value:>{digits + 4}.{digits}f} s" for name, value in kept)
+    rows = (f"  {words(name):<{width}}  {scale * value:>{digits + 4}.{digits}f} {unit}" for name, value in kept)
     shares = (value / whole_s for _, value in kept)
     drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
     critical = sorted(report.criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
@@ -522,10 +537,7 @@ def _with_error_s(value_s: float, error_s: float) -> str:
     """Both in the unit of the larger, down to the first digit of the error."""
     if value_s == 0.0 == error_s:
         return "0"
-    largest = max(abs(value_s), error_s)
-    scale, unit = next(
-        ((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms")) if largest * scale >= 1.0), (1e6, "us")
-    )
+    scale, unit = _unit(max(abs(value_s), error_s))
     return "{} ± {} {}".format(*with_error(value_s * scale, error_s * scale), unit)
 
 

@@ -155,7 +155,7 @@ class Guarantee:
         """The guarantee in words."""
         return (
             f"with {100 * self.confidence:.6g}% confidence at least {100 * self.p:.6g}% of steps "
-            f"take at most {self.bound_s:.4g} s under this model"
+            f"take at most {format_s(self.bound_s)} under this model"
         )
 
 
