@@ -23,6 +23,29 @@ def with_error(value: float, error: float) -> tuple[str, str]:
     return f"{value:.{digits}f}", f"{error:.{digits}f}"
 
 
+def unit_of_time(seconds: float) -> tuple[float, str]:
+    """How many of the unit in which a time reads best are a second, and that unit.
+
+    Example:
+        >>> unit_of_time(0.25)
+        (1000.0, 'ms')
+    """
+    return next(
+        ((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms")) if abs(seconds) * scale >= 1.0), (1e6, "us")
+    )
+
+
+def time_with_error(value_s: float, error_s: float) -> str:
+    """A time and its error in one unit, down to the first digit of the error.
+
+    Example:
+        >>> time_with_error(0.4021, 0.0021)
+        '402 ± 2 ms'
+    """
+    scale, unit = unit_of_time(max(abs(value_s), error_s))
+    return "{} ± {} {}".format(*with_error(scale * value_s, scale * error_s), unit)
+
+
 def decimals(smallest: float) -> int:
     """Decimals that show a number down to the size of `smallest`, 0-6."""
     return max(0, min(6, math.ceil(-math.log10(max(smallest, 1e-9)))))

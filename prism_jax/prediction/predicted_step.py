@@ -17,6 +17,7 @@ import numpy as np
 from ..calibration.key import LevelFactor
 from ..core.processes import Progress, part
 from ..core.report import RunRecord
+from ..core.units import format_s
 from ..explain.explain import explain, timelines
 from ..explain.perfetto import write_trace
 from ..explain.types import Explanation
@@ -78,8 +79,8 @@ def at_log_level(job: Job, level: LogLevel, predict: Callable[[Job], StepTimeDis
     factor = measured.step_s / predicted_s
     if not 1.0 / WITHIN < factor < WITHIN:
         note = (
-            f"{level.file}: the level of the log is not used: its {statistic} step of {measured.step_s:.4g} s is {factor:.3g} "
-            f"times the {predicted_s:.4g} s predicted for this job. Is it a log of this job, in the right unit?"
+            f"{level.file}: the level of the log is not used: its {statistic} step of {format_s(measured.step_s)} is "
+            f"{factor:.3g} times the {format_s(predicted_s)} predicted for this job. Is it a log of this job, in the right unit?"
         )
         return JobAtLevel(job, None, note)
     facts = LevelFacts(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import bar, decimals, prob, uncertain_memory, with_error
+from ..core.text_table import bar, decimals, prob, time_with_error, uncertain_memory, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..explain.types import GivenSlowdowns, SlowNode, words
 from ..result.distribution import Guarantee
@@ -325,7 +325,8 @@ def _quantiles(report: PredictionReport) -> list[str]:
         "step time",
         *_model_band(report),
         *(
-            f"  {name:<5} {_estimate(getattr(times, name), getattr(errors, name)):<22}{_over(times, name)}{_band(report, name)}"
+            f"  {name:<5} {time_with_error(getattr(times, name), getattr(errors, name)):<22}"
+            f"{_over(times, name)}{_band(report, name)}"
             for name in ("p50", "p95", "p99")
         ),
         f"  mean  {_seconds(times.mean, times.std / 10)}, std {_seconds(times.std, times.std / 10)}",
@@ -348,7 +349,7 @@ def _spreads(report: PredictionReport) -> list[str]:
     )
     return [
         f"  within one allocation of GPUs: std {format_s(spread.within_s, 2)} from step to step, "
-        f"p95 {_estimate(spread.p95_s, spread.p95_mc_error_s)}",
+        f"p95 {time_with_error(spread.p95_s, spread.p95_mc_error_s)}",
         f"  between allocations: std {format_s(spread.between_s, 2)} of the mean step, {part} of the variance",
     ]
 
@@ -358,7 +359,7 @@ def _model_band(report: PredictionReport) -> list[str]:
     times, band = report.step_time_s, report.model_band_s
     if band.p95 - band.p5 <= ROUNDING * times.p50:
         return []
-    scale, unit = _unit(times.p50)
+    scale, unit = unit_of_time(times.p50)
     digits = decimals(scale * (band.p95 - band.p5) / 10)
     low, high = (f"{scale * getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
     middle = f"{scale * times.p50:.{decimals(scale * times.p50 / 100)}f}"
@@ -374,7 +375,7 @@ def _level(level: LevelFacts) -> str:
     factor, error = with_error(level.factor, level.factor_sd)
     return (
         f"  level from the log: x {factor} ± {error} ({level.file}: {level.statistic} of {level.n_steps:,} steps "
-        f"{level.measured_s:.4g} s, predicted {level.predicted_s:.4g} s without it; --no-level leaves it out)"
+        f"{format_s(level.measured_s)}, predicted {format_s(level.predicted_s)} without it; --no-level leaves it out)"
     )
 
 
@@ -383,21 +384,9 @@ def _beside(share: float) -> str:
     return f"{abs(share):.1%} {'above' if share >= 0.0 else 'below'}"
 
 
-def _estimate(value: float, error: float) -> str:
-    scale, unit = _unit(value)
-    return "{} ± {} {}".format(*with_error(scale * value, scale * error), unit)
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    """Unit in which a time reads best, and how many of it are a second."""
-    return next(
-        ((scale, unit) for scale, unit in ((1.0, "s"), (1e3, "ms")) if abs(seconds) * scale >= 1.0), (1e6, "us")
-    )
-
-
 def _seconds(value: float, smallest: float) -> str:
     """A time down to the size of `smallest` seconds."""
-    scale, unit = _unit(value)
+    scale, unit = unit_of_time(value)
     return f"{scale * value:.{decimals(scale * smallest)}f} {unit}"
 
 
@@ -461,7 +450,7 @@ def _breakdown(report: PredictionReport) -> list[str]:
     parts, whole_s = report.breakdown_s, sum(report.breakdown_s.values())
     ranked = sorted(parts.items(), key=lambda item: -item[1])
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
-    scale, unit = _unit(whole_s)
+    scale, unit = unit_of_time(whole_s)
     digits = decimals(scale * whole_s / 1e3)
     width = max(len(words(name)) for name, _ in kept)
     rows = (f"  {words(name):<{width}}  {scale * value:>{digits + 4}.{digits}f} {unit}" for name, value in kept)
@@ -534,11 +523,8 @@ def _numbers(found: tuple[int, ...]) -> str:
 
 
 def _with_error_s(value_s: float, error_s: float) -> str:
-    """Both in the unit of the larger, down to the first digit of the error."""
-    if value_s == 0.0 == error_s:
-        return "0"
-    scale, unit = _unit(max(abs(value_s), error_s))
-    return "{} ± {} {}".format(*with_error(value_s * scale, error_s * scale), unit)
+    """Both in one unit; nothing where neither is anything."""
+    return "0" if value_s == 0.0 == error_s else time_with_error(value_s, error_s)
 
 
 def _footer(report: PredictionReport) -> list[str]:

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.units import format_s
 from ..result.distribution import Guarantee, SampleStatistics, check_prob, refit_bound
 from .report import HeldOutScore, SplitScore
 
@@ -167,7 +168,9 @@ def _outside_own_interval(prediction: TracePrediction) -> list[str]:
     for name, p in QUANTILES.items():
         value, (low, high) = prediction.quantile(p), prediction.interval(p, LEVEL)
         if not low <= value <= high:
-            found.append(f"the {name} of {value:.4g} s lies outside its own interval, {low:.4g} to {high:.4g} s")
+            found.append(
+                f"the {name} of {format_s(value)} lies outside its own interval, {format_s(low)} to {format_s(high)}"
+            )
     return found
 
 
@@ -177,10 +180,12 @@ def _unlike_recorded(prediction: TracePrediction, recorded_s: Floats) -> list[st
     p50, p95, longest = prediction.quantile(0.5), prediction.quantile(0.95), recorded_s.max()
     if not low <= p50 <= high:
         found.append(
-            f"the p50 of {p50:.4g} s is not among the recorded steps, of which 90% take {low:.4g} to {high:.4g} s"
+            f"the p50 of {format_s(p50)} is not among the recorded steps, of which 90% take {format_s(low)} to {format_s(high)}"
         )
     if p95 > FAR * longest:
-        found.append(f"the p95 of {p95:.4g} s is {p95 / longest:.3g} times the longest recorded step, {longest:.4g} s")
+        found.append(
+            f"the p95 of {format_s(p95)} is {p95 / longest:.3g} times the longest recorded step, {format_s(longest)}"
+        )
     return found
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
-from ..core.text_table import bar, with_error
+from ..core.text_table import bar, time_with_error
+from ..core.units import format_s
 from .prediction import MomentMatch
 from .report import (
     BAR_WIDTH,
@@ -130,9 +131,9 @@ class TracePredictionReport(Report):
         lines = [*headline(info), *step_lines(info), "", f"unrecorded steps{_asked(self.asked)}"]
         for name in ("p50", "p95", "p99"):
             low, high = getattr(steps.interval, name)
-            value, error = with_error(getattr(steps, name), getattr(steps.mc_error, name))
-            known = f"{low:.4g} to {high:.4g} s at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
-            lines.append(f"  {name}   {value} ± {error} s   ({known})")
+            estimate = time_with_error(getattr(steps, name), getattr(steps.mc_error, name))
+            known = f"{format_s(low)} to {format_s(high)} at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
+            lines.append(f"  {name}   {estimate}   ({known})")
         lines += warnings(self.doubts)
         if _of_whole_steps(self):
             lines += ["whole recorded steps are redrawn, as nothing within a step can be recombined"]
@@ -178,8 +179,8 @@ class WhatIfReport(Report):
     def lines(self) -> list[str]:
         lines = [
             *headline(self.info),
-            f"slowdown S = {self.slowdown:.5f}: without host gaps the mean step takes {self.recorded_s:.4g} s, "
-            f"without stragglers {self.ideal_s:.4g} s",
+            f"slowdown S = {self.slowdown:.5f}: without host gaps the mean step takes {format_s(self.recorded_s)}, "
+            f"without stragglers {format_s(self.ideal_s)}",
             *_replayed(self),
             _blame(self),
             "",
@@ -301,9 +302,9 @@ def _check(report: TracePredictionReport, check: CheckFacts) -> list[str]:
     verdict = f"contains it in {covered:.0%} of splits" if n_split > 1 else once
     lines = [
         f"check: fitted on {report.n_train:,} steps{_fitted(report)}, {report.n_test:,} steps predicted{over}",
-        f"  p50   measured {measured.p50:.4g} s, predicted {predicted.p50:.4g} s",
-        f"  p95   measured {measured.p95:.4g} s, predicted {predicted.p95:.4g} s ({score.p95_error:+.2%}); "
-        f"90% interval {low:.4g} to {high:.4g} s {verdict}",
+        f"  p50   measured {format_s(measured.p50)}, predicted {format_s(predicted.p50)}",
+        f"  p95   measured {format_s(measured.p95)}, predicted {format_s(predicted.p95)} ({score.p95_error:+.2%}); "
+        f"90% interval {format_s(low)} to {format_s(high)} {verdict}",
         f"  KS distance to the held-out steps {score.ks_distance:.3f}; fitted steps alone {score.ks_floor:.3f}",
     ]
     lines += [
@@ -329,7 +330,7 @@ def _replayed(report: WhatIfReport) -> list[str]:
     why = "the rules of the schedule explain these steps poorly (`trace replay`)"
     if n_absent > 0:
         why = f"it includes the wait for {n_absent:,} workers that were not recorded"
-    return [f"  the recorded mean is {mean_s:.4g} s: {why}, so treat these figures with care"]
+    return [f"  the recorded mean is {format_s(mean_s)}: {why}, so treat these figures with care"]
 
 
 def _blame(report: WhatIfReport) -> str:
@@ -353,9 +354,9 @@ def _ranking(title: str, values: Mapping[str, float], prefix: str) -> list[str]:
 
 def _changes(changes: Mapping[str, Quantiles]) -> list[str]:
     (now, base), *others = changes.items()
-    lines = [f"unrecorded steps {now}: p50 {base.p50:.4g} s, p95 {base.p95:.4g} s, p99 {base.p99:.4g} s"]
+    lines = [f"unrecorded steps {now}: p50 {format_s(base.p50)}, p95 {format_s(base.p95)}, p99 {format_s(base.p99)}"]
     for what, times in others:
         pairs = [(name, getattr(times, name), getattr(base, name)) for name in ("p50", "p95", "p99")]
-        parts = ", ".join(f"{name} {time_s:.4g} s ({time_s / base_s - 1:+.1%})" for name, time_s, base_s in pairs)
+        parts = ", ".join(f"{name} {format_s(time_s)} ({time_s / base_s - 1:+.1%})" for name, time_s, base_s in pairs)
         lines.append(f"  {what}: {parts}")
     return lines

@@ -190,7 +190,7 @@ class TraceInfoReport(Report):
             lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
             for name, facts in info.op_types.items():
                 lines.append(
-                    f"  {name:<28} {facts.ops_per_step:>6,}   median {facts.median_s:.4g} s, longest {facts.max_s:.4g} s"
+                    f"  {name:<28} {facts.ops_per_step:>6,}   median {format_s(facts.median_s)}, longest {format_s(facts.max_s)}"
                 )
         return lines + notes(info)
 
@@ -259,7 +259,7 @@ def step_lines(info: TraceFacts) -> list[str]:
     """The recorded steps: how long they are, what stalls take of the time, which ranks are slow."""
     times = info.step_s
     found = [
-        f"{_steps(info)}: p50 {times.p50:.4g} s, mean {times.mean:.4g} s, p95 {times.p95:.4g} s, CV {times.cv:.2%}"
+        f"{_steps(info)}: p50 {format_s(times.p50)}, mean {format_s(times.mean)}, p95 {format_s(times.p95)}, CV {times.cv:.2%}"
     ]
     if info.stalls is not None:
         found += _stalls(info.stalls)

@@ -125,3 +125,13 @@ def test_hosts_are_nodes_in_the_order_of_the_table_and_others_are_drawn(predict_
 def test_more_hosts_than_nodes_are_refused(predict_predicted):
     with pytest.raises(DataError, match="e is host number 5, but the job has 4 nodes"):
         predict_predicted("host,slowdown\n" + "".join(f"{name},1\n" for name in "abcde"))
+
+
+def test_steps_below_a_second_are_told_in_milliseconds(job, capsys):
+    assert main(["predict", job, "--fast", "--samples", "64"]) == 0
+    block = capsys.readouterr().out.split("step time\n")[1].split("\n\n")[0]
+    found = predicted(job, capsys, "--fast", "--samples", "64")["step_time_s"]
+    unit = "ms" if found["p99"] < 1.0 else "s"
+    rows = [line for line in block.splitlines() if line.split()[0] in ("p50", "p95", "p99")]
+    assert len(rows) == 3
+    assert all(f" {unit} " in f"{row} " for row in rows), rows

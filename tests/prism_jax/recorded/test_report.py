@@ -258,7 +258,7 @@ def test_predict_lines_show_quantiles_with_their_error(
     check_lines(lines)
     value, error = with_error(prediction.quantile(0.95), prediction.mc_error(0.95))
     low, high = prediction.interval(0.95)
-    assert f"  p95   {value} ± {error} s   ({low:.4g} to {high:.4g} s at 90%, from 16 recorded steps)" in lines
+    assert f"  p95   {value} ± {error} s   ({low:.4g} s to {high:.4g} s at 90%, from 16 recorded steps)" in lines
     assert "check: fitted on 8 steps, 8 steps predicted" in lines
     assert any("(-4.00%)" in line and line.endswith("s contains the measured p95") for line in lines)
     last = predicted(trace, prediction, scores[2:], evidence=evidence_facts(job)).lines()
