@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 Main = Callable[[Sequence[str]], int]
-VOLATILE = frozenset({"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version", "fingerprint"})
+VOLATILE = frozenset(
+    {"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version", "identity", "tasks/jobs"}
+)
 PICTURES = frozenset({".png", ".pdf", ".svg"})
 TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
@@ -115,7 +117,11 @@ def _file_text(name: str, content: bytes, *, brief: bool) -> str:
         return f"<picture: {'empty' if not content else 'written'}>\n"
     if suffix == ".npz":
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return "".join(f"{key}: {_array_text(arrays[key], brief=brief)}\n" for key in sorted(arrays.files))
+            return "".join(
+                f"{key}: {_array_text(arrays[key], brief=brief)}\n"
+                for key in sorted(arrays.files)
+                if key not in VOLATILE
+            )
     return _shown((gzip.decompress(content) if name.endswith(".gz") else content).decode(), brief=brief)
 
 
