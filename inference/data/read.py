@@ -19,6 +19,7 @@ from .clean import Clean, Measurements, clean, naming
 from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
 from .formats import Format, detect, read_mlperf, read_training_log
 from .network_tests import read_network_tests
+from .pairwise import notes_on_logs
 from .rates import speeds_of, with_seconds
 from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
 from .telemetry import join_runs, join_telemetry, missing_half
@@ -58,10 +59,11 @@ def read_measurements(
     runs = dict(zip(files, _run_names(files), strict=True))
     tables = {path: _read(path, runs[path], columns, options, collective) for path in files}
     tables = join_runs(tables, lambda path: _read(path, "", columns, options))
+    alone = notes_on_logs(list(tables.values()))
     notes = [f"{path.name}: named {n} times, read once" for path in files if (n := [*map(Path, paths)].count(path)) > 1]
     try:
         with naming([str(path) for path in files]):
-            return _measurements(list(tables.values()), columns, options, notes, tuple(map(str, files)))
+            return _measurements(list(tables.values()), columns, options, [*notes, *alone], tuple(map(str, files)))
     except DataError as error:
         halves = {missing_half(path) for path in tables} - {""}
         raise DataError(f"{error}{''.join(halves)}") from None
