@@ -1,8 +1,8 @@
 """Several logs of one test of the network, of pairs of nodes as a rule: the bandwidth of each, and which lies apart.
 
-A fit of all of them is one of the fabric, and a bad pair is noise in it. So each log is compared with the others at the sizes that
-they share, large messages only (from a 64th of the largest on), where bandwidth decides: the median over sizes of its time over
-the median of the logs.
+A fit of all of them is one of the fabric, and a bad pair is noise in it. So each log is compared with the others at the sizes
+that they share, large messages only (from a 64th of the largest on), where bandwidth decides: the median over sizes of its time
+over the median of the logs.
 """
 
 from __future__ import annotations
