@@ -200,6 +200,13 @@ def _reference(
 def _read_device(document: Document, base: Cluster | None, found: list[Mistake]) -> Device | None:
     """A device by name, a changed preset, one like a preset, changes to the device of the preset cluster, or all fields."""
     path: FieldPath = (*AT, "device")
+    if isinstance(document.data["cluster"]["device"], list):
+        text = (
+            "a list, but a job has one kind of device. Of mixed GPUs give the slowest, which the others wait for, or one kind and "
+            "how slow the others are by `prism-jax predict --slowdowns`"
+        )
+        found.append(document.mistake(path, text))
+        return None
     data = mapping_at(document, path, found, "the name of a device (`prism-jax show devices`) or a mapping of fields")
     source = None if data is None else choose_source(data, DEVICE_SOURCES, document, path, found)
     if data is None or source is None:

@@ -179,3 +179,12 @@ def test_mistakes_of_overrides_name_the_option(job_file, overrides, message):
 def test_a_field_outside_of_its_section_is_told_where_it_belongs(override, field):
     with pytest.raises(ConfigError, match=f"--set {override}: unknown field, did you mean {field}\\?"):
         load_job("llama2_7b_fsdp_64", [override])
+
+
+def test_mixed_gpus_are_refused_with_what_to_do():
+    data = {"model": "llama-3-8b", "cluster": {"device": ["h100-sxm", "a100-80gb"], "n_devices": 16}}
+    plan = {"dp": 16, "micro_batch": 1, "global_batch": 64, "seq_len": 4096}
+    with pytest.raises(
+        ConfigError, match="cluster.device: a list, but a job has one kind of device. Of mixed GPUs give the slowest"
+    ):
+        load_job({**data, "plan": plan})
