@@ -202,8 +202,8 @@ def _read_device(document: Document, base: Cluster | None, found: list[Mistake])
     path: FieldPath = (*AT, "device")
     if isinstance(document.data["cluster"]["device"], list):
         text = (
-            "a list, but a job has one kind of device. Of mixed GPUs give the slowest, which the others wait for, or one kind and "
-            "how slow the others are by `prism-jax predict --slowdowns`"
+            "a list, but a job has one kind of device. Of mixed GPUs give the slowest, which the others wait for, or one kind "
+            "and how slow the others are by `prism-jax predict --slowdowns`"
         )
         found.append(document.mistake(path, text))
         return None
