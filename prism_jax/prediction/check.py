@@ -26,6 +26,7 @@ from .check_report import (
     job_names,
     memory_facts,
     open_facts,
+    recipe_notes,
     states_words,
 )
 
@@ -108,6 +109,7 @@ def check_job(
             *device_notes(own.cluster.device),
             *host_notes(own),
             *expert_notes(own),
+            *recipe_notes(own),
             *framework_notes(own),
             *workload_notes(own.model, plan),
             *memory_notes(own.model, own.cluster, plan, own.software.memory),

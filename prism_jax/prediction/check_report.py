@@ -20,7 +20,7 @@ from ..core.text_table import Facts, uncertain_memory
 from ..core.units import format_bytes, format_count
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job
-from ..plan.fields import gradients_on_host, optimizer_on_host
+from ..plan.fields import FP8_RECIPES, gradients_on_host, optimizer_on_host
 from ..plan.optimizers import has_master, moments_bytes, updated_bytes
 
 TOLD = 3  # fields that a person is told of; a report holds all
@@ -192,6 +192,14 @@ def states_words(job: Job) -> str:
     kept = updated_bytes(plan) if plan.sharding != "none" else plan.element_bytes
     parts = (f"{kept:g} parameter", master, f"{moments_bytes(plan):.3g} moments")
     return f"{plan.optimizer}: {', '.join(parts)}; bytes per parameter before sharding, beside gradients"
+
+
+def recipe_notes(job: Job) -> tuple[str, ...]:
+    """What shares a scale under dtype fp8, where a job does not say it."""
+    recipe = dict(job.filled).get("fp8_recipe")
+    if job.plan.dtype != "fp8" or recipe is None or recipe != job.plan.fp8_recipe:
+        return ()
+    return (f"assumed plan.fp8_recipe: {recipe}; others are {', '.join(one for one in FP8_RECIPES if one != recipe)}",)
 
 
 def expert_notes(job: Job) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..workload.transformer.spec import TransformerSpec
-from .check_report import expert_notes, host_facts, host_notes, job_names, memory_facts, open_facts
+from .check_report import expert_notes, host_facts, host_notes, job_names, memory_facts, open_facts, recipe_notes
 from .report import (
     AllocationFacts,
     Elapsed,
@@ -99,7 +99,7 @@ def prediction_report(
         method=distribution.method,
         n_samples=distribution.n_samples,
         tail_columns=distribution.tail_columns,
-        notes=(*distribution.notes, *unbounded, *host_notes(job), *expert_notes(job)),
+        notes=(*distribution.notes, *unbounded, *host_notes(job), *expert_notes(job), *recipe_notes(job)),
         open_fields=open_facts(job),
         seed=seed,
         elapsed_s=elapsed,

@@ -12,6 +12,7 @@ from prism_jax.job.job import Job
 from prism_jax.job.rules import check_plan
 from prism_jax.plan.fields import QUANTISED, share_in_bf16
 from prism_jax.plan.plan import Overlap, ParallelPlan
+from prism_jax.prediction.check_report import recipe_notes
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster, device
@@ -145,6 +146,16 @@ def test_a_framework_has_a_recipe_of_its_own() -> None:
     assert recipe_s(None) == recipe_s("tensorwise") == recipe_s("current")
     assert recipe_s("delayed") < recipe_s("tensorwise") < recipe_s("rowwise")
     assert recipe_s("mxfp8") == pytest.approx(recipe_s(None, "mxfp8"))
+
+
+@pytest.mark.parametrize(("framework", "recipe"), [("fsdp", "tensorwise"), ("megatron-core", "delayed")])
+def test_a_recipe_that_nobody_stated_is_said(framework: str, recipe: str) -> None:
+    plan = ParallelPlan(1, 8, 8192, dp=8, dtype="fp8")
+    job = Job(preset("llama-3-8b"), cluster("dgx-h100", 8), plan, framework=framework, variability=variability("none"))
+    (note,) = recipe_notes(job)
+    assert note.startswith(f"assumed plan.fp8_recipe: {recipe};")
+    assert recipe_notes(replace(job, plan=replace(plan, dtype="bf16"))) == ()
+    assert recipe_notes(replace(job, plan=replace(plan, fp8_recipe="rowwise"))) == ()
 
 
 def test_a_recipe_of_fp8_wants_fp8() -> None:
