@@ -11,7 +11,8 @@ only n (1 - r) / (1 + r) say something of their own, with r the correlation of n
 
 As a method of `fit` this needs no sampling: parameters are drawn around the estimate with its covariance, spreads are those of
 what is left and of the repeats, what one log cannot tell (how they grow with scale) is drawn from its prior, and residuals are
-drawn as for every other method. The verdict says what the law leaves, and fails above `MOST_LEFT_BY_LAW`.
+drawn as for every other method. The verdict says what the law leaves, and fails above `MOST_LEFT_BY_LAW`; one size alone tells
+the bandwidth or the latency, and the verdict then says which of them stays open.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ def draws_and_verdict(
     out["profile"] = np.zeros((n_draw, len(data.knots)))
     if data.n_deviation:
         out["deviation"] = np.zeros((n_draw, data.n_deviation, len(data.knots)))
-    return out, _verdict(found, data, n_draw)
+    return out, _verdict(law, found, data, n_draw)
 
 
 def _in_place(data: CollectivesData) -> Floats:
@@ -249,7 +250,7 @@ def _at_reference(data: CollectivesData, level: Floats, growth: Floats) -> Float
     return level - growth[:, None] * np.array(scale)
 
 
-def _verdict(found: list[FittedLaw], data: CollectivesData, n_draw: int) -> Verdict:
+def _verdict(law: str, found: list[FittedLaw], data: CollectivesData, n_draw: int) -> Verdict:
     worst = int(np.argmax([one.spread for one in found]))
     one = found[worst]
     numbers = (
@@ -259,9 +260,32 @@ def _verdict(found: list[FittedLaw], data: CollectivesData, n_draw: int) -> Verd
     where = f" of {data.fabrics[worst]}" if len(found) > 1 else ""
     fact = f"least squares, {numbers}, leave {one.spread:.1%} of the seconds of {n_cells} sizes{where}"
     if n_cells < FEWEST:
-        fact = f"least squares, {numbers} of {n_cells} size{'s' * (n_cells > 1)}{where}, each taken as good to {one.spread:.0%}"
+        seconds = "its seconds" if n_cells == 1 else "the seconds of each"
+        sizes = "1 size" if n_cells == 1 else f"{n_cells} sizes"
+        fact = f"least squares, {numbers} of {sizes}{where}, {seconds} taken as good to {one.spread:.0%}"
     if one.is_good:
-        return Verdict(True, f"good: {fact}", np.nan, float(n_draw), "", 0, np.nan)
+        known = _of_one_size(law, found, data) or "good: "
+        return Verdict(True, f"{known}{fact}", np.nan, float(n_draw), "", 0, np.nan)
     return Verdict(
         False, f"failed: {fact}, more than {MOST_LEFT_BY_LAW:.0%}", np.nan, float(n_draw), "", 0, np.nan, "law"
     )
+
+
+def _of_one_size(law: str, found: list[FittedLaw], data: CollectivesData) -> str:
+    """What the fabrics measured at one message size leave open: one of the two numbers, at its prior; empty where none is."""
+    names, fabric_of_cell = list(laws.priors(law)), data.curve_fabric[data.curve]
+    known: dict[tuple[str, str], list[str]] = {}
+    for fabric, one in enumerate(found):
+        if len(np.unique(data.log_bytes[fabric_of_cell == fabric])) > 1:
+            continue
+        rate = "log_net_bytes_per_s" if data.reference.net_hops[fabric] > 0 else "log_bytes_per_s"
+        variance = np.diag(one.covariance)
+        is_slow = variance[names.index("log_base_s")] > variance[names.index(rate)]
+        known.setdefault(("bandwidth", "latency") if is_slow else ("latency", "bandwidth"), []).append(
+            data.fabrics[fabric]
+        )
+    parts = []
+    for (told, left), fabrics in known.items():
+        where = f" ({', '.join(fabrics)})" if len(found) > 1 else ""
+        parts.append(f"{told} only{where}: one size leaves the {left} open; ")
+    return "".join(parts)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.measured_speeds import Quantity, kind_of, quantities
+from prism_jax.variability.measured_speeds import SpeedColumn, kind_of, quantities
 
 from .columns import DataOptions, ModelColumn, resolve
 from .raw_table import RawTable, column_of, hash_column
@@ -24,7 +24,7 @@ WORKING = 0.5  # of the largest power
 
 def speeds_of(
     source: str, header: Sequence[str], columns: Sequence[ModelColumn], options: DataOptions
-) -> tuple[Quantity, ...]:
+) -> tuple[SpeedColumn, ...]:
     """The column of speeds that stands for the seconds that a model of GPUs asks for; none where there are seconds.
 
     Raises:

@@ -16,7 +16,7 @@ class Verdict(ByContent):
     """Whether a fit may be used, and why.
 
     Attributes:
-        sentence: "good: ..." or "failed: ...", for people.
+        sentence: "good: ...", "failed: ...", or what alone is known ("bandwidth only: ..."), for people.
         r_hat: largest split r-hat of the reported sites; NaN for an approximation.
         min_ess: smallest effective sample size of the reported sites.
         worst: the site with the largest r-hat, or the smallest effective sample size.

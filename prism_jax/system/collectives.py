@@ -57,7 +57,7 @@ class WireProtocol(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shares:
+class RateShares:
     """Share of a link's rate that each collective reaches with large messages."""
 
     all_reduce: float
@@ -92,8 +92,8 @@ class CollectiveLibrary:
 
     name: str
     protocols: tuple[WireProtocol, ...]
-    scale_up: Shares
-    network: Shares
+    scale_up: RateShares
+    network: RateShares
     in_switch_share: float
     in_switch_base_s: float
     tree_step_share: float
@@ -131,10 +131,14 @@ NCCL = CollectiveLibrary(
     protocols=PROTOCOLS,
     # Large messages inside an NVLink domain. Source: our reading of nccl-tests on 8 x A100 and 8 x H100 (aiconfigurator tables,
     # NCCL 2.27, 512 MiB): bus bandwidth over 300 and 450 GB/s.
-    scale_up=Shares(all_reduce=0.77, all_gather=0.72, reduce_scatter=0.72, all_to_all=0.69, broadcast=0.77, p2p=0.72),
+    scale_up=RateShares(
+        all_reduce=0.77, all_gather=0.72, reduce_scatter=0.72, all_to_all=0.69, broadcast=0.77, p2p=0.72
+    ),
     # Share of the port rate between nodes. Measured bus bandwidth per port: 48.6 of 50 GB/s on Vista GH200, 45.6 on p5en, 47.7
     # on p6-b200, 42-45 on H100 (METHODS section 4, 16 GiB); send and receive 36 of 50 GB/s (vidur, DGX H100, 64 MiB).
-    network=Shares(all_reduce=0.88, all_gather=0.88, reduce_scatter=0.88, all_to_all=0.72, broadcast=0.88, p2p=0.72),
+    network=RateShares(
+        all_reduce=0.88, all_gather=0.88, reduce_scatter=0.88, all_to_all=0.72, broadcast=0.88, p2p=0.72
+    ),
     # In-switch reduction: 445-460 GB/s bus bandwidth on 8 x H100 is 64-69 % of the rate at S (1 + 1/n) bytes per link.
     in_switch_share=0.66,
     in_switch_base_s=25.0e-6,  # NCCL tuner, NVLS base latency

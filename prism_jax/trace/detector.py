@@ -2,7 +2,7 @@
 
 Model of x_t = log(step time) - level: ordinary steps scatter around the level by a Student-t with a first-order autoregression
 (`StepNoise`); stalls are rare, longer by anything, and come in short runs (a chain of two states, whose rates are learnt:
-`Stalls`). A change sets a new level that lasts. Hypotheses are "no change" and "changed at step tau" for the last `LONGEST`
+`_StallCounts`). A change sets a new level that lasts. Hypotheses are "no change" and "changed at step tau" for the last `LONGEST`
 steps, weighted by Bayes' rule (Adams and MacKay, 2007): the first step of a new level has the density `_any_level`, later ones
 that of the noise around the mean of those before. So three stalls of unlike length are stalls, three alike are a change.
 
@@ -74,7 +74,7 @@ NEW_SD, NEW_SHARE = 0.005, 0.1  # how much further a new level may scatter: a sh
 NEW_STALL = 0.1  # share of stalls in a slow phase: what is slow is often unsteady
 
 
-class Stalls(NamedTuple):
+class _StallCounts(NamedTuple):
     """How often stalls begin and go on: what is known of all logs, and what this one has shown.
 
     Attributes:
@@ -97,9 +97,9 @@ class Stalls(NamedTuple):
         """Probability that a stall is followed by another."""
         return self.n_again / self.n_stall
 
-    def seen(self, first: float, more: float) -> Stalls:
+    def seen(self, first: float, more: float) -> _StallCounts:
         """After one more step, which began or continued a run of stalls with these probabilities."""
-        return Stalls(self.n_step + 1.0, self.n_run + first, self.n_stall + first + more, self.n_again + more)
+        return _StallCounts(self.n_step + 1.0, self.n_run + first, self.n_stall + first + more, self.n_again + more)
 
 
 class ChangePoint(NamedTuple):
@@ -148,7 +148,7 @@ class SlowPhaseDetector:
     log_level: float = 0.0
     _n: int = 0
     _far: tuple[float, ...] = ()
-    _stalls: Stalls = field(default_factory=lambda: Stalls())
+    _stalls: _StallCounts = field(default_factory=lambda: _StallCounts())
     _first: list[float] = field(default_factory=list)
     _before: float = 0.0
     _calm: Floats = field(default_factory=lambda: np.array([1.0, 0.0]))

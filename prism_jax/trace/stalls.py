@@ -34,7 +34,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True)
-class Cause:
+class StallCause:
     """What was longer in stalled steps.
 
     Attributes:
@@ -68,7 +68,7 @@ class StallKind:
     usual_s: float
     lost_share: float
     period: int | None
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StallCause, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,12 @@ def _period(stalled: NDArray, steps: NDArray) -> int | None:
     return None
 
 
-def _causes(ranks: RankTimes, group: NDArray[np.intp], stalled: NDArray[np.intp], excess_s: float) -> tuple[Cause, ...]:
+def _causes(
+    ranks: RankTimes, group: NDArray[np.intp], stalled: NDArray[np.intp], excess_s: float
+) -> tuple[StallCause, ...]:
     """Parts, on some ranks or all, that were longer by at least half of the excess; else the ranks whose step alone was."""
     in_group, in_any = np.isin(ranks.entry, group), np.isin(ranks.entry, stalled)
-    causes: list[Cause] = []
+    causes: list[StallCause] = []
     for name, seconds in ranks.quantities().items():
         if not name and len(ranks.names) == 1:
             continue
@@ -181,7 +183,7 @@ def _causes(ranks: RankTimes, group: NDArray[np.intp], stalled: NDArray[np.intp]
             continue  # all ranks waited for the one that was late
         on = longer & np.isin(ranks.rank, guilty)
         told = in_ranges([ranks.names[i] for i in guilty], ranks.names) if len(ranks.names) > 1 else ""
-        causes.append(Cause(name, told, float(np.median(seconds[on])), usual_s))
+        causes.append(StallCause(name, told, float(np.median(seconds[on])), usual_s))
     return tuple(sorted(causes, key=lambda cause: (not cause.part, -cause.seconds)))
 
 

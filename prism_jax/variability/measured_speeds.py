@@ -58,7 +58,7 @@ def words_of(name: str) -> list[str]:
     return re.findall(r"[a-z]+|[0-9]+", spaced.lower())
 
 
-class Quantity(NamedTuple):
+class SpeedColumn(NamedTuple):
     """A measured column: its name, what it holds, and the kernel classes that it tells of."""
 
     column: str
@@ -81,7 +81,7 @@ def kind_of(name: str) -> Kind | None:
     return "time" if found & TIMES else None
 
 
-def quantities(names: Sequence[str], place: str) -> tuple[Quantity, ...]:
+def quantities(names: Sequence[str], place: str) -> tuple[SpeedColumn, ...]:
     """The measured columns of a table: rates before times before clocks; one for each kernel class.
 
     Raises:
@@ -96,7 +96,7 @@ def quantities(names: Sequence[str], place: str) -> tuple[Quantity, ...]:
             continue
         if kind == "clock":
             found = sorted(found, key=lambda name: "sm" not in words_of(name))[:1]
-        told = [Quantity(name, kind, OF_CLOCK if kind == "clock" else (class_of(name),)) for name in found]
+        told = [SpeedColumn(name, kind, OF_CLOCK if kind == "clock" else (class_of(name),)) for name in found]
         classes = [one.classes for one in told]
         if len(set(classes)) < len(classes) or (len(classes) > 1 and (ALL,) in classes):
             raise DataError(f"{place}: several columns could be the speed: {', '.join(found[:6])}. Keep one.")

@@ -30,8 +30,8 @@ from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from .measured_speeds import (
     ALL as ALL_CLASSES,
-    Quantity,
     Recognised,
+    SpeedColumn,
     class_of,
     combined,
     quantities,
@@ -148,7 +148,7 @@ BUSY, HALF_POWER = 50.0, 0.5  # percent of the time, share of the largest power,
 
 def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
     """Slowdowns from rates, seconds or clocks, the median over the rows of a GPU and kernel."""
-    values: dict[Quantity, dict[str, dict[int, list[float]]]] = {one: {} for one in columns.measured}
+    values: dict[SpeedColumn, dict[str, dict[int, list[float]]]] = {one: {} for one in columns.measured}
     rows = [row for row in table.rows() if not places.is_elsewhere(row.fields)]
     busy = _busy([row.fields for row in rows], columns) if columns.measured[0].kind == "clock" else [True] * len(rows)
     for (line, row), counts in zip(rows, busy, strict=True):
@@ -308,7 +308,7 @@ class _Columns(NamedTuple):
     gpu: str
     inside: bool
     factors: tuple[str, ...]
-    measured: tuple[Quantity, ...] = ()
+    measured: tuple[SpeedColumn, ...] = ()
     series: str = ""
     utilization: str = ""
     power: str = ""

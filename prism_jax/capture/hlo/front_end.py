@@ -8,7 +8,7 @@ from ...core.errors import DataError
 from ...workload.captured.program import RankProgram
 from ..front_end import CaptureRequest, FrontEnd, overridden
 from .parse import is_hlo, read_hlo
-from .program import Stated, rank_program
+from .program import ProgramFacts, rank_program
 from .types import Module
 
 KERNELS = "text: as written; of programs for CPUs: xla, as XLA for GPUs has them, or chains, as --fusion says"
@@ -26,7 +26,7 @@ def _capture(request: CaptureRequest) -> RankProgram:
         if request.samples_per_step
         else ("The text does not say how many samples a step has: one per data-parallel rank was taken.",)
     )
-    stated = Stated(
+    stated = ProgramFacts(
         axes=request.axes,
         samples_per_step=request.samples_per_step or 0,
         tokens_per_sample=request.tokens_per_sample or 0,
@@ -38,7 +38,7 @@ def _capture(request: CaptureRequest) -> RankProgram:
 
 
 def kernels_of(request: CaptureRequest, usual: str) -> str:
-    """Which kernels a program is read as having, as `Stated` calls them; `usual` where no option says.
+    """Which kernels a program is read as having, as `ProgramFacts` calls them; `usual` where no option says.
 
     Raises:
         DataError: an unknown word.

@@ -25,7 +25,7 @@ MOST_BYTES = (
 
 
 @dataclass(frozen=True)
-class Stated:
+class ProgramFacts:
     """What the text of a program does not say.
 
     Attributes:
@@ -89,14 +89,14 @@ class _Rows:
         return len(self.rows) - 1
 
 
-def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
+def rank_program(module: Module, stated: ProgramFacts | None = None) -> RankProgram:
     """The program of one device of a partitioned module, for all of its devices.
 
     Raises:
         DataError: what it does cannot be read, or is beyond bounds; names the line.
         SpecError: `stated` does not fit it.
     """
-    stated = stated or Stated()
+    stated = stated or ProgramFacts()
     flat = Flattened(module, through_loops=stated.kernels == "chains") if stated.kernels else None
     walk, made, tally, weights = ModuleWalk(module), _Rows(flat=flat), ProgramTally(), Weights(module)
     for visit in walk.visits():

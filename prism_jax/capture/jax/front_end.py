@@ -19,7 +19,7 @@ from ...workload.captured.program import RankProgram
 from ..front_end import CaptureRequest, FrontEnd, overridden
 from ..hlo.front_end import KERNELS, check_devices, kernels_of
 from ..hlo.parse import MOST_BYTES, parse_hlo
-from ..hlo.program import Stated, rank_program
+from ..hlo.program import ProgramFacts, rank_program
 
 OPTIONS = {"keep": "file that the HLO text is kept in", "timeout_s": "seconds that compiling may take; 3600 by default"}
 OPTIONS["kernels"] = KERNELS
@@ -111,7 +111,7 @@ def _timeout_s(request: CaptureRequest) -> float:
     return seconds
 
 
-def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> Stated:
+def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> ProgramFacts:
     """The request comes first, then the user's file, then what its arguments look like."""
     notes = []
     kernels = kernels_of(request, "xla" if request.fusion in (None, "xla") else "chains")
@@ -121,7 +121,7 @@ def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> Stated:
         notes.append(
             f"Samples of a step are told by {about['guessed']}: {samples} of {tokens} tokens (0: no sequences)."
         )
-    return Stated(
+    return ProgramFacts(
         axes=about["axes"] or request.axes,
         samples_per_step=samples,
         tokens_per_sample=tokens,

@@ -20,7 +20,7 @@ from ...core.errors import DataError
 from ...core.read_file import open_input
 from ...tables.streams import PACKED
 from ...trace.step_log import NOTHING_STATED, FileStart, Stated, StepLog, TraceFormat
-from .quantities import NOT_TRAINING, Kind, is_mean, is_time, kind_of, meaning, rank_of
+from .quantities import NOT_TRAINING, QuantityKind, is_mean, is_time, kind_of, meaning, rank_of
 from .scalars import ScalarNames, ScalarRow, read_scalars, stated_unit
 
 MAX_RECORD_BYTES = 2**20
@@ -62,7 +62,7 @@ def read_event_file(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
         for number, one in scalars(path)
         if one.tag == tag
     )
-    work = 1.0 if not is_clock and kind_of(tag) == Kind.STEP_RATE else None
+    work = 1.0 if not is_clock and kind_of(tag) == QuantityKind.STEP_RATE else None
     own_unit_s = None if is_clock else (meaning(tag).unit_s if work else stated_unit(tag, stated.unit_s, str(path)))
     mean = not is_clock and is_mean(tag)
     chosen = ScalarNames("step", None if is_clock else "value", own_unit_s, "wall", 1.0, mean, work=work)
@@ -73,7 +73,9 @@ def _tag(path: Path, counts: Counter[str]) -> tuple[str, bool]:
     """The tag to read, and whether only its clock says something."""
     times = [tag for tag in counts if is_time(tag, beside_steps=False)]
     times = [tag for tag in times if not NOT_TRAINING.search(tag)] or times
-    times = times or [tag for tag in counts if kind_of(tag) == Kind.STEP_RATE and not NOT_TRAINING.search(tag)][:1]
+    times = (
+        times or [tag for tag in counts if kind_of(tag) == QuantityKind.STEP_RATE and not NOT_TRAINING.search(tag)][:1]
+    )
     if times:
         rank = {tag: rank_of(tag) for tag in times}
         first = [tag for tag in times if rank[tag] == min(rank.values())]

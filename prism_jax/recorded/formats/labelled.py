@@ -16,7 +16,7 @@ from math import isnan
 from typing import NamedTuple
 
 from .log_entries import timestamp
-from .quantities import NOT_TRAINING, UNITS, Kind, kind_of, meaning
+from .quantities import NOT_TRAINING, UNITS, QuantityKind, kind_of, meaning
 
 LONGEST_LINE = 2**15  # characters that are looked at
 COLOUR = re.compile(
@@ -124,7 +124,7 @@ _SAVES = re.compile(r"checkpoint|\bsav(?:e|ed|ing)\b|\bevaluat|\bvalidat|\bgarba
 _SUFFIX_WORDS = 6
 
 
-class Found(NamedTuple):
+class LabelledNumber(NamedTuple):
     """A number of a line that says something of a step.
 
     Attributes:
@@ -136,7 +136,7 @@ class Found(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: QuantityKind
     value: float
     unit_s: float | None
     start: int
@@ -153,7 +153,7 @@ class Line(NamedTuple):
         goes_on: whether it goes on with the lines before it: it is indented, or a row of a drawn table.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[LabelledNumber, ...]
     clock_s: float
     resolution_s: float
     rank: str
@@ -171,7 +171,7 @@ def read_line(text: str) -> Line:
     text = text[:LONGEST_LINE]
     if "[" in text or "\x1b" in text:
         text = COLOUR.sub("", text)
-    found: list[Found] = []
+    found: list[LabelledNumber] = []
     bar = (_bar(text, found) if "[" in text else ("", 0)) if "/" in text else ("", 0)
     if bar is not None and not bar[0] and "it" in text:
         bar = _other_bar(text, found)
@@ -193,21 +193,21 @@ def read_line(text: str) -> Line:
     return Line(tuple(found), *clock, named, series, text[begin : begin + 1] in (" ", "\t", "|", ""))
 
 
-def _is_no_training(text: str, found: list[Found]) -> bool:
+def _is_no_training(text: str, found: list[LabelledNumber]) -> bool:
     """Whether a line is about an evaluation or a checkpoint: words before its step, or before a time with a plain name."""
     begin = _of_step(found)
     if NOT_TRAINING.search(text[:begin]) or _SAVES.search(text[:begin]):
         return True
-    plain = [one.start for one in found if one.kind == Kind.PLAIN_TIME]
+    plain = [one.start for one in found if one.kind == QuantityKind.PLAIN_TIME]
     return bool(plain) and _SAVES.search(text[begin : max(plain)]) is not None
 
 
-def _of_step(found: list[Found]) -> int:
+def _of_step(found: list[LabelledNumber]) -> int:
     """Where the number of the step stands, else the first number."""
-    return next((one.start for one in found if one.kind == Kind.STEP), found[0].start)
+    return next((one.start for one in found if one.kind == QuantityKind.STEP), found[0].start)
 
 
-def _bar(text: str, found: list[Found]) -> tuple[str, int] | None:
+def _bar(text: str, found: list[LabelledNumber]) -> tuple[str, int] | None:
     """Reads the last bar of tqdm that is one of training: which one it is, and where it ends; None where all are others."""
     last: re.Match[str] | None = None
     begins = 0
@@ -220,15 +220,19 @@ def _bar(text: str, found: list[Found]) -> tuple[str, int] | None:
         return None if begins else ("", 0)
     n, total, hours, minutes, seconds, rate, unit = last.groups()
     elapsed_s = 3600.0 * int(hours or 0) + 60.0 * int(minutes) + int(seconds)
-    found.append(Found(BAR_STEP, Kind.STEP, float(n), None, last.start()))
-    found.append(Found(BAR_CLOCK, Kind.CLOCK, elapsed_s, 1.0, last.start()))
+    found.append(LabelledNumber(BAR_STEP, QuantityKind.STEP, float(n), None, last.start()))
+    found.append(LabelledNumber(BAR_CLOCK, QuantityKind.CLOCK, elapsed_s, 1.0, last.start()))
     if rate is not None and float(rate) > 0.0:
         of_time = str(unit).startswith("s/")
-        found.append(Found(BAR_RATE, Kind.TIME if of_time else Kind.STEP_RATE, float(rate), 1.0, last.start()))
+        found.append(
+            LabelledNumber(
+                BAR_RATE, QuantityKind.TIME if of_time else QuantityKind.STEP_RATE, float(rate), 1.0, last.start()
+            )
+        )
     return f"{re.sub(r'[^A-Za-z]{1,400}', ' ', title[-120:]).strip()[:40]} {total or 'open'}", last.end()
 
 
-def _other_bar(text: str, found: list[Found]) -> tuple[str, int]:
+def _other_bar(text: str, found: list[LabelledNumber]) -> tuple[str, int]:
     """Reads a bar that is not drawn by tqdm."""
     one = _OTHER_FORMS.search(text)
     if one is None or _OTHER_BARS.search(text[max(one.start() - 80, 0) : one.start()]):
@@ -237,11 +241,11 @@ def _other_bar(text: str, found: list[Found]) -> tuple[str, int]:
         one.groups()[:7] if one[1] else (one[8], "", 0, 0, 0, one[9], one[10])
     )
     clock_s = 3600.0 * int(hours or 0) + 60.0 * int(minutes) + int(seconds) if total else float("nan")
-    found.append(Found(BAR_STEP, Kind.STEP, float(n), None, one.start()))
-    found.append(Found(BAR_CLOCK, Kind.CLOCK, clock_s, 1.0, one.start()))
+    found.append(LabelledNumber(BAR_STEP, QuantityKind.STEP, float(n), None, one.start()))
+    found.append(LabelledNumber(BAR_CLOCK, QuantityKind.CLOCK, clock_s, 1.0, one.start()))
     if float(rate) > 0.0:
-        kind = Kind.TIME if unit == "s/it" else Kind.STEP_RATE
-        found.append(Found(BAR_RATE, kind, float(rate), 1.0, one.start()))
+        kind = QuantityKind.TIME if unit == "s/it" else QuantityKind.STEP_RATE
+        found.append(LabelledNumber(BAR_RATE, kind, float(rate), 1.0, one.start()))
     return f"bar {total or 'open'}", one.end()
 
 
@@ -254,8 +258,8 @@ def _elapsed(text: str) -> tuple[float, float] | None:
     return 86_400.0 * days + 3600.0 * (hours + h) + 60.0 * (minutes + m) + seconds + s, 1.0
 
 
-def _labelled(text: str, begin: int) -> list[Found]:
-    found: list[Found] = []
+def _labelled(text: str, begin: int) -> list[LabelledNumber]:
+    found: list[LabelledNumber] = []
     end = begin
     date = _date_end(text) if begin == 0 else begin
     end = max(end, date)
@@ -272,11 +276,11 @@ def _labelled(text: str, begin: int) -> list[Found]:
         if known is None:
             continue
         name, kind, unit_s = known
-        if unit is not None and (kind != Kind.STEP or unit_s is not None):
+        if unit is not None and (kind != QuantityKind.STEP or unit_s is not None):
             end = unit.end()
         value = _value(number[0], kind, text, unit)
         if value is not None:
-            found.append(Found(name, kind, value, unit_s, start))
+            found.append(LabelledNumber(name, kind, value, unit_s, start))
     return found
 
 
@@ -292,8 +296,8 @@ _DATES = re.compile(
 )
 
 
-def _value(text: str, kind: Kind, line: str, unit: re.Match[str] | None) -> float | None:
-    if kind == Kind.STEP:
+def _value(text: str, kind: QuantityKind, line: str, unit: re.Match[str] | None) -> float | None:
+    if kind == QuantityKind.STEP:
         digits = text.replace(",", "")
         return float(digits) if digits.isdigit() else None
     return float(text.replace(",", ""))
@@ -301,7 +305,7 @@ def _value(text: str, kind: Kind, line: str, unit: re.Match[str] | None) -> floa
 
 class _Label(NamedTuple):
     name: str
-    kind: Kind | None
+    kind: QuantityKind | None
     bracket: bool
 
 
@@ -324,57 +328,63 @@ def _label(left: str) -> _Label | None:
     for first in range(max(len(words) - _SUFFIX_WORDS, 0), len(words)):
         name = " ".join(words[first:]).strip("\"'")
         kind = kind_of(name)
-        if kind is None or (kind == Kind.PLAIN_TIME and meaning(name).base == "" and first > 0):
+        if kind is None or (kind == QuantityKind.PLAIN_TIME and meaning(name).base == "" and first > 0):
             continue
         before = words[first - 1].lower().strip("\"'") if first > 0 else ""
         if NOT_TRAINING.search(name) or before in _NOT_OF_STEP or before.endswith(("_time", "-time")):
             return None
-        if kind == Kind.PLAIN_TIME and first > 0 and before not in ("train", "training", "step", "iteration", "batch"):
+        if (
+            kind == QuantityKind.PLAIN_TIME
+            and first > 0
+            and before not in ("train", "training", "step", "iteration", "batch")
+        ):
             return None
         return _Label(name, kind, False)
     return _Label(" ".join(words)[-40:], None, False)
 
 
 @lru_cache(maxsize=50_000)
-def _of_unit(unit: str) -> tuple[Kind, float] | None:
+def _of_unit(unit: str) -> tuple[QuantityKind, float] | None:
     """What a unit behind a number says: a time, a rate of steps or of work."""
     if unit in UNITS:
-        return Kind.PLAIN_TIME, UNITS[unit]
+        return QuantityKind.PLAIN_TIME, UNITS[unit]
     if "/" not in unit and " per " not in unit:
         return None
     found = meaning(unit.replace(" per ", "/").replace(" ", ""))
     if found.items:
-        return (Kind.STEP_RATE if found.items == "steps" else Kind.WORK_RATE), found.unit_s or 1.0
-    return (Kind.TIME, found.unit_s) if found.base.startswith("per_") and found.unit_s else None
+        return (QuantityKind.STEP_RATE if found.items == "steps" else QuantityKind.WORK_RATE), found.unit_s or 1.0
+    return (QuantityKind.TIME, found.unit_s) if found.base.startswith("per_") and found.unit_s else None
 
 
-def _with_unit(label: _Label, unit: str, of: re.Match[str] | None) -> tuple[str, Kind, float | None] | None:
+def _with_unit(label: _Label, unit: str, of: re.Match[str] | None) -> tuple[str, QuantityKind, float | None] | None:
     """Name, kind and unit of a number with this label, this unit behind it and, if so, "/ 100" behind it."""
     name, kind, bracket = label
-    if kind == Kind.STEP:
+    if kind == QuantityKind.STEP:
         return name, kind, None
     if of is not None:
         counted = of[1] in ("batches", "steps", "iterations", "iters", "updates", "it")
-        return (FRACTION, Kind.STEP, None) if kind is None and name == NO_LABEL and (bracket or counted) else None
+        return (
+            (FRACTION, QuantityKind.STEP, None) if kind is None and name == NO_LABEL and (bracket or counted) else None
+        )
     if kind is not None:
         return name, *_known(name, kind, unit)
     if unit == "batch" and name == NO_LABEL:
-        return FRACTION, Kind.STEP, None
+        return FRACTION, QuantityKind.STEP, None
     said = _of_unit(unit) if unit else None
-    if said is None or (said[0] == Kind.PLAIN_TIME and name != NO_LABEL):
+    if said is None or (said[0] == QuantityKind.PLAIN_TIME and name != NO_LABEL):
         return None
     return (f"{UNLABELLED}{unit}" if name == NO_LABEL else f"{name} {unit}"), said[0], said[1]
 
 
-def _known(name: str, kind: Kind, unit: str) -> tuple[Kind, float | None]:
+def _known(name: str, kind: QuantityKind, unit: str) -> tuple[QuantityKind, float | None]:
     """Kind and unit of a number whose label is known: the unit behind it counts more than that of the label."""
     own = meaning(name).unit_s
-    if kind in (Kind.STEP_RATE, Kind.WORK_RATE):
+    if kind in (QuantityKind.STEP_RATE, QuantityKind.WORK_RATE):
         return kind, own
     said = _of_unit(unit) if unit else None
-    if said is not None and said[0] == Kind.PLAIN_TIME:
+    if said is not None and said[0] == QuantityKind.PLAIN_TIME:
         return kind, said[1]
-    if said is not None and said[0] in (Kind.TIME, Kind.STEP_RATE):
+    if said is not None and said[0] in (QuantityKind.TIME, QuantityKind.STEP_RATE):
         return said
     letters = {"K": 1e3, "M": 1e6, "k": 1e3}.get(unit)
     return kind, own * letters if letters and own else own

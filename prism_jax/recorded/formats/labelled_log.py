@@ -25,7 +25,7 @@ from ...core.errors import DataError
 from ...trace.step_log import StepLog
 from .labelled import BAR_RATE, BAR_STEP, FRACTION, UNLABELLED, Line, read_line
 from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, Entries, interval, steps_by_clock
-from .quantities import Kind, is_mean, rank_of
+from .quantities import QuantityKind, is_mean, rank_of
 from .scalars import assumed_unit, unit_that_fits
 
 MOST_NAMES = 2000
@@ -47,7 +47,7 @@ _PAUSE_BYTES = (b"heckpoint", b"valuat", b"validate", b"eval_loss")
 class Column:
     """Numbers of one name and counter, and the entries that they belong to."""
 
-    kind: Kind
+    kind: QuantityKind
     has_unit: bool
     n_apart: int = 0  # numbers on another line than that of the step
     rows: array[int] = field(default_factory=lambda: array("q"))
@@ -102,13 +102,16 @@ class LabelledLog:
             self._series = said.series
         if not said.found:
             return
-        if any(one.kind == Kind.STEP for one in said.found):
+        if any(one.kind == QuantityKind.STEP for one in said.found):
             self._begin(said, number)
             return
         last = self._open.get(said.rank)
         if last is None or number - last[2] > MOST_LINES_OF_ENTRY:
             return
-        sure = [one.kind in (Kind.TIME, Kind.STEP_RATE) and not one.name.startswith(UNLABELLED) for one in said.found]
+        sure = [
+            one.kind in (QuantityKind.TIME, QuantityKind.STEP_RATE) and not one.name.startswith(UNLABELLED)
+            for one in said.found
+        ]
         if said.goes_on or all(sure):
             self._add(said, last[0], last[1], last[3], apart=True)
 
@@ -131,7 +134,7 @@ class LabelledLog:
 
     def _add(self, said: Line, entry: int, series: str, names: set[str], *, apart: bool = False) -> None:
         for one in said.found:
-            if one.name in names or one.kind == Kind.CLOCK:
+            if one.name in names or one.kind == QuantityKind.CLOCK:
                 continue
             has_unit = one.unit_s is not None
             column = self.columns.get((series, one.name, has_unit))
@@ -142,7 +145,7 @@ class LabelledLog:
             names.add(one.name)
             column.n_apart += apart
             value = one.value
-            if one.kind in (Kind.STEP_RATE, Kind.WORK_RATE):
+            if one.kind in (QuantityKind.STEP_RATE, QuantityKind.WORK_RATE):
                 value /= one.unit_s or 1.0
             elif one.unit_s is not None:
                 value *= one.unit_s
@@ -151,8 +154,8 @@ class LabelledLog:
 
     def without_times(self) -> str:
         """What the log says of steps, where it does not say how long they took; empty where it says nothing."""
-        n = max((len(column.rows) for column in self.columns.values() if column.kind == Kind.STEP), default=0)
-        rates = [name for (_, name, _), column in self.columns.items() if column.kind == Kind.WORK_RATE]
+        n = max((len(column.rows) for column in self.columns.values() if column.kind == QuantityKind.STEP), default=0)
+        rates = [name for (_, name, _), column in self.columns.items() if column.kind == QuantityKind.WORK_RATE]
         if n == 0:
             return ""
         counted = "1 numbered line" if n == 1 else f"{n:,} numbered lines"
@@ -206,11 +209,15 @@ class _Choice:
 
     def made(self) -> Reading | None:
         found = [values for key in self.log.columns if (values := self._beside_steps(key)) is not None]
-        times = [one for one in found if one.column.kind in (Kind.TIME, Kind.STEP_RATE, Kind.PLAIN_TIME)]
+        times = [
+            one
+            for one in found
+            if one.column.kind in (QuantityKind.TIME, QuantityKind.STEP_RATE, QuantityKind.PLAIN_TIME)
+        ]
         most = max((len(one.entry) for one in times if one.name != BAR_RATE), default=0)
         bars = [one for one in times if one.name == BAR_RATE]
         frequent = [one for one in times if one.name != BAR_RATE and len(one.entry) >= ENOUGH * most]
-        frequent = [one for one in frequent if one.column.kind != Kind.PLAIN_TIME or self._is_usual(one)]
+        frequent = [one for one in frequent if one.column.kind != QuantityKind.PLAIN_TIME or self._is_usual(one)]
         frequent += sorted(bars, key=lambda one: -len(one.entry))[:1]
         refusal: DataError | None = None
         for one in sorted(frequent, key=_sureness):
@@ -229,7 +236,7 @@ class _Choice:
 
     def _is_usual(self, one: _Values) -> bool:
         """Whether a time with a plain name stands on more than a few of the lines that number a step."""
-        counted = max(len(column.rows) for column in self.log.columns.values() if column.kind == Kind.STEP)
+        counted = max(len(column.rows) for column in self.log.columns.values() if column.kind == QuantityKind.STEP)
         return len(one.entry) >= SOME * counted
 
     # --- A quantity beside its counter -------------------------------------------------------------------------------
@@ -237,12 +244,12 @@ class _Choice:
     def _beside_steps(self, key: tuple[str, str, bool]) -> _Values | None:
         series, name, _ = key
         column = self.log.columns[key]
-        if column.kind == Kind.STEP:
+        if column.kind == QuantityKind.STEP:
             return None
         rows, values = np.array(column.rows, np.int64), np.array(column.values)
         best: tuple[tuple[bool, int], _Values] | None = None
         for (of, counter, _), steps in self.log.columns.items():
-            if of != series or steps.kind != Kind.STEP:
+            if of != series or steps.kind != QuantityKind.STEP:
                 continue
             numbered = np.array(steps.rows, np.int64)
             both, first, second = np.intersect1d(numbered, rows, assume_unique=True, return_indices=True)
@@ -268,10 +275,10 @@ class _Choice:
         if not good.all():
             self.notes.append(f"{int((~good).sum())} entries whose {one.name} is no positive time are left out")
             one = one._replace(entry=one.entry[good], step=one.step[good], value=one.value[good])
-        step_s = 1.0 / one.value if one.column.kind == Kind.STEP_RATE else one.value
+        step_s = 1.0 / one.value if one.column.kind == QuantityKind.STEP_RATE else one.value
         merged = self._over_ranks(one, step_s)
         step_s = merged.value
-        if one.column.kind != Kind.STEP_RATE and _grows(step_s):
+        if one.column.kind != QuantityKind.STEP_RATE and _grows(step_s):
             return self._differences(merged)
         by_clock = self._clocked(merged)
         typical = None if len(by_clock.step) == 0 else float(np.median(by_clock.step_s))
@@ -376,7 +383,7 @@ class _Choice:
 
     def _by_clock(self, found: Sequence[_Values]) -> Reading | None:
         """Steps by the clock, or by a rate of work where that says more."""
-        rates = sorted((one for one in found if one.column.kind == Kind.WORK_RATE), key=_sureness)
+        rates = sorted((one for one in found if one.column.kind == QuantityKind.WORK_RATE), key=_sureness)
         self.notes = []
         if rates and self.per_step is not None:
             return self._by_work(rates[0], self.per_step)
@@ -395,7 +402,7 @@ class _Choice:
         """Lines of the commonest form that number a step, of one rank."""
         best: _Values | None = None
         for (series, name, _), column in self.log.columns.items():
-            if column.kind != Kind.STEP:
+            if column.kind != QuantityKind.STEP:
                 continue
             entry, step = np.array(column.rows, np.int64), np.array(column.values).astype(np.int64)
             timed = np.isfinite(self.clock_s[entry])
@@ -455,7 +462,7 @@ class _Choice:
 def _sureness(one: _Values) -> tuple[bool, int, int, int]:
     """Lower is surer: on the line of its step, a name that says more, more often there."""
     column = one.column
-    kind = 2 * column.kind if one.name != BAR_RATE else 2 * Kind.PLAIN_TIME + 1
+    kind = 2 * column.kind if one.name != BAR_RATE else 2 * QuantityKind.PLAIN_TIME + 1
     return 2 * column.n_apart > len(column.rows), kind, rank_of(one.name), -len(one.entry)
 
 

@@ -169,7 +169,7 @@ NOT_OF_STEPS = (  # charts of W&B: spread over what is grouped; the HF Trainer: 
 )
 
 
-class Kind(IntEnum):
+class QuantityKind(IntEnum):
     """What a logged number is."""
 
     STEP = 0
@@ -243,7 +243,7 @@ def _rate(whole: str) -> Meaning | None:
     return None
 
 
-def kind_of(name: str, *, beside_steps: bool = True) -> Kind | None:
+def kind_of(name: str, *, beside_steps: bool = True) -> QuantityKind | None:
     """What a number of this name is; None for anything else.
 
     Args:
@@ -253,21 +253,21 @@ def kind_of(name: str, *, beside_steps: bool = True) -> Kind | None:
         return None
     found = meaning(name)
     if found.items:
-        return Kind.STEP_RATE if found.items == "steps" else Kind.WORK_RATE
+        return QuantityKind.STEP_RATE if found.items == "steps" else QuantityKind.WORK_RATE
     if found.unit_s is None and not found.in_times and (found.base in STEPS or name.endswith("global_step/max_steps")):
-        return Kind.STEP
+        return QuantityKind.STEP
     if found.base in TIMES:
-        return Kind.TIME
+        return QuantityKind.TIME
     if found.base in CLOCKS:
-        return Kind.CLOCK
+        return QuantityKind.CLOCK
     if beside_steps and found.base in PLAIN_TIMES and (found.base != "" or found.unit_s is not None):
-        return Kind.PLAIN_TIME
+        return QuantityKind.PLAIN_TIME
     return None
 
 
 def is_step(name: str) -> bool:
     """Whether a scalar of this name is the number of a step."""
-    return kind_of(name) == Kind.STEP
+    return kind_of(name) == QuantityKind.STEP
 
 
 def is_time(name: str, *, beside_steps: bool) -> bool:
@@ -276,12 +276,12 @@ def is_time(name: str, *, beside_steps: bool) -> bool:
     Args:
         beside_steps: whether there are numbers of steps, so that "duration" is enough.
     """
-    return kind_of(name, beside_steps=beside_steps) in (Kind.TIME, Kind.PLAIN_TIME)
+    return kind_of(name, beside_steps=beside_steps) in (QuantityKind.TIME, QuantityKind.PLAIN_TIME)
 
 
 def is_clock(name: str) -> bool:
     """Whether a scalar of this name is the time of the entry."""
-    return kind_of(name, beside_steps=False) == Kind.CLOCK
+    return kind_of(name, beside_steps=False) == QuantityKind.CLOCK
 
 
 def is_mean(name: str) -> bool:
@@ -293,7 +293,10 @@ def is_mean(name: str) -> bool:
 def rank_of(name: str) -> int:
     """The place of a name among those of its kind: the lower, the surer."""
     base = meaning(name).base
-    order = {Kind.STEP: STEPS, Kind.TIME: TIMES, Kind.PLAIN_TIME: PLAIN_TIMES, Kind.CLOCK: CLOCKS}.get(
-        kind_of(name) or Kind.STEP, ()
-    )
+    order = {
+        QuantityKind.STEP: STEPS,
+        QuantityKind.TIME: TIMES,
+        QuantityKind.PLAIN_TIME: PLAIN_TIMES,
+        QuantityKind.CLOCK: CLOCKS,
+    }.get(kind_of(name) or QuantityKind.STEP, ())
     return order.index(base) if base in order else len(order)

@@ -36,7 +36,7 @@ SELDOM = 0.05  # of the rows: steps that go back more often stand in no order
 ALIKE = 0.9  # of the steps that have equally many rows
 
 
-class RankRows:
+class RankTable:
     """The rows of a table, 32 bytes each and 8 for every part; `parts` are its columns of those."""
 
     def __init__(self, path: Path, parts: Sequence[str] = ()) -> None:

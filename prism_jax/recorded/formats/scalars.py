@@ -31,7 +31,7 @@ from .quantities import (
     STEPS,
     TIMES,
     UNITS,
-    Kind,
+    QuantityKind,
     is_clock,
     is_mean,
     is_step,
@@ -39,7 +39,7 @@ from .quantities import (
     kind_of,
     meaning,
 )
-from .rank_rows import RankRows
+from .rank_rows import RankTable
 
 MOST_SHOWN = 12
 SAY_UNIT = "State it with --unit s or --unit ms (`fit`: --unit duration=ms), or rename it, for example to step_time_s"
@@ -91,8 +91,8 @@ def is_told(names: Sequence[str]) -> bool:
     """Whether among these names is a step time, a rate, or a clock beside steps."""
     steps = any(map(is_step, names))
     kinds = {kind_of(name, beside_steps=steps) for name in names}
-    of_steps = {Kind.CLOCK, Kind.STEP_RATE, Kind.WORK_RATE} if steps else set[Kind]()
-    return not kinds.isdisjoint({Kind.TIME, Kind.PLAIN_TIME} | of_steps)
+    of_steps = {QuantityKind.CLOCK, QuantityKind.STEP_RATE, QuantityKind.WORK_RATE} if steps else set[QuantityKind]()
+    return not kinds.isdisjoint({QuantityKind.TIME, QuantityKind.PLAIN_TIME} | of_steps)
 
 
 def choose(names: Sequence[str], place: str, stated: Stated = NOTHING_STATED) -> ScalarNames:
@@ -110,10 +110,10 @@ def choose(names: Sequence[str], place: str, stated: Stated = NOTHING_STATED) ->
     steps = [said["step"]] if "step" in said else _best(free, is_step, STEPS)
     beside = bool(steps)
     times = _best(free, lambda name: is_time(name, beside_steps=beside), TIMES)
-    rates = [name for name in free if kind_of(name) == Kind.STEP_RATE and not NOT_TRAINING.search(name)]
-    works = [name for name in free if kind_of(name) == Kind.WORK_RATE and not NOT_TRAINING.search(name)]
+    rates = [name for name in free if kind_of(name) == QuantityKind.STEP_RATE and not NOT_TRAINING.search(name)]
+    works = [name for name in free if kind_of(name) == QuantityKind.WORK_RATE and not NOT_TRAINING.search(name)]
     clocks = [said["clock"]] if "clock" in said else _best(free, is_clock, CLOCKS)
-    is_plain = bool(times) and kind_of(times[0]) == Kind.PLAIN_TIME
+    is_plain = bool(times) and kind_of(times[0]) == QuantityKind.PLAIN_TIME
     work: float | None = None
     if "step_time" in said or "rate" in said:
         times = [said.get("step_time", said.get("rate", ""))]
@@ -248,7 +248,7 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
     Raises:
         DataError: no row holds a step time, most rows are bad, or nothing tells the unit.
     """
-    table, bad, resolution_s = RankRows(path, tuple(chosen.parts_s)), BadRows(path), math.inf
+    table, bad, resolution_s = RankTable(path, tuple(chosen.parts_s)), BadRows(path), math.inf
     for row in rows:
         try:
             if row.wrong:

@@ -21,7 +21,7 @@ from .hugging_face import TRAIN_RUNTIME
 from .labelled import read_line
 from .labelled_log import LabelledLog
 from .log_entries import CLOCK, REPORTED, WHOLE_RUN, Clocked, Entries, LineFormat
-from .quantities import Kind
+from .quantities import QuantityKind
 from .torchtitan import TORCHTITAN
 
 SHIPPED = (TORCHTITAN, THROUGHPUT, WALL_CLOCK_BREAKDOWN, TRAIN_RUNTIME)
@@ -92,7 +92,9 @@ def is_step_line(line: bytes) -> bool:
     if any(known.marker in line and _parses(known, line.decode("utf-8", "replace")) for known in LINE_FORMATS):
         return True
     kinds = {one.kind for one in read_line(line.decode("utf-8", "replace")).found}
-    return Kind.STEP in kinds and not kinds.isdisjoint({Kind.TIME, Kind.STEP_RATE, Kind.PLAIN_TIME})
+    return QuantityKind.STEP in kinds and not kinds.isdisjoint(
+        {QuantityKind.TIME, QuantityKind.STEP_RATE, QuantityKind.PLAIN_TIME}
+    )
 
 
 def _parses(known: LineFormat, line: str) -> bool:

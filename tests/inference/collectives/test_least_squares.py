@@ -119,6 +119,21 @@ def test_one_size_gives_a_bandwidth_and_leaves_the_latency_open() -> None:
     assert latency > 0.0
 
 
+@pytest.mark.parametrize(("n_bytes", "known", "left"), [(2**30, "bandwidth", "latency"), (8, "latency", "bandwidth")])
+def test_the_verdict_on_one_size_says_what_it_leaves_open(n_bytes: int, known: str, left: str) -> None:
+    frame = curve(0).query("message_bytes == @n_bytes")
+    verdict = inference.fit(frame, model="collectives", key=jax.random.key(0)).verdict
+    assert verdict.ok
+    assert verdict.sentence.startswith(f"{known} only: one size leaves the {left} open; ")
+
+
+def test_the_verdict_names_the_collective_of_one_size_among_others() -> None:
+    frame = pd.concat([curve(0), curve(1, op="all_gather").query("message_bytes == 2**30")])
+    verdict = inference.fit(frame, model="collectives", key=jax.random.key(0), method="least_squares").verdict
+    assert verdict.ok
+    assert verdict.sentence.startswith("bandwidth only (all_gather")
+
+
 CASES = Path(__file__).parents[3].parent / "shared" / "data" / "cases" / "nccl"
 OPTIONS = {"osu_allreduce.txt": CollectiveRun(n_gpus=16, n_nodes=2)}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.capture.hlo.program import Stated, rank_program
+from prism_jax.capture.hlo.program import ProgramFacts, rank_program
 from prism_jax.core.errors import DataError
 from prism_jax.workload.captured.fusion import fused
 from prism_jax.workload.captured.program import CapturedOp, RankProgram
@@ -17,7 +17,7 @@ DIMS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
 def read(body: str, before: str = "", kernels: str = "chains") -> RankProgram:
-    return rank_program(module(body, before, devices=1), Stated(kernels=kernels))
+    return rank_program(module(body, before, devices=1), ProgramFacts(kernels=kernels))
 
 
 def kernels(program: RankProgram) -> list[tuple[str, float]]:

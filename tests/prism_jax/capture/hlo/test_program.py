@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax.capture.hlo.parse import is_hlo, read_hlo
-from prism_jax.capture.hlo.program import Stated, rank_program
+from prism_jax.capture.hlo.program import ProgramFacts, rank_program
 from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankProgram
 from tests.prism_jax.capture.hlo.texts import ENTRY_OF_LOOP, GPU, LOOP, module
 
@@ -18,7 +18,7 @@ GROUPS = {"fsdp": (2, 4), "tp": (4, 1)}  # members and the distance between them
 
 @pytest.fixture(scope="module")
 def step() -> RankProgram:
-    return rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), Stated(axes={"fsdp": FSDP, "tp": TP}))
+    return rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), ProgramFacts(axes={"fsdp": FSDP, "tp": TP}))
 
 
 def test_a_counter_tells_the_trips_of_a_loop():
@@ -158,7 +158,7 @@ def _gathers(sizes: tuple[int, ...], line: str = "") -> list[CapturedComm]:
         for n, size in enumerate(sizes)
     ]
     body = "\n".join([*rows, line, "  ROOT %r = f32[8,1024]{1,0} negate(%p0)"])
-    program = rank_program(module(body), Stated(axes={"fsdp": 8}, kernels="chains"))
+    program = rank_program(module(body), ProgramFacts(axes={"fsdp": 8}, kernels="chains"))
     return [comm for comm, _ in program.classes[0].comms]
 
 
@@ -182,7 +182,7 @@ def test_what_a_pass_computes_is_gathered_by_itself_and_is_no_parameter():
 def test_numbers_of_tokens_are_no_parameters():
     body = """  %p = s32[8,16]{1,0} parameter(0)
   ROOT %g = s32[64,16]{1,0} all-gather(%p), channel_id=1, replica_groups=[1,8]<=[8], dimensions={0}"""
-    (comm,) = rank_program(module(body), Stated(axes={"dp": 8})).classes[0].rows
+    (comm,) = rank_program(module(body), ProgramFacts(axes={"dp": 8})).classes[0].rows
     assert isinstance(comm, CapturedComm)
     assert comm.purpose == "activations"
 

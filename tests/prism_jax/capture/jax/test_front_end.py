@@ -8,7 +8,7 @@ import pytest
 
 from prism_jax.capture.front_end import CaptureRequest, front_end_for, load_function
 from prism_jax.capture.hlo.parse import read_hlo
-from prism_jax.capture.hlo.program import Stated, rank_program
+from prism_jax.capture.hlo.program import ProgramFacts, rank_program
 from prism_jax.capture.jax.child import step_of
 from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
@@ -25,7 +25,7 @@ def test_a_step_is_compiled_and_read():
     front_end = front_end_for(request)
     assert front_end.name == "jax"
     program = front_end.capture(request)
-    kept = rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), Stated(axes={"fsdp": 2, "tp": 4}))
+    kept = rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), ProgramFacts(axes={"fsdp": 2, "tp": 4}))
     assert (program.world, dict(program.axes)) == (8, {"fsdp": 2, "tp": 4})
     assert (program.samples_per_step, program.tokens_per_sample) == (4, 8)
     assert program.classes[0].n_parameters == 2 * 4 * 16 * 64 / 4
