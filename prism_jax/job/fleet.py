@@ -1,16 +1,21 @@
-"""Fleets: "512xh200" as a cluster, and a job moved there."""
+"""Fleets: "512xh200" as a cluster, and a job moved there, in memory or as sections of its file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from ..core.errors import DataError, SpecError
+from ..core.errors import ConfigError, DataError, SpecError
 from ..system import catalog
 from ..system.hardware import Cluster
+from ..tables.document import Document
 from ..variability.config import default_for, preset
+from .cluster_section import read_cluster
 from .job import Job
+from .load_job import JobSource, apply_overrides, loaded, read_job_file
+from .write_job import cluster_fields
 
 MOST_FLEETS = 26
 _FORM = re.compile(r"(?P<count>[0-9]{1,9}) ?[xX*] ?(?P<name>\S.{0,99})")
@@ -72,6 +77,59 @@ def job_on(job: Job, cluster: Cluster) -> Job:
     variability = preset(default_for(cluster.device)) if usual else job.variability
     plan = replace(job.plan, global_batch=shared_batch(job.plan.global_batch, cluster.n_devices))
     return replace(job, cluster=cluster, plan=plan, variability=variability)
+
+
+def written_fleet(fleet: Fleet, source: JobSource, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Sections of a job file that move the job to the fleet as `cluster_of` and `job_on` do; all but its batch.
+
+    The section `cluster` is the shortest that is read back as that cluster. Figures that were published for the job on its own
+    cluster are left out (None).
+
+    Raises:
+        ConfigError, SpecError: the job cannot be read, or its network has a form that is not written.
+    """
+    job = loaded(source, overrides)
+    cluster = cluster_of(fleet, job)
+    found: dict[str, Any] = {"cluster": _cluster_section(fleet, cluster, job, source, overrides), "published": None}
+    if job_on(job, cluster).variability != job.variability:
+        found["variability"] = default_for(cluster.device)
+    return found
+
+
+def _cluster_section(
+    fleet: Fleet, cluster: Cluster, job: Job, source: JobSource, overrides: Sequence[str]
+) -> dict[str, Any]:
+    size: dict[str, Any] = {"n_devices": fleet.n_devices}
+    short: dict[str, Any] = {"device": fleet.name}
+    if catalog.is_called(fleet.name, job.cluster.device):
+        stated = (
+            {} if isinstance(source, Job) else apply_overrides(read_job_file(source), list(overrides)).data["cluster"]
+        )
+        short = {"preset": stated} if isinstance(stated, str) else dict(stated)
+    elif catalog.known_cluster(fleet.name):
+        short = {"preset": cluster.name}
+    read = _read_back({**short, **size})
+    if read is not None and _as_wide_as_the_job(read) == _as_wide_as_the_job(cluster):
+        return {**short, **size}
+    return {**cluster_fields(cluster), **size}
+
+
+def _as_wide_as_the_job(cluster: Cluster) -> Cluster:
+    """The cluster whose outermost tier ends where the job does: what is beyond says nothing of the job."""
+    if cluster.network is not None:
+        return cluster
+    *inner, outer = cluster.tiers
+    return replace(cluster, tiers=(*inner, replace(outer, n_devices=cluster.n_devices)))
+
+
+def _read_back(section: dict[str, Any]) -> Cluster | None:
+    """The cluster of a section; None where it is wrong."""
+    found: list[Any] = []
+    try:
+        cluster = read_cluster(Document("fleet", {"cluster": section}), None, found)
+    except (ConfigError, SpecError):
+        return None
+    return None if found else cluster
 
 
 def shared_batch(batch: int, n_devices: int) -> int:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import yaml
@@ -286,15 +287,24 @@ class ChosenFrom(Generic[Found]):
     source: JobSource
     overrides: tuple[str, ...] = ()
 
-    def write(self, output: str | Path, chosen: Mapping[str, Any], dropped: Sequence[str], comment: str) -> Message:
-        """Writes the job with the chosen fields of its plan, as YAML that every command takes.
+    def write(
+        self,
+        output: str | Path,
+        chosen: Mapping[str, Any],
+        dropped: Sequence[str],
+        comment: str,
+        sections: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Message:
+        """Writes the job with the chosen fields of its plan, as YAML that every command takes; arguments as `job_with_plan`.
 
         Raises:
             DataError: the job was not read from a file, or the file cannot be written.
         """
         if not isinstance(self.source, str | Path):
             raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
-        write_text(output, job_with_plan(self.source, self.overrides, chosen, dropped, comment, Path(output).parent))
+        folder = Path(output).parent
+        text = job_with_plan(self.source, self.overrides, chosen, dropped, comment, folder=folder, sections=sections)
+        write_text(output, text)
         return Message(f"wrote {output}")
 
 
@@ -304,7 +314,9 @@ def job_with_plan(
     chosen: Mapping[str, Any],
     dropped: Sequence[str],
     comment: str,
+    *,
     folder: Path | None = None,
+    sections: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """YAML of the job of a file, with the fields of its plan that were chosen.
 
@@ -314,19 +326,21 @@ def job_with_plan(
         dropped: fields of the plan that do not hold beside the chosen ones.
         comment: stands above everything.
         folder: where the text will be kept; that of the job if not given. Files that the job names are named from there.
+        sections: other sections that replace those of the file; None: the section is left out.
 
     Raises:
         ConfigError: the file cannot be read, or an override is wrong.
     """
     data = apply_overrides(read_job_file(job), list(overrides)).data
     kept = {name: value for name, value in data["plan"].items() if name not in dropped}
-    moved, own = {**data, "plan": {**kept, **chosen}}, Path(job).parent
+    moved, own = {**data, "plan": {**kept, **chosen}, **sections}, Path(job).parent
     if isinstance(data["model"], dict):
         moved["model"] = {
             name: _from(own, own if folder is None else folder, value) if name in FILES_OF_MODEL else value
             for name, value in data["model"].items()
         }
-    text = yaml.safe_dump(moved, sort_keys=False, allow_unicode=True)
+    stated = {name: value for name, value in moved.items() if value is not None or name not in sections}
+    text = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in comment.splitlines()) + text
 
 

@@ -1,4 +1,4 @@
-"""Capacity: what a fleet makes of some days, or how long it takes for some tokens, and what that costs.
+"""Capacity: what a fleet makes of some days, or how long it takes for some tokens, what that costs, and which to choose.
 
     tokens per day = 86,400 s x tokens per step x goodput / (mean step x factor)
 
@@ -25,10 +25,11 @@ SURE = 0.95
 
 @dataclass(frozen=True)
 class Span:
-    """What is asked: so many days, or so many tokens; the other is None."""
+    """What is asked: so many days, or so many tokens, perhaps within `deadline_days`; the others are None."""
 
     days: float | None = None
     tokens: float | None = None
+    deadline_days: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,7 @@ class Capacity(ByContent):
         days_p50, days_p95: days within which they are done with probability 50 and 95 %.
         money_p50, money_p95: of these days.
         energy_kwh_p50: of the GPUs alone.
+        deadline_prob: that the tokens are done within the deadline.
     """
 
     goodput: float
@@ -53,6 +55,7 @@ class Capacity(ByContent):
     money_p50: float = nan
     money_p95: float = nan
     energy_kwh_p50: float = nan
+    deadline_prob: float = nan
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Capacities:
         prob_faster, prob_cheaper: [fleet, other] that it does more tokens per day, or takes less money per token; the latter is
             empty where a price is missing.
         prob_fastest, prob_cheapest: [fleet] of all.
+        measured_s: [draw, fleet] seconds per token as they would be measured, failures included.
     """
 
     fleets: tuple[Capacity, ...]
@@ -70,6 +74,7 @@ class Capacities:
     prob_fastest: tuple[float, ...]
     prob_cheaper: tuple[tuple[float, ...], ...]
     prob_cheapest: tuple[float, ...]
+    measured_s: Floats
 
 
 def capacities(
@@ -102,7 +107,38 @@ def capacities(
         tuple(prob_least(measured_s).tolist()),
         _rows(prob_less(money)) if priced else (),
         tuple(prob_least(money).tolist()) if priced else (),
+        measured_s,
     )
+
+
+def chosen_fleet(fleets: Sequence[Capacity], n_devices: Sequence[int], span: Span) -> tuple[int, str]:
+    """Chooses a fleet, and says why: its position, and a phrase.
+
+    Of those that keep the deadline with 95 % it is the one that costs least at the median or, without prices, has the fewest
+    GPUs; if none does, the one that most probably keeps it. Without a deadline it is the one that costs least per token or,
+    without prices, does most per day.
+
+    Args:
+        fleets: as `capacities` has them.
+        n_devices: [fleet].
+        span: what was asked.
+    """
+    per_token = [one.money_p50 / one.tokens_p50 for one in fleets]
+    priced = bool(np.isfinite(per_token).all())
+    every, rate = range(len(fleets)), [one.tokens_per_day for one in fleets]
+    if span.deadline_days is None:
+        if priced:
+            return min(every, key=lambda k: per_token[k]), "least money per token"
+        return max(every, key=lambda k: rate[k]), "most per day"
+    within = f"done within {span.deadline_days:.4g} days"
+    on_time = [k for k in every if fleets[k].deadline_prob >= SURE]
+    if not on_time:
+        best = max(every, key=lambda k: (fleets[k].deadline_prob, rate[k]))
+        return best, f"no fleet is {within} with probability {100 * SURE:g}%; this one most probably"
+    told = f"of those {within} with probability {100 * SURE:g}%"
+    if priced:
+        return min(on_time, key=lambda k: per_token[k]), f"least money {told}"
+    return min(on_time, key=lambda k: (n_devices[k], -rate[k])), f"fewest GPUs {told}"
 
 
 def _capacity(
@@ -116,6 +152,7 @@ def _capacity(
         tokens = sure_tokens = span.tokens
         days, slow_days = tokens * middle_s / DAY_S, tokens * slow_s / DAY_S
     hours = own.n_devices * DAY_H  # of devices, a day
+    asked = span.tokens is not None and span.deadline_days is not None
     return Capacity(
         goodput=goodput,
         tokens_per_day=DAY_S / per_token_s,
@@ -126,6 +163,7 @@ def _capacity(
         money_p50=hours * price * days,
         money_p95=hours * price * slow_days,
         energy_kwh_p50=own.gpu_watts / 1e3 * hours * days,
+        deadline_prob=float((tokens * measured_s <= (span.deadline_days or nan) * DAY_S).mean()) if asked else nan,
     )
 
 

@@ -1,8 +1,8 @@
-"""Draws a sweep, a comparison and a scaling study.
+"""Draws a sweep, a comparison, a scaling study and a capacity plan.
 
 A sweep has the objective of every job, a line for every combination of the other axes; a comparison what every job takes, its
 ratio to the best, and how probable it is that one beats another; a scaling study throughput per GPU, where the step goes, and
-what tokens cost, over the number of GPUs.
+what tokens cost, over the number of GPUs; a capacity plan when each fleet is done, or how much it does, and for how much.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 
 from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, new_figure, style
 from ..explain.types import percent
+from .capacity import DAY_S
 from .figures import JobFigures
 from .report import ComparisonReport, SweepReport
 from .scaling import SizeRow
-from .scaling_report import ScalingReport
+from .scaling_report import CapacityReport, ScalingReport
 from .table import Comparison, StudyRow, StudyTable
 
 MOST_LINES = 12  # in the legend
@@ -228,3 +229,56 @@ def _sizes(ax: Axes, n: np.ndarray) -> Axes:
     ax.set_xticks(n, [f"{int(count):,}" for count in n], rotation=45)
     ax.set_xlabel("GPUs")
     return ax
+
+
+def draw_capacity(report: CapacityReport) -> Figure:
+    """When each fleet is done, or how much it does in the days, on the left; what that takes on the right."""
+    with style():
+        figure = new_figure((12.0, 4.8), f"{report.job}: {report.asked}")
+        left, right = figure.subplots(1, 2, width_ratios=(1.4, 1.0))
+        plot_fleets(report, report.parts.found.capacities.measured_s, ax=left)
+        plot_price(report, ax=right)
+    return figure
+
+
+SHOWN = (0.002, 0.998)  # of the probabilities: beyond stand few draws
+
+
+def plot_fleets(report: CapacityReport, measured_s: np.ndarray, *, ax: Axes | None = None) -> Axes:
+    """Probability that a fleet is done over days, with the deadline, or that it does at least so many tokens in the days.
+
+    Args:
+        measured_s: [draw, fleet that can run the job] seconds per token.
+    """
+    ax = new_axes() if ax is None else ax
+    known = [one for one in report.fleets if one.capacity is not None]
+    share = np.linspace(*SHOWN, 200)
+    for one, draws in zip(known, np.quantile(measured_s, share, axis=0).T, strict=True):
+        value = DAY_S * (report.days or 0.0) / draws if report.tokens is None else report.tokens * draws / DAY_S
+        mark = " (chosen)" if one.label == report.chosen and len(known) > 1 else ""
+        ax.plot(value, share, label=f"{one.label}  {one.fleet}{mark}")
+    if report.deadline_days is not None:
+        ax.axvline(report.deadline_days, color=ROSE, ls="--", label="deadline")
+    if report.tokens is None:
+        ax.set_xlabel(report.sample_unit)
+        ax.set_title(f"P(at least so many {report.sample_unit} in {report.days:g} days)")
+    else:
+        ax.set_xlabel("days")
+        ax.set_title("P(done by then)")
+    ax.set_ylim(0.0, 1.0)
+    ax.legend()
+    return ax
+
+
+def plot_price(report: CapacityReport, *, ax: Axes | None = None) -> Axes:
+    """Per million tokens of every fleet at the median: money where all prices are known, else GPU-hours."""
+    ax = new_axes() if ax is None else ax
+    known = [(one, one.capacity) for one in report.fleets if one.capacity is not None]
+    priced = all(np.isfinite(made.money_p50) for _, made in known)
+    taken = [made.money_p50 if priced else one.n_devices * 24.0 * made.days_p50 for one, made in known]
+    at = np.arange(len(known))
+    ax.barh(at, [1e6 * value / made.tokens_p50 for value, (_, made) in zip(taken, known, strict=True)], color=TEAL)
+    ax.set_yticks(at, [f"{one.label}  {one.fleet}" for one, _ in known])
+    ax.set_xlabel(f"{'money' if priced else 'GPU-hours'} per million {report.sample_unit}")
+    ax.set_title("What it takes")
+    return _from_top(ax, len(known))

@@ -9,16 +9,18 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
+from .._version import __version__
 from ..core.errors import DataError, PlanError, SpecError
 from ..core.processes import Progress, silent
-from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
+from ..core.use_case import UNTIMED_S, Message, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import load_fits
-from ..horizon.predict_run import ReliabilitySource, count_of, predict_run, threats_of
-from ..job.fleet import Fleet, cluster_of, fleets_of, job_on
+from ..horizon.predict_run import ReliabilitySource, count_of, predict_run, seconds_of, threats_of
+from ..job.fleet import Fleet, cluster_of, fleets_of, job_on, written_fleet
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded, source_of
+from ..job.write_job import ChosenFrom
 from ..result.objective import OBJECTIVES
-from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
+from ..result.parameters import Applied, DevicePrices, ObjectiveName, Output, Overrides, Samples, Seed
 from ..result.prices import Prices, checked, price_of
 from ..search.figures import SearchedPlan
 from ..search.search_plans import search_plans
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from .capacity import Capacities, Span
     from .figures import JobFigures
 
-DAYS = 30.0
+DAYS, DAY_S = 30.0, 86_400.0
 MOST_DAYS = 36_525.0
 WORLDS = 1000  # of the run whose exact form gives the goodput
 
@@ -42,6 +44,7 @@ class FleetOptions(OptionGroup):
     Attributes:
         days: how long the fleet is there; 30 by default.
         tokens: tokens (samples) to be done: 15.6T, 300B, 1e12.
+        deadline_s: for P(the tokens are done by then), and for the fleet that is chosen: 54d, 1300h.
         space: values per knob of the plan, as in `prism-jax search`.
         objective: by which the best plan of a fleet is chosen.
         price_per_gpu_hour: of every device, or by the name of the device.
@@ -50,6 +53,7 @@ class FleetOptions(OptionGroup):
 
     days: float | None = None
     tokens: Annotated[float | None, Option(metavar="T", parse=count_of)] = None
+    deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None
     space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None
     objective: ObjectiveName = "mean"
     price_per_gpu_hour: DevicePrices = None
@@ -82,7 +86,39 @@ class _Found:
     assumed: tuple[str, ...] = ()
 
 
-@use_case(says="searching")
+@dataclass(frozen=True)
+class _Made:
+    """What the picture and the job file of a report are made of."""
+
+    capacities: Capacities
+    fleet: Fleet
+    job: Job
+
+
+def write_chosen_job(report: CapacityReport, output: Output = None) -> Message | None:
+    """Writes the job on the chosen fleet with its best plan, as YAML that every command takes.
+
+    Args:
+        report: of `plan_capacity`.
+        output: write the job on the chosen fleet, with its best plan, to FILE, as YAML.
+
+    Raises:
+        DataError: the job was not read from a file, or the file cannot be written.
+        SpecError: its network has a form that is not written.
+    """
+    if output is None:
+        return None
+    from ..search.study import without_meaning, written_plan  # need JAX
+
+    made: ChosenFrom[_Made] = report.parts
+    plan, fleet = made.found.job.plan, made.found.fleet
+    comment = f"{fleet.text} for {report.asked} of {report.job}: {report.chosen_by} (prism-jax {__version__})"
+    chosen = {**written_plan(plan), "global_batch": plan.global_batch}
+    sections = written_fleet(fleet, made.source, made.overrides)
+    return made.write(output, chosen, without_meaning(plan), comment, sections)
+
+
+@use_case(says="searching", then=(write_chosen_job,))
 def plan_capacity(
     job: JobFile,
     fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", recorded_as=list)],
@@ -112,22 +148,26 @@ def plan_capacity(
         >>> plan_capacity("llama3_405b_8192", ["8192xh200", "6144xb200"], days=30).prob_faster  # doctest: +SKIP
     """
     days, tokens, seed = _check_span(asked.days, asked.tokens), asked.tokens, applied.seed
+    deadline_days = _check_deadline(asked.deadline_s, tokens)
     wanted, prices = fleets_of(fleets), checked(asked.price_per_gpu_hour)
     own = load_fits(loaded(job, overrides), applied.fits, seed=seed, force=applied.force).job
     moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
     threats = threats_of(asked.reliability, force=applied.force)
     if "price_per_gpu_hour" in OBJECTIVES.named(asked.objective).needs:
         _check_prices(prices, moved)
-    from .capacity import Span  # needs JAX, which mistakes above do not wait for
+    from .capacity import Span, chosen_fleet  # needs JAX, which mistakes above do not wait for
 
-    span = Span(days, tokens)
+    span = Span(days, tokens, deadline_days)
     found = []
     for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
         progress(number / len(wanted), f"searching plans of {fleet.text}")
         searched = _best(fleet, one, asked, prices, applied)
         found.append(searched if searched.figures is None else _with_goodput(searched, span, threats, seed))
     made = _capacities(found, prices, span, seed)
-    return CapacityReport(
+    possible = [one for one in found if one.figures is not None]
+    best, why = chosen_fleet(made.fleets, [one.job.cluster.n_devices for one in possible], span)
+    facts = _facts(found, made)
+    report = CapacityReport(
         job=source_of(job),
         model=own.model.name,
         sample_unit=own.model.sample_unit,
@@ -135,13 +175,18 @@ def plan_capacity(
         days=days,
         tokens=tokens,
         reliability=None if asked.reliability is None else str(asked.reliability),
-        fleets=_facts(found, made),
+        fleets=facts,
         prob_faster=made.prob_faster,
         prob_cheaper=made.prob_cheaper,
         notes=_notes(own, found, threats),
         elapsed_s=UNTIMED_S,
         record=noted(days=days),
+        deadline_days=deadline_days,
+        chosen=[one.label for one in facts if one.capacity is not None][best],
+        chosen_by=why,
     )
+    parts = _Made(made, possible[best].fleet, possible[best].job)
+    return report.made_of(ChosenFrom(parts, job, tuple(overrides)))
 
 
 def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) -> Capacities:
@@ -194,6 +239,17 @@ def _check_span(days: float | None, tokens: float | None) -> float | None:
     return days
 
 
+def _check_deadline(deadline_s: float | None, tokens: float | None) -> float | None:
+    """The deadline in days."""
+    if deadline_s is None:
+        return None
+    if tokens is None:
+        raise DataError("--deadline: says by when tokens are to be done, but not how many. Add --tokens 2T.")
+    if not 0.0 < deadline_s <= MOST_DAYS * DAY_S:
+        raise DataError(f"--deadline: {deadline_s:g} s, but it must be above 0 and at most {MOST_DAYS:,.0f} days")
+    return deadline_s / DAY_S
+
+
 def _check_prices(prices: Prices, jobs: Sequence[Job]) -> None:
     unknown = [job.cluster.device.name for job in jobs if price_of(prices, job.cluster.device.name) is None]
     if unknown:
@@ -220,7 +276,7 @@ def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: 
     if threats is None or found.figures is None:
         return found
     own, step_s = found.figures, found.figures.mean_s
-    n_steps = (span.days or 0.0) * 86_400.0 / step_s if span.tokens is None else span.tokens / own.tokens_per_step
+    n_steps = (span.days or 0.0) * DAY_S / step_s if span.tokens is None else span.tokens / own.tokens_per_step
     made = predict_run(found.job, n_steps=max(ceil(n_steps), 1), reliability=threats, n_worlds=WORLDS, seed=seed)
     run = made.parts.run
     share = float(run.n_steps * run.steps.mean_s / run.expected_s())

@@ -193,9 +193,12 @@ class CapacityReport(Report):
         reliability: of which failures the goodput knows; None: of none.
         prob_faster, prob_cheaper: a row for each fleet that can run the job: probabilities that it does more tokens per day, or
             takes less money per token, than each of them; the latter is empty without prices.
+        deadline_days: within which the tokens are to be done; None: whenever.
+        chosen, chosen_by: label of the fleet whose job `-o` writes, and why it is that one.
     """
 
     kind: ClassVar[str] = "capacity"
+    picture: ClassVar[str] = "prism_jax.study.picture:draw_capacity"
 
     job: str
     model: str
@@ -210,6 +213,17 @@ class CapacityReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+    deadline_days: float | None = None
+    chosen: str = ""
+    chosen_by: str = ""
+
+    @property
+    def asked(self) -> str:
+        """What is to be done, in words."""
+        if self.days is not None:
+            return f"{self.days:g} days"
+        within = "" if self.deadline_days is None else f" within {self.deadline_days:.4g} days"
+        return f"{self.tokens:.4g} {self.sample_unit}{within}"
 
     def lines(self) -> list[str]:
         known = [one for one in self.fleets if one.capacity is not None]
@@ -220,9 +234,17 @@ class CapacityReport(Report):
             *(f"{one.label}: {one.fleet} is impossible: {one.problem}" for one in self.fleets if one.problem),
             *_probabilities("the fleet of the row does more per day than that of the column", labels, self.prob_faster),
             *_probabilities("it costs less per token", labels, self.prob_cheaper),
+            *_chosen(self, known),
             *(f"note: {note}" for note in self.notes),
             f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
         ]
+
+
+def _chosen(report: CapacityReport, known: Sequence[FleetFacts]) -> list[str]:
+    """The fleet that `-o` writes; nothing where there is no choice."""
+    if len(known) < 2 and report.deadline_days is None:
+        return []
+    return [f"chosen: {one.label}, {one.fleet}: {report.chosen_by}" for one in known if one.label == report.chosen]
 
 
 def _table(report: CapacityReport, known: Sequence[FleetFacts]) -> Table:
@@ -232,9 +254,8 @@ def _table(report: CapacityReport, known: Sequence[FleetFacts]) -> Table:
     extra = [(name, text) for name, text in EXTRA if any(text(one) for one in known)]
     many = len(known) > 1
     rows = [_capacity_cells(report, one, [text(one) for _, text in extra], many) for one in known]
-    asked = f"{report.tokens:.4g} {unit}" if report.days is None else f"{report.days:g} days"
     head += [name for name, _ in extra] + (["P(fastest)"] if many else [])
-    return Table(f"{report.job}: {report.model}, {asked}, best plan by {report.objective}", head, rows)
+    return Table(f"{report.job}: {report.model}, {report.asked}, best plan by {report.objective}", head, rows)
 
 
 def _capacity_cells(report: CapacityReport, one: FleetFacts, extra: Sequence[str], many: bool) -> tuple[str, ...]:
@@ -267,17 +288,22 @@ def _figure(value: Callable[[Capacity], float]) -> Callable[[FleetFacts], str]:
     return text
 
 
+def _share(prob: float) -> str:
+    return percent(prob) if isfinite(prob) else ""
+
+
 def _per_mtoken(one: FleetFacts) -> str:
     price = one.figures.money_per_mtoken / one.capacity.goodput if one.figures and one.capacity else float("nan")
     return f"{price:.4g}" if isfinite(price) else ""
 
 
 EXTRA: tuple[tuple[str, Callable[[FleetFacts], str]], ...] = (
+    ("P(on time)", lambda one: _share(one.capacity.deadline_prob if one.capacity else nan)),
     ("money p50", _figure(lambda own: own.money_p50)),
     ("money p95", _figure(lambda own: own.money_p95)),
     ("money/Mtoken", _per_mtoken),
     ("GPU energy kWh", _figure(lambda own: own.energy_kwh_p50)),
-    ("P(cheapest)", lambda one: percent(one.prob_cheapest) if isfinite(one.prob_cheapest) else ""),
+    ("P(cheapest)", lambda one: _share(one.prob_cheapest)),
 )
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prism_jax.job.fleet import cluster_of, fleets_of, job_on, written_fleet
+from prism_jax.job.load_job import load_job
 from prism_jax.shell.app import main
-from prism_jax.study.capacity import Span, capacities
+from prism_jax.study.capacity import Capacities, Span, capacities, chosen_fleet
 from prism_jax.study.figures import JobFigures
+from prism_jax.study.run_grid import StudyRequest, figures_of
 from prism_jax.study.scaling_report import CapacityReport
 from tests.support.job_texts import JOB
 
@@ -99,3 +102,108 @@ def test_fleets_without_a_price_are_not_compared_by_money() -> None:
     found = capacities([figures(1.0, 8.0), figures(2.0, 8.0)], [1.0, 1.0], [2.0, np.nan], ONE, Span(days=1.0))
     assert found.prob_cheaper == found.prob_cheapest == ()
     assert found.prob_fastest == (1.0, 0.0)
+
+
+# --- Deadline, the chosen fleet, its file and the picture ------------------------------------------------------------
+
+
+def rated(span: Span, sizes: list[float], prices: list[float], spread: float = 0.0) -> Capacities:
+    """Fleets with a million tokens per second and GPU and a doubt that all share."""
+    factors = np.exp(spread * np.random.default_rng(0).normal(size=(50_000, 1))) * np.ones((1, len(sizes)))
+    return capacities([figures(1.0 / n, n) for n in sizes], [1.0] * len(sizes), prices, factors, span)
+
+
+def test_a_deadline_at_the_median_is_kept_with_one_half() -> None:
+    span = Span(tokens=86_400e6, deadline_days=0.5)
+    first, second = rated(span, [2.0, 4.0], [1.0, 1.0], 0.1).fleets
+    assert first.deadline_prob == pytest.approx(0.5, abs=0.01)
+    assert second.deadline_prob == 1.0
+    assert np.isnan(rated(Span(days=1.0), [2.0], [1.0]).fleets[0].deadline_prob)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "prices", "best", "why"),
+    [
+        (0.3, [1.0, 3.0, 2.0], 2, "least money of those done within 0.3 days"),
+        (0.3, [1.0, np.nan, 2.0], 1, "fewest GPUs of those"),
+        (0.1, [1.0, 3.0, 2.0], 2, "no fleet is done within 0.1 days"),
+        (None, [1.0, 3.0, 2.0], 0, "least money per token"),
+        (None, [1.0, np.nan, 2.0], 2, "most per day"),
+    ],
+)
+def test_the_chosen_fleet_keeps_the_deadline_and_is_cheap(
+    deadline: float | None, prices: list[float], best: int, why: str
+) -> None:
+    span, sizes = Span(tokens=86_400e6, deadline_days=deadline), [2.0, 4.0, 8.0]
+    chosen, told = chosen_fleet(rated(span, sizes, prices).fleets, [2, 4, 8], span)
+    assert chosen == best
+    assert why in told
+
+
+def test_the_job_of_the_chosen_fleet_is_written_and_drawn(job: list[str], tmp_path: Path, capsys) -> None:
+    fleets = ["--fleet", "32xh100-sxm", "--fleet", "24xh200"]
+    made = ["-o", str(tmp_path / "chosen.yaml"), "--plot", str(tmp_path / "plan.png")]
+    prices = ["--price", "h100-sxm=20", "--price", "h200=2.2"]
+    assert main(["plan", *job, *fleets, "--tokens", "10B", "--deadline", "30d", *prices, *made, "--json"]) == 0
+    report = CapacityReport.from_dict(json.loads(capsys.readouterr().out))
+    chosen = report.fleets[1]
+    assert (report.deadline_days, report.chosen) == (30.0, "B")
+    assert chosen.figures is not None
+    assert chosen.plan is not None
+    assert "chosen: B, 24xh200: least money of those done within 30 days" in "\n".join(report.lines())
+    written = load_job(tmp_path / "chosen.yaml")
+    assert (written.cluster.device.name, written.cluster.n_devices, written.plan.global_batch) == ("h200", 24, 72)
+    assert (written.plan.tp, written.plan.pp) == (chosen.plan.tp, chosen.plan.pp)
+    again = figures_of(written, StudyRequest("mean", None, None, 64, 0))
+    assert again.p50_s == pytest.approx(chosen.figures.p50_s, rel=1e-6)
+    assert (tmp_path / "plan.png").stat().st_size > 1000
+
+
+def test_days_are_drawn_and_a_fleet_alone_is_written(job: list[str], tmp_path: Path) -> None:
+    made = ["-o", str(tmp_path / "chosen.yaml"), "--plot", str(tmp_path / "plan.svg")]
+    assert main(["plan", *job, "--fleet", "64xh100-sxm", *made]) == 0
+    assert load_job(tmp_path / "chosen.yaml").cluster == load_job(job[0]).cluster
+    assert (tmp_path / "plan.svg").read_text().startswith("<?xml")
+
+
+CLUSTERS = [
+    "dgx-h100",
+    "{preset: dgx-h100, n_devices: 64, device: {power: 500 W}}",
+    "{device: h200, n_devices: 64}",
+    "{preset: dgx-h100, n_devices: 64, tiers: [{name: nvlink, n_devices: 8, bandwidth: 400 GB/s, latency: 1 us}, "
+    "{name: rail, n_devices: 64, bandwidth: 50 GB/s, latency: 5 us}]}",
+]
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("fleet", ["32xh100-sxm", "128xh100-sxm", "64xH200", "48xb200", "64xaws-p5"])
+def test_a_written_fleet_is_the_fleet(cluster: str, fleet: str, tmp_path: Path) -> None:
+    plan = "{micro_batch: 1, global_batch: 128, seq_len: 4096, dp: 64}"
+    (tmp_path / "job.yaml").write_text(f"model: llama-2-7b\ncluster: {cluster}\nplan: {plan}\n")
+    job, (wanted,) = load_job(tmp_path / "job.yaml"), fleets_of([fleet])
+    moved = job_on(job, cluster_of(wanted, job))
+    sections = written_fleet(wanted, tmp_path / "job.yaml")
+    data = {"model": "llama-2-7b", "plan": {"micro_batch": 1, "global_batch": wanted.n_devices, "seq_len": 4096}}
+    data["plan"] |= {"dp": wanted.n_devices}
+    read = load_job({**data, **{name: value for name, value in sections.items() if value is not None}})
+    *inner, outer = moved.cluster.tiers
+    assert read.cluster.device == moved.cluster.device
+    assert read.cluster.n_devices == wanted.n_devices
+    assert read.cluster.tiers[:-1] == tuple(inner)
+    assert read.cluster.tiers[-1].bytes_per_s == outer.bytes_per_s
+    assert read.variability == moved.variability
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--deadline", "30d"], "Add --tokens"),
+        (["--days", "3", "--deadline", "30d"], "Add --tokens"),
+        (["--tokens", "1B", "--deadline", "0d"], "must be above 0"),
+        (["--tokens", "1B", "--deadline", "soon"], "--deadline"),
+        (["--tokens", "1B", "-o", "no/such/chosen.yaml"], "no/such"),
+    ],
+)
+def test_wrong_deadlines_and_files_are_refused(job: list[str], options: list[str], message: str, capsys) -> None:
+    assert main(["plan", *job, "--fleet", "8xh200", *options]) == 2
+    assert message in capsys.readouterr().err
