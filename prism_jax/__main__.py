@@ -1,14 +1,19 @@
 """`prism-jax`, and `python -m prism_jax`."""
 
 import sys
+from collections.abc import Sequence
 
 
-def main() -> int:
-    """Runs the command line and returns its exit code, also where Ctrl-C comes while the first modules are loaded."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code, also where Ctrl-C comes while the first modules are loaded.
+
+    Args:
+        arguments: words after the name of the program; those of this process by default.
+    """
     try:
         from .shell.app import main as run
 
-        return run()
+        return run(arguments)
     except KeyboardInterrupt:
         return 130
 

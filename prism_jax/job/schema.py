@@ -393,7 +393,7 @@ def _message(item: Mapping[str, Any], known: list[str], path: FieldPath) -> str:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
     if kind == "extra_forbidden":
         name = item["loc"][-1]
-        if len(path) == 0 and (section := _section_of(str(name))):
+        if not path and {"plan", "cluster"} <= {*known} and (section := _section_of(str(name))):  # at the top of a job
             return f"unknown field, did you mean {section}?"
         return f"unknown field{did_you_mean(name, known)}"
     if kind == "missing":
