@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from experiments.device_names import device_of_text
 from experiments.nonllm_tables.models import model_of
@@ -73,7 +74,7 @@ def with_nodes(cluster: Cluster, size: int) -> Cluster:
 
 def plan_of(row: TableRow, made: Made) -> ParallelPlan:
     """Data parallel over all GPUs."""
-    vendor = {"tuning": "vendor"} if row.table in _VENDORS else {}
+    software: dict[str, Any] = dict(made.software) | ({"tuning": "vendor"} if row.table in _VENDORS else {})
     return ParallelPlan(
         micro_batch=row.batch_per_gpu,
         global_batch=row.batch_per_gpu * row.n_accumulated * row.n_gpus,
@@ -81,5 +82,5 @@ def plan_of(row: TableRow, made: Made) -> ParallelPlan:
         dp=row.n_gpus,
         dtype="fp32" if row.precision == "tf32" else row.precision,
         attention="unfused",
-        software=Software(compile=row.is_compiled or None, **vendor, **dict(made.software)),
+        software=Software(compile=row.is_compiled or None, **software),
     )
