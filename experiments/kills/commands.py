@@ -43,6 +43,7 @@ COMMANDS = (
         "sweep job.yaml --set plan.micro_batch=1,2 --samples 64 --resume study.npz --csv table.csv --plot sweep.png",
         ("study.npz",),
     ),
+    Writes("plan", "plan job.yaml --fleet 8xh100-sxm --tokens 1B --deadline 30d -o planned.yaml --plot plan.png", ()),
     Writes("scale", "scale job.yaml --gpus 8,16 --samples 64 --resume study.npz --plot scale.png", ("study.npz",)),
     Writes("compare", "compare job.yaml placed.yaml --samples 64 --plot jobs.png"),
     Writes("shard", "shard dlrm_dcnv2_64 -o sharded.yaml --plot shard.png"),

@@ -139,8 +139,8 @@ WRONG = {
         "line 2: set = 'plan.dp=\"8': no closing quotation. Write KEY=VALUE",
     ),
     "a framework that nobody knows": (
-        {"job": "job.yaml", "framework": "megatron", "measured_step_time_s": "1"},
-        "line 2 framework: 'megatron' must be one of",
+        {"job": "job.yaml", "framework": "abacus", "measured_step_time_s": "1"},
+        "line 2 framework: 'abacus' must be one of",
     ),
     "no times at all": ({"job": "job.yaml", "step_time_s": ""}, "no row has a measured time"),
 }
