@@ -143,7 +143,8 @@ def _uneven_experts(p: PlanNumbers, model: str) -> Problem:
     product = f"tp*cp*dp = {p.tp}*{p.cp}*{p.dp} = {n}"
     if etp == 1:
         return Problem("ep", f"{p.ep} does not divide {product}. Try ep={gcd(p.ep, n)}.")
-    remedy = f"Try etp=1 (whole experts) or ep={gcd(p.ep, n // gcd(etp, n))}."
+    other = f" or ep={gcd(p.ep, n // etp)}" if n % etp == 0 else ""
+    remedy = f"Try etp=1 (whole experts){other}."
     return Problem("ep", f"{p.ep} times etp = {etp} does not divide {product}. {remedy}")
 
 

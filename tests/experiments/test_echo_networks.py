@@ -8,17 +8,20 @@ import pytest
 from experiments.echo_networks.run import BAR_MEAN, BAR_WORST, NETWORKS, SLOWDOWN, errors, predicted_s, step_s
 from prism_jax.cost.efficiency import efficiency
 
-NOT_REACHED = pytest.mark.xfail(
-    strict=True, reason="3.9 % (bar 3.8): BERT's compute is scaled by .85 since attention goes with length"
-)
-OWN = pytest.param(efficiency("ampere").overlap_slowdown, marks=NOT_REACHED)
+OWN = efficiency("ampere").overlap_slowdown
+# 3.94 % (bar 3.8) since attention goes with length: BERT's compute is scaled by .85, by .90 before. It ends with the first change that
+# brings the mean below the bar again, which strict reports.
+NOT_REACHED = pytest.mark.xfail(strict=True, reason="mean error 3.94 %, bar 3.8 % (Echo's own)")
+
+
+@pytest.mark.parametrize("slowdown", [SLOWDOWN, pytest.param(OWN, marks=NOT_REACHED)])
+def test_slow_networks_are_predicted_from_fast_ones_on_the_mean(slowdown: float) -> None:
+    assert np.abs(errors(slowdown, lambda line: None)).mean() <= BAR_MEAN
 
 
 @pytest.mark.parametrize("slowdown", [SLOWDOWN, OWN])
-def test_slow_networks_are_predicted_from_fast_ones(slowdown: float) -> None:
-    found = np.abs(errors(slowdown, lambda line: None))
-    assert found.mean() <= BAR_MEAN
-    assert found.max() <= BAR_WORST
+def test_slow_networks_are_predicted_from_fast_ones_at_worst(slowdown: float) -> None:
+    assert np.abs(errors(slowdown, lambda line: None)).max() <= BAR_WORST
 
 
 def test_batches_move_nothing_but_the_factor_of_compute() -> None:

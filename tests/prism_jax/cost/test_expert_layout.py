@@ -55,6 +55,14 @@ def test_expert_parallelism_reaches_over_tensor_parallel_ranks() -> None:
         check_plan(replace(BASE, ep=64), MODEL, cluster(32))
 
 
+def test_the_remedy_of_a_degree_of_experts_is_one_that_helps() -> None:
+    with pytest.raises(PlanError, match=r"= 32. Try etp=1 \(whole experts\)\.$"):  # with etp = 3 no ep does
+        check_plan(replace(BASE, etp=3), MODEL, cluster(32))
+    with pytest.raises(PlanError, match=r"Try etp=1 \(whole experts\) or ep=16\.$"):
+        check_plan(replace(BASE, etp=2), MODEL, cluster(32))
+    check_plan(replace(BASE, ep=16, etp=2), MODEL, cluster(32))
+
+
 def test_a_negative_degree_is_refused() -> None:
     with pytest.raises(PlanError, match="etp = -1, but it must be at least 1, or 0: as tp"):
         replace(BASE, etp=-1)

@@ -179,7 +179,9 @@ def test_a_score_does_not_depend_on_the_plans_beside_it(evaluator):
     numbers = feasible(evaluator, 12)
     together = TailScorer(evaluator, 5).samples(numbers, 64)
     alone = np.concatenate([TailScorer(evaluator, 5).samples(numbers[k : k + 1], 64) for k in range(12)])
-    np.testing.assert_allclose(together, alone, rtol=FLOAT32)  # 3e-7 is met among 100 plans: other batches, other order of sums
+    np.testing.assert_allclose(
+        together, alone, rtol=FLOAT32
+    )  # 3e-7 is met among 100 plans: other batches, other order of sums
 
 
 def test_another_seed_gives_other_draws(evaluator):
