@@ -9,8 +9,8 @@ from experiments.echo_networks.run import BAR_MEAN, BAR_WORST, NETWORKS, SLOWDOW
 from prism_jax.cost.efficiency import efficiency
 
 OWN = efficiency("ampere").overlap_slowdown
-# 3.94 % (bar 3.8) since attention goes with length: BERT's compute is scaled by .85, by .90 before. It ends with the first change that
-# brings the mean below the bar again, which strict reports.
+# Since attention goes with length: BERT's compute is scaled by .85, by .90 before. It ends with the first change that brings the
+# mean below the bar again, which strict reports.
 NOT_REACHED = pytest.mark.xfail(strict=True, reason="mean error 3.94 %, bar 3.8 % (Echo's own)")
 
 
