@@ -55,7 +55,7 @@ def play(
     parts = []
     with _inside(folder):
         for line in commands:
-            code, out, err = _captured(main, shlex.split(line))
+            code, out, err = captured(main, shlex.split(line))
             parts.append(f"$ prism-jax {line}\nexit code {code}\n")
             if "--help" in line or any(usage in out + err for usage in USAGE):
                 parts.append("<words of the option parser>\n")
@@ -83,8 +83,8 @@ def _inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def _captured(main: Main, arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr."""
+def captured(main: Main, arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Returns exit code, stdout and stderr of a run in this process; -1 where it raises."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = streams

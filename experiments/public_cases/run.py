@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import io
 import json
 import os
 import re
@@ -29,17 +28,18 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.golden.transcript import captured
 from prism_jax.shell.app import main as prism_jax
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.toml"
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "cases"
+VERDICTS = (0, 1)  # exit codes of an answer; 1 says, for example, that the job does not fit
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,6 @@ class Case:
     files: str = ""
     but: tuple[str, ...] = ()
     misses: int = 0
-
-    @property
-    def is_number(self) -> bool:
-        return bool(self.figure)
 
 
 @dataclass(frozen=True)
@@ -90,10 +86,7 @@ class Answer:
 @cache
 def printed(command: str) -> tuple[int, str, str]:
     """Returns the exit code, stdout and stderr of one command, run in the folder of cases."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = prism_jax(shlex.split(command))
-    return code, out.getvalue(), err.getvalue()
+    return captured(prism_jax, shlex.split(command))
 
 
 def number(command: str, figure: str) -> float:
@@ -103,7 +96,7 @@ def number(command: str, figure: str) -> float:
         LookupError: the command failed, or has no such figure.
     """
     code, out, err = printed(f"{command} --json")
-    if code > 1:  # 1: a verdict, such as that the job does not fit
+    if code not in VERDICTS:
         raise LookupError(f"exit {code}: {err.strip().splitlines()[-1] if err.strip() else ''}")
     found: Any = json.loads(out)
     for key in figure.split("."):
@@ -121,14 +114,14 @@ def answer(case: Case) -> Answer:
     try:
         if case.inside is not None:
             return _inside(case)
-        if case.is_number:
+        if case.figure:
             return _number(case)
     except LookupError as error:
         return Answer(case, str(error)[:60], f"{case.right or case.inside or ''}", good=False)
     code, out, err = printed(case.command)
     text = out + err
     good = (
-        (code < 2 if case.exit is None else code == case.exit)
+        code in (VERDICTS if case.exit is None else (case.exit,))
         and (not case.says or bool(re.search(case.says, text)))
         and (not case.silent or not re.search(case.silent, text))
     )
