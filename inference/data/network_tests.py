@@ -97,7 +97,7 @@ class Test:
     """What is known of the test whose rows come next."""
 
     op: str = ""
-    library: str = ""
+    collective_library: str = ""  # NCCL or RCCL with its version
     tool: str = ""
     hosts: dict[int, str] = field(default_factory=dict)
     devices: dict[int, str] = field(default_factory=dict)
@@ -172,9 +172,9 @@ def _learn(test: Test, line: str) -> None:
     if op := _OP.search(line):
         test.op = spelled(op[1])
     if library := _LIBRARY.search(line):
-        test.library = f"{library[1]} {library[2].rstrip('.')}"
+        test.collective_library = f"{library[1]} {library[2].rstrip('.')}"
     if code := _LIBRARY_CODE.search(line):
-        test.library = f"NCCL {int(code[1]) // 10000}.{int(code[1]) // 100 % 100}.{int(code[1]) % 100}"
+        test.collective_library = f"NCCL {int(code[1]) // 10000}.{int(code[1]) // 100 % 100}.{int(code[1]) % 100}"
     if starts := _STARTS.search(line):
         test.hosts, test.devices, test.columns, test.tool = {}, {}, [], "nccl"
         test.n_ranks = int(starts[1]) * int(starts[2]) if starts[1] else 0  # of one process, where it ran alone
@@ -298,7 +298,7 @@ def _placed(
             "n_nodes": n_nodes,
             "gpus_per_node": n_gpus / n_nodes if n_nodes else 0,
             "gpu": next(iter(test.devices.values()), ""),
-            "library": test.library,
+            "library": test.collective_library,
             "guessed": is_guess,
         }
 
