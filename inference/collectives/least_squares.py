@@ -94,6 +94,16 @@ def _is_at_one_scale(data: CollectivesData, fabric: int) -> bool:
     return int((data.curve_fabric == fabric).sum()) == 1
 
 
+def _rate(data: CollectivesData, fabric: int) -> str:
+    """Name of the law's bandwidth that long messages of a fabric run at: of the network, or inside the node."""
+    return "log_net_bytes_per_s" if data.reference.net_hops[fabric] > 0 else "log_bytes_per_s"
+
+
+def _of_each_cell(spread: float, alike: float) -> float:
+    """Spread at which cells count as if each said something of its own, of those whose neighbours are alike."""
+    return spread * np.sqrt((1.0 + alike) / (1.0 - alike))
+
+
 NEVER = -30.0  # log bytes of a knee, below which the law's middle part is nothing
 
 
@@ -106,8 +116,7 @@ def fit_two_numbers(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
     width = np.array([np.hypot(prior.sd, prior.between) for prior in known.values()])
     with jax.enable_x64(True):
         held = np.array([float(one) for one in laws.to_reference({n: median[n] for n in known}, at).values()])
-    rate = "log_net_bytes_per_s" if at.net_hops > 0 else "log_bytes_per_s"
-    two = [list(known).index("log_base_s"), list(known).index(rate)]
+    two = [list(known).index("log_base_s"), list(known).index(_rate(data, fabric))]
     log_bytes, log_s, trust = data.log_bytes[here], data.log_s[here], data.trust[here]
 
     def left(values: Floats, spread: float) -> Floats:
@@ -121,9 +130,9 @@ def fit_two_numbers(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
         spread = max(float(np.sqrt(np.sum(trust * rest**2) / np.sum(trust) * len(here) / free)), SMALLEST_SPREAD)
         spread = spread if len(here) >= FEWEST else max(spread, MOST_LEFT)
     alike = _alike(np.sqrt(trust) * rest, data.curve[here], data.config[here], log_bytes)
-    each = spread * np.sqrt((1.0 + alike) / (1.0 - alike))
+    each = _of_each_cell(spread, alike)
     jacobian = least_squares(left, values, args=(each,), max_nfev=1).jac
-    covariance = np.diag(np.where(np.isin(np.arange(len(known)), [list(known).index("log_knee_bytes")]), 0.0, width**2))
+    covariance = np.diag(np.where(np.array(list(known)) == "log_knee_bytes", 0.0, width**2))
     covariance[np.ix_(two, two)] = np.linalg.inv(jacobian.T @ jacobian)
     held[two] = values
     return FittedLaw(held, covariance, spread, alike, 2)
@@ -161,13 +170,13 @@ def _fit(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
     held = np.array([float(one) for one in laws.to_reference(dict(zip(known, median, strict=True)), at).values()])
     spread, alike = FIRST_SPREAD, 0.0
     for _ in range(ROUNDS):
-        each = spread * np.sqrt((1.0 + alike) / (1.0 - alike))
+        each = _of_each_cell(spread, alike)
         best = _minimum(partial(value, spread=each), partial(slope, spread=each), held)
         held = best.x
         rest = best.fun[: len(here)] * each
         spread = max(float(np.sqrt(np.mean(rest**2))), SMALLEST_SPREAD)
         alike = _alike(rest, data.curve[here], data.config[here], data.log_bytes[here])
-    jacobian = np.asarray(slope(held, spread * np.sqrt((1.0 + alike) / (1.0 - alike))))
+    jacobian = np.asarray(slope(held, _of_each_cell(spread, alike)))
     return FittedLaw(held, np.linalg.inv(jacobian.T @ jacobian), spread, alike, len(known))
 
 
@@ -278,9 +287,8 @@ def _of_one_size(law: str, found: list[FittedLaw], data: CollectivesData) -> str
     for fabric, one in enumerate(found):
         if len(np.unique(data.log_bytes[fabric_of_cell == fabric])) > 1:
             continue
-        rate = "log_net_bytes_per_s" if data.reference.net_hops[fabric] > 0 else "log_bytes_per_s"
         variance = np.diag(one.covariance)
-        is_slow = variance[names.index("log_base_s")] > variance[names.index(rate)]
+        is_slow = variance[names.index("log_base_s")] > variance[names.index(_rate(data, fabric))]
         known.setdefault(("bandwidth", "latency") if is_slow else ("latency", "bandwidth"), []).append(
             data.fabrics[fabric]
         )
