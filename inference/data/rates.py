@@ -12,14 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.measured_speeds import SpeedColumn, kind_of, quantities
+from prism_jax.variability.measured_speeds import HALF_POWER, SpeedColumn, kind_of, quantities
 
 from .columns import DataOptions, ModelColumn, resolve
 from .raw_table import RawTable, column_of, hash_column
 from .values import numbers
 
 SECONDS = "duration_s"
-WORKING = 0.5  # of the largest power
 
 
 def speeds_of(
@@ -82,4 +81,4 @@ def _working(table: RawTable) -> np.ndarray:
         return np.ones(len(table.frame), bool)
     power = numbers(column_of(table.frame, "power_w"), ModelColumn("power_w")).value
     most = float(np.nanmax(power, initial=0.0))
-    return power >= WORKING * most if most > 0.0 else np.ones(len(power), bool)
+    return power >= HALF_POWER * most if most > 0.0 else np.ones(len(power), bool)

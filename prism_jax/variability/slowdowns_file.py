@@ -30,6 +30,7 @@ from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from .measured_speeds import (
     ALL as ALL_CLASSES,
+    HALF_POWER,
     Recognised,
     SpeedColumn,
     class_of,
@@ -143,7 +144,7 @@ def _factors(table: CsvTable, columns: Sequence[str], places: _Places) -> tuple[
     return factors, tuple(notes)
 
 
-BUSY, HALF_POWER = 50.0, 0.5  # percent of the time, share of the largest power, from which a clock is that of work
+BUSY = 50.0  # percent of the time, from which on a clock is that of work
 
 
 def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
