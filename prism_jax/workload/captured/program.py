@@ -284,7 +284,8 @@ class RankProgram(ByContent):
         fusion: how pointwise operations are merged: one of `FUSIONS`.
         source: what was read: torch, jax, hlo, et.
         versions: of that software.
-        assumptions: what was assumed where the code does not say it, one sentence each.
+        assumptions: what was assumed where the code does not say it, one sentence each; not compared: a sentence names files as
+            they were typed, and rows hold what follows from them.
         roles: axis -> tp, cp, ep, etp, dp or pp, where its name does not say which one it is.
         n_parameters: of the whole model; 0: the sum over classes and tensor-parallel ranks.
         model_kind: kind of model (transformer, encoder, cnn, ...) whose measured corrections apply; empty: as its rows suggest.
@@ -300,7 +301,7 @@ class RankProgram(ByContent):
     fusion: str = "eager"
     source: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = field(default=(), compare=False)
     roles: Mapping[str, str] = field(default_factory=dict)
     n_parameters: float = 0.0
     model_kind: str = ""

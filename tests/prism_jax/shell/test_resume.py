@@ -182,9 +182,7 @@ def test_a_file_that_is_named_was_edited(
     named = KINDS[kind]
     named.write()
     assert answer(command, "job.yaml", named.options, capsys) == "taken"
-    spelt = kind == "model.kernels" or (command, kind) == ("search", "kernels")
-    if not spelt:  # an assumption names the profile as the job was typed
-        assert answer(command, str(here / "job.yaml"), named.options, capsys) == "taken", "another spelling"
+    assert answer(command, str(here / "job.yaml"), named.options, capsys) == "taken", "another spelling"
     named.edit()
     told = answer(command, "job.yaml", named.options, capsys)
     assert f"{command}.npz: belongs to another {'search' if command == 'search' else 'study'}" in told
