@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import bar, decimals, prob, time_with_error, uncertain_memory, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
-from ..explain.types import GivenSlowdowns, SlowNode, words
+from ..explain.types import GivenSlowdowns, words
 from ..result.distribution import Guarantee
 from .check_report import TOLD, HostFacts, MemoryFacts, OpenFieldFacts
+from .given_table import given_lines, seconds_with_error
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ class PredictionReport(Report):
             _memory(self),
             _breakdown(self),
             _owners(self),
-            _given(self),
+            given_lines(self.given),
             _footer(self),
         ]
         lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
@@ -294,7 +295,6 @@ SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
 MOST_CRITICAL = 4
-MOST_NUMBERS = 4  # of stages or replicas of a node
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
@@ -480,51 +480,7 @@ def _owner(report: PredictionReport, name: str, value_s: float) -> str:
     """Seconds of an owner; with their error where a table of given slowdowns stands below to compare with."""
     if report.given is None:
         return format_s(value_s, 3)
-    return f"{_with_error_s(value_s, report.p95_owner_mc_error_s.get(name, 0.0)):>18}"
-
-
-def _given(report: PredictionReport) -> list[str]:
-    """What given slowdowns cost, node by node, slowest first."""
-    given = report.given
-    if given is None:
-        return []
-    head = ("node", "slowest GPU", "stage", "replica", "cost in p95", "with all above")
-    rows = [head, *(_node(one) for one in given.nodes)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
-    table = ("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-    rest = f"; {given.n_drawn:,} GPUs are drawn" if given.n_drawn else ""
-    more = given.n_nodes - len(given.nodes)
-    return [
-        f"given slowdowns: {given.n_gpus:,} GPUs on {given.n_nodes:,} node{'s' if given.n_nodes > 1 else ''}{rest}",
-        f"  with these and nothing else varying a step takes {format_s(given.step_s, 4)}",
-        "  p95 falls by so much with other GPUs, drawn like the fleet's, in the place of those given:",
-        *table,
-        *([f"  and {more:,} nodes less slow"] if more else []),
-    ]
-
-
-def _node(one: SlowNode) -> tuple[str, ...]:
-    """Cells of a node."""
-    return (
-        f"{one.node} ({one.name})" if one.name else str(one.node),
-        f"{one.gpu} x {one.slowdown:.3f}",
-        _numbers(one.stages),
-        _numbers(one.replicas),
-        _with_error_s(one.cost_s, one.cost_error_s),
-        _with_error_s(one.with_slower_s, one.with_slower_error_s),
-    )
-
-
-def _numbers(found: tuple[int, ...]) -> str:
-    """As "0-3" or "1, 4"; few of many."""
-    if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
-        return f"{found[0]}-{found[-1]}"
-    return ", ".join(map(str, found[:MOST_NUMBERS])) + (", ..." if len(found) > MOST_NUMBERS else "")
-
-
-def _with_error_s(value_s: float, error_s: float) -> str:
-    """Both in one unit; nothing where neither is anything."""
-    return "0" if value_s == 0.0 == error_s else time_with_error(value_s, error_s)
+    return f"{seconds_with_error(value_s, report.p95_owner_mc_error_s.get(name, 0.0)):>18}"
 
 
 def _footer(report: PredictionReport) -> list[str]:
