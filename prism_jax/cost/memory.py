@@ -20,7 +20,7 @@ from ..core.arrays import Floats
 from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
 from ..framework.software import EAGER, LINEAR
-from ..plan.fields import ELEMENT_BYTES, OPTIONS, gradients_on_host, optimizer_on_host, precision_of
+from ..plan.fields import ELEMENT_BYTES, OPTIONS, gradients_on_host, optimizer_on_host, precision_of, updates_shards
 from ..plan.optimizers import (
     OPTIMIZERS,
     has_master,
@@ -32,7 +32,15 @@ from ..plan.optimizers import (
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Block, Workload, distinct_runs, frozen_groups, kinds_of, total_bytes
-from .partition import chunk_blocks, chunks_of_stage, group_splits, stage_weights, state_ranks, trained_groups
+from .partition import (
+    chunk_blocks,
+    chunks_of_stage,
+    group_splits,
+    optimizer_ranks,
+    stage_weights,
+    state_ranks,
+    trained_groups,
+)
 
 _FP32_STATES = 12.0  # master copy and two moments
 
@@ -95,7 +103,7 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
     in_hbm = 0.0 if plan.offload_parameters else parameters
     kept = trained * (0.0 if plan.optimizer_in_backward else 1.0 - gradients_on_host(plan) * optimizer_on_host(plan))
     parameters_bytes, frozen_element = _group_bytes(model, plan)
-    by_parameter = plan.sharding in ("fsdp", "hsdp")
+    by_parameter = updates_shards(plan)
     optimizer_share = states if by_parameter or plan.zero_stage >= 1 else whole
     buckets = plan.zero_stage >= 2 and plan.shard_group == 1
     degrees = (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep)
@@ -104,7 +112,7 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
         gradients=kept * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
         freed_gradient=np.array(_freed_bytes(plan, rules)),
         optimizer=trained * _optimizer_bytes(plan, rules) * optimizer_share,
-        optimizer_rest=np.array(_rest_bytes(plan) / (state_ranks(plan) if by_parameter or plan.zero_stage >= 1 else 1)),
+        optimizer_rest=np.array(_rest_bytes(plan) / optimizer_ranks(plan)),
         bucket=trained * (1.0 - states) if buckets else np.zeros_like(splits),
         gathered=np.minimum(parameters_bytes, plan.element_bytes) * (1.0 - in_hbm),
         gathered_element=np.array(frozen_element if plan.shard_group > 1 or plan.offload_parameters else 0.0),
@@ -117,19 +125,18 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
 
 def _group_bytes(model: Workload, plan: ParallelPlan) -> tuple[Floats, float]:
     """[group] bytes of a parameter that is kept, and of one that is gathered; frozen ones have a format of their own."""
-    frozen, own = frozen_groups(model, plan), _parameter_bytes(plan)
+    frozen, own = frozen_groups(model, plan), parameter_bytes(plan)
     kept = np.array([frozen.get(name, own) for name, _ in model.groups(plan)])
     return kept, min(frozen.values(), default=plan.element_bytes)
 
 
-def _keeps_master(plan: ParallelPlan) -> bool:
-    """FSDP keeps the sharded parameters themselves (they are what Adam updates) and casts when it gathers."""
-    return plan.sharding in ("fsdp", "hsdp")
+def parameter_bytes(plan: ParallelPlan) -> float:
+    """Of a parameter as a device keeps it: under FSDP the one that is updated.
 
-
-def _parameter_bytes(plan: ParallelPlan) -> float:
-    """In fp8 a parameter and its transposed copy take as much as one in 16 bits."""
-    return updated_bytes(plan) if _keeps_master(plan) else plan.element_bytes
+    Notes:
+        In fp8 a parameter and its transposed copy take as much as one in 16 bits.
+    """
+    return updated_bytes(plan) if updates_shards(plan) else plan.element_bytes
 
 
 def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
@@ -140,7 +147,7 @@ def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
     at_home = 1.0 - optimizer_on_host(plan)
-    master = updated_bytes(plan) if has_master(plan) and not _keeps_master(plan) else 0.0
+    master = updated_bytes(plan) if has_master(plan) and not updates_shards(plan) else 0.0
     paged = OPTIMIZERS[plan.optimizer].is_paged
     return at_home * (rules.optimizer_bytes - _FP32_STATES + master + (0.0 if paged else moments_bytes(plan)))
 
@@ -154,13 +161,13 @@ def _freed_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
     """Of the gradients of a unit that are applied, or go to the host, as soon as they are there; of their shards."""
     leaves = plan.optimizer_in_backward or gradients_on_host(plan)
     own = _gradient_bytes(plan, rules) if leaves else 0.0
-    return own / state_ranks(plan) if _keeps_master(plan) or plan.zero_stage >= 2 else own
+    return own / state_ranks(plan) if updates_shards(plan) or plan.zero_stage >= 2 else own
 
 
 def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
     """Of the buffer that gradients are summed in; FSDP's have the format of its parameters."""
-    if _keeps_master(plan):
-        return _parameter_bytes(plan)
+    if updates_shards(plan):
+        return parameter_bytes(plan)
     if plan.state_dtypes.grad_reduce is not None:
         return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
     if not has_master(plan):
@@ -173,7 +180,7 @@ def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 
 def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    in_model_dtype = rules.model_grad_bytes if plan.dp > 1 and not _keeps_master(plan) else 0.0
+    in_model_dtype = rules.model_grad_bytes if plan.dp > 1 and not updates_shards(plan) else 0.0
     return _buffer_bytes(plan, rules) + in_model_dtype
 
 
@@ -185,7 +192,7 @@ def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
     """
     wanted = main_gradient_bytes(plan)
     passed_on = updated_bytes(plan) if plan.software.optimizer == EAGER and moments_bytes(plan) else 0.0
-    return passed_on + (wanted if not _keeps_master(plan) and wanted > _buffer_bytes(plan, rules) else 0.0)
+    return passed_on + (wanted if not updates_shards(plan) and wanted > _buffer_bytes(plan, rules) else 0.0)
 
 
 def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> ActivationFactors:

@@ -37,8 +37,8 @@ from ..plan.optimizers import (
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Comm, Workload, total_bytes
-from .memory import held_weights, memory
-from .partition import group_splits, state_ranks, trained_groups
+from .memory import held_weights, memory, parameter_bytes
+from .partition import group_splits, optimizer_ranks, trained_groups
 
 # PyTorch's allocator of pinned memory rounds every block up to a power of two (`CachingHostAllocator`): by 1 / ln 2 - 1 in the
 # mean of sizes that are spread evenly over an octave.
@@ -141,11 +141,9 @@ def host_copies(model: Workload, plan: ParallelPlan, kind: str, kept: float, upd
 
     comms = []
     if plan.offload_parameters:
-        wide = updated_bytes(plan) if plan.sharding in ("fsdp", "hsdp") else plan.element_bytes
-        comms += [copy(phase, wide * kept) for phase in "FB"]
+        comms += [copy(phase, parameter_bytes(plan) * kept) for phase in "FB"]
     if gradients_on_host(plan):
-        wide = updated_bytes(plan) if plan.sharding in ("fsdp", "hsdp") else plan.element_bytes
-        comms.append(copy("B", wide * optimizer_on_host(plan) * updated))
+        comms.append(copy("B", parameter_bytes(plan) * optimizer_on_host(plan) * updated))
     if plan.offload_activations:
         saved = plan.offload_activations * total_bytes(model.block(kind, plan).saved(MEGATRON))
         comms += [copy(phase, saved) for phase in "FB"]
@@ -198,8 +196,7 @@ def host_memory(
         plan, offload_optimizer=0.0, offload_gradients=False, offload_parameters=False, offload_activations=0.0
     )
     whole, own = memory(model, cluster, at_home, options), memory(model, cluster, plan, options)
-    n_shard = state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
-    splits = np.maximum(n_shard / group_splits(model, plan), 1.0)
+    splits = np.maximum(optimizer_ranks(plan) / group_splits(model, plan), 1.0)
     updated = held_weights(model, plan).count @ (trained_groups(model, plan) / splits)
     copied = 0.0 if plan.offload_parameters or (has_master(plan) and plan.sharding == "none") else updated_bytes(plan)
     fsdp_at_host = plan.offload_parameters and plan.sharding != "none"  # its parameters are what is updated

@@ -145,6 +145,11 @@ def state_ranks(plan: ParallelPlan) -> int:
     return plan.shard_group if plan.sharding == "hsdp" else plan.dp * plan.cp
 
 
+def optimizer_ranks(plan: ParallelPlan) -> int:
+    """Ranks that share out the optimizer's work and states; 1 where each has all of them."""
+    return state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
+
+
 def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:
     """[group] parameters of a block on one device, shared tensors included."""
     names = [name for name, _ in model.groups(plan)]

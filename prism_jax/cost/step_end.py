@@ -21,7 +21,7 @@ from .chunk_cost import bucketed
 from .efficiency import NEUTRAL, CostCorrection, Efficiency
 from .newton_schulz import gathering_s as orthogonal_gathering_s, orthogonalising_s
 from .offload import host_update_s, paging_s
-from .partition import StageWeights, sharded, sharing_ranks, state_ranks
+from .partition import StageWeights, optimizer_ranks, sharded, sharing_ranks, state_ranks
 
 
 def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL) -> Floats:
@@ -115,7 +115,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
     hbm_bytes = (1.0 - on_host) * optimizer_bytes(plan) * n_updated
     update_s = hbm_bytes / (cluster.device.hbm_bytes_per_s * eff.memory)
     host_s = host_update_s(cluster, plan, on_host * n_updated) + paging_s(cluster, plan, n_updated)
-    n_sharing = state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
+    n_sharing = optimizer_ranks(plan)
     gathering = orthogonal_gathering_s(cluster, plan, weights.matrices, n_sharing) * factor
     update_s = update_s + orthogonalising_s(cluster, plan, weights.matrices, n_sharing, eff) + gathering
     idle_s = eff.correction.step_s + eff.correction.network_step_s * log2(

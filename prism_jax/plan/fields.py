@@ -249,10 +249,14 @@ class OnHost(Protocol):
     def offload_gradients(self) -> bool | None: ...
 
 
+def updates_shards(plan: OnHost) -> bool:
+    """Whether FSDP shards the parameters themselves, which the optimizer then updates: they are cast when they are gathered."""
+    return plan.sharding in ("fsdp", "hsdp")
+
+
 def optimizer_on_host(plan: OnHost) -> float:
     """Share of the optimizer that runs on the host: as stated; all of it where FSDP keeps its parameters there."""
-    moves_all = plan.offload_parameters and plan.sharding in ("fsdp", "hsdp")
-    return 1.0 if moves_all else plan.offload_optimizer
+    return 1.0 if plan.offload_parameters and updates_shards(plan) else plan.offload_optimizer
 
 
 def gradients_on_host(plan: OnHost) -> bool:
@@ -261,7 +265,7 @@ def gradients_on_host(plan: OnHost) -> bool:
     Notes:
         Only those that this rank alone keeps: of sharded gradients, or without data parallelism.
     """
-    if plan.offload_parameters and plan.sharding in ("fsdp", "hsdp"):
+    if plan.offload_parameters and updates_shards(plan):
         return True
     is_own = plan.zero_stage >= 2 or plan.shard_group > 1 or plan.data_group[1] == 1
     return bool(plan.offload_gradients) and plan.offload_optimizer > 0.0 and is_own

@@ -27,6 +27,7 @@ from .fields import (
     TableSharding as TableSharding,
     parse_sharding,
     parse_share,
+    updates_shards,
 )
 from .optimizers import OPTIMIZERS, has_master, parse_optimizer
 from .packing import Data as Data
@@ -288,7 +289,7 @@ class ParallelPlan:
     @property
     def shards_parameters(self) -> bool:
         """Whether parameters are sharded at all, over however many ranks there are."""
-        return self.sharding in ("fsdp", "hsdp") or self.zero_stage == 3
+        return updates_shards(self) or self.zero_stage == 3
 
     @property
     def expert_tp(self) -> int:
