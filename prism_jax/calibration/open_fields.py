@@ -30,7 +30,7 @@ from ..framework.frameworks import framework_of
 from ..framework.software import LINEAR, OF_EXPERTS, SOFTWARE_VALUES, VENDOR, Software
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base.workload import Workload
+from ..workload.base.workload import Workload, kinds_of
 from .surrogate import seconds_under
 
 Odds = tuple[tuple[Any, float], ...]  # values and their probabilities; the first is the most likely one
@@ -270,9 +270,10 @@ _GRAPHS_THAT_END = (("none", 0.9), ("layers", 0.1))
 def _odds(name: str, framework: Framework, generation: str, plan: ParallelPlan, model: Workload) -> Odds:
     """As usual, but for graphs of a model whose host waits in every layer with experts."""
     odds = usual_odds(name, framework, generation, plan.software)
-    moe = getattr(model, "moe", None)
-    ends = moe is not None and not moe.capacity_factor and plan.software.waits_for_counts
-    return _GRAPHS_THAT_END if name == "cuda_graphs" and len(odds) > 1 and ends else odds
+    if name != "cuda_graphs" or len(odds) == 1:
+        return odds
+    waits = any(model.block(kind, plan).waits_in for kind in kinds_of(model))
+    return _GRAPHS_THAT_END if waits else odds
 
 
 def _matters(name: str, model: Workload) -> bool:
