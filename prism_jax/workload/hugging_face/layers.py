@@ -203,7 +203,7 @@ def experts(f: Fields, pairs: Sequence[tuple[str, str]], lists_mlps: bool) -> Mo
 
 def _shared(f: Fields) -> dict[str, Any]:
     n_shared, width = f.count("n_shared_experts", 0), f.count("shared_expert_intermediate_size", 0)
-    has_gate = width > 0 and f.has("shared_expert_intermediate_size") and "shared_expert_intermediate_size" in f.config
+    has_gate = width > 0 and "shared_expert_intermediate_size" in f.config
     return {"n_shared": n_shared or int(width > 0), "shared_ffn_hidden": width, "shared_gate": has_gate}
 
 
@@ -222,11 +222,10 @@ _PLACES = ("mlp_only_layers", "first_k_dense_replace", "moe_layers", "moe_layer_
 
 def _places(f: Fields, pairs: Sequence[tuple[str, str]], lists_mlps: bool) -> tuple[int, int]:
     """(leading dense layers, every how many layers experts stand)."""
-    n_layers = len(pairs) if lists_mlps else _n_layers(f)
-    has = [True] * n_layers
     if lists_mlps:
         known = [(layer, mlp == "moe") for layer, (_, mlp) in enumerate(pairs) if mlp]
-        return _fitted(f, "layer_types", n_layers, known)
+        return _fitted(f, "layer_types", len(pairs), known)
+    n_layers = _n_layers(f)
     key = "decoder_sparse_step"
     step, first = f.count("decoder_sparse_step", 1), f.count("first_k_dense_replace", 0)
     has = [layer >= first and step > 0 and (layer + 1) % step == 0 for layer in range(n_layers)]
