@@ -186,7 +186,8 @@ def experts(f: Fields, pairs: Sequence[tuple[str, str]], lists_mlps: bool) -> Mo
     top_k = f.count("num_experts_per_tok", default=0)
     width = f.count("moe_intermediate_size", f.count("intermediate_size", 0))
     if n_experts <= 1:
-        f.read.update(_PLACES)
+        for key in _PLACES:  # under all spellings
+            f.get(key, None)
         return None
     first, every = _places(f, pairs, lists_mlps)
     return MoESpec(
@@ -216,8 +217,7 @@ def _has_router_bias(f: Fields) -> bool:
 
 
 _PLACES = ("mlp_only_layers", "first_k_dense_replace", "moe_layers", "moe_layer_freq", "decoder_sparse_step",
-    "mlp_layer_types", "moe_layer_end_index", "num_dense_layers", "n_dense_layers", "moe_layer_start_index",
-    "interleave_moe_layer_step", "moe_layer_interval", "moe_every_n_layers")  # fmt: skip
+    "mlp_layer_types", "moe_layer_end_index")  # fmt: skip
 
 
 def _places(f: Fields, pairs: Sequence[tuple[str, str]], lists_mlps: bool) -> tuple[int, int]:
