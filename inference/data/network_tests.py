@@ -70,7 +70,7 @@ _COLUMN = re.compile(
     r"|(?:Avg|Min|Max|P\d{1,3} Tail)?\s?Lat(?:ency)?\s?\(us\)|Bandwidth\s?\([MG]B/s\)|Messages?/s",
     re.IGNORECASE,
 )
-_TIMES = ("avg latency(us)", "avg lat(us)", "latency(us)", "t_typical[usec]", "t_avg[usec]", "t[usec]")
+_TIMES = ("avglatency(us)", "avglat(us)", "latency(us)", "t_typical[usec]", "t_avg[usec]", "t[usec]")
 _RATES = {  # column of a bandwidth -> bytes per second of its unit; perftest counts MiB and calls them MB
     "bwaverage[gb/sec]": 1e9 / 8,
     "bwaverage[mb/sec]": 2.0**20,
@@ -203,12 +203,10 @@ def _learn_other(test: Test, line: str) -> None:
     elif test.tool == "bench" and "busbw" in line and "algbw" in line:
         test.columns = [cell.strip().lower() for cell in line.strip().strip("|").split("|")]
     elif test.tool in ("osu", "imb", "perftest", ""):
-        names = [re.sub(r"(?<=\w)\s(?=\[|\()|^#", "", name[0].strip()).lower() for name in _COLUMN.finditer(line)]
-        if len(names) > 1 and names[0].lstrip("#") in ("size", "bytes"):
+        names = [re.sub(r"\s|^#", "", name[0].strip()).lower() for name in _COLUMN.finditer(line)]
+        if len(names) > 1 and names[0] in ("size", "bytes"):
             test.columns = names
-            test.tool = test.tool or {"bytes": "perftest" if "iterations" in line else "imb"}.get(
-                names[0].lstrip("#"), "osu"
-            )
+            test.tool = test.tool or {"bytes": "perftest" if "iterations" in line else "imb"}.get(names[0], "osu")
 
 
 def _row(test: Test, line: str) -> list[tuple[float | str, float | str, str]]:
@@ -250,10 +248,10 @@ def _plain_row(test: Test, line: str) -> list[tuple[float | str, float | str, st
     fields = line.split()
     if not test.columns or len(fields) < 2 or not all(map(_is_number, fields)):
         return []
-    values = dict(zip((re.sub(r"\s", "", name) for name in test.columns), fields, strict=False))
+    values = dict(zip(test.columns, fields, strict=False))
     size = float(fields[0])
     for name in _TIMES:
-        if (text := values.get(name.replace(" ", ""))) is not None:
+        if (text := values.get(name)) is not None:
             return [(size, float(text), "")]
     for name, unit in _RATES.items():
         if (text := values.get(name)) is not None and float(text) > 0 and size >= LEAST_STREAMED:
