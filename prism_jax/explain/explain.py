@@ -65,7 +65,7 @@ def breakdown(
 
 def _slowed(graph: StepGraph, gpus: KnownGpus) -> StepGraph:
     """The graph with every GPU as slow as all are on average; GPUs that are not known have a mean of one."""
-    mean = np.where(np.isnan(gpus.factor), 1.0, gpus.factor).mean(axis=1)
+    mean = gpus.filled.mean(axis=1)
     memory = mean[COMPUTE_CLASSES.index("memory")]
     return replace(graph, compute_s=graph.compute_s * mean, end_compute_s=graph.end_compute_s * memory)
 

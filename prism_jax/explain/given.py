@@ -50,9 +50,8 @@ def slowest_nodes(program: Program, gpus: KnownGpus) -> list[KnownNode]:
     layout = device_layout(plan)
     stage[layout] = np.arange(layout.shape[1])[None, :, None]
     seconds = program.graph.compute_s.sum(axis=0)[stage].T  # [class, device]
-    filled = np.where(np.isnan(gpus.factor), 1.0, gpus.factor)
-    late_s = (seconds * (filled - 1.0)).sum(axis=0)
-    known = np.flatnonzero(np.isfinite(gpus.factor).any(axis=0))
+    late_s = (seconds * (gpus.filled - 1.0)).sum(axis=0)
+    known = gpus.devices
     ranked = known[np.argsort(-late_s[known], kind="stable")]
     first = np.unique(ranked // size, return_index=True)[1]
     nodes = []
@@ -95,10 +94,9 @@ def given_slowdowns(gpus: KnownGpus, nodes: Sequence[KnownNode], times: ReplicaT
                 *slower,
             )
         )
-    known = np.flatnonzero(np.isfinite(gpus.factor).any(axis=0))
+    known = gpus.devices
     n_drawn = int(np.isnan(gpus.factor).any(axis=0).sum())
-    filled = np.where(np.isnan(gpus.factor), 1.0, gpus.factor)
-    classes = {name: jnp.asarray(row)[:, None] for name, row in zip(program.classes, filled, strict=True)}
+    classes = {name: jnp.asarray(row)[:, None] for name, row in zip(program.classes, gpus.filled, strict=True)}
     step_s = float(step_time(program.job, classes)[0])
     return GivenSlowdowns(len(known), len(np.unique(known // size)), n_drawn, step_s, tuple(rows))
 

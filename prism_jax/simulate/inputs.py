@@ -187,6 +187,16 @@ class KnownGpus:
 
     factor: Floats
 
+    @property
+    def devices(self) -> NDArray[np.intp]:
+        """Numbers of the GPUs of which a factor is known."""
+        return np.flatnonzero(np.isfinite(self.factor).any(axis=0))
+
+    @property
+    def filled(self) -> Floats:
+        """Factors [compute_class, device] with one, the mean of those that are drawn, where none is known."""
+        return np.where(np.isnan(self.factor), 1.0, self.factor)
+
     def by_replica(self, plan: ParallelPlan) -> Floats:
         """[compute_class, member, lane, replica]."""
         return self.factor[:, device_layout(plan)]
