@@ -50,7 +50,7 @@ LIMITS = {
     "files": 550,
     "folders": 70,
     "floors": 16,
-    "public class names twice": 20,
+    "public class names twice": 0,
     f"functions over {MOST_PARAMETERS} parameters": 15,
     "copied report classes": 0,
     **{f"folders of {concept}": 1 for concept in CONCEPTS},

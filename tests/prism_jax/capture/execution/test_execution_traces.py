@@ -140,6 +140,7 @@ def test_the_program_survives_its_file(tmp_path: Path) -> None:
     program = _read(tmp_path, trace_text(), profile_text()).program
     write_capture(tmp_path / "a.capture.gz", program)
     assert read_capture(tmp_path / "a.capture.gz") == program
+    assert read_capture(tmp_path / "a.capture.gz").assumptions == program.assumptions
 
 
 @pytest.mark.parametrize(

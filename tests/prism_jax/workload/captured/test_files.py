@@ -3,6 +3,7 @@
 import gzip
 import json
 import tracemalloc
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ HEAD, CLASS, PRODUCT, SUM = 0, 1, 2, 4  # lines of the toy program, from 0
 
 
 def test_what_is_written_is_read(tmp_path: Path):
-    own = program()
+    own = replace(program(), assumptions=("Kernels of another GPU.",))
     write_capture(tmp_path / "toy.capture.gz", own)
     assert read_capture(tmp_path / "toy.capture.gz") == own
+    assert read_capture(tmp_path / "toy.capture.gz").assumptions == own.assumptions  # which == leaves out
 
 
 def test_the_same_program_makes_the_same_bytes(tmp_path: Path):
@@ -37,6 +39,7 @@ def test_a_capture_is_known_by_its_name_or_its_beginning(tmp_path: Path):
     assert is_capture("anything.capture.gz")
     assert not is_capture(yaml)
     assert read_capture(plain) == program()
+    assert read_capture(plain).assumptions == program().assumptions
 
 
 def _with(line: int, **fields: Any) -> list[str]:
