@@ -91,6 +91,8 @@ def _groups(pattern: str) -> tuple[str | None, str | None, set[str]]:
         raise DataError(
             "--pattern: no group says how long a step takes. Name one, for example (?P<time_ms>[\\d.]+), or step and clock."
         )
+    if "rank" in groups and "step" not in groups:
+        raise DataError("--pattern: with a group rank, a group step says which lines are of one step. Name one.")
     found = times[0] if times else None
     return (None, found, groups) if found in RATES else (found, None, groups)
 

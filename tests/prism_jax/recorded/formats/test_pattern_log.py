@@ -32,6 +32,7 @@ def test_rates_clocks_and_units(tmp_path: Path):
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
+        (r"r(?P<rank>\d) t=(?P<time_s>\d+)", "with a group rank, a group step says which lines are of one step"),
         ("(?P<step>", "not a regular expression"),
         (r"(?P<stp>\d)", "unknown group stp"),
         (r"(?P<step>\d)", "no group says how long a step takes"),
