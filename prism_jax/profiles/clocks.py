@@ -15,6 +15,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from ..core.arrays import Floats, Ints
+from ..trace.rank_times import median_by
 
 Index = NDArray[np.intp]
 MAD_TO_SIGMA = 1.4826  # median absolute deviation of a normal distribution times this is its standard deviation
@@ -149,10 +150,10 @@ def _edges(
     use = (way == 0) | ~collective[who]
     who, difference, time, way = who[use], difference[use], time[use], way[use]
     key = who * 3 + way + 1
-    medians = _median_by(key, difference, 3 * n_rank)
+    medians = median_by(key, difference, 3 * n_rank)
     residual = difference - medians[key]
     edge = _mean_known(medians.reshape(n_rank, 3))
-    spread = MAD_TO_SIGMA * _mean_known(_median_by(who, np.abs(residual), n_rank)[:, None])
+    spread = MAD_TO_SIGMA * _mean_known(median_by(who, np.abs(residual), n_rank)[:, None])
     drift, shift, better = _drift(who, time, residual, spread)
     return edge + shift, drift, better
 
@@ -181,27 +182,15 @@ def _drift(who: Index, time: Floats, residual: Floats, spread: Floats) -> tuple[
     key = who * 3 + np.clip((3 * (time - first[who]) / span[who]).astype(np.intp), 0, 2)
     count = np.bincount(key, minlength=3 * n_rank).reshape(n_rank, 3)
     enough = (count[:, ::2].min(axis=1) >= DRIFT_MATCHES) & (span > DRIFT_AFTER_S)
-    level = _median_by(key, residual, 3 * n_rank).reshape(n_rank, 3)
-    when = _median_by(key, time, 3 * n_rank).reshape(n_rank, 3)
+    level = median_by(key, residual, 3 * n_rank).reshape(n_rank, 3)
+    when = median_by(key, time, 3 * n_rank).reshape(n_rank, 3)
     with np.errstate(invalid="ignore", divide="ignore"):
         drift = np.where(enough, (level[:, 2] - level[:, 0]) / (when[:, 2] - when[:, 0]), 0.0)
     left = residual - drift[who] * time
-    shift = _mean_known(_median_by(who, left, n_rank)[:, None])
-    after = MAD_TO_SIGMA * _mean_known(_median_by(who, np.abs(left - shift[who]), n_rank)[:, None])
+    shift = _mean_known(median_by(who, left, n_rank)[:, None])
+    after = MAD_TO_SIGMA * _mean_known(median_by(who, np.abs(left - shift[who]), n_rank)[:, None])
     believed = enough & (after < DRIFT_GAIN * spread)
     return np.where(believed, drift, 0.0), np.where(believed, shift, 0.0), np.where(believed, after, spread)
-
-
-def _median_by(key: Index, values: Floats, n_key: int) -> Floats:
-    """[key] median of the values with that key, NaN where there are none."""
-    count = np.bincount(key, minlength=n_key)
-    first = np.cumsum(count) - count
-    ordered = values[np.lexsort((values, key))]
-    medians = np.full(n_key, np.nan)
-    known = count > 0
-    low, high = (first + (count - 1) // 2)[known], (first + count // 2)[known]
-    medians[known] = 0.5 * (ordered[low] + ordered[high])
-    return medians
 
 
 def _mean_known(values: Floats) -> Floats:

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 from ..core.errors import DataError
 from ..core.registry import did_you_mean
 from ..core.use_case import Option
+from .times import SECONDS
 
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -40,7 +41,7 @@ ColumnMap: TypeAlias = Annotated[
 
 
 def columns_said(
-    names: Collection[str], said: Mapping[str, str], fields: Collection[str], place: str, *, absent: bool = False
+    names: Collection[str], said: Mapping[str, str], fields: Collection[str], place: str
 ) -> dict[str, str]:
     """Field -> column, as a person has said it: COLUMN=FIELD or FIELD=COLUMN.
 
@@ -49,7 +50,6 @@ def columns_said(
         said: the pairs.
         fields: what a column can be.
         place: for messages.
-        absent: whether pairs about columns that this table does not have are passed over (another table may have them).
 
     Raises:
         DataError: neither side is a field, there is no such column, or a field is said twice.
@@ -62,8 +62,6 @@ def columns_said(
             hint = did_you_mean(right, fields) or did_you_mean(left, fields)
             raise DataError(f"--map {left}={right}: neither is a field{hint}. Fields are {', '.join(sorted(fields))}.")
         if column not in names:
-            if absent:
-                continue
             raise DataError(f"{place}: no column {column!r} (--map {left}={right}){did_you_mean(column, names)}")
         if field in found:
             raise DataError(f"--map {left}={right}: {field} is said twice. Keep one.")
@@ -81,8 +79,7 @@ class ColumnOf(NamedTuple):
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BRACKETS = re.compile(r"\s{0,3}[\[(]([^\])]{1,20})[\])]\s{0,3}$")
 _OTHER = re.compile(r"[^a-z0-9]{1,50}")
-_UNITS_OF_TIME = "s sec secs seconds ms us ns min minutes h hr hours d days"
-UNITS = frozenset(f"{_UNITS_OF_TIME} gb gib mb mib tb tib gbps gbit mbps usd bytes".split())
+UNITS = frozenset((*SECONDS, *["gb", "gib", "mb", "mib", "tb", "tib", "gbps", "gbit", "mbps", "usd", "bytes"]))
 
 
 _SPELLED = (("GiB", "_gib"), ("MiB", "_mib"), ("vCPU", "vcpu"), ("CPUs", "_cpus"), ("GPUs", "_gpus"), ("GPUS", "_gpus"))

@@ -121,8 +121,8 @@ def slow_ranks(ranks: RankTimes) -> tuple[RankExcess, ...]:
     step_s = float(np.median(ranks.step_s))
     for name, seconds in ranks.quantities().items():
         rows = np.isfinite(seconds)
-        of_step = _medians(ranks.entry[rows], seconds[rows], int(ranks.entry.max()) + 1)
-        over = _medians(ranks.rank[rows], seconds[rows] - of_step[ranks.entry[rows]], n_rank)
+        of_step = median_by(ranks.entry[rows], seconds[rows], int(ranks.entry.max()) + 1)
+        over = median_by(ranks.rank[rows], seconds[rows] - of_step[ranks.entry[rows]], n_rank)
         middle = float(np.nanmedian(over))
         sd = 1.4826 * float(np.nanmedian(np.abs(over - middle)))
         limit = max(SLOW_RANK_SD * sd, SLOW_RANK_SHARE * step_s)
@@ -135,8 +135,8 @@ def slow_ranks(ranks: RankTimes) -> tuple[RankExcess, ...]:
     return tuple(sorted(found, key=lambda one: -one.excess))
 
 
-def _medians(group: NDArray, values: Floats, n: int) -> Floats:
-    """Median of the values of every group; NaN for one without [group]."""
+def median_by(group: NDArray, values: Floats, n: int) -> Floats:
+    """Returns the median of the values of every group; NaN for one without [group]."""
     order = np.lexsort((values, group))
     counts = np.bincount(group, minlength=n)
     ends = np.cumsum(counts)

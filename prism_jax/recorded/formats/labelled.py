@@ -11,6 +11,7 @@ Every pattern is bounded, so that a hostile line costs time in proportion to its
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from math import isnan
 from typing import NamedTuple
@@ -172,7 +173,7 @@ def read_line(text: str) -> Line:
     if "[" in text or "\x1b" in text:
         text = COLOUR.sub("", text)
     found: list[LabelledNumber] = []
-    bar = (_bar(text, found) if "[" in text else ("", 0)) if "/" in text else ("", 0)
+    bar = _bar(text, found) if "[" in text and "/" in text else ("", 0)
     if bar is not None and not bar[0] and "it" in text:
         bar = _other_bar(text, found)
     if bar is None:
@@ -220,15 +221,7 @@ def _bar(text: str, found: list[LabelledNumber]) -> tuple[str, int] | None:
         return None if begins else ("", 0)
     n, total, hours, minutes, seconds, rate, unit = last.groups()
     elapsed_s = 3600.0 * int(hours or 0) + 60.0 * int(minutes) + int(seconds)
-    found.append(LabelledNumber(BAR_STEP, QuantityKind.STEP, float(n), None, last.start()))
-    found.append(LabelledNumber(BAR_CLOCK, QuantityKind.CLOCK, elapsed_s, 1.0, last.start()))
-    if rate is not None and float(rate) > 0.0:
-        of_time = str(unit).startswith("s/")
-        found.append(
-            LabelledNumber(
-                BAR_RATE, QuantityKind.TIME if of_time else QuantityKind.STEP_RATE, float(rate), 1.0, last.start()
-            )
-        )
+    found += _of_bar(last.start(), float(n), elapsed_s, float(rate or 0.0), str(unit))
     return f"{re.sub(r'[^A-Za-z]{1,400}', ' ', title[-120:]).strip()[:40]} {total or 'open'}", last.end()
 
 
@@ -241,12 +234,17 @@ def _other_bar(text: str, found: list[LabelledNumber]) -> tuple[str, int]:
         one.groups()[:7] if one[1] else (one[8], "", 0, 0, 0, one[9], one[10])
     )
     clock_s = 3600.0 * int(hours or 0) + 60.0 * int(minutes) + int(seconds) if total else float("nan")
-    found.append(LabelledNumber(BAR_STEP, QuantityKind.STEP, float(n), None, one.start()))
-    found.append(LabelledNumber(BAR_CLOCK, QuantityKind.CLOCK, clock_s, 1.0, one.start()))
-    if float(rate) > 0.0:
-        kind = QuantityKind.TIME if unit == "s/it" else QuantityKind.STEP_RATE
-        found.append(LabelledNumber(BAR_RATE, kind, float(rate), 1.0, one.start()))
+    found += _of_bar(one.start(), float(n), clock_s, float(rate), str(unit))
     return f"bar {total or 'open'}", one.end()
+
+
+def _of_bar(start: int, n: float, clock_s: float, rate: float, unit: str) -> Iterator[LabelledNumber]:
+    """The numbers of a bar: the step, the time since the start and, if it is said, the rate."""
+    yield LabelledNumber(BAR_STEP, QuantityKind.STEP, n, None, start)
+    yield LabelledNumber(BAR_CLOCK, QuantityKind.CLOCK, clock_s, 1.0, start)
+    if rate > 0.0:
+        kind = QuantityKind.TIME if unit.startswith("s/") else QuantityKind.STEP_RATE
+        yield LabelledNumber(BAR_RATE, kind, rate, 1.0, start)
 
 
 def _elapsed(text: str) -> tuple[float, float] | None:
@@ -260,9 +258,7 @@ def _elapsed(text: str) -> tuple[float, float] | None:
 
 def _labelled(text: str, begin: int) -> list[LabelledNumber]:
     found: list[LabelledNumber] = []
-    end = begin
-    date = _date_end(text) if begin == 0 else begin
-    end = max(end, date)
+    end = begin or _date_end(text)
     for number in NUMBER.finditer(text, end):
         start = number.start()
         left = text[max(end, start - 80) : start]
@@ -278,7 +274,7 @@ def _labelled(text: str, begin: int) -> list[LabelledNumber]:
         name, kind, unit_s = known
         if unit is not None and (kind != QuantityKind.STEP or unit_s is not None):
             end = unit.end()
-        value = _value(number[0], kind, text, unit)
+        value = _value(number[0], kind)
         if value is not None:
             found.append(LabelledNumber(name, kind, value, unit_s, start))
     return found
@@ -296,11 +292,10 @@ _DATES = re.compile(
 )
 
 
-def _value(text: str, kind: QuantityKind, line: str, unit: re.Match[str] | None) -> float | None:
-    if kind == QuantityKind.STEP:
-        digits = text.replace(",", "")
-        return float(digits) if digits.isdigit() else None
-    return float(text.replace(",", ""))
+def _value(text: str, kind: QuantityKind) -> float | None:
+    """The number, without separators of thousands; None for a step that is no whole number."""
+    digits = text.replace(",", "")
+    return None if kind == QuantityKind.STEP and not digits.isdigit() else float(digits)
 
 
 class _Label(NamedTuple):

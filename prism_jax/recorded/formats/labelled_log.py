@@ -77,7 +77,6 @@ class LabelledLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.columns: dict[tuple[str, str, bool], Column] = {}
-        self.kinds_of_lines: Counter[int] = Counter()
         self._line_kinds: dict[tuple[str, ...], int] = {}
         self._ranks: dict[str, int] = {}
         self._numbers = array("q")
@@ -183,8 +182,8 @@ class LabelledLog:
 
     def entries(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], float]:
         """[entry] clock, rank, pauses before it and form of its line; and the resolution of the clock."""
-        arrays = (np.array(one, np.int64) for one in (self._rank, self._pauses, self._form))
-        return np.array(self._clock_s), *arrays, self._resolution_s  # pyright: ignore[reportReturnType]
+        rank, pauses, form = (np.array(one, np.int64) for one in (self._rank, self._pauses, self._form))
+        return np.array(self._clock_s), rank, pauses, form, self._resolution_s
 
 
 class _Values(NamedTuple):
