@@ -29,7 +29,7 @@ from .compute import class_seconds, correction_factors, launch_counts, uncorrect
 from .efficiency import CostCorrection, Efficiency
 from .lanes import LanedSeconds, Overlapping, laned_seconds
 from .offload import HOST_COPY, host_copies, link_bytes_per_s
-from .partition import block_parameters, sharing_ranks, state_ranks
+from .partition import block_parameters, optimizer_shares, sharded, sharing_ranks
 
 
 def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
@@ -363,8 +363,10 @@ class BlockCostModel:
         if not (plan.offload_parameters or plan.offload_activations or gradients_on_host(plan)):
             return []
         counts = self._counts(kind)
-        kept = sum(own.count / max(plan.shard_group / own.split, 1.0) for own in counts)
-        updated = sum(own.count / max(state_ranks(plan) / own.split, 1.0) for own in counts if own.frozen_bytes is None)
+        n, splits = np.array([(own.count, own.split) for own in counts]).reshape(-1, 2).T
+        trained = np.array([own.frozen_bytes is None for own in counts])
+        kept = sharded(n, splits, plan.shard_group) if plan.shard_group > 1 else float(n.sum())
+        updated = float((n * optimizer_shares(splits, plan)) @ trained)
         return host_copies(self.model, plan, kind, kept, updated)
 
     def _communicating(self, block: BlockCost, comms: Sequence[Comm]) -> BlockCost:

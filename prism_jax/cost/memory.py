@@ -37,6 +37,7 @@ from .partition import (
     chunks_of_stage,
     group_splits,
     optimizer_ranks,
+    optimizer_shares,
     stage_weights,
     state_ranks,
     trained_groups,
@@ -103,13 +104,14 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
     in_hbm = 0.0 if plan.offload_parameters else parameters
     kept = trained * (0.0 if plan.optimizer_in_backward else 1.0 - gradients_on_host(plan) * optimizer_on_host(plan))
     parameters_bytes, frozen_element = _group_bytes(model, plan)
-    by_parameter = updates_shards(plan)
-    optimizer_share = states if by_parameter or plan.zero_stage >= 1 else whole
+    optimizer_share = optimizer_shares(splits, plan)
     buckets = plan.zero_stage >= 2 and plan.shard_group == 1
     degrees = (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep)
     return StateFactors(
         parameters=parameters_bytes * in_hbm,
-        gradients=kept * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
+        gradients=kept
+        * _gradient_bytes(plan, rules)
+        * (states if updates_shards(plan) or plan.zero_stage >= 2 else whole),
         freed_gradient=np.array(_freed_bytes(plan, rules)),
         optimizer=trained * _optimizer_bytes(plan, rules) * optimizer_share,
         optimizer_rest=np.array(_rest_bytes(plan) / optimizer_ranks(plan)),

@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ..framework.base import MEGATRON, MemoryOptions
 from ..plan.fields import gradients_on_host, optimizer_on_host
 from ..plan.optimizers import (
@@ -38,7 +36,7 @@ from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Comm, Workload, total_bytes
 from .memory import held_weights, memory, parameter_bytes
-from .partition import group_splits, optimizer_ranks, trained_groups
+from .partition import group_splits, optimizer_shares, trained_groups
 
 # PyTorch's allocator of pinned memory rounds every block up to a power of two (`CachingHostAllocator`): by 1 / ln 2 - 1 in the
 # mean of sizes that are spread evenly over an octave.
@@ -196,8 +194,9 @@ def host_memory(
         plan, offload_optimizer=0.0, offload_gradients=False, offload_parameters=False, offload_activations=0.0
     )
     whole, own = memory(model, cluster, at_home, options), memory(model, cluster, plan, options)
-    splits = np.maximum(optimizer_ranks(plan) / group_splits(model, plan), 1.0)
-    updated = held_weights(model, plan).count @ (trained_groups(model, plan) / splits)
+    updated = held_weights(model, plan).count @ (
+        trained_groups(model, plan) * optimizer_shares(group_splits(model, plan), plan)
+    )
     copied = 0.0 if plan.offload_parameters or (has_master(plan) and plan.sharding == "none") else updated_bytes(plan)
     fsdp_at_host = plan.offload_parameters and plan.sharding != "none"  # its parameters are what is updated
     on_pages = moments_bytes(plan) if paged else 0.0

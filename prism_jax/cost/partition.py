@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.errors import PlanError
+from ..plan.fields import updates_shards
 from ..plan.optimizers import OPTIMIZERS
 from ..plan.plan import ParallelPlan
 from ..workload.base.workload import Parameters, Workload, distinct_runs, frozen_groups, n_body, updates_in_step
@@ -148,6 +149,15 @@ def state_ranks(plan: ParallelPlan) -> int:
 def optimizer_ranks(plan: ParallelPlan) -> int:
     """Ranks that share out the optimizer's work and states; 1 where each has all of them."""
     return state_ranks(plan) if plan.shard_group > 1 or plan.zero_stage >= 1 else 1
+
+
+def optimizer_shares(splits: Floats, plan: ParallelPlan) -> Floats:
+    """[group] share of a device's parameters whose states it keeps and updates; 1 where nothing is sharded.
+
+    Whole experts below tp are on several ranks of one tp group (a split below 1), among which ZeRO shares their states, too.
+    """
+    sharded_states = updates_shards(plan) or plan.zero_stage >= 1
+    return 1.0 / np.maximum(state_ranks(plan) / splits, 1.0) if sharded_states else np.ones_like(splits)
 
 
 def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:

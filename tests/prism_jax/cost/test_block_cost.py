@@ -17,7 +17,7 @@ from prism_jax.cost.step import step_cost
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload import kinds_of
+from prism_jax.workload.base.workload import distinct_runs, kinds_of
 from prism_jax.workload.catalog import model
 
 PLANS = {
@@ -211,3 +211,18 @@ def test_pages_cost_nothing_where_they_have_room() -> None:
     assert paging_s(one, replace(plan, optimizer="paged_adamw"), n) == pytest.approx(2 * 8 * n / link_bytes_per_s(one))
     assert paging_s(one, replace(plan, optimizer="paged_adamw_8bit"), n) == 0.0
     assert paging_s(one, replace(plan, optimizer="adamw"), n) == 0.0
+
+
+@pytest.mark.parametrize(("zero_stage", "n_sharing"), [(0, 1), (1, 4)])
+def test_whole_experts_below_tp_share_states_on_the_host_only_where_they_are_sharded(
+    zero_stage: int, n_sharing: int
+) -> None:
+    """Each of eight devices holds half of the experts; four hold the same half, and share its states out under ZeRO."""
+    qwen = model("qwen3-30b-a3b")
+    plan = replace(OFFLOAD_PLAN, tp=8, ep=2, dp=1, zero_stage=zero_stage, offload_optimizer=True)
+    found = host_memory(qwen, cluster("dgx-h100", 8), plan)
+    assert found is not None
+    counts = [own for run in distinct_runs(qwen) for own in run.count * [*qwen.block(run.kind, plan).parameters]]
+    experts = sum(own.count for own in counts if own.group == "expert")
+    others = sum(own.count for own in counts if own.group != "expert")
+    assert found.gradients_bytes == pytest.approx(8 * 4.0 * (experts / n_sharing + others), rel=1e-6)
