@@ -132,7 +132,7 @@ def _means(x: Floats, node: NDArray[np.intp], far: NDArray[np.bool_], size: NDAr
     """Mean of the GPUs of a node that are not far, of all where all are; and how many they are [node]."""
     kept = np.bincount(node, ~far, len(size))
     use = ~far | (kept[node] == 0)
-    n = np.bincount(node, use, len(size))
+    n = np.bincount(node, use, len(size)).astype(np.float64)
     return np.bincount(node, x * use, len(size)) / n, n
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..plan.plan import device_layout
+from ..plan.plan import device_layout, replicas_with
 from ..simulate.inputs import KnownGpus, step_time
 from ..simulate.known_replicas import known_times
 from ..simulate.predict import ReplicaTimes
@@ -105,7 +105,7 @@ def _without(times: ReplicaTimes, devices: Sequence[int], key: Array) -> Replica
     """The same columns with other GPUs in the place of some: the replicas that hold them are simulated again."""
     known, known_s = times.known, times.known_s
     assert known is not None
-    held = np.isin(device_layout(times.program.job.plan), devices).any(axis=(0, 1))
+    held = replicas_with(times.program.job.plan, devices)
     touched = np.flatnonzero(held[known.replicas])
     other = known.without(devices)
     again_s = known_times(times.program, other.only(known.replicas[touched]), key, times.columns.scores)

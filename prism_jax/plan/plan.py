@@ -33,6 +33,8 @@ from .optimizers import OPTIMIZERS, has_master, parse_optimizer
 from .packing import Data as Data
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 
@@ -384,3 +386,9 @@ def device_layout(plan: ParallelPlan) -> NDArray[np.int32]:
     member = dp[:, None, None, :] + grid["cp"][None, :, None, None] + grid["tp"][None, None, :, None]
     member = member.reshape(plan.n_member, 1, -1)
     return (member + grid["pp"][None, :, None]).astype(np.int32)
+
+
+def replicas_with(plan: ParallelPlan, devices: Iterable[int]) -> NDArray[np.bool_]:
+    """Tell which replicas [replica] hold at least one of the devices."""
+    held: NDArray[np.bool_] = np.isin(device_layout(plan), np.fromiter(devices, np.int64))
+    return np.logical_or.reduce(held, axis=(0, 1))

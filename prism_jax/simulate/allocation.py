@@ -363,6 +363,6 @@ def allocation_spread(
 
 def _gpus_differ(program: Program, known: KnownReplicas | None) -> bool:
     """Whether another allocation brings other GPUs: some that are not known, of a class in which GPUs or nodes differ."""
-    drawn = np.ones(len(program.classes), dtype=bool) if known is None else np.isnan(known.gpus.factor).any(axis=1)
-    families = (program.job.variability.of(name) for name in program.classes)
-    return any(one.gpu.cv > 0 or one.node.cv > 0 for one, open_ in zip(families, drawn, strict=True) if open_)
+    drawn = range(len(program.classes)) if known is None else np.flatnonzero(np.isnan(known.gpus.factor).any(axis=1))
+    families = [program.job.variability.of(program.classes[i]) for i in drawn]
+    return any(one.gpu.cv > 0 or one.node.cv > 0 for one in families)

@@ -18,7 +18,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..plan.plan import ParallelPlan, device_layout
+from ..plan.plan import ParallelPlan, replicas_with
 from .columns import Chunk, column_times
 from .inputs import KnownGpus, column_inputs, regime_factors
 from .program import Program
@@ -118,7 +118,7 @@ def contenders(program: Program, gpus: KnownGpus, key: Array, listed: Sequence[i
     mean_s, sd_s = time_s.mean(axis=1), time_s.std(axis=1)
     slowest = mean_s.argmax()
     near = mean_s + REACH_SD * sd_s >= mean_s[slowest] - sd_s[slowest]
-    held = np.isin(device_layout(plan), np.asarray(listed, dtype=int)).any(axis=(0, 1))[every]
+    held = replicas_with(plan, listed)[every]
     kept = every[near | held]
     few, many = EXPLAINED_COLUMNS
     n_column = int(np.clip(1 << int(np.log2(TOTAL_COLUMNS / len(kept))), few, many))

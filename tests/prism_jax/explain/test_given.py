@@ -186,7 +186,7 @@ def test_spreads_are_those_of_allocations_that_hold_the_given_gpus(program: Prog
         within = part.var(axis=1, ddof=1).mean()
         between = part.mean(axis=1).var(ddof=1) - within / n_step
         share.append(between / (between + within))
-    assert_within((found.share, found.share_error), (np.mean(share), np.std(share, ddof=1) / 4.0))
+    assert_within((found.share, found.share_error), (float(np.mean(share)), float(np.std(share, ddof=1)) / 4.0))
     if name == "every GPU":
         assert (found.share, found.between_s) == (0.0, 0.0)
     means = steps.mean(axis=1)
