@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prism_jax.core.text_table import Table
+from prism_jax.core.text_table import Table, duration
 from prism_jax.queue.compare import QueueCase, QueueRow, compare
 from prism_jax.queue.jobs import capacity_of
 from prism_jax.queue.policies import POLICIES
-from prism_jax.queue.report import duration
 from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.queue.world import ESTIMATES
 from prism_jax.variability.config import preset

@@ -8,9 +8,8 @@ from math import isfinite
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, prob
+from ..core.text_table import Table, duration, prob
 from ..horizon.outcome import Estimate
-from ..horizon.report import duration
 from ..search.figures import SearchedPlan
 from .requirements import WorkDone
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Figure
+from matplotlib.ticker import FuncFormatter
 
 from .errors import DataError
 from .kernels import KERNEL_CLASSES
+from .text_table import unit_of_time
 
 FORMATS = ("png", "pdf", "svg", "jpg", "webp")
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # else no two files of one picture are alike
@@ -45,6 +48,14 @@ def figure_bytes(figure: Figure, suffix: str) -> bytes:
     with rc_context({"svg.hashsalt": "prism-jax"}):
         figure.savefig(buffer, format=kind, metadata=UNDATED.get(kind))
     return buffer.getvalue()
+
+
+def name_time_axis(axis: Axis, name: str) -> None:
+    """Names an axis of seconds, whose ends are set, and writes its ticks in the unit in which the later end reads best."""
+    scale, unit = unit_of_time(max(axis.get_view_interval()))
+    if scale != 1.0:
+        axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{scale * seconds:.10g}"))
+    axis.set_label_text(f"{name} ({unit})")
 
 
 STYLE_SHEET = Path(__file__).with_name("prism.mplstyle")

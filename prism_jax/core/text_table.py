@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .units import format_bytes
+from .units import format_bytes, format_s
 
 SMALLEST_PROB = 1e-4  # a law learnt from some hundred peaks says nothing of less
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -44,6 +44,41 @@ def time_with_error(value_s: float, error_s: float) -> str:
     """
     scale, unit = unit_of_time(max(abs(value_s), error_s))
     return "{} ± {} {}".format(*with_error(scale * value_s, scale * error_s), unit)
+
+
+def value_with_error(value: float, error: float, unit: str) -> str:
+    """An estimate and its error with `unit`; of seconds as `time_with_error`."""
+    return time_with_error(value, error) if unit == "s" else "{} ± {} {}".format(*with_error(value, error), unit)
+
+
+def time_to(value_s: float, smallest_s: float) -> str:
+    """A time in the unit in which it reads best, down to the size of `smallest_s`.
+
+    Example:
+        >>> time_to(0.40213, 0.0004)
+        '402.1 ms'
+    """
+    scale, unit = unit_of_time(value_s)
+    return f"{scale * value_s:.{decimals(scale * smallest_s)}f} {unit}"
+
+
+def duration(seconds: float, error: float | None = None) -> str:
+    """Seconds as a person says them: "52.3 d", "7.4 h", "12 min", "2.5 ms"; with a standard error in the same unit.
+
+    Example:
+        >>> duration(4_518_720.0)
+        '52.3 d'
+    """
+    if 0.0 < abs(seconds) < 1.0 and (error is None or error < 1.0):
+        return format_s(seconds, 3) if error is None else time_with_error(seconds, error)
+    unit, size = next(
+        (u, s) for u, s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.0)) if seconds >= 2 * s
+    )
+    scaled = seconds / (size or 1.0)
+    text = f"{scaled:.3g}" if scaled < 1000 else f"{scaled:,.0f}"
+    if error is None:
+        return f"{text} {unit}"
+    return f"{text} ± {error / (size or 1.0):.2g} {unit}"
 
 
 def decimals(smallest: float) -> int:

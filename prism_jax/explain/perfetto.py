@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.units import format_s
 from ..core.write_file import write_bytes
 from .types import Timeline
 
@@ -53,7 +54,7 @@ def trace(timelines: Sequence[Timeline], job_name: str) -> Event:
     """The content of the file: {"traceEvents": [...], ...}."""
     n_level = _levels_that_fit(timelines)
     events = [event for process, line in enumerate(timelines) for event in _process(line, process, job_name, n_level)]
-    shown = {line.title: f"{line.step_s:.6g} s" for line in timelines}
+    shown = {line.title: f"{format_s(line.step_s, 6)}" for line in timelines}
     cut = {} if n_level is None else {"cut": f"only the first {n_level} ops of every lane are shown"}
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"job": job_name, **shown, **cut}}
 
@@ -68,7 +69,7 @@ def _levels_that_fit(timelines: Sequence[Timeline]) -> int | None:
 
 
 def _process(line: Timeline, process: int, job_name: str, n_level: int | None) -> Iterator[Event]:
-    yield name_event("process_name", process, 0, f"{job_name}: {line.title}, {line.step_s:.4g} s, slowest replica")
+    yield name_event("process_name", process, 0, f"{job_name}: {line.title}, {format_s(line.step_s)}, slowest replica")
     yield sort_event("process_sort_index", process, 0, process)
     for lane in range(line.label.shape[1]):
         yield name_event("thread_name", process, lane, f"stage {lane}")

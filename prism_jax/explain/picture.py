@@ -8,11 +8,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ..core.picture import colour, new_axes
+from ..core.text_table import unit_of_time
 from .types import Explanation, words
 
 SMALLEST_SHARE = 0.001  # of the step; below, a part is not drawn
 MOST_OWNERS = 6
 FEWEST_ROWS = 4  # room is kept for, so that two bars are not blocks
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 
 
@@ -21,10 +23,11 @@ def plot_breakdown(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     ax = new_axes() if ax is None else ax
     whole_s = sum(explanation.breakdown_s.values())
     parts = {name: value for name, value in explanation.breakdown_s.items() if abs(value) >= SMALLEST_SHARE * whole_s}
-    digits = max(2, 2 - int(np.floor(np.log10(whole_s))))
-    labels = {name: f"{value:.{digits}f} s  {value / whole_s:.1%}" for name, value in parts.items()}
-    plot_bars(ax, parts, labels)
-    ax.set_xlabel("seconds of the mean step, average GPU")
+    scale, unit = unit_of_time(whole_s)
+    digits = max(2, 2 - int(np.floor(np.log10(scale * whole_s))))
+    labels = {name: f"{scale * value:.{digits}f} {unit}  {value / whole_s:.1%}" for name, value in parts.items()}
+    plot_bars(ax, {name: scale * value for name, value in parts.items()}, labels)
+    ax.set_xlabel(f"{UNIT_NAMES[unit]} of the mean step, average GPU")
     return ax
 
 
@@ -32,13 +35,12 @@ def plot_owners(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     """Draws by how much p95 would fall if one kind of work did not vary; the falls need not add up."""
     ax = new_axes() if ax is None else ax
     largest_s = max(map(abs, explanation.p95_owner_s.values()), default=0.0)
-    scale, unit = (1e3, "ms") if largest_s < 1.0 else (1.0, "s")
+    scale, unit = unit_of_time(largest_s)
     ranked = sorted(explanation.p95_owner_s.items(), key=lambda item: -item[1])[:MOST_OWNERS]
     owners = {name: scale * value for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest_s > 0.0}
     plot_bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
-    seconds = "milliseconds" if unit == "ms" else "seconds"
     fleet = f"{explanation.allocation.share:.0%} of the variance is which GPUs the job gets"
-    ax.set_xlabel(f"{seconds} off p95 if it did not vary\n({fleet})" if owners else "nothing varies")
+    ax.set_xlabel(f"{UNIT_NAMES[unit]} off p95 if it did not vary\n({fleet})" if owners else "nothing varies")
     return ax
 
 

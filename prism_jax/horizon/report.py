@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.report import Report, RunRecord
-from ..core.text_table import bar, prob
+from ..core.text_table import bar, duration, prob
+from ..core.units import format_s
 from ..explain.types import words
 from ..prediction.report import JobFacts
 from .outcome import Response, RunChange
@@ -152,33 +153,17 @@ class RunReport(Report):
         return found[:-1]
 
 
-DAY_S = 86400.0
 BAR_WIDTH = 24
 MOST_CHANGES = 4
 MOST_CAUSES = 6
 SMALLEST_SHARE = 5e-4
 
 
-def duration(seconds: float, error: float | None = None) -> str:
-    """Seconds as a person says them: "52.3 d", "7.4 h", "12 min"; with a standard error in the same unit.
-
-    Example:
-        >>> duration(4_518_720.0)
-        '52.3 d'
-    """
-    unit, size = next((u, s) for u, s in (("d", DAY_S), ("h", 3600.0), ("min", 60.0), ("s", 0.0)) if seconds >= 2 * s)
-    scaled = seconds / (size or 1.0)
-    text = f"{scaled:.3g}" if scaled < 1000 else f"{scaled:,.0f}"
-    if error is None:
-        return f"{text} {unit}"
-    return f"{text} ± {error / (size or 1.0):.2g} {unit}"
-
-
 def _headline(report: RunReport) -> list[str]:
     job = report.job
     return [
         f"{job.name}: {job.model} on {job.n_devices:,} x {job.device} ({job.cluster})",
-        f"{report.n_steps:,} steps ({report.n_tokens:.4g} {job.sample_unit}) of {report.step_s:.4g} s each: "
+        f"{report.n_steps:,} steps ({report.n_tokens:.4g} {job.sample_unit}) of {format_s(report.step_s)} each: "
         f"{duration(report.n_steps * report.step_s)} without interruptions",
     ]
 

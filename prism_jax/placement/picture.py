@@ -7,7 +7,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..core.picture import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, new_axes, new_figure, style
+from ..core.picture import (
+    CYAN,
+    GREY,
+    INDIGO,
+    OLIVE,
+    PURPLE,
+    ROSE,
+    SAND,
+    TEAL,
+    name_time_axis,
+    new_axes,
+    new_figure,
+    style,
+)
+from ..core.text_table import time_with_error
+from ..core.units import format_s
 from .report import PlacementReport
 from .result import AS_GIVEN, OPTIMISED, PlacementResult
 
@@ -68,14 +83,13 @@ def plot_methods(result: PlacementResult, *, ax: Axes | None = None) -> Axes:
             continue
         steps = result.batches_s[method].ravel()
         p95, error = result.value(method, "p95")
-        digits = max(0, int(np.ceil(-np.log10(max(error, 1e-6)))))
-        label = f"{words}: p95 {p95:.{digits}f} ± {error:.{digits}f} s"
+        label = f"{words}: p95 {time_with_error(p95, error)}"
         wide = method == OPTIMISED
         ax.plot(np.quantile(steps, LEVELS), LEVELS, color=colour, linewidth=2.4 if wide else 1.4, label=label)
         ax.plot(p95, 0.95, "o", color=colour, markeredgecolor="white", zorder=4)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylim(0.0, 1.02)
-    ax.set_xlabel("step time (s)")
+    name_time_axis(ax.xaxis, "step time")
     ax.set_ylabel("steps that take at most this long")
     ax.legend(loc="lower right", handlelength=1.4, frameon=True, framealpha=0.92, edgecolor="none")
     return ax
@@ -83,7 +97,7 @@ def plot_methods(result: PlacementResult, *, ax: Axes | None = None) -> Axes:
 
 def _headline(result: PlacementResult) -> str:
     gain, base = result.gain, result.value(AS_GIVEN)[0]
-    return f"{result.objective.name} {gain.value_s / base:.1%} lower (90 %: {gain.low_s:.4g} to {gain.high_s:.4g} s)"
+    return f"{result.objective.name} {gain.value_s / base:.1%} lower (90 %: {format_s(gain.low_s)} to {format_s(gain.high_s)})"
 
 
 def draw_placement(report: PlacementReport) -> Figure:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import bar, decimals, with_error
+from ..core.text_table import bar, decimals, unit_of_time, value_with_error
 from ..core.use_case import NOT_TYPED, Option, OptionGroup
 from ..cost.partition import Splits
 from ..result.parameters import ObjectiveChoice
@@ -162,7 +162,7 @@ def _methods(report: PlacementReport) -> list[str]:
     lines = [f"{objective} of the step time, and its excess over the chosen placement"]
     for name in order:
         value = report.value[name]
-        text = "{} ± {} {}".format(*with_error(value, report.value_error[name]), report.objective_unit)
+        text = value_with_error(value, report.value_error[name], report.objective_unit)
         share = (value - best) / max(worst - best, 1e-12)
         lines.append(
             f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()
@@ -173,18 +173,19 @@ def _methods(report: PlacementReport) -> list[str]:
 def _gains(report: PlacementReport) -> list[str]:
     low, high = report.gain_interval
     base = report.value[AS_GIVEN]
-    digits = decimals(max(high - low, 1e-6) / 10)
-    lines = [
-        f"gain over the nodes as given: {report.gain:.{digits}f} s ({report.gain / base:.2%}); "
-        f"90 % interval on fresh draws {low:.{digits}f} to {high:.{digits}f} s"
+    name, over_best = WORDS[report.best_baseline], report.gain_over_best_baseline
+    low_best, high_best = report.gain_over_best_baseline_interval
+    scale, unit = unit_of_time(max(map(abs, (report.gain, low, high, over_best, low_best, high_best))))
+    digits = decimals(scale * max(high - low, 1e-6) / 10)
+
+    def text(gain_s: float) -> str:
+        return f"{scale * gain_s:.{digits}f}"
+
+    return [
+        f"gain over the nodes as given: {text(report.gain)} {unit} ({report.gain / base:.2%}); "
+        f"90 % interval on fresh draws {text(low)} to {text(high)} {unit}",
+        f"gain over the best baseline ({name}): {text(over_best)} {unit} ({text(low_best)} to {text(high_best)} {unit})",
     ]
-    low, high = report.gain_over_best_baseline_interval
-    name = WORDS[report.best_baseline]
-    lines.append(
-        f"gain over the best baseline ({name}): {report.gain_over_best_baseline:.{digits}f} s "
-        f"({low:.{digits}f} to {high:.{digits}f} s)"
-    )
-    return lines
 
 
 def _splits(report: PlacementReport) -> list[str]:

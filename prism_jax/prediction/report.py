@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import bar, decimals, prob, time_with_error, uncertain_memory, unit_of_time, with_error
+from ..core.text_table import bar, decimals, prob, time_to, time_with_error, uncertain_memory, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..explain.types import GivenSlowdowns, words
 from ..result.distribution import Guarantee
@@ -329,9 +329,9 @@ def _quantiles(report: PredictionReport) -> list[str]:
             f"{_over(times, name)}{_band(report, name)}"
             for name in ("p50", "p95", "p99")
         ),
-        f"  mean  {_seconds(times.mean, times.std / 10)}, std {_seconds(times.std, times.std / 10)}",
+        f"  mean  {time_to(times.mean, times.std / 10)}, std {time_to(times.std, times.std / 10)}",
         *_spreads(report),
-        f"  without variability {_seconds(fixed, times.std / 10)}; the median lies {_beside(times.p50 / fixed - 1.0)}",
+        f"  without variability {time_to(fixed, times.std / 10)}; the median lies {_beside(times.p50 / fixed - 1.0)}",
         *([f"  {report.guarantee.sentence()}"] if report.guarantee else []),
         f"  chance of a step slower than the median by {', by '.join(chances)}",
     ]
@@ -384,12 +384,6 @@ def _beside(share: float) -> str:
     return f"{abs(share):.1%} {'above' if share >= 0.0 else 'below'}"
 
 
-def _seconds(value: float, smallest: float) -> str:
-    """A time down to the size of `smallest` seconds."""
-    scale, unit = unit_of_time(value)
-    return f"{scale * value:.{decimals(scale * smallest)}f} {unit}"
-
-
 def _over(times: StepTime, name: str) -> str:
     return f"{getattr(times, name) / times.p50 - 1.0:+.1%} over p50" if name != "p50" else ""
 
@@ -397,7 +391,7 @@ def _over(times: StepTime, name: str) -> str:
 def _band(report: PredictionReport, name: str) -> str:
     """What the fits leave open, where there are any."""
     band = None if report.epistemic_s is None else getattr(report.epistemic_s, name)
-    return f"   ({band.low:.5g} to {band.high:.5g} s, 90 % interval of the fit)" if band else ""
+    return f"   ({format_s(band.low, 5)} to {format_s(band.high, 5)}, 90 % interval of the fit)" if band else ""
 
 
 def _rates(report: PredictionReport) -> list[str]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from ..core.units import format_s
 from ..trace.columns import MAX_ROWS
 from ..trace.trace import JobShape, OpTable, check_columns
 from .annotated import annotated_ops, gpu_ops, host_ops, is_annotated
@@ -229,5 +230,6 @@ def _clock_notes(clocks: Clocks, ranks: list[_Rank]) -> list[str]:
         ]
     shift = np.abs(clocks.offset_s).max()
     return [
-        f"clocks were aligned at collectives by up to {shift:.3g} s; the remaining difference is {clocks.error_s:.2g} s"
+        f"clocks were aligned at collectives by up to {format_s(shift, 3)}; the remaining difference is "
+        f"{format_s(clocks.error_s, 2)}"
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table
+from ..core.text_table import Table, duration
 from .compare import QueueRow, Ratio
 
 
@@ -73,16 +73,7 @@ COLUMNS = (
     "over FIFO",
     "over point",
 )
-DAY_S, HOUR_S, MINUTE_S = 86400.0, 3600.0, 60.0
 ENOUGH = 0.005  # of a ratio: smaller differences are not called one
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that reads best: "3.2 d", "4.1 h", "12 min", "30 s"."""
-    for unit_s, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
-        if seconds >= 2.0 * unit_s:
-            return f"{seconds / unit_s:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def _table(report: QueueReport, cv: float) -> list[str]:

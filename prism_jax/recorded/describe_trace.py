@@ -16,6 +16,7 @@ from ..capture.execution.report import ExecutionTraceReport
 from ..capture.execution.trace import holds_execution_traces
 from ..core.arrays import Floats
 from ..core.errors import DataError
+from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, use_case
 from ..core.write_file import check_target
 from ..explain.perfetto import MAX_EVENTS, Event, name_event, slice_event, sort_event, write_events
@@ -52,7 +53,7 @@ def write_recorded(path: str | Path, trace: Trace, steps: Sequence[int]) -> None
             f"{trace.source}: {n_event:,} ops are more than a viewer opens ({MAX_EVENTS:,}). Choose fewer steps."
         )
     needs = dependencies(trace)
-    shown = {f"step {step}": f"{trace.step_s[i]:.6g} s" for step, i in zip(steps, index, strict=True)}
+    shown = {f"step {step}": f"{format_s(trace.step_s[i], 6)}" for step, i in zip(steps, index, strict=True)}
     write_events(path, list(_events(trace, needs, index)), {"job": trace.job.name, **shown})
 
 

@@ -13,7 +13,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..core.picture import GREY, INDIGO, WINE, new_figure, style
+from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
+from ..core.text_table import time_to
 from ..explain.types import Stragglers
 from .prediction import LEVEL, TracePrediction
 from .prediction_report import TracePredictionReport, WhatIfReport
@@ -109,6 +110,8 @@ def plot_trace_prediction(
             second = figure.add_subplot(1, n_panel, 2, sharex=None if other_job else first)
             _panel(second, held_out[0], held_out[1], f"{_steps(held_out[1])} held out", len(held_out[1]))
             second.set_title(f"Check{' on the recorded job' if other_job else ''}: steps that were not fitted")
+        for ax in figure.axes:
+            name_time_axis(ax.xaxis, "step time")
     return figure
 
 
@@ -123,15 +126,13 @@ def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str
     ax.plot(np.median(by_refit, axis=1), LEVELS, color=INDIGO, label="predicted")
     for p, marker in MARKS.items():
         value = prediction.quantile(p)
-        ax.plot(
-            value, p, marker, color=INDIGO, markeredgecolor="white", zorder=4, label=f"p{100 * p:g}  {value:#.4g} s"
-        )
+        written = f"p{100 * p:g}  {time_to(value, value / 1e3)}"
+        ax.plot(value, p, marker, color=INDIGO, markeredgecolor="white", zorder=4, label=written)
     if len(measured_s):
         _measured(ax, measured_s, label)
     ax.axhline(0.95, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_ylim(0.0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel("step time (s)")
     ax.set_ylabel("steps that take at most this long")
     ax.grid(True)
     ax.legend(loc="lower right", handlelength=1.4)

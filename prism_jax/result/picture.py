@@ -7,7 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from ..core.errors import DataError
-from ..core.picture import INDIGO, WINE, new_axes
+from ..core.picture import INDIGO, WINE, name_time_axis, new_axes
+from ..core.text_table import time_with_error
+from ..core.units import format_s
 from .distribution import StepTimeDistribution
 
 MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
@@ -41,7 +43,7 @@ def plot_step_time(distribution: StepTimeDistribution, *, ax: Axes | None = None
         color="#444444",
         linestyle="--",
         linewidth=1.2,
-        label=f"without variability {distribution.deterministic_s:.4g} s",
+        label=f"without variability {format_s(distribution.deterministic_s)}",
     )
     for p, marker in MARKS.items():
         _mark(ax, distribution, p, marker)
@@ -57,21 +59,15 @@ def _mark_bound(ax: Axes, distribution: StepTimeDistribution) -> None:
         bound = distribution.guarantee()
     except DataError:
         return
-    label = f"95% within {bound.bound_s:.5g} s ({bound.confidence:.0%} confidence)"
+    label = f"95% within {format_s(bound.bound_s, 5)} ({bound.confidence:.0%} confidence)"
     ax.plot(bound.bound_s, bound.p, "|", color=WINE, markersize=17, markeredgewidth=1.6, label=label, zorder=5)
-
-
-def error_digits(value: float, error: float) -> int:
-    """Decimals down to the first digit of the error; four significant digits of the value where there is no error."""
-    smallest = error if error > 0 else abs(value) / 1e3
-    return int(np.clip(np.ceil(-np.log10(max(smallest, 1e-9))), 0, 6))
 
 
 def _plot_constant(distribution: StepTimeDistribution, ax: Axes) -> Axes:
     """A step that always takes the same time."""
     time_s = float(distribution.samples_s[0])
     margin = 0.02 * time_s
-    label = f"every step takes {time_s:.5g} s"
+    label = f"every step takes {format_s(time_s, 5)}"
     ax.plot([time_s - margin, time_s, time_s, time_s + margin], [0, 0, 1, 1], color=INDIGO, label=label)
     _frame(ax, time_s - margin, time_s + margin)
     ax.legend(loc="lower right")
@@ -87,8 +83,7 @@ def _curve(distribution: StepTimeDistribution) -> tuple[np.ndarray, np.ndarray]:
 def _mark(ax: Axes, distribution: StepTimeDistribution, p: float, marker: str) -> None:
     """A quantile as a point on the curve, with its value and error in the legend."""
     value, error = distribution.quantile(p), distribution.mc_error(p)
-    digits = error_digits(value, error)
-    label = f"p{100 * p:g}  {value:.{digits}f} ± {error:.{digits}f} s"
+    label = f"p{100 * p:g}  {time_with_error(value, error)}"
     ax.plot(value, p, marker=marker, color=INDIGO, markeredgecolor="white", linestyle="none", label=label, zorder=4)
 
 
@@ -107,7 +102,7 @@ def _frame(ax: Axes, low_s: float, high_s: float) -> None:
     ax.set_ylim(0.0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.grid(True)
-    ax.set_xlabel("step time (s)")
+    name_time_axis(ax.xaxis, "step time")
     ax.set_ylabel("steps that take at most this long")
 
 
@@ -127,11 +122,11 @@ def plot_model_interval(distribution: StepTimeDistribution, interval_s: tuple[fl
     ax.barh(0.0, high - low, left=low, height=0.5, color=INDIGO, alpha=0.18)
     ax.barh(0.0, p99 - p5, left=p5, height=0.5, color=INDIGO)
     ax.plot(median, 0.0, "o", color=INDIGO, markeredgecolor="white", zorder=4)
-    ax.text(low, 0.0, f"{low:.3g} s ", ha="right", va="center", fontsize="small")
-    ax.text(high, 0.0, f" {high:.3g} s", ha="left", va="center", fontsize="small")
+    ax.text(low, 0.0, f"{format_s(low, 3)} ", ha="right", va="center", fontsize="small")
+    ax.text(high, 0.0, f" {format_s(high, 3)}", ha="left", va="center", fontsize="small")
     margin = OVERHANG * (high - low)
     ax.set_xlim(low - margin, high + margin)
     ax.set_ylim(-0.6, 0.6)
     ax.set_yticks([])
-    ax.set_xlabel("90 % interval of the median step that would be measured; dark: modelled steps, p5 to p99")
+    name_time_axis(ax.xaxis, "90 % interval of the median step that would be measured; dark: modelled steps, p5 to p99")
     return ax

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, new_figure, style
+from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_axes, new_figure, style
 from ..plan.plan import ParallelPlan
 from .report import StudyReport
 from .study import Study
@@ -43,7 +43,7 @@ def plot_top(study: Study, top: int, *, ax: Axes | None = None) -> Axes:
     name = f"{study.objective.name} ± 2 standard errors"
     ax.errorbar(value, rows, xerr=error, fmt="o", color=INDIGO, markersize=5, capsize=3, label=name)
     ax.set_yticks(rows, [_label(c.plan) for c in shown])
-    ax.set_xlabel("step time (s)")
+    name_time_axis(ax.xaxis, "step time")
     ax.grid(axis="y", visible=False)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3)
     return ax
@@ -61,10 +61,10 @@ def plot_memory(study: Study, *, ax: Axes | None = None) -> Axes:
     ax.plot(*points[0], "o", color=INDIGO, markersize=8, label="best")
     ax.axvline(study.job.cluster.device.hbm_bytes / GIB, color=ROSE, linestyle="--", label="memory of the device")
     ax.set_xlabel("peak memory per device (GiB)")
-    ax.set_ylabel("step time without variability (s)")
     fastest = min(c.step_s for c in study.candidates)
     slowest = max(c.step_s for c in study.candidates)
     ax.set_ylim(0.98 * fastest, max(IN_SIGHT * fastest, 1.02 * slowest))
+    name_time_axis(ax.yaxis, "step time without variability")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
     return ax
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import decimals, prob, uncertain_memory, with_error
+from ..core.text_table import prob, time_to, uncertain_memory, value_with_error, with_error
 from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
 
@@ -137,12 +137,12 @@ def _headline(report: StudyReport) -> list[str]:
 
 def _best(report: StudyReport) -> list[str]:
     best, gain = report.best, report.gain
-    digits = decimals(max(best.p99_s - best.p50_s, best.value_error_s) / 30)
-    value, error = with_error(best.value_s, best.value_error_s)
+    smallest_s = max(best.p99_s - best.p50_s, best.value_error_s) / 30
+    value = value_with_error(best.value_s, best.value_error_s, report.objective_unit)
     lines = [
         f"best: {plan_words(best.plan)}",
-        f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
-        f"{report.objective} {value} ± {error} {report.objective_unit}; without variability {best.step_s:.{digits}f} s",
+        f"  p50 {time_to(best.p50_s, smallest_s)}, p95 {time_to(best.p95_s, smallest_s)}, p99 {time_to(best.p99_s, smallest_s)}; "
+        f"{report.objective} {value}; without variability {time_to(best.step_s, smallest_s)}",
         f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device: "
         f"{uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
         f"  MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
@@ -151,7 +151,7 @@ def _best(report: StudyReport) -> list[str]:
     ]
     if gain is not None and best.changes:
         low, high = gain.model_interval
-        times = f"{gain.base_s:.{digits}f} -> {gain.best_s:.{digits}f} s"
+        times = f"{time_to(gain.base_s, smallest_s)} -> {time_to(gain.best_s, smallest_s)}"
         if report.objective_unit != "s":
             times = f"{gain.base_s:.4g} -> {gain.best_s:.4g} {report.objective_unit}"
         lines += [
@@ -180,12 +180,12 @@ def _table(report: StudyReport) -> list[str]:
 
 
 def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str) -> tuple[str, ...]:
-    value, _ = with_error(candidate.value_s, candidate.value_error_s)
+    value, error = candidate.value_s, candidate.value_error_s
     behind = candidate.behind_s / best.value_s
     tie = "=" if candidate.tied and number > 1 else " "
     return (
         f"{number}{tie}",
-        f"{value} {unit}",
+        time_to(value, error or value / 1e3) if unit == "s" else f"{with_error(value, error)[0]} {unit}",
         f"+{behind:.2%}" if number > 1 else "",
         prob(candidate.prob_best),
         f"{candidate.mfu:.1%}",

@@ -12,6 +12,7 @@ import numpy as np
 from .._version import __version__
 from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
+from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
@@ -51,7 +52,7 @@ def write_best_job(report: StudyReport, output: Output = None) -> Message | None
     best = report.parts.found.best
     comment = (
         f"The best of {report.n_plans:,} plans of {report.job.name} by {report.objective}: "
-        f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
+        f"p50 {format_s(best.p50_s, 5)}, p95 {format_s(best.p95_s, 5)} (prism-jax {__version__})"
     )
     return report.parts.write(output, written_plan(best.plan), without_meaning(best.plan), comment)
 

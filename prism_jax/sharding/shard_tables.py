@@ -9,6 +9,7 @@ from typing import Annotated
 from .._version import __version__
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
+from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, use_case
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
@@ -38,7 +39,7 @@ def write_sharded_job(report: ShardingReport, output: Output = None) -> Message 
         return None
     comment = (
         f"Embedding tables of {report.job.name} placed for the {report.objective} of the step: "
-        f"p50 {report.best.steps.p50_s:.5g} s, p95 {report.best.steps.p95_s:.5g} s (prism-jax {__version__})"
+        f"p50 {format_s(report.best.steps.p50_s, 5)}, p95 {format_s(report.best.steps.p95_s, 5)} (prism-jax {__version__})"
     )
     return report.parts.write(output, {"tables": dict(report.best.assignment)}, (), comment)
 

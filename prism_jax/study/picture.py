@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, new_figure, style
+from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_axes, new_figure, style
 from ..explain.types import percent
 from .capacity import DAY_S
 from .figures import JobFigures
@@ -32,9 +32,8 @@ def draw_sweep(report: SweepReport) -> Figure:
     with style():
         figure = new_figure((12.0, 4.8), report.job)
         left, right = figure.subplots(1, 2)
-        plot_along(table, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left).set_ylabel(
-            "median step time (s)"
-        )
+        plot_along(table, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left)
+        name_time_axis(left.yaxis, "median step time")
         left.set_title("Median, and where 90 % of measured medians lie")
         plot_along(table, lambda row: row.relative, with_band=False, ax=right).set_ylabel("relative to the best job")
         right.set_title(f"By {table.objective}")
@@ -111,7 +110,7 @@ def plot_medians(found: Comparison, names: Sequence[str], *, ax: Axes | None = N
     ax.hlines(at, median * low, median * high, color=INDIGO, alpha=0.35, lw=6)
     ax.plot(median, at, "o", color=INDIGO)
     ax.set_yticks(at, names)
-    ax.set_xlabel("step time (s)")
+    name_time_axis(ax.xaxis, "step time")
     return _from_top(ax, len(names))
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, with_error
+from ..core.text_table import Table, time_with_error, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..core.use_case import Option
 from ..explain.types import percent
@@ -25,14 +25,18 @@ class TableColumn:
     is_known: Callable[[JobFigures], bool] = lambda _: True
 
 
+def _span(low_s: float, high_s: float) -> str:
+    """Both in the unit of the higher one."""
+    scale, unit = unit_of_time(high_s)
+    return f"{scale * low_s:.3g}-{scale * high_s:.3g} {unit}"
+
+
 COLUMNS = (
     TableColumn("GPUs", lambda own: f"{own.n_devices:,.0f}"),
     TableColumn("p50", lambda own: format_s(own.p50_s)),
-    TableColumn("p95", lambda own: "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s))),
+    TableColumn("p95", lambda own: time_with_error(own.p95_s, own.p95_error_s)),
     TableColumn("p99", lambda own: format_s(own.p99_s)),
-    TableColumn(
-        "90 % model interval", lambda own: f"{own.p50_s * own.model_low:.3g}-{own.p50_s * own.model_high:.3g} s"
-    ),
+    TableColumn("90 % model interval", lambda own: _span(own.p50_s * own.model_low, own.p50_s * own.model_high)),
     TableColumn("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
     TableColumn("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
     TableColumn("memory", lambda own: format_bytes(own.memory_bytes, 3)),

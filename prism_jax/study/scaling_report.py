@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, with_error
+from ..core.text_table import Table, time_with_error
 from ..core.units import format_bytes, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan
@@ -94,7 +94,7 @@ class _Column:
 
 COLUMNS = (
     _Column("p50", lambda _, own: format_s(own.p50_s)),
-    _Column("p95", lambda _, own: "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s))),
+    _Column("p95", lambda _, own: time_with_error(own.p95_s, own.p95_error_s)),
     _Column("p95/p50", lambda _, own: f"{own.p95_s / own.p50_s:.3f}"),
     _Column("tokens/s", lambda _, own: f"{own.tokens_per_s:,.0f}"),
     _Column("per GPU", lambda row, own: f"{own.tokens_per_s_per_gpu:,.0f} ({100 * row.per_gpu_change:+.1f}%)"),
@@ -268,7 +268,7 @@ def _capacity_cells(report: CapacityReport, one: FleetFacts, extra: Sequence[str
         one.fleet,
         one.cluster,
         format_s(own.p50_s),
-        "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s)),
+        time_with_error(own.p95_s, own.p95_error_s),
         format_bytes(own.memory_bytes, 3),
         f"{100 * made.goodput:.1f}%" if report.reliability else "",
         f"{made.tokens_per_day:.4g}",

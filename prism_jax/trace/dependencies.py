@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from ..core.units import format_s
 from .trace import Trace
 
 
@@ -289,7 +290,7 @@ def _ends_before(draft: _Draft, op: int, worker: Ints) -> list[str]:
         if not _waits_for(draft, best, op):
             known.add(best)
             ready = np.maximum(ready, end[at])
-            lines.append(f"{trace.ops[op]} waits for {trace.ops[best]} ({gain[at]:.3g} s)")
+            lines.append(f"{trace.ops[op]} waits for {trace.ops[best]} ({format_s(float(gain[at]), 3)})")
         end[at] = -np.inf
     return lines
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from ..core.units import format_s
 from .rank_times import RankTimes
 from .trace import MAX_SECONDS, JobShape, OpTable, Trace
 
@@ -179,7 +180,7 @@ def _note(step_s: Floats, kept: NDArray[np.bool_], steps: NDArray) -> str:
     what = "1 recorded step is" if len(out) == 1 else f"{len(out):,} recorded steps are"
     return (
         f"{what} left out as warm-up (step{'' if len(out) == 1 else 's'} {numbers}: {ratios} times the median of the others, "
-        f"{typical_s:.4g} s)"
+        f"{format_s(typical_s)})"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
 from ..core.text_table import bar
+from ..core.units import format_s
 from ..cost.efficiency import SHARE
 from ..result.distribution import MedianInterval
 
@@ -163,7 +164,7 @@ class SuggestionReport(Report):
             "",
             f"{'job':<{width}}   step time  represents  largest components",
             *(
-                f"{one.id:<{width}}  {one.noise_free_s:>8.4g} s  {one.stands_for:>10}  {_parts(one.parts)}"
+                f"{one.id:<{width}}  {format_s(one.noise_free_s):>10}  {one.stands_for:>10}  {_parts(one.parts)}"
                 for one in found
             ),
         ]

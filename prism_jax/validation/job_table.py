@@ -26,6 +26,7 @@ import numpy as np
 
 from ..core.errors import ConfigError, DataError, Mark, PrismError
 from ..core.registry import did_you_mean
+from ..core.units import format_s
 from ..job.job import Job
 from ..job.load_job import SECTIONS, FieldChange, apply_overrides, job_of, load_job, read_job_file, with_fields
 from ..recorded.formats.open_trace import open_trace
@@ -271,5 +272,5 @@ def _job_logs_run(one: JobLog, index: int, skip: int | None, stated: Mapping[str
     step_s = typical_step_s(found) if isinstance(found, StepLog) else float(np.median(found.step_s))
     name = f"{job.name} log {index}"
     file = Path(one.log).name
-    notes = (f"{name}: typical step {step_s:.4g} s of {_counted(len(found.step_s))} of {file}", *found.notes)
+    notes = (f"{name}: typical step {format_s(step_s)} of {_counted(len(found.step_s))} of {file}", *found.notes)
     return LoggedRun(MeasuredRun(name, job, step_s), (notes[0], *(f"{file}: {note}" for note in notes[1:])))

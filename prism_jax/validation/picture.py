@@ -11,7 +11,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from ..core.picture import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
+from ..core.picture import (
+    CYAN,
+    GREEN,
+    GREY,
+    INDIGO,
+    OLIVE,
+    PURPLE,
+    ROSE,
+    SAND,
+    TEAL,
+    WINE,
+    name_time_axis,
+    new_axes,
+    new_figure,
+    style,
+)
 from .report import StepsValidationReport
 
 if TYPE_CHECKING:
@@ -64,10 +79,9 @@ def plot_predicted(rows: Sequence[RowResult], names: dict[str, str], *, ax: Axes
     ax.set_yscale("log")
     ax.set_xlim(*span)
     ax.set_ylim(*span)
-    for axis in (ax.xaxis, ax.yaxis):
+    for axis, name in ((ax.xaxis, "measured"), (ax.yaxis, "predicted")):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.set_xlabel("measured step time (s)")
-    ax.set_ylabel("predicted step time (s)")
+        name_time_axis(axis, f"{name} step time")
     return ax
 
 

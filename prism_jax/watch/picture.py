@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..core.picture import GREY, INDIGO, WINE, new_axes, style
+from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_axes, style
+from ..core.units import format_s
 from .phases import Watched
 from .report import WatchReport
 
@@ -29,7 +30,14 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
         ax.plot(steps[~above], step_s[~above], ".", color=GREY, markersize=3, label="recorded steps")
         if above.any():
             edge = np.full(above.sum(), top - 0.015 * (top - low))
-            ax.plot(steps[above], edge, "^", color=GREY, markersize=5, label=f"longer ones, up to {step_s.max():.3g} s")
+            ax.plot(
+                steps[above],
+                edge,
+                "^",
+                color=GREY,
+                markersize=5,
+                label=f"longer ones, up to {format_s(step_s.max(), 3)}",
+            )
         ax.axhline(watched.normal_s, color=INDIGO, linewidth=1, label="usual level")
         for number, phase in enumerate(watched.phases):
             first, last = phase.onset_step, steps[-1] if phase.end_step is None else phase.end_step
@@ -39,8 +47,8 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
             )
             ax.annotate(f"+{phase.size:.1%}", (first, low), xytext=(3, 4), textcoords="offset points", color=WINE)
         ax.set_xlabel("step")
-        ax.set_ylabel("step time, s")
         ax.set_ylim(low, top)
+        name_time_axis(ax.yaxis, "step time")
         ax.legend(loc="upper left")
         figure = ax.figure
     assert isinstance(figure, Figure)

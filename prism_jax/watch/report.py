@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import duration
 from ..core.units import format_s
-from ..horizon.report import duration
 from ..recorded.report import TraceFacts, counted, headline, notes, step_lines
 from .phases import DetectedPhase
 from .remaining import TimeLeft

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ...core.arrays import Floats
 from ...core.errors import DataError
+from ...core.units import format_s
 from ...trace.step_log import StepLog
 from .labelled import BAR_RATE, BAR_STEP, FRACTION, UNLABELLED, Line, read_line
 from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, Entries, interval, steps_by_clock
@@ -347,7 +348,7 @@ class _Choice:
             return None
         if ratio < 0.8:
             self.notes.append(
-                f"by the clock a step takes {typical:.4g} s, {1.0 / ratio:.2f} times as long: something is not in {merged.name}"
+                f"by the clock a step takes {format_s(typical)}, {1.0 / ratio:.2f} times as long: not all is in {merged.name}"
             )
         return step_s, n_steps
 
