@@ -21,8 +21,12 @@ Paged states lie on the device while there is room for them, else all of them co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, cast
 
+import numpy as np
+
+from ..core.arrays import Floats
 from ..framework.base import MEGATRON, MemoryOptions
 from ..plan.fields import gradients_on_host, optimizer_on_host
 from ..plan.optimizers import (
@@ -35,7 +39,7 @@ from ..plan.optimizers import (
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Comm, Workload, total_bytes
-from .memory import held_weights, memory, parameter_bytes
+from .memory import activation_factors, held_activations, held_weights, parameter_bytes, state_factors
 from .partition import group_splits, optimizer_shares, trained_groups
 
 # PyTorch's allocator of pinned memory rounds every block up to a power of two (`CachingHostAllocator`): by 1 / ln 2 - 1 in the
@@ -176,6 +180,25 @@ class HostMemory:
         return self.capacity_bytes is None or self.total_bytes <= self.capacity_bytes
 
 
+def keeps_on_host(plan: ParallelPlan) -> bool:
+    """Whether anything of a job lies on the host between its uses."""
+    moved = optimizer_on_host(plan) or plan.offload_parameters or plan.offload_activations
+    return bool(moved) or OPTIMIZERS[plan.optimizer].is_paged
+
+
+class _AtHome:
+    """A plan that keeps everything on the device, and is otherwise as `plan`, of which it reads only what it is asked for."""
+
+    offload_optimizer, offload_activations = 0.0, 0.0
+    offload_gradients = offload_parameters = False
+
+    def __init__(self, plan: ParallelPlan) -> None:
+        self._plan = plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+
 def host_memory(
     model: Workload, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> HostMemory | None:
@@ -188,26 +211,28 @@ def host_memory(
         here 730.
     """
     share, paged = optimizer_on_host(plan), OPTIMIZERS[plan.optimizer].is_paged
-    if not (share or paged or plan.offload_parameters or plan.offload_activations):
+    if not keeps_on_host(plan):
         return None
-    at_home = replace(
-        plan, offload_optimizer=0.0, offload_gradients=False, offload_parameters=False, offload_activations=0.0
-    )
-    whole, own = memory(model, cluster, at_home, options), memory(model, cluster, plan, options)
-    updated = held_weights(model, plan).count @ (
-        trained_groups(model, plan) * optimizer_shares(group_splits(model, plan), plan)
-    )
+    at_home, held = cast(ParallelPlan, _AtHome(plan)), held_weights(model, plan)
+    whole, own = state_factors(model, at_home, options), state_factors(model, plan, options)
+    parameters = held.count @ (whole.parameters - own.parameters)
+    updated = held.count @ (trained_groups(model, plan) * optimizer_shares(group_splits(model, plan), plan))
     copied = 0.0 if plan.offload_parameters or (has_master(plan) and plan.sharding == "none") else updated_bytes(plan)
-    fsdp_at_host = plan.offload_parameters and plan.sharding != "none"  # its parameters are what is updated
     on_pages = moments_bytes(plan) if paged else 0.0
-    rows = []
-    for stage, n in enumerate(updated.tolist()):
-        device, other = own.stages[stage], whole.stages[stage]
-        states = other.optimizer_bytes - device.optimizer_bytes + n * (on_pages + share * copied)
-        gradients = share * main_gradient_bytes(plan) * n
-        parameters = other.parameters_bytes - device.parameters_bytes
-        activations = other.activations_bytes - device.activations_bytes
-        pinned = parameters + gradients + (0.0 if fsdp_at_host else share * updated_bytes(plan) * n)
-        rows.append((parameters, gradients, states, activations, _ROUNDING * pinned))
-    fullest = max(rows, key=sum)
-    return HostMemory(*(devices_of_node(cluster) * part for part in fullest), capacity_bytes=cluster.host_bytes)
+    states = held.count @ (whole.optimizer - own.optimizer) + (whole.optimizer_rest - own.optimizer_rest) * held.root
+    states = states + updated * (on_pages + share * copied)
+    gradients = share * main_gradient_bytes(plan) * updated
+    fsdp_at_host = plan.offload_parameters and plan.sharding != "none"  # its parameters are what is updated
+    pinned = parameters + gradients + (0.0 if fsdp_at_host else share * updated_bytes(plan) * updated)
+    activations = _saved_on_host(model, plan, at_home, options)
+    rows = np.array([parameters, gradients, states, np.broadcast_to(activations, updated.shape), _ROUNDING * pinned])
+    fullest = devices_of_node(cluster) * rows[:, rows.sum(axis=0).argmax()]
+    return HostMemory(*fullest.tolist(), capacity_bytes=cluster.host_bytes)
+
+
+def _saved_on_host(model: Workload, plan: ParallelPlan, at_home: ParallelPlan, options: MemoryOptions) -> Floats:
+    """[stage] bytes of activations that wait on the host."""
+    if not plan.offload_activations:
+        return np.zeros(1)
+    moved = activation_factors(model, at_home, options).saved - activation_factors(model, plan, options).saved
+    return held_activations(model, plan) @ moved

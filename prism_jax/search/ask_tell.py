@@ -24,6 +24,7 @@ import numpy as np
 from ..core.errors import DataError, PlanError
 from ..core.units import format_bytes
 from ..cost.memory import memory
+from ..cost.offload import host_memory
 from ..job.job import Job
 from ..job.rules import check_plan
 from ..plan.plan import Overlap, ParallelPlan
@@ -100,6 +101,11 @@ class AskTell:
         if not need.fits:
             raise PlanError(
                 f"the plan needs {format_bytes(need.total_bytes)} of {format_bytes(need.capacity_bytes)} per device"
+            )
+        host = host_memory(self.job.model, cluster, plan, self.job.software.memory)
+        if host is not None and host.capacity_bytes is not None and not host.fits:
+            raise PlanError(
+                f"the plan needs {format_bytes(host.total_bytes)} of {format_bytes(host.capacity_bytes)} of a host's memory"
             )
 
     @cached_property

@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.arrays import Floats
+from ..core.arrays import Flags, Floats
 from ..core.kernels import COMPUTE_CLASSES, PASSES
 from ..cost.block_cost import BlockCost, BlockCostModel, stack_blocks
 from ..cost.chunk_cost import ChunkCost, blocks_of, chunk_cost
@@ -39,6 +39,7 @@ from ..cost.memory import (
     stage_bytes,
     state_factors,
 )
+from ..cost.offload import host_memory, keeps_on_host
 from ..cost.partition import StageWeights, chunk_blocks, chunks_of_stage, group_splits, stage_weights
 from ..cost.step_end import EndWork, StageEnd, distance_seconds, edge_distances, end_work, stage_end
 from ..framework.base import MEGATRON, MemoryOptions
@@ -82,6 +83,7 @@ class PlanCosts:
         self._in_flight = PlanCache(lambda plan: held_activations(model, plan))
         self._ends = PlanCache(self._ends_of)
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
+        self._fits_host = PlanCache(self._fits_host_of)
         self._sends = PlanCache(lambda plan: np.append(distance_seconds(model, cluster, plan, eff.correction), 0.0))
         self._distances = PlanCache(lambda plan: edge_distances(cluster, plan))
 
@@ -112,6 +114,17 @@ class PlanCosts:
         """Blocks in flight [distinct, stage, kind] and which of them every plan has."""
         values, which = self._in_flight.look_up(table)
         return np.stack(values), which
+
+    def fits_host(self, table: PlanTable) -> Flags:
+        """[plan] whether a node's memory holds what its devices keep there; true where nothing is kept there or known of it."""
+        if self.cluster.host_bytes is None or not keeps_on_host(table.base):
+            return np.ones(len(table), dtype=np.bool_)
+        fits, which = self._fits_host.look_up(table)
+        return np.array(fits)[which]
+
+    def _fits_host_of(self, plan: ParallelPlan) -> bool:
+        found = host_memory(self.model, self.cluster.of_size(plan.n_devices), plan, self.options)
+        return found is None or found.fits
 
     def ends(self, table: PlanTable) -> tuple[EndWork, Rows]:
         """Work after the last backward pass [distinct, stage] and which of them every plan has."""
@@ -155,8 +168,10 @@ REASONS = (
     *(rule.reason for rule in RULES),
     "fewer micro-batches than the schedule needs",
     "the device has too little memory",
+    "the host has too little memory for what is offloaded to it",
 )
 MEMORY = REASONS.index("the device has too little memory")
+HOST_MEMORY = MEMORY + 1
 
 
 def broken_rules(table: PlanTable, model: Workload) -> Reasons:
@@ -201,6 +216,7 @@ def feasibility(table: PlanTable, costs: PlanCosts) -> tuple[Reasons, Floats]:
     sound = np.flatnonzero(reason == FEASIBLE)
     if sound.size:
         memory[sound] = peak_memory(table.take(sound), costs)
+        reason[sound[~costs.fits_host(table.take(sound))]] = HOST_MEMORY
         reason[sound[memory[sound] > costs.memory_limit_bytes]] = MEMORY
     return reason, memory
 

@@ -9,8 +9,9 @@ import pytest
 from prism_jax.core.errors import PlanError
 from prism_jax.job.load_job import load_job
 from prism_jax.job.rules import problems
+from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plan_costs import FEASIBLE, MEMORY, feasibility
+from prism_jax.search.plan_costs import FEASIBLE, HOST_MEMORY, MEMORY, REASONS, feasibility
 from prism_jax.search.plan_table import PlanTable
 from prism_jax.search.space import default_space
 
@@ -76,12 +77,42 @@ def test_reasons_are_those_of_the_checks(which, job, space):
         for row, why, n_bytes in zip(rows, reason, used, strict=True):
             plan = table.plan(int(row))
             broken = [*problems(plan, job.model, job.cluster)]
-            assert bool(broken) == (why not in (FEASIBLE, MEMORY)), (broken, why, plan)
+            assert bool(broken) == (why not in (FEASIBLE, MEMORY, HOST_MEMORY)), (broken, why, plan)
             if not broken:
                 assert n_bytes == pytest.approx(replace(job, plan=plan).memory.total_bytes, rel=1e-12)
                 assert (why == MEMORY) == (n_bytes > job.cluster.device.hbm_bytes)
             seen.add(int(why))
     assert len(seen) >= (2 if which == "small" else 6)
+
+
+@pytest.mark.parametrize("host_gib", [80, 16384, None])
+@pytest.mark.parametrize("offload", [{"offload_optimizer": 0.5}, {"offload_activations": 1.0}, {}])
+def test_what_a_host_cannot_hold_is_told_apart_as_by_single_plans(host_gib, offload, job, space):
+    """The space has ZeRO 0 and 1: states of all replicas of a node, or once."""
+    host = None if host_gib is None else host_gib * 2.0**30
+    own = replace(job, cluster=replace(job.cluster, host_bytes=host), plan=replace(job.plan, **offload))
+    evaluator, rng, seen = Evaluator(own, replace(space, zero_stage=(0, 1))), np.random.default_rng(1), set()
+    for index in range(len(evaluator.layouts)):
+        table = evaluator.block(index)
+        table = table.take(rng.choice(len(table), min(len(table), 40), replace=False))
+        for row, why in enumerate(feasibility(table, evaluator.costs)[0]):
+            one = replace(own, plan=table.plan(row))
+            if why in (FEASIBLE, MEMORY, HOST_MEMORY):
+                assert (why == FEASIBLE) == one.fits
+                assert (why == MEMORY) == (not one.memory.fits)
+                seen.add(int(why))
+    assert (HOST_MEMORY in seen) == bool(offload and host_gib == 80)
+    assert "host" in REASONS[HOST_MEMORY]
+
+
+def test_a_host_that_is_too_small_is_named_where_nothing_fits(job, space):
+    plan = replace(job.plan, offload_optimizer=1.0)
+    small = replace(job, cluster=replace(job.cluster, host_bytes=2.0**30), plan=plan)
+    with pytest.raises(PlanError, match="the host has too little memory"):
+        Evaluator(small, space).bounds()
+    knobs = {"tp": 2, "pp": 1, "cp": 1, "micro_batch": 1, "zero_stage": 1, "recompute": "full"}
+    with pytest.raises(PlanError, match="of a host's memory"):
+        AskTell(small, space).plan(**knobs)
 
 
 def test_values_must_be_given_and_differ(space):
