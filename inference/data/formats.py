@@ -28,7 +28,7 @@ from prism_jax.trace.step_log import FileStart, Stated, StepLog, without_warm_up
 
 from .network_tests import is_network_line
 from .raw_table import RawTable, first_bytes, hash_as_one, header_of, is_zstd, separator_of
-from .tool_logs import is_dcgm_line, is_gpu_header
+from .tool_logs import is_gpu_header, is_monitor_line
 
 _TEXTS = {
     "submission_benchmark": "benchmark",
@@ -192,7 +192,7 @@ def _told(path: Path) -> Format | None:
             return "mllog"
         if is_network_line(line):
             return "network test"
-        if is_dcgm_line(line):
+        if is_monitor_line(line):
             return "dcgm"
         if is_step_line(line):
             return "step log"

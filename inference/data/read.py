@@ -23,7 +23,7 @@ from .pairwise import notes_on_logs
 from .rates import speeds_of, with_seconds
 from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
 from .telemetry import join_runs, join_telemetry, missing_half
-from .tool_logs import read_dcgm, read_nvidia_smi
+from .tool_logs import read_monitor, read_nvidia_smi
 from .values import refuse_unknown
 
 NOTHING: Mapping[str, str] = {}
@@ -121,7 +121,7 @@ def _read(
     if kind == "nvidia-smi":
         return read_nvidia_smi(path)
     if kind == "dcgm":
-        return read_dcgm(path)
+        return read_monitor(path)
     return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run, _unit_s(columns, options))
 
 

@@ -1,14 +1,14 @@
-"""Logs of GPUs over time: `nvidia-smi --query-gpu=... --format=csv`, `dcgmi dmon`."""
+"""Logs of GPUs over time: `nvidia-smi --query-gpu=... --format=csv`, `dcgmi dmon`, `nvidia-smi dmon`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from prism_jax.core.errors import DataError
+from prism_jax.tables.monitor_text import GPU, HOST, header_of, monitor_rows
 from prism_jax.tables.streams import lines
 
 from .columns import plain
@@ -49,15 +49,14 @@ _QUERIES = (
     "clocks", "temperature", "power", "utilization", "memory", "pstate", "fan", "pci", "driver", "serial", "count", "vbios",
     "ecc", "enforced", "compute", "persistence", "display", "encoder", "mig", "module", "fabric", "gsp", "accounting",
 )  # fmt: skip
-_DCGM = {
-    "SMCLK": "clock_mhz",
-    "TMPTR": "temp_c",
-    "GPUT": "temp_c",
-    "GTEMP": "temp_c",
-    "POWER": "power_w",
-    "POWR": "power_w",
+_MONITORED = {
+    HOST: "node",
+    GPU: "gpu",
+    "sm_clock_mhz": "clock_mhz",
+    "temp_c": "temp_c",
+    "power_w": "power_w",
 }
-_ENTITY = re.compile(r"\s{0,9}GPU\s{1,9}(\d{1,5})\s")
+MAX_HEADER = 10_000  # bytes
 MAX_ROWS = 20_000_000
 
 
@@ -89,37 +88,27 @@ def _first(frame: pd.DataFrame, names: Sequence[str], ours: str) -> dict[str, st
     return {found: ours} if found and ours not in frame else {}
 
 
-def is_dcgm_line(line: bytes) -> bool:
-    """Whether only logs of `dcgmi dmon` have such a line."""
-    return line.lstrip().startswith(b"#Entity")
+def is_monitor_line(line: bytes) -> bool:
+    """Whether only what `dcgmi dmon` or `nvidia-smi dmon` print has such a line."""
+    return bool(header_of(line[:MAX_HEADER].decode("utf-8", "replace")))
 
 
-def read_dcgm(path: Path) -> RawTable:
-    """A log of `dcgmi dmon`; it has no times, so that it says what is typical of a GPU.
+def read_monitor(path: Path) -> RawTable:
+    """A log of `dcgmi dmon` or `nvidia-smi dmon`; it has no times, so that it says what is typical of a GPU.
 
     Raises:
-        DataError: cannot be read, no rows, or none of the fields 100 (SMCLK), 150 (TMPTR), 155 (POWER).
+        DataError: cannot be read, no rows, or neither clock, temperature nor power.
     """
-    names: list[str] = []
-    rows: list[dict[str, str | float]] = []
-    for number, raw in lines(path, cut=True):
-        line = raw.decode("utf-8", "replace")
-        if is_dcgm_line(raw):
-            names = line.replace("#Entity", " ").split()
-        elif names and (entity := _ENTITY.match(line)):
-            fields = line[entity.end() :].replace("Not Supported", "N/A").split()
-            if len(fields) != len(names):
-                raise DataError(
-                    f"{path}:{number}: {len(fields)} values, but the header names {len(names)}. Remove the line."
-                )
-            values = {_DCGM[name]: text for name, text in zip(names, fields, strict=True) if name in _DCGM}
-            rows.append({"gpu": entity[1], **values})
-            if len(rows) > MAX_ROWS:
-                raise DataError(f"{path}: more than {MAX_ROWS:,} rows. Split it.")
+    rows: list[dict[str, str]] = []
+    text = ((number, raw.decode("utf-8", "replace")) for number, raw in lines(path, cut=True))
+    for row in monitor_rows(text, str(path)):
+        rows.append({ours: row.fields[name] for name, ours in _MONITORED.items() if name in row.fields})
+        if len(rows) > MAX_ROWS:
+            raise DataError(f"{path}: more than {MAX_ROWS:,} rows. Split it.")
     if not rows:
-        raise DataError(f"{path}: a log of dcgmi dmon without a row of a GPU. Record it again.")
+        raise DataError(f"{path}: a log of dcgmi or nvidia-smi dmon without a row of a GPU. Record it again.")
     frame = pd.DataFrame(rows)
-    if len(frame.columns) == 1:
+    if frame.columns.isin((GPU, "node")).all():
         raise DataError(f"{path}: neither clock, temperature nor power. Record them with dcgmi dmon -e 100,150,155.")
     frame = frame.replace(list(NOT_AVAILABLE), None)
     return raw_table(str(path), frame, is_gpu_log=True)

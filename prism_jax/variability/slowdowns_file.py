@@ -10,6 +10,7 @@ first rows.
 How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
 a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_per_s`, `memory_gb_s`), seconds, or an SM clock, as
 `measured_speeds` tells by names. There a GPU may have several rows, of which the median counts, and other columns do not matter.
+Reasons for which it throttles are counted and said. What `dcgmi dmon` and `nvidia-smi dmon` print is such a table.
 GPUs that are not listed, and those whose factor is left empty, stay unknown.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +28,9 @@ import numpy as np
 from ..core.errors import DataError
 from ..core.kernels import KERNEL_CLASSES
 from ..core.registry import did_you_mean
-from ..tables.csv_rows import CsvTable, number_of, read_packed_text
+from ..tables.csv_rows import CsvRow, CsvTable, number_of, read_packed_text
 from ..tables.document import short
+from ..tables.monitor_text import as_csv
 from .measured_speeds import (
     ALL as ALL_CLASSES,
     HALF_POWER,
@@ -40,6 +43,7 @@ from .measured_speeds import (
     words_of,
 )
 from .node_names import HOST
+from .throttling import IDLE, Throttling, active, is_reason
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30
@@ -49,6 +53,10 @@ GPU_COLUMNS = ("gpu", "gpu_index", "local_rank", "gpu_id", "device_index", "devi
 RANK_COLUMNS = ("rank", "global_rank", "world_rank")
 NODE_COLUMNS = ("node", "host", "hostname", "node_name", "node_id", "node_rank", "host_name", "machine", "instance")
 PLACE_NAMES = frozenset((*GPU_COLUMNS, *RANK_COLUMNS, *NODE_COLUMNS))
+POWERS = (
+    "power_draw_w", "power_w", "power_draw", "power", "power_draw_instant_w", "power_draw_average_w", "power_draw_instant",
+    "power_draw_average", "power_usage", "dcgm_fi_dev_power_usage",
+)  # fmt: skip
 NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))
 
 
@@ -86,7 +94,8 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
     n_node = -(-n_devices // node_size)
     if len(hosts) > n_node:
         raise DataError(f"--hosts: {len(hosts)} hosts, but the job has {n_node} nodes of {node_size} GPUs")
-    return _read(CsvTable(text, str(path), MAX_ROWS, ":"), n_devices, node_size, hosts)
+    table = CsvTable(as_csv(text, str(path)), str(path), MAX_ROWS, ":")
+    return _read(table, n_devices, node_size, hosts)
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:
@@ -162,6 +171,7 @@ def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Fact
                 value = _positive(row[one.column].partition(" ")[0], one.column, where)
                 for device in devices:
                     of_gpu.setdefault(device, []).append(value)
+    throttled = _throttled(rows, busy, columns, places).notes(table.name)
     factors: Factors = {}
     for one, by_series in values.items():
         by_class: dict[str, dict[str, dict[int, list[float]]]] = {}
@@ -177,7 +187,15 @@ def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Fact
         factors |= {name: rest for name in KERNEL_CLASSES.names if name not in factors}
     told = ", ".join(f"{one.column} ({_middle(values[one]):g})" for one in columns.measured)
     over = "its own over the median" if columns.measured[0].kind == "time" else "the median over its own"
-    return factors, (f"{table.name}: the slowdown of a GPU is {over}: {told}",)
+    return factors, (f"{table.name}: the slowdown of a GPU is {over}: {told}", *throttled)
+
+
+def _throttled(rows: Sequence[CsvRow], busy: Sequence[bool], columns: _Columns, places: _Places) -> Throttling:
+    """Reasons for which GPUs throttle while they work."""
+    found = Throttling(columns.reasons)
+    for row in compress(rows, busy) if columns.reasons else ():
+        found.add(places.label_of(row.fields), row.fields)
+    return found
 
 
 def _middle(by_series: Mapping[str, Mapping[int, Sequence[float]]]) -> float:
@@ -187,7 +205,7 @@ def _middle(by_series: Mapping[str, Mapping[int, Sequence[float]]]) -> float:
 
 
 def _busy(rows: Sequence[Mapping[str, str]], columns: _Columns) -> list[bool]:
-    """Whether a row's clock is that of work: by utilization, else by power; all where neither tells."""
+    """Whether a row's clock is that of work: by utilization, else by power, else where the driver calls no GPU idle."""
     for name, least in ((columns.utilization, BUSY), (columns.power, HALF_POWER)):
         if not name:
             continue
@@ -195,7 +213,8 @@ def _busy(rows: Sequence[Mapping[str, str]], columns: _Columns) -> list[bool]:
         limit = least if name == columns.utilization else least * float(np.nanmax(value, initial=0.0))
         if bool((value >= limit).any()):
             return (value >= limit).tolist()
-    return [True] * len(rows)
+    works = [not ((active(columns.reasons, row) or 0) & IDLE) for row in rows] if columns.reasons else []
+    return works if any(works) else [True] * len(rows)
 
 
 @dataclass
@@ -233,6 +252,14 @@ class _Places:
         """The place as the row has it."""
         inside = f" of {row[self.node].strip()}" if self.node and self.gpu else ""
         return row[self.field].strip() + inside
+
+    def label_of(self, row: Mapping[str, str]) -> str:
+        """The place as notes name it: "gpu013:4", "GPU 12"."""
+        if self.node or not self.gpu:
+            return f"{row[self.node].strip()}:{row[self.gpu].strip()}" if self.gpu else row[self.node].strip()
+        own = row[self.gpu].strip()
+        host = f" ({row[self.label].strip()})" if self.label else ""
+        return own if ":" in own else f"GPU {own}{host}"
 
     def is_elsewhere(self, row: Mapping[str, str]) -> bool:
         """Whether the row is of a host that the job does not have, which is counted."""
@@ -314,6 +341,7 @@ class _Columns(NamedTuple):
     utilization: str = ""
     power: str = ""
     label: str = ""
+    reasons: tuple[str, ...] = ()
 
 
 def _columns(header: Sequence[str], path: str) -> _Columns:
@@ -321,7 +349,12 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
     factors = tuple(name for name in factors_known if name in header)
     places = {name: "_".join(words_of(name)) for name in header}
     measured = () if factors else quantities([name for name in header if places[name] not in PLACE_NAMES], f"{path}:1")
-    known = (GPU, *NODE_COLUMNS[:3], *factors_known)
+    known, reasons = (GPU, *NODE_COLUMNS[:3], *factors_known), tuple(filter(is_reason, header))
+    if reasons and not measured and not factors:
+        raise DataError(
+            f"{path}:1: {reasons[0]} says that a GPU throttles, not how slow it is. Log its clock too (clocks.sm of nvidia-smi, "
+            "field 100 of dcgmi dmon)."
+        )
     if not measured:
         for name in header:
             if name not in factors and places[name] not in PLACE_NAMES:
@@ -352,9 +385,10 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
         factors,
         measured,
         first(("kernel", "kernel_name", "op", "benchmark", "test")),
-        first(("utilization_gpu", "gpu_utilization", "gpu_util", "sm_util")),
-        first(("power_draw_w", "power_w", "power_draw", "power")),
+        first(("utilization_gpu", "gpu_utilization", "gpu_util", "sm_util", "dcgm_fi_dev_gpu_util")),
+        first(POWERS),
         label,
+        reasons,
     )
 
 

@@ -298,7 +298,7 @@ READERS = (
     Reader("variability", "job.yaml", _texts(JOB.replace("variability: none\n", VARIABILITY)), _check),
     Reader("Hugging Face", "config.json", _texts(*CONFIGS), read_hf_config),
     Reader("search space", "space.yaml", _texts(SPACE), _space),
-    Reader("slowdowns", "slow.csv", _texts("gpu,slowdown\n0,1.05\n3,1.1\n", "host,slowdown\na,1.0\nb,1.2\n"), _slowdowns),
+    Reader("slowdowns", "slow.csv", _texts("gpu,slowdown\n0,1.05\n3,1.1\n", "host,slowdown\na,1.0\nb,1.2\n", DCGM), _slowdowns),
     Reader("steps table", "steps.csv", _texts(_table(STEP_ROW)), read_step_rows),
     Reader("steps table packed", "steps.csv.gz", (gzip.compress(_table(STEP_ROW).encode(), mtime=0),), read_step_rows),
     Reader("steps table in JSON", "steps.json", _texts(STEPS_JSON), read_step_rows),
