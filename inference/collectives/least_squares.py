@@ -11,14 +11,15 @@ only n (1 - r) / (1 + r) say something of their own, with r the correlation of n
 
 As a method of `fit` this needs no sampling: parameters are drawn around the estimate with its covariance, spreads are those of
 what is left and of the repeats, what one log cannot tell (how they grow with scale) is drawn from its prior, and residuals are
-drawn as for every other method. The verdict says what the law leaves, and fails above `MOST_LEFT_BY_LAW`; one size alone tells
-the bandwidth or the latency, and the verdict then says which of them stays open.
+drawn as for every other method. The verdict says what the law leaves, and fails above `MOST_LEFT_BY_LAW`. One size alone, or two
+and three huge ones, tell the bandwidth or the latency: a number of which the data say less than its prior stays open, and the
+verdict names the other one only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from scipy.optimize import least_squares
 from scipy.stats import t as student
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.units import format_bytes
 from prism_jax.fits.report import Verdict
 
 from . import laws
@@ -41,6 +43,7 @@ FIRST_SPREAD, SMALLEST_SPREAD = 0.1, 1e-3  # of log seconds
 MOST_ALIKE = 0.9
 N_DRAW = 1000  # behind the intervals
 SEED = 0
+SHORT_BYTES = 1024.0  # the message whose time is called latency: short on any link, and in nearly every log
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,14 @@ def drawn(
     with jax.enable_x64(True):
         p = laws.from_reference(dict(zip(laws.priors(law), held.T, strict=True)), at)
         return {name: np.asarray(value) for name, value in p.items()} | {"two_node": np.zeros(len(held))}
+
+
+def latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:
+    """Seconds of a short message and bus bytes per second of a very long one [draw], by the law alone."""
+    where = laws.Places(*(float(value[curve]) for value in data.curve_where))
+    with jax.enable_x64(True):
+        latency = np.exp(np.asarray(laws.log_seconds(law, p, where, SHORT_BYTES)))
+        return latency, where.bus / np.asarray(laws.wire_s_per_byte(p, where))
 
 
 def _fit(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
@@ -273,27 +284,53 @@ def _verdict(law: str, found: list[FittedLaw], data: CollectivesData, n_draw: in
         sizes = "1 size" if n_cells == 1 else f"{n_cells} sizes"
         fact = f"least squares, {numbers} of {sizes}{where}, {seconds} taken as good to {one.spread:.0%}"
     if one.is_good:
-        known = _of_one_size(law, found, data) or "good: "
-        return Verdict(True, f"{known}{fact}", np.nan, float(n_draw), "", 0, np.nan)
+        unknown = _open(law, found, data)
+        known = "".join(
+            f"{told} only{where}: {sizes} {'leaves' if sizes == 'one size' else 'leave'} the {left} open; "
+            for (told, left, sizes), where in unknown.items()
+        )
+        return Verdict(True, f"{known or 'good: '}{fact}", np.nan, float(n_draw), "", 0, np.nan)
     return Verdict(
         False, f"failed: {fact}, more than {MOST_LEFT_BY_LAW:.0%}", np.nan, float(n_draw), "", 0, np.nan, "law"
     )
 
 
-def _of_one_size(law: str, found: list[FittedLaw], data: CollectivesData) -> str:
-    """What the fabrics measured at one message size leave open: one of the two numbers, at its prior; empty where none is."""
-    names, fabric_of_cell = list(laws.priors(law)), data.curve_fabric[data.curve]
-    known: dict[tuple[str, str], list[str]] = {}
+OPEN = 0.5  # share of the prior's variance that is left, from which on the sizes say less of a number than the prior
+
+
+def left_open(law: str, found: Sequence[FittedLaw], data: CollectivesData) -> list[str]:
+    """Notes on what the measured sizes leave open: latency or bandwidth, of which fabrics."""
+    return [
+        f"{left}{where}: not known from {sizes}; what is shown of it is the prior of the law"
+        for (_, left, sizes), where in _open(law, found, data).items()
+    ]
+
+
+def _open(law: str, found: Sequence[FittedLaw], data: CollectivesData) -> dict[tuple[str, str, str], str]:
+    """What is known, what is not, and the sizes in words -> fabrics in brackets, where others are there."""
+    names: dict[tuple[str, str, str], list[str]] = {}
     for fabric, one in enumerate(found):
-        if len(np.unique(data.log_bytes[fabric_of_cell == fabric])) > 1:
+        size = np.exp(np.unique(data.log_bytes[data.curve_fabric[data.curve] == fabric]))
+        latency, rate = _share_of_prior(law, data, fabric, one)
+        if max(latency, rate) < OPEN and len(size) > 1:
             continue
-        variance = np.diag(one.covariance)
-        is_slow = variance[names.index("log_base_s")] > variance[names.index(_rate(data, fabric))]
-        known.setdefault(("bandwidth", "latency") if is_slow else ("latency", "bandwidth"), []).append(
-            data.fabrics[fabric]
+        known, left = ("bandwidth", "latency") if latency > rate else ("latency", "bandwidth")
+        ends = dict.fromkeys(format_bytes(n_bytes) for n_bytes in (size[0], size[-1]))
+        words = "one size" if len(size) == 1 else f"{len(size)} sizes from {' to '.join(ends)}"
+        names.setdefault((known, left, words), []).append(data.fabrics[fabric])
+    return {what: f" ({', '.join(fabrics)})" if len(found) > 1 else "" for what, fabrics in names.items()}
+
+
+def _share_of_prior(law: str, data: CollectivesData, fabric: int, found: FittedLaw) -> tuple[float, float]:
+    """Variance of log latency and of log bandwidth that the fit leaves, over that of the prior: of the scale that says most."""
+    width = np.array([np.hypot(prior.sd, prior.between) for prior in laws.priors(law).values()])
+    blank = replace(found, covariance=np.diag(np.where(np.diag(found.covariance) > 0.0, width**2, 0.0)))
+    shares = []
+    for curve in np.flatnonzero(data.curve_fabric == fabric):
+        left, prior = (
+            np.log(latency_and_bandwidth(law, drawn(law, data, fabric, one), data, int(curve))).var(axis=1)
+            for one in (found, blank)
         )
-    parts = []
-    for (told, left), fabrics in known.items():
-        where = f" ({', '.join(fabrics)})" if len(found) > 1 else ""
-        parts.append(f"{told} only{where}: one size leaves the {left} open; ")
-    return "".join(parts)
+        shares.append(left / prior)
+    latency, rate = np.min(shares, axis=0)
+    return float(latency), float(rate)

@@ -43,9 +43,8 @@ from .columns import COLUMNS, floats, known_op, plain_rows
 from .cost import FittedCurve, fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
-from .least_squares import are_two_numbers_enough, draws_and_verdict, fit_laws
+from .least_squares import SHORT_BYTES, are_two_numbers_enough, draws_and_verdict, fit_laws
 from .predict import FabricPlace, find_fabric, log_centre, noise
-from .report import SHORT_BYTES
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from prism_jax.core.errors import FitError
@@ -19,11 +18,10 @@ from ..engine.model import Draws
 from . import laws
 from .data import CollectivesData
 from .laws import axis, between_knots, doublings
-from .least_squares import FittedLaw, drawn, fit_least
+from .least_squares import SHORT_BYTES, FittedLaw, drawn, fit_least, latency_and_bandwidth, left_open
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 2.0  # what the StudentT family takes
 DF_RANGE = (1.1, 200.0)
-SHORT_BYTES = 1024.0  # the message whose time is called latency: short on any link, and in nearly every log
 
 
 def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
@@ -43,7 +41,7 @@ def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         **({"unevenness_growth_per_doubling": _interval(np.exp(draws["uneven_growth"]))} if several else {}),
         **({"noise_degrees_of_freedom": _interval(draws["noise_df"])} if len(data.repeat) else {}),
         "in_place_over_out_of_place": _interval(np.exp(draws["in_place"])),
-        "notes": list(data.notes),
+        "notes": [*data.notes, *left_open(law, least, data)],
     }
 
 
@@ -87,7 +85,7 @@ def _fabric(law: str, data: CollectivesData, draws: Draws, fabric: int) -> dict[
         residual = np.asarray(draws["residual"])[:, i]
         below, share = between_knots(data.knots, _ends(data, int(i)))
         low, high = (residual[:, below] * (1.0 - share) + residual[:, below + 1] * share).T
-        latency, bandwidth = _latency_and_bandwidth(law, p, data, int(i))
+        latency, bandwidth = latency_and_bandwidth(law, p, data, int(i))
         out[scale_name(data, int(i))] = {
             "latency_s": _interval(latency * np.exp(low)),
             "bus_bytes_per_s": _interval(bandwidth * np.exp(-high)),
@@ -102,7 +100,7 @@ def _least_squares(law: str, data: CollectivesData, fabric: int, found: FittedLa
     p = drawn(law, data, fabric, found)
     out: dict[str, Any] = {}
     for i in np.flatnonzero(data.curve_fabric == fabric):
-        latency, bandwidth = _latency_and_bandwidth(law, p, data, int(i))
+        latency, bandwidth = latency_and_bandwidth(law, p, data, int(i))
         out[scale_name(data, int(i))] = {
             "latency_s": _around_estimate(latency),
             "bus_bytes_per_s": _around_estimate(bandwidth),
@@ -120,14 +118,6 @@ def _ends(data: CollectivesData, curve: int) -> np.ndarray:
     """Where along the knots a short message and the largest measured one of a curve lie."""
     largest = float(data.log_bytes[data.curve == curve].max())
     return axis([SHORT_BYTES, np.exp(largest)], data.curve_gpus[curve])
-
-
-def _latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:
-    """Seconds of a short message and bus bytes per second of a very long one [draw], by the law alone."""
-    where = laws.Places(*(float(value[curve]) for value in data.curve_where))
-    with jax.enable_x64(True):
-        latency = np.exp(np.asarray(laws.log_seconds(law, p, where, SHORT_BYTES)))
-        return latency, where.bus / np.asarray(laws.wire_s_per_byte(p, where))
 
 
 def _interval(values: np.ndarray) -> list[float]:

@@ -40,10 +40,15 @@ def plot_bandwidths(curves: Sequence[Any], summary: Mapping[str, Any]) -> Figure
             plot_bandwidth([curve for curve in curves if curve.op == op], ax=axes.pop(0))
         for empty in axes:
             empty.axis("off")
-        verdict = "good" if summary["verdict"]["ok"] else "failed"
         rest = f", {len(ops) - len(shown)} more not shown" if len(ops) > len(shown) else ""
-        figure.suptitle(f"{summary['model']}: {verdict} fit{rest}", fontsize=11)
+        figure.suptitle(f"{summary['model']}: {_verdict(summary)}{rest}", fontsize=11)
     return figure
+
+
+def _verdict(summary: Mapping[str, Any]) -> str:
+    """The verdict of the report, without its reasons: "good fit", "failed fit", "bandwidth only"."""
+    word = summary["verdict"]["sentence"].partition(":")[0]
+    return f"{word} fit" if word in ("good", "failed") else word
 
 
 def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
@@ -67,7 +72,7 @@ def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("bus bandwidth (GB/s)")
     left_out = f" ({len(curves) - len(shown)} more scales not shown)" if len(curves) > len(shown) else ""
     ax.set_title(f"{curves[0].op}{left_out}", fontsize=10)
-    ax.legend(loc="upper left", title="points measured, band 90 %")
+    ax.legend(loc="best", title="points measured, band 90 %")
     return ax
 
 
@@ -113,8 +118,7 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
         for empty in axes:
             empty.axis("off")
             empty.text(0.5, 0.5, "These data tell no shares of variance.", ha="center")
-        verdict = "good" if summary["verdict"]["ok"] else "failed"
-        figure.suptitle(f"{summary['model']}: {verdict} fit", fontsize=11)
+        figure.suptitle(f"{summary['model']}: {_verdict(summary)}", fontsize=11)
     return figure
 
 

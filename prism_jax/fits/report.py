@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from ..core.content import ByContent
 from ..core.report import INLINE, OR_NULL, WHERE_KNOWN, Json, Key, Report, RunRecord
 from ..core.text_table import bar
+from ..core.units import format_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,25 +196,32 @@ def scores(title: str, figures: Mapping[str, Any] | None) -> list[str]:
 def _tree(value: Mapping[str, Any]) -> Iterator[str]:
     """Nested values, indented; an interval on one line."""
     for name, part in value.items():
-        label = _label(str(name))
+        label, text = _label(str(name)), _seconds if _is_time(str(name)) else _number
         if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
-            yield f"{label:<28} {_number(part['median'])}   ({_number(part['p5'])} to {_number(part['p95'])})"
+            yield f"{label:<28} {text(part['median'])}   ({text(part['p5'])} to {text(part['p95'])})"
         elif isinstance(part, Mapping):
             yield label
             yield from (f"  {line}" for line in _tree(part))
         elif isinstance(part, (list, tuple)) and (not part or isinstance(part[0], Mapping)):
             continue  # notes tell of members that are named
         elif isinstance(part, (list, tuple)):
-            yield f"{label:<28} {', '.join(_number(item) for item in part)}"
+            yield f"{label:<28} {', '.join(text(item) for item in part)}"
         elif part is not None:
-            yield f"{label:<28} {_number(part)}"
+            yield f"{label:<28} {text(part)}"
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_s") and not name.endswith("_per_s") and not name.startswith("log_")
 
 
 def _label(name: str) -> str:
-    """Plain words of a name, with its unit after a comma where that is seconds."""
-    if name.endswith("_per_s"):
-        return name.removesuffix("_per_s").replace("_", " ") + " per s"
-    return f"{name.removesuffix('_s')}{', s' * name.endswith('_s')}".replace("_", " ")
+    """Plain words of a name; a time has its unit in its value."""
+    words = name.removesuffix("_s") if _is_time(name) else name
+    return words.replace("_", " ")
+
+
+def _seconds(value: Any) -> str:
+    return format_s(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else _number(value)
 
 
 def _number(value: Any) -> str:

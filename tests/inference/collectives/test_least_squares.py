@@ -12,6 +12,7 @@ import inference
 from inference.collectives.data import from_frame
 from inference.collectives.least_squares import are_two_numbers_enough, fit_two_numbers
 from prism_jax.fits.collective_run import CollectiveRun
+from prism_jax.fits.picture import plot_bandwidths
 
 SIZES = 2.0 ** np.arange(3, 33)
 LATENCY_S, BYTES_PER_S = 30e-6, 200e9
@@ -125,6 +126,29 @@ def test_the_verdict_on_one_size_says_what_it_leaves_open(n_bytes: int, known: s
     verdict = inference.fit(frame, model="collectives", key=jax.random.key(0)).verdict
     assert verdict.ok
     assert verdict.sentence.startswith(f"{known} only: one size leaves the {left} open; ")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "known"),
+    [
+        ([2**28, 2**30], "bandwidth only: 2 sizes from 256 MiB to 1 GiB leave the latency open"),
+        ([2**28, 2**29, 2**30], "bandwidth only: 3 sizes from 256 MiB to 1 GiB leave the latency open"),
+        ([8, 64, 512], "latency only: 3 sizes from 8 B to 512 B leave the bandwidth open"),
+        ([8, 2**30], "good"),  # 30 us and 5.4 ms: each tells one number
+        (list(SIZES), "good"),
+    ],
+    ids=["two huge", "three huge", "three tiny", "one of each", "all"],
+)
+def test_a_number_of_which_the_sizes_say_less_than_its_prior_is_open(sizes: list[int], known: str) -> None:
+    """At 256 MiB a latency of 30 us is 2 % of the seconds, which are good to 5 %; all other sizes can be told by hand too."""
+    frame = curve(0).query("message_bytes in @sizes")
+    found = inference.fit(frame, model="collectives", key=jax.random.key(0))
+    assert found.verdict.ok
+    assert found.verdict.sentence.startswith(known)
+    open_notes = [note for note in found.describe()["notes"] if "not known from" in note]
+    assert len(open_notes) == (known != "good")
+    title = plot_bandwidths(found.curves(), found.summary()).get_suptitle()
+    assert title == f"collectives: {'good fit' if known == 'good' else known.partition(':')[0]}"
 
 
 def test_the_verdict_names_the_collective_of_one_size_among_others() -> None:

@@ -86,7 +86,7 @@ def test_a_fit_with_nothing_to_show_is_still_a_picture():
 # The picture of collectives shows measured bandwidth as points, curves with bands, and a panel per collective.
 
 
-BANDWIDTH_SUMMARY = {"model": "collectives", "verdict": {"ok": True}}
+BANDWIDTH_SUMMARY = {"model": "collectives", "verdict": {"ok": True, "sentence": "good: fine"}}
 SIZES = 2.0 ** np.arange(3, 30)
 
 
