@@ -259,9 +259,8 @@ class BlockCostModel:
         if isinstance(block, LanedBlock):
             return self._in_order(block, kernels, alone_s)
         compute = class_seconds(kernels, device, self.plan.dtype, self.eff, classes, alone_s)
-        factor = getattr(self.eff.correction, block.knob) if block.knob else 1.0
         launches = launch_counts(kernels) * self.plan.software.host_share
-        cost = BlockCost(compute * factor, launches, np.zeros(len(SLOTS)), *_NO_ENDS, _NO_WAIT)
+        cost = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS, _NO_WAIT)
         whole = self._communicating(cost, block.comms)
         waits = np.array([float(phase in block.waits_in) for phase in PASSES])
         return replace(whole, n_waiting=whole.n_launch * waits)
@@ -281,8 +280,7 @@ class BlockCostModel:
                 classes.append(0)
                 launches[PASSES.index(row.comm.phase)] += row.comm.count * row.times * self.plan.software.host_share
             else:
-                factor = getattr(self.eff.correction, row.knob) if row.knob else 1.0
-                seconds.append(float(next(own)) / row.times * factor)
+                seconds.append(float(next(own)) / row.times)
                 classes.append(int(next(of_class)))
         beside = Overlapping(self.eff.overlap_slowdown, self.eff.correction.overlap_window)
         found = laned_seconds(block, seconds, classes, len(self.model.kernel_classes), beside)

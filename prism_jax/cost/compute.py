@@ -127,6 +127,8 @@ def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Effi
     factor = xp.asarray(knobs, dtype=float)[table.kernel_index]
     is_narrow = np.array([_dtype_of(op, device, dtype) in QUANTISED for op in table.ops])
     factor = factor * xp.where(is_narrow & table.is_of("gemm"), eff.correction.fp8, 1.0)
+    for knob in {op.knob for op in table.ops if op.knob}:
+        factor = factor * xp.where(np.array([op.knob == knob for op in table.ops]), getattr(eff.correction, knob), 1.0)
     return factor if (measured := _measured_in_step(table)) is None else xp.where(measured, 1.0, factor)
 
 

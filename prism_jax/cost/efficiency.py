@@ -29,7 +29,7 @@ class CostCorrection:
     Attributes:
         gemm, attention, memory: factors of the seconds of each class of compute kernels.
         fp8: factor of matrix products in 8 or 4 bits, on top of `gemm`.
-        expert: factor of all compute of a layer with experts, on top of these.
+        expert: factor of what routing adds to a layer (router, permutation, routed experts), on top of these.
         host: factor of the time in which the host starts kernels.
         scale_up, network: factors of the seconds of collectives and transfers inside a node (or rack), and beyond it.
         scale_up_call_s, network_call_s: seconds each collective takes on top: arrival of the ranks, stream synchronisation.

@@ -28,6 +28,7 @@ class KernelLaw(Protocol):
 
 # Variants of products and what goes with them: a convolution, one that Winograd's algorithm can do, what only tensor cores need.
 CONVOLUTION, WINOGRAD, TENSOR_CORES = "convolution", "winograd", "tensor_cores"
+ROUTED = "expert"  # knob of kernels that route tokens or belong to routed experts
 
 
 class Kernel(NamedTuple):
@@ -46,6 +47,7 @@ class Kernel(NamedTuple):
         host_share: host time of starting one of its kernels, over that of a kernel on the lists of `cost/presets`.
         law: its seconds, where they do not follow from its sizes; the class still says how it varies.
         dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).
+        knob: field of `CostCorrection` that scales it on top of its class's: expert, or none if empty.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Kernel(NamedTuple):
     variant: str = ""
     host_share: float = 1.0
     law: KernelLaw | None = None
+    knob: str = ""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ DENSE = "dense"  # name of the way in which parameters are sharded that every mo
 class Block(Protocol):
     """One block on one device, for one micro-batch under a plan.
 
-    Subclasses inherit what holds of blocks that do not communicate, have no knob of their own and are never recomputed.
+    Subclasses inherit what holds of blocks that do not communicate and are never recomputed.
     """
 
     @property
@@ -123,11 +123,6 @@ class Block(Protocol):
     @abstractmethod
     def parameters(self) -> Sequence[Parameters]:
         """Parameters by how they are sharded."""
-
-    @property
-    def knob(self) -> str:
-        """Field of `CostCorrection` that scales all compute of the block, on top of its kernels' own; empty for none."""
-        return ""
 
     @property
     def waits_in(self) -> Sequence[str]:
@@ -274,7 +269,6 @@ class LanedRow(NamedTuple):
         times: how often the repeat that it belongs to runs.
         comm, kernel: one of the two.
         wait: index of the first row that needs the collective; None: the next one.
-        knob: field of `CostCorrection` that scales it, on top of its kernel's own; empty for none.
     """
 
     index: int
@@ -283,7 +277,6 @@ class LanedRow(NamedTuple):
     comm: Comm | None = None
     kernel: Kernel | None = None
     wait: int | None = None
-    knob: str = ""
 
 
 @runtime_checkable
@@ -363,7 +356,6 @@ class PlainBlock:
     parameters: tuple[Parameters, ...] = ()
     saved_tensors: tuple[SavedTensor, ...] = ()
     backward_bytes: float = 0.0
-    knob: str = ""
     forward_bytes: float = field(default=0.0, kw_only=True)
     waits_in: tuple[str, ...] = field(default=(), kw_only=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -10,7 +11,7 @@ from ...framework.base import MemoryOptions
 from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
 from ...system.hardware import Device
-from ..base.kernels import CONVOLUTION, Kernel, KernelTable
+from ..base.kernels import CONVOLUTION, ROUTED, Kernel, KernelTable
 from ..base.workload import DENSE, Block, Comm, LanedRow, Parameters, SavedTensor
 from ..transformer.op_lists import HOST_SHARE
 from .check import gathers_parameters
@@ -79,12 +80,12 @@ EAGER_SOURCES = ("torch", "et")
 """Whose rows are operations of a framework that starts them one by one."""
 COMPILED_SOURCES = ("jax", "hlo")
 """Whose rows are kernels of one compiled program."""
-_EXPERT_WORDS = ("expert", "moe")
+_SHARED = "shared"  # in names of experts that every token passes
 
 
 @dataclass(frozen=True)
 class CapturedBlock(Block):
-    """The rows of a class of ranks: those of layers with experts say so themselves, and recomputation is part of them.
+    """The rows of a class of ranks: those of routed experts say so themselves, and recomputation is part of them.
 
     Attributes:
         program: that they belong to.
@@ -99,16 +100,15 @@ class CapturedBlock(Block):
     @cached_property
     def laned(self) -> tuple[LanedRow, ...]:
         """What runs once per micro-batch, in the order in which it was issued."""
-        times, experts, shares = self.own.times, _expert_layers(self.own), self._host_shares()
+        times, routing, shares = self.own.times, _routing_modules(self.own), self._host_shares()
         found: list[LanedRow] = []
         for index, row in enumerate(self.own.rows):
             if row.phase == "opt":
                 continue
             if isinstance(row, CapturedOp):
                 if row.kind != "none":
-                    kernel = kernel_of(row, self.plan, host_share=shares[index])
-                    knob = "expert" if layer_of(row.module) in experts else ""
-                    found.append(LanedRow(index, row.phase, times[index], kernel=kernel, knob=knob))
+                    kernel = kernel_of(row, self.plan, host_share=shares[index])._replace(knob=_knob_of(row, routing))
+                    found.append(LanedRow(index, row.phase, times[index], kernel=kernel))
             elif (comm := self._comm(row)) is not None:
                 found.append(LanedRow(index, row.phase, times[index], comm, wait=_needed_by(row, len(self.own.rows))))
         return tuple(found)
@@ -204,17 +204,26 @@ def _needed_by(row: CapturedComm, n_rows: int) -> int | None:
     return n_rows if row.wait is None else row.wait
 
 
-def layer_of(module: str) -> str:
-    """The layer that a module belongs to: `layers.3` of layers.3.mlp.experts; the module itself where none is numbered."""
-    parts = module.split(".")
-    for index, part in enumerate(parts):
-        if part.isdigit():
-            return ".".join(parts[: index + 1])
-    return module
+def _routing_modules(own: RankClass) -> frozenset[tuple[str, ...]]:
+    """Modules that route tokens, as parts of their paths: layers, 3, mlp of layers.3.mlp.experts; layers.3.moe itself."""
+    found = set()
+    for module in {row.module for row in own.rows}:
+        parts = _parts(module)
+        first = next((at + 1 for at, part in enumerate(parts) if part.isdigit()), 0)  # no name of a whole model
+        for at, part in enumerate(parts[first:], first):
+            if "moe" in part:
+                found.add(parts[: at + 1])
+            elif "expert" in part and _SHARED not in part:
+                found.add(parts[:at])
+    return frozenset(found - {()})
 
 
-def _expert_layers(own: RankClass) -> frozenset[str]:
-    """Layers that have experts, by the names of their modules."""
-    return frozenset(
-        layer_of(row.module) for row in own.rows if any(word in row.module.lower() for word in _EXPERT_WORDS)
-    )
+def _knob_of(row: CapturedOp, routing: frozenset[tuple[str, ...]]) -> str:
+    """Knob of a row: that of experts where it routes tokens or is part of a routed expert; tokens all pass shared ones."""
+    parts = _parts(row.module)
+    is_shared = any(_SHARED in part for part in parts)
+    return ROUTED if not is_shared and any(parts[:n] in routing for n in range(1, len(parts) + 1)) else ""
+
+
+def _parts(module: str) -> tuple[str, ...]:
+    return tuple(re.split(r"[./]", module.lower()))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...core.errors import SpecError
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel, KernelTable
+from ..base.kernels import ROUTED, Kernel, KernelTable
 from ..base.workload import Comm, SavedTensor
 from .op_lists import expert_tokens
 from .shard import Shard, gemm, stream
@@ -178,7 +178,7 @@ def _of_target(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target
     if model.adapters.dropout:
         both = 2 * entering + entering / element
         ops += [stream(f"{label} dropout", phase, both) for phase in ("F", "B")]
-    return ops
+    return [op._replace(knob=ROUTED) for op in ops] if is_on_experts(target) else ops
 
 
 def _rows(model: TransformerSizes, plan: ParallelPlan, shard: Shard, target: AdapterTarget) -> tuple[float, float]:

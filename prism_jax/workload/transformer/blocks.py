@@ -252,11 +252,6 @@ class LayerBlock(Block):
             return ()
         return ("F", "B") if self._again.kernel_share("router") and self._recomputing else ("F",)
 
-    @property
-    def knob(self) -> str:
-        """Layers with experts have a factor of their own."""
-        return "expert" if self.is_moe else ""
-
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """What autograd keeps; the layer's input alone under full recomputation."""
         return self._saved(rules, None)

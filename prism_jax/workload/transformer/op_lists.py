@@ -36,7 +36,7 @@ from __future__ import annotations
 from ...framework.software import APART, STREAMS
 from ...plan.packing import mean_over_lengths
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel
+from ..base.kernels import ROUTED, Kernel
 from .mixers import MixerSpec
 from .shard import Shard, gemm, stream
 from .sizes import TransformerSizes
@@ -183,7 +183,7 @@ def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[K
     moe = model.moe
     assert moe is not None
     router = gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard.in_16_bits)
-    ops = [op._replace(dtype="bf16") for op in router]
+    ops = [op._replace(dtype="bf16", knob=ROUTED) for op in router]
     if moe.latent:  # whole on every tensor-parallel rank, as the router is
         ops += gemm("latent_down", shard.local_tokens, moe.latent, model.hidden, shard)
         ops += gemm("latent_up", shard.local_tokens, model.hidden, moe.latent, shard)
@@ -191,7 +191,7 @@ def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[K
     if waits_for_counts(model, plan):
         share = plan.software.outside_graphs
         routed = [op._replace(host_share=share * op.host_share) for op in routed]
-    ops += routed
+    ops += [op._replace(knob=ROUTED) for op in routed]
     if moe.shared_width:
         ops += mlp_ops(model, shard, "shared", moe.shared_width)
     return ops

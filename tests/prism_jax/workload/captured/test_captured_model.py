@@ -156,15 +156,26 @@ def test_models_are_equal_by_what_they_hold():
     assert one != other
 
 
-def test_layers_with_experts_are_told_by_their_modules():
-    rows = (
-        replace(product(), module="layers.0.attention"),
-        replace(product(), module="layers.0.moe.experts"),
-        replace(product(), module="layers.1.mlp"),
-    )
-    own = RankClass("all", 8, 0, rows, (Repeat(0, 2, 2),))
-    model = CapturedModel(program(classes=(own,)))
-    assert [row.knob for row in block_of(model).laned] == ["expert", "expert", ""]
+@pytest.mark.parametrize(
+    ("module", "knob"),
+    [
+        ("layers.0.attention", ""),
+        ("layers.0.moe.experts", "expert"),
+        ("layers.0.block_sparse_moe.gate", "expert"),
+        ("layers.0.mlp.gate", "expert"),
+        ("layers.0.mlp.experts.3.up_proj", "expert"),
+        ("layers.0.mlp.shared_experts.up_proj", ""),
+        ("layers.1.mlp", ""),
+        ("MoEModel/layer/0/attention", ""),
+        ("MoEModel/layer/0/moe/dot", "expert"),
+    ],
+)
+def test_what_routes_tokens_is_known_by_its_module(module: str, knob: str):
+    """The gate of a layer is known by the experts that stand next to it."""
+    rows = (replace(product(), module=module), replace(product(), module="layers.0.mlp.experts.0"))
+    own = RankClass("all", 8, 0, rows, ())
+    found = block_of(CapturedModel(program(classes=(own,)))).laned
+    assert [row.kernel and row.kernel.knob for row in found] == [knob, "expert"]
 
 
 def test_a_measured_kernel_takes_what_was_measured():
