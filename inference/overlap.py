@@ -4,7 +4,7 @@ Seconds that compute loses per second of communication beside it, from an overla
 
     slowdown = sum_k d_k (f_k - 1) / sum_k r_k d_k f_k
 
-over the measured kernels that ran beside communication: d seconds alone, f the fitted factor, r the share of the run with
+over the measured kernels that ran during communication: d seconds alone, f the fitted factor, r the share of the run with
 communication beside it. Each kernel counts as often as it was measured, so a table of whole steps has the mix of a step.
 
 Slowdown of compute kernels under communication, from kernel features, with an honest answer for kernels never measured.
@@ -178,7 +178,7 @@ def measured_slowdown(
     """The constant with draws.
 
     Raises:
-        DataError: no kernel ran beside communication, or all did on another device.
+        DataError: no kernel ran during communication, or all did on another device.
     """
     unnamed = not data.gpus
     if not all(catalog.is_called(gpu, device) for gpu in data.gpus):
@@ -188,7 +188,7 @@ def measured_slowdown(
         )
     beside = np.flatnonzero(data.overlap_ratio > 0.0)
     if not len(beside):
-        raise DataError("no kernel of this fit ran beside communication (overlap_ratio is 0 everywhere).")
+        raise DataError("no kernel of this fit ran during communication (overlap_ratio is 0 everywhere).")
     factors = measured_factors(data, draws, beside, jax.random.key(int(rng.integers(2**31))))
     alone_s = REFERENCE_S * np.exp(data.log_duration[beside])
     lost_s = (alone_s * (factors - 1.0)).sum(axis=1)
@@ -198,7 +198,7 @@ def measured_slowdown(
     return MeasuredTables(
         MeasuredCost({"overlap_slowdown": float(slowdown.mean())}),
         tuple(MeasuredCost({"overlap_slowdown": float(one)}) for one in slowdown[pick]),
-        covers=("slowdown of compute beside communication",),
+        covers=("slowdown of compute during communication",),
         notes=(note,) if unnamed else (),
     )
 
@@ -226,7 +226,7 @@ class OverlapModel(Model[OverlapData]):
     columns = COLUMNS
     reported = ("base_logit", "base_log_extra", "kernel_logit_scale", "log_noise")
     no_variability = (
-        "an overlap fit describes a cost (how much longer kernels take beside communication), not a variability. "
+        "an overlap fit describes a cost (how much longer kernels take during communication), not a variability. "
         "`Fit.measured_cost` is that cost, `inference.overlap.slowdown` that of single kernels."
     )
 

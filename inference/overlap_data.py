@@ -109,7 +109,7 @@ def from_frame(frame: pd.DataFrame) -> OverlapData:
     if np.any((ratio < 0.0) | (ratio > 1.0)):
         worst = float(ratio[np.argmax(np.abs(ratio - 0.5))])
         raise DataError(
-            f"column overlap_ratio: {worst:g} is not within 0-1. It is the share of the kernel that ran beside it."
+            f"column overlap_ratio: {worst:g} is not within 0-1. It is the share of the kernel that ran at the same time."
         )
     names, kernel = np.unique(frame["kernel"].astype(str).to_numpy(), return_inverse=True)
     if len(names) < 2:

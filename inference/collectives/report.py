@@ -61,8 +61,8 @@ def variability(data: CollectivesData, draw: Mapping[str, np.ndarray], n_gpus: f
     """
     if not len(data.repeat):
         raise FitError(
-            "every message size was measured once: noise cannot be told from the unevenness of the curve. "
-            "Add repeats (more runs, or in place beside out of place)."
+            "every message size was measured once: noise cannot be separated from the unevenness of the curve. "
+            "Add repeats (more runs, or in place next to out of place)."
         )
     df = float(np.clip(draw["noise_df"], *DF_RANGE))
     classes = {}

@@ -62,7 +62,7 @@ def with_seconds(table: RawTable, columns: Sequence[ModelColumn], options: DataO
     follows = (
         "kernels that compute follow the clock, copies do not"
         if speed.kind == "clock"
-        else "so ratios are told, no seconds"
+        else "so ratios are known, seconds are not"
     )
     note = f"{table.name}: {SECONDS} is one over {speed.column}: {follows}"
     return replace(

@@ -179,7 +179,7 @@ def join_runs(tables: Mapping[Path, RawTable], read: Callable[[Path], RawTable])
             runs_path = sibling(path)
             if runs_path is None:
                 continue
-            note = f"{path.name}: joined with {runs_path.name}, which lies beside it"
+            note = f"{path.name}: joined with {runs_path.name}, which lies in the same folder"
         runs = tables[runs_path] if runs_path in tables else read(runs_path)
         if _key(runs) is None:
             continue

@@ -292,7 +292,7 @@ def _untold(data: FailuresData) -> list[str]:
     if not missing:
         return []
     return [
-        f"failures of {' and '.join(missing)} are not told from those of GPUs: no row has that kind, and sizes do not vary. "
+        f"failures of {' and '.join(missing)} cannot be separated from those of GPUs: no row has that kind, sizes do not vary. "
         "Rates then scale with GPUs alone: too short a time between failures of large jobs, and too long a one of small jobs"
     ]
 

@@ -104,17 +104,19 @@ def _not_found(name: str, members: str, component: Component, named: int) -> lis
     if component.is_found:
         return []
     most = np.quantile(component.share, 0.95)
-    start = f"beside those named, no {name} stand out" if named else f"no {name} stand out from the others"
+    start = f"apart from those named, no {name} stand out" if named else f"no {name} stand out from the others"
     return [
         f"{start} (Bayes factor {component.bayes_factor:.2g}, below {POSITIVE:g}); at most {most:.0%} of the {members} may be "
-        "such (95 %). How far they would lie cannot be told and is left open in predictions"
+        "such (95 %). How far they would lie is not known and is left open in predictions"
     ]
 
 
 def _no_nodes(data: FleetData) -> str:
     """Why there is no share of nodes."""
     why = "all GPUs are on one node" if len(data.node) == 1 else "rows name no node that holds several GPUs"
-    return f"{why}: how nodes differ cannot be told, and is within the share of the GPUs. Name nodes with --map node=COLUMN"
+    return (
+        f"{why}: how nodes differ is not known, and is within the share of the GPUs. Name nodes with --map node=COLUMN"
+    )
 
 
 WELL_KNOWN = 0.03

@@ -152,7 +152,7 @@ class StepsModel(Model[StepsData]):
             would differ by (Student-t, as wide as a normal law that has its 90 % interval).
         """
         if len(data.units) > 1:
-            return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is cannot be told")
+            return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is is not known")
         if not np.isfinite(data.step_s[0]):
             return NoLevel("its rows are not the times of single steps")
         asked = measured_unit(data)

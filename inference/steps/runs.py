@@ -201,7 +201,9 @@ def read_runs(frame: pd.DataFrame, schedules: Schedule | None = None) -> RunTabl
     if short:
         notes.append(f"{short} runs left out: fewer than {MIN_POINTS} values after the first {FIRST_STEPS}")
     if lone:
-        notes.append(f"{lone} runs left out: their group has fewer than {MIN_GROUP_RUNS} runs, no schedule can be told")
+        notes.append(
+            f"{lone} runs left out: their group has fewer than {MIN_GROUP_RUNS} runs, no schedule can be recognised"
+        )
     if schedules is None:
         notes += _level_notes(runs)
     return RunTable(tuple(runs), known, tuple(notes))

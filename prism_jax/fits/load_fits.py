@@ -146,7 +146,7 @@ def _check_speaks_of_steps(fit: Any, file: str) -> None:
     remedy = (
         "Give it to `prism-jax job --reliability`."
         if threats
-        else f"`prism-jax fit report {file}` tells what is in it."
+        else f"`prism-jax fit report {file}` shows what is in it."
     )
     raise DataError(f"--fit {file}: a fit of {fit.model.name}, which says nothing of a step. {remedy}")
 

@@ -117,7 +117,7 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
             plot_replicated(checked, ax=axes.pop(0))
         for empty in axes:
             empty.axis("off")
-            empty.text(0.5, 0.5, "These data tell no shares of variance.", ha="center")
+            empty.text(0.5, 0.5, "Shares of variance are not known from these data.", ha="center")
         figure.suptitle(f"{summary['model']}: {_verdict(summary)}", fontsize=11)
     return figure
 

@@ -255,7 +255,7 @@ one follows from other fields, as its line says. This page is made from the code
 `python docs/job_file.py`.
 """
 TITLES = {
-    "model": "`model: llama-3-8b` is short for `model: {preset: llama-3-8b}`. Fields beside `preset` or `hf_config` change it; "
+    "model": "`model: llama-3-8b` is short for `model: {preset: llama-3-8b}`. Fields next to `preset` or `hf_config` change it; "
     "`capture` stands alone ([capture](capture.md)). See [models](models.md).",
     "cluster": "`cluster: dgx-h100` is short for `cluster: {preset: dgx-h100}`. A list of tiers replaces those of a preset; "
     "`tiers: {rail: {oversubscription: 2}}` changes one of them.",

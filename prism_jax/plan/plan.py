@@ -72,7 +72,9 @@ class ParallelPlan:
     pp: Annotated[int, PlanField("pipeline parallelism: stages")] = 1
     dp: Annotated[
         int,
-        PlanField("data parallelism; auto, or left out beside cluster.n_devices: what fills the cluster", or_auto=True),
+        PlanField(
+            "data parallelism; auto, or left out where cluster.n_devices is given: what fills the cluster", or_auto=True
+        ),
     ] = 1
     cp: Annotated[int, PlanField("context parallelism")] = 1
     ep: Annotated[int, PlanField("expert parallelism; ep * etp divides tp * cp * dp")] = 1
@@ -133,7 +135,7 @@ class ParallelPlan:
     ] = "flash"
     software: Software = field(default_factory=Software)
     data: Data = field(default_factory=Data)
-    overlap: Annotated[Overlap, PlanField("which communication runs beside compute")] = field(default_factory=Overlap)
+    overlap: Annotated[Overlap, PlanField("which communication overlaps compute")] = field(default_factory=Overlap)
     axis_order: Annotated[tuple[str, ...], PlanField("which ranks are neighbours, innermost first", known=AXES)] = (
         AXES  # neighbours are on the fastest tier
     )

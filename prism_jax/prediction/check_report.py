@@ -191,7 +191,7 @@ def states_words(job: Job) -> str:
     )
     kept = updated_bytes(plan) if plan.sharding != "none" else plan.element_bytes
     parts = (f"{kept:g} parameter", master, f"{moments_bytes(plan):.3g} moments")
-    return f"{plan.optimizer}: {', '.join(parts)}; bytes per parameter before sharding, beside gradients"
+    return f"{plan.optimizer}: {', '.join(parts)}; bytes per parameter before sharding, gradients not counted"
 
 
 def recipe_notes(job: Job) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def plot_prediction(
         if explanation:
             right = whole[1].subgridspec(2, 1)
             plot_breakdown(explanation, ax=figure.add_subplot(right[0])).set_title("Where the mean step goes")
-            plot_owners(explanation, ax=figure.add_subplot(right[1])).set_title("Whose variability owns the p95")
+            plot_owners(explanation, ax=figure.add_subplot(right[1])).set_title("Reduction of p95 without one source")
         if model_interval_s:
             below = plot_model_interval(distribution, model_interval_s, figure.add_subplot(left[1]))
             below.set_title("What the cost model leaves open")

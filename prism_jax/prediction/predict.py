@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..simulate.inputs import KnownGpus
 
 FOREVER_S = 1e9  # 30 years for one operation
-FAST = "The distribution alone: no parts of the step, no owners of its tail."
+FAST = "The distribution alone, without where the time goes and what causes the tail."
 MOST_HOSTS = 4  # named in a note
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
@@ -214,14 +214,14 @@ def explain_step(
     price_per_gpu_hour: Annotated[float | None, Option("--price", key="price")] = None,
     progress: Progress = silent,
 ) -> PredictionReport:
-    """Predict the distribution of the step time of a job, where it goes and what owns its tail.
+    """Predict the distribution of the step time of a job, where it goes and what causes its tail.
 
     Args:
         job: a Job, a job file, or the name of a shipped example.
         changes: fields of the file to replace.
         measured: fits, calibrations and slowdowns to apply.
         sampling: how the step is simulated.
-        explained: whether to say where the time goes and what owns the tail, which takes half of the time.
+        explained: whether to say where the time goes and what causes the tail, which takes half of the time.
         price_per_gpu_hour: price per GPU-hour, for money per step and per million tokens.
         progress: told what is being done.
 

@@ -408,7 +408,7 @@ def _busy(report: PredictionReport) -> str:
     """Device, host, and both in a row."""
     active, host, naive = (format_s(one, 3) for one in (report.gpu_active_s, report.host_s, report.naive_sum_s))
     decides = "the host decides" if report.host_bound else "the device decides"
-    return f"GPU active {active}, host {host}: {decides}; with nothing beside anything {naive}"
+    return f"GPU active {active}, host {host}: {decides}; without any overlap {naive}"
 
 
 def _money(report: PredictionReport) -> list[str]:

@@ -81,7 +81,7 @@ def _placed(profile: RankProfile, kernels: Spans, steps: Spans) -> _Placed:
     if len(kernels) > 0 and len(launches) == 0 and len(gpu_steps) == 0 and not profile.is_whole:
         raise DataError(
             f"{profile.path}: kernels, but neither their launches (cuda_runtime) nor ProfilerStep#N on the GPU, so that their "
-            "steps cannot be told. Record with ProfilerActivity.CPU and ProfilerActivity.CUDA."
+            "steps are not known. Record with ProfilerActivity.CPU and ProfilerActivity.CUDA."
         )
     if profile.is_whole:
         step = np.where(known, step, step_at(kernels.start_us, steps))

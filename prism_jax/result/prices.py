@@ -27,7 +27,7 @@ def prices_of(texts: Sequence[str]) -> Prices:
         if not equals and len(texts) == 1:
             return price
         if not equals or not device.strip():
-            raise DataError(f"--price: {text[:80]!r} beside other prices names no device. {FORM}")
+            raise DataError(f"--price: {text[:80]!r} among other prices names no device. {FORM}")
         name = catalog.device(device.strip()).name
         if name in named:
             raise DataError(f"--price: {name} has two prices. Give one.")

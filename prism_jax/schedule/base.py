@@ -80,7 +80,9 @@ class PipelineSchedule(ABC):
             raise PlanError.of(problem)
         orders = self.orders(pp, n_micro_batch, virtual_stages)
         if not self.overlaps_passes and any(len(op.parts) > 1 and op.overlaps_passes for own in orders for op in own):
-            raise PlanError(f"schedule {self.name} runs a forward beside a backward. Set overlaps_passes = True in it.")
+            raise PlanError(
+                f"schedule {self.name} runs a forward and a backward at the same time. Set overlaps_passes = True in it."
+            )
         placement = Placement(
             self.placements(pp, virtual_stages), tuple(self.direction(m, n_micro_batch) for m in range(n_micro_batch))
         )

@@ -92,7 +92,9 @@ class SweepReport(Report):
         best = next((row for row in self.rows if row.is_best), None)
         told = [f"best by {self.objective}: {_words(self, best)}"] if best else []
         notes = [*_reasons(self), *(f"note: {note}" for note in self.notes)]
-        legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        legend = (
+            "* best   = not distinguishable from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        )
         return [*_table(self).lines(), legend, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
     def markdown(self) -> list[str]:
@@ -188,7 +190,9 @@ class ComparisonReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-        legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        legend = (
+            "* best   = not distinguishable from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+        )
         return [
             *_jobs(self).lines(),
             legend,

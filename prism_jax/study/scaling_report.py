@@ -149,7 +149,7 @@ def _onset(own: PassOnset) -> str:
         f"{name} n* = {value:,.0f}" if isfinite(value) and value < 1e9 else f"{name} never"
         for name, value in (("ring", own.ring), ("tree", own.tree), ("as the network chooses", own.law))
     )
-    return f"  {own.name}: {format_s(own.comm_s, 3)} beside {format_s(own.window_s, 3)} of a layer; stops hiding at {sizes}"
+    return f"  {own.name}: {format_s(own.comm_s, 3)} during {format_s(own.window_s, 3)} of a layer; stops hiding at {sizes}"
 
 
 def _exposed_s(own: JobFigures) -> float:

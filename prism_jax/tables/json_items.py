@@ -86,7 +86,7 @@ class JsonItems:
         self.beside[name] = self._value(MAX_BESIDE)
         self._beside += self._at - before if self._at > before else 0
         if len(self.beside) > 10_000 or self._beside > MAX_BESIDE:
-            self._refuse("more beside the list than any such file has")
+            self._refuse("more next to the list than any such file has")
 
     def _finish(self) -> None:
         if self._next(at_end=True):

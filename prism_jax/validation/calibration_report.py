@@ -240,7 +240,7 @@ def _moved(knob: str, found: CorrectionFacts) -> bool:
 def _move(knob: str, found: CorrectionFacts) -> str:
     if knob == SHARE:
         return (
-            f"share of compute beside which data-parallel communication hides: {found.after:.0%} instead of {found.before:.0%} "
+            f"share of compute that hides data-parallel communication: {found.after:.0%} instead of {found.before:.0%} "
             f"({found.p5:.0%} to {found.p95:.0%})"
         )
     ratio, low, high = (getattr(found, name) / found.before for name in ("after", "p5", "p95"))

@@ -284,8 +284,8 @@ class _Places:
         if index:
             gpu = _index(index, self.field, where)
             if gpu >= self.node_size:
-                beside = f"beside a {self.node or 'node'}"
-                text = f"{gpu}, but {beside} it counts the GPUs of that node, from 0 to {self.node_size - 1}"
+                counted = f"next to a {self.node or 'node'}"
+                text = f"{gpu}, but {counted} it counts the GPUs of that node, from 0 to {self.node_size - 1}"
                 raise DataError(f"{where} {self.field}: {text}")
             return self._inside(range(first + gpu, first + gpu + 1), self.told(row), where)
         last = first + self.node_size
@@ -318,7 +318,7 @@ class _Places:
             return
         _check_host(name, self.label, where)
         if self.hosts.setdefault(name, node) != node:
-            text = f"{name} is node {self.hosts[name]}, but a rank of node {node} stands beside it"
+            text = f"{name} is node {self.hosts[name]}, but its row has a rank of node {node}"
             raise DataError(f"{where} {self.label}: {text} ({self.node_size} ranks per node)")
 
     def _inside(self, devices: range, told: str, where: str) -> range:

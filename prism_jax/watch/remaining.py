@@ -188,9 +188,7 @@ def time_left(step_s: Floats, n_per_entry: Ints, n_steps: int, law: DriftLaw | N
         True
     """
     if len(step_s) < FEWEST:
-        raise DataError(
-            f"{len(step_s)} step times, but what is left is told from {FEWEST} at least. Give a longer log."
-        )
+        raise DataError(f"{len(step_s)} step times, but the time left needs {FEWEST} at least. Give a longer log.")
     if not 1 <= n_steps <= MOST_STEPS:
         raise DataError(f"{n_steps:,} steps left, but it must be between 1 and {MOST_STEPS:,}")
     chosen = shipped_law() if law is None else law

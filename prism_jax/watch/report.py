@@ -95,7 +95,7 @@ def _phase(phase: DetectedPhase, cost_s: float) -> Iterator[str]:
     until = "lasts" if phase.end_step is None else f"ended at step {phase.end_step:,}"
     yield (
         f"slow from step {phase.onset_step:,} on: +{phase.size:.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)} "
-        f"(told at step {phase.told_step:,}, probability {phase.prob:.0%}; {until})"
+        f"(detected at step {phase.told_step:,}, probability {phase.prob:.0%}; {until})"
     )
     if (slow := phase.slow_rank) is not None:
         others = f"of the others by {slow.others_size:.1%}"

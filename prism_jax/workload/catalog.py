@@ -38,7 +38,7 @@ VIT_WORDS = {
     "image_size": "pixels along one side of an image",
     "patch": "pixels along one side of a patch",
     "n_channels": "of an image",
-    "n_classes": "classes that are told apart",
+    "n_classes": "classes of the output layer",
     "n_extra_tokens": "class token, distillation token",
 }
 DIT_WORDS = {

@@ -194,7 +194,7 @@ def test_no_slowdown_errs_by_16_1_percent_on_the_open_data(shared_data):
     assert np.abs(beside["ground_truth"] / beside["duration"] - 1.0).mean() == pytest.approx(0.1609, abs=1e-4)
 
 
-# --- The slowdown of compute beside communication from kernels that ran beside it ------------------------------------
+# --- The slowdown of compute during communication from kernels that ran beside it ------------------------------------
 
 
 A100 = catalog.device("a100-80gb")
@@ -208,7 +208,7 @@ def table(**more: str) -> pd.DataFrame:
 
 @pytest.fixture
 def factors(monkeypatch) -> np.ndarray:
-    """Fitted factors of the two kernels that ran beside communication, [draw, row]."""
+    """Fitted factors of the two kernels that ran during communication, [draw, row]."""
     drawn = np.array([[1.2, 1.5], [1.1, 1.3]])
     monkeypatch.setattr(cost, "measured_factors", lambda *_: drawn)
     return drawn
@@ -230,5 +230,5 @@ def test_the_gpu_that_a_table_names_is_the_jobs(factors):
 
 
 def test_a_table_without_overlap_says_nothing():
-    with pytest.raises(DataError, match="no kernel of this fit ran beside communication"):
+    with pytest.raises(DataError, match="no kernel of this fit ran during communication"):
         measured_slowdown(from_frame(table().assign(overlap_ratio=0.0)), {}, A100, 2, np.random.default_rng(0))

@@ -166,7 +166,7 @@ def notes_of(module: Module, walk: ModuleWalk, met: ProgramTally, axes: MeshAxes
         yield f"{met.expert_loops} loops choose tokens (top_k), or are the backward passes of those: layers of experts."
     if walk.untold:
         names = ", ".join(walk.untold[:3])
-        yield f"{len(walk.untold)} loops whose trips the text does not tell are counted once: {names[:120]}."
+        yield f"{len(walk.untold)} loops whose number of trips the text does not state are counted once: {names[:120]}."
     if walk.branches:
         yield f"{walk.branches} conditionals: the branch with the most FLOPs is counted."
     if met.attention_calls:

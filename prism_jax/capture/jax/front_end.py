@@ -119,7 +119,7 @@ def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> ProgramFacts:
     tokens = about["tokens_per_sample"] if request.tokens_per_sample is None else request.tokens_per_sample
     if not request.samples_per_step and about["guessed"]:
         notes.append(
-            f"Samples of a step are told by {about['guessed']}: {samples} of {tokens} tokens (0: no sequences)."
+            f"Samples of a step are those of {about['guessed']}: {samples} of {tokens} tokens (0: no sequences)."
         )
     return ProgramFacts(
         axes=about["axes"] or request.axes,

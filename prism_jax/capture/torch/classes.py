@@ -2,7 +2,7 @@
 
 Which collectives run beside computation on a GPU is a policy, for a CPU shows none of it. FSDP gathers the parameters of the next
 unit while this one computes: its all-gather moves to where the unit before has its parameters. In the backward pass torch asks
-for it that early by itself. Gradients are reduced beside the backward pass (FSDP, DDP) and awaited at its end. Other collectives
+for it that early by itself. Gradients are reduced during the backward pass (FSDP, DDP) and awaited at its end. Other collectives
 are awaited by the first row that reads their result.
 
 Some rows of a backward pass only make gradients of weights (phase W), so that a schedule may run them later. A row is W if
@@ -23,7 +23,7 @@ from .repeats import folded
 from .run_step import StepFacts
 
 ASSUMPTION = (
-    "Overlap is a policy: FSDP gathers one unit ahead, gradients are reduced beside the backward pass, other collectives are "
+    "Overlap is a policy: FSDP gathers one unit ahead, gradients are reduced during the backward pass, other collectives are "
     "awaited where their result is first read."
 )
 

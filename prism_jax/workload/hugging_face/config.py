@@ -36,7 +36,7 @@ _REFUSED_TYPES = {
     r"lfm2.*": "has convolutions in place of attention",
     r"recurrent_gemma": "has recurrent layers",
     r"gemma3n.*": "has per-layer embeddings and layers that share their keys",
-    r"arctic": "has a dense MLP beside the experts of a layer",
+    r"arctic": "has a dense MLP next to the experts of a layer",
     r"longcat.*": "has two attentions in every layer and experts that do nothing",
     r"openelm|nemotron-nas|deci.*": "has layers whose widths differ one by one",
     r"stable_?diffusion.*|.*diffusion.*": "is a diffusion model",

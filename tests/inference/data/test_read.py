@@ -94,7 +94,7 @@ def test_the_runs_beside_the_steps_are_found_and_a_note_says_so(tmp_path: Path) 
     long, runs = _folder(tmp_path)
     alone = read_measurements([long], STEPS)
     pd.testing.assert_frame_equal(alone.frame, read_measurements([runs, long], STEPS).frame)
-    assert any("joined with x_runs.csv, which lies beside it" in note for note in alone.hygiene.notes)
+    assert any("joined with x_runs.csv, which lies in the same folder" in note for note in alone.hygiene.notes)
     runs.unlink()
     assert "system" not in read_measurements([long], STEPS).frame
 

@@ -80,7 +80,7 @@ def test_ranks_alone_name_no_nodes_and_share_nothing_with_them() -> None:
     draws |= {name: np.full(50, 0.1) for name in ("slow_prob", "slow_shift", "slow_spread", "far_prob", "far_spread")}
     said = FleetModel().describe(data, draws)
     assert set(said["variance_shares"]) == {"gpu and node", "run"}
-    assert any("how nodes differ cannot be told" in note for note in said["notes"])
+    assert any("how nodes differ is not known" in note for note in said["notes"])
 
 
 def test_a_uuid_that_moved_to_another_node_is_one_gpu() -> None:

@@ -44,7 +44,7 @@ def test_what_moved_most_comes_first_in_words():
     assert lines[first + 1].strip() == "network transfers: 30% slower (17% slower to 43% slower)"
     assert (
         lines[first + 2].strip()
-        == "share of compute beside which data-parallel communication hides: 60% instead of 40% (54% to 66%)"
+        == "share of compute that hides data-parallel communication: 60% instead of 40% (54% to 66%)"
     )
     assert (
         lines[first + 3].strip() == "common factor of all components: 5% slower (2% faster to 13% slower)"

@@ -37,7 +37,7 @@ def test_spaces_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
         ("gpus,slowdown\n1,1\n", "did you mean gpu"),
         ("gpu,slowdown,slowdown\n1,1.1,1.2\n", ":1: the column 'slowdown' is there twice. Keep one"),
         ("host,node,slowdown\n1,1,1\n", "needs one of gpu or node"),
-        ("gpu,host,slowdown\n8,a,1\n", "beside a host it counts the GPUs of that node, from 0 to 7"),
+        ("gpu,host,slowdown\n8,a,1\n", "next to a host it counts the GPUs of that node, from 0 to 7"),
         ("gpu,node,slowdown\n0,2,1\n", ":2 gpu: 0 of 2, but the job has 16 GPUs"),
         ("gpu,host,slowdown\n1,a,1\n1,a,1\n", ":3 gpu: 1 of a is listed twice"),
         ("host,slowdown\na,1\na,1\n", ":3 host: a is listed twice"),
@@ -131,9 +131,7 @@ def test_a_rank_says_where_and_a_host_beside_it_is_a_name(tmp_path):
     assert table.factors == {"all": {9: 1.5, 8: 1.25}}
     assert (table.hosts, table.is_order) == (("", "b"), False)
     assert read(tmp_path, "rank,slowdown\n9,1.5\n") == {"all": {9: 1.5}}
-    with pytest.raises(
-        DataError, match=r":3 host: b is node 1, but a rank of node 0 stands beside it \(8 ranks per node\)"
-    ):
+    with pytest.raises(DataError, match=r":3 host: b is node 1, but its row has a rank of node 0 \(8 ranks per node\)"):
         hosts(tmp_path, "host,rank,slowdown\nb,9,1.5\nb,0,1.25\n")
 
 
