@@ -108,15 +108,24 @@ def refuse_keys(f: Fields) -> None:
     Raises:
         SpecError: names the key, and what it asks for.
     """
-    for key in sorted((key for key in f.config if key not in f.read), key=str):
-        for pattern, (what, changes) in _CHANGES_LAYERS.items():
-            if re.fullmatch(pattern, str(key)) and changes(f.config[key]):
-                f.fail(
-                    key,
-                    f.config[key],
-                    f"{what} is not modelled. Remove the key from the config.json to predict the model without it, or write "
-                    "the model's fields in the job file",
-                )
+    asked = {
+        key: what
+        for key in sorted((key for key in f.config if key not in f.read), key=str)
+        for pattern, (what, changes) in _CHANGES_LAYERS.items()
+        if re.fullmatch(pattern, str(key)) and changes(f.config[key])
+    }
+    if not asked:
+        return
+    key, what = next(iter(asked.items()))
+    others = {own: other for other, own in asked.items() if own != what}  # one key of each
+    nor = f", nor are {', '.join(f'{own} by {other}' for own, other in others.items())}" if others else ""
+    keys = "these keys" if len(asked) > 1 else "the key"
+    f.fail(
+        key,
+        f.config[key],
+        f"{what} is not modelled{nor}. Remove {keys} from the config.json to predict the model without, or write the model's "
+        "fields in the job file",
+    )
 
 
 def left_out(*configs: Mapping[str, Any]) -> Iterator[str]:

@@ -63,6 +63,54 @@ def test_a_hugging_face_config_is_named_from_the_folder_of_the_job(folder):
     assert load_job("jobs/my.yaml").plan.seq_len == 1024
 
 
+ATTENTION = {
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "max_position_embeddings": 262144,
+}
+MAMBA = {"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_expand": 2}
+HYBRIDS = {  # the sizes that their model cards state, billions of parameters
+    "qwen3_next": (79.7, {
+        **ATTENTION, "hidden_size": 2048, "num_hidden_layers": 48, "head_dim": 256, "intermediate_size": 5120,
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+        "linear_value_head_dim": 128, "full_attention_interval": 4, "num_experts": 512, "num_experts_per_tok": 10,
+        "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "tie_word_embeddings": False,
+    }),
+    "bamba": (9.8, {
+        **ATTENTION, **MAMBA, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 128256, "intermediate_size": 14336, "attn_layer_indices": [9, 18, 27],
+        "mamba_d_state": 256, "tie_word_embeddings": False,
+    }),
+    "granitemoehybrid": (32.2, {
+        **ATTENTION, **MAMBA, "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 100352, "intermediate_size": 768, "shared_intermediate_size": 1536,
+        "num_local_experts": 72, "num_experts_per_tok": 10, "mamba_d_state": 128,
+        "layer_types": (["mamba"] * 5 + ["attention"] + ["mamba"] * 4) * 4,
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HYBRIDS)
+def test_models_of_attention_and_states_get_a_plan_that_fits_and_check_accepts(folder, kind):
+    billions, config = HYBRIDS[kind]
+    (folder / "config.json").write_text(json.dumps({"model_type": kind, **config}))
+    assert main(["init", "my.yaml", "--model", "config.json", "--gpus", "512"]) == 0
+    assert main(["check", "my.yaml"]) == 0
+    job = load_job("my.yaml")
+    assert job.memory.fits
+    assert job.model.n_params() / 1e9 == pytest.approx(billions, abs=0.06)
+
+
+def test_all_that_is_not_modelled_is_named_at_once(folder, capsys):
+    config = HYBRIDS["bamba"][1] | {"compress_ratios": [0, 4], "hc_mult": 4}
+    (folder / "config.json").write_text(json.dumps({"model_type": "own", **config}))
+    assert main(["init", "my.yaml", "--model", "config.json"]) == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "attention to compressed keys is not modelled, nor are several residual streams" in message
+    assert "by hc_mult. Remove these keys" in message
+
+
 def test_a_file_that_is_there_stays_unless_forced(folder, capsys):
     (folder / "job.yaml").write_text("mine")
     assert main(["init"]) == 2
