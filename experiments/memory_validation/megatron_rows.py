@@ -15,6 +15,7 @@ from pathlib import Path
 
 from prism_jax.core.errors import PrismError
 from prism_jax.framework.base import MEGATRON, MIB, MemoryOptions
+from prism_jax.framework.software import APART, COMPILED_LOSS, FUSED, STREAMS, Software
 from prism_jax.plan.fields import CORE_ATTENTION, StateDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
@@ -23,6 +24,7 @@ from prism_jax.workload.transformer.spec import TransformerSpec
 Row = Mapping[str, str]
 _NORMS = {"LayerNorm": "layer", "RMSNorm": "rms"}
 _POSITIONS = {"learned_absolute": "learned", "rope": "rope", "none": "none"}
+_CROSS_ENTROPY = {"native": COMPILED_LOSS, "te": FUSED}
 _LEFT_OUT = {
     "linear_attention": "linear attention",
     "hybrid_pattern": "state-space layers",
@@ -172,11 +174,18 @@ def _plan(row: Row) -> ParallelPlan:
         recompute=row["recompute"],
         recompute_modules=modules or (CORE_ATTENTION,),
         dtype="fp8" if "fp8" in precision else precision,
+        fp8_recipe=row["fp8_recipe"] or "delayed",
+        bf16_layers=2 if _is(row, "first_last_bf16") else None,
         state_dtypes=StateDtypes(
             grad_reduce="bf16" if _is(row, "grad_reduce_bf16") else None, fp8_params=_is(row, "fp8_param_gather")
         ),
         attention="unfused" if _is_unfused(row) else "flash",
         fused_grad_accumulation=_is(row, "grad_accum_fusion"),
+        software=Software(
+            date=row["commit_date"][:10],
+            cross_entropy=_CROSS_ENTROPY.get(row["ce_fusion"]),
+            expert_products=STREAMS if _is(row, "moe_grouped_gemm") else APART,
+        ),
     )
 
 

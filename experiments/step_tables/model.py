@@ -86,14 +86,26 @@ def _adapted(preset: TransformerSpec, record: StepRecord) -> TransformerSpec:
     if record.vocab is not None:
         changes["vocab"] = record.vocab
     if preset.moe is not None:
-        first = min(preset.moe.n_dense_first, n_layers - 1)
-        changes["moe"] = replace(preset.moe, n_dense_first=first, every=min(preset.moe.every, n_layers - first))
+        changes |= _experts_of_fewer_layers(preset.moe, record, n_layers)
     elif record.ffn is not None:
         changes["ffn_hidden"] = record.ffn
     if preset.mla is None and record.n_heads is not None and not preset.head_dim:
         changes["n_heads"] = record.n_heads
         changes["n_kv_heads"] = record.n_kv_heads or preset.n_kv_heads
     return replace(preset, **changes)  # pyright: ignore[reportArgumentType]
+
+
+# Its launcher of Megatron-LM has, for DeepSeek-V2 and V3 alike, --moe-layer-freq ([0]*1+[1]*(layers - 1)), no --mtp-num-layers,
+# and --moe-expert-capacity-factor 1 with padding to it (simu_tools/megatron_scripts/scripts/run_pretrain_deepseekv2.sh).
+_ONE_DENSE_LAYER = "MooreThreads/SimuMax"
+
+
+def _experts_of_fewer_layers(moe: MoESpec, record: StepRecord, n_layers: int) -> dict[str, object]:
+    """Which layers have experts, as a source says, else as many dense ones first as in the full model."""
+    if record.source == _ONE_DENSE_LAYER:
+        return {"moe": replace(moe, n_dense_first=1, capacity_factor=1.0), "n_mtp": 0}
+    first = min(moe.n_dense_first, n_layers - 1)
+    return {"moe": replace(moe, n_dense_first=first, every=min(moe.every, n_layers - first))}
 
 
 def _usual_heads(hidden: int, tp: int) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.units import format_bytes
 from ..framework.base import MEGATRON, MemoryOptions
-from ..framework.software import EAGER, LINEAR
+from ..framework.software import EAGER, LINEAR, STREAMS
 from ..plan.fields import ELEMENT_BYTES, OPTIONS, gradients_on_host, optimizer_on_host, precision_of, updates_shards
 from ..plan.optimizers import (
     OPTIMIZERS,
@@ -215,8 +215,14 @@ def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions
             + moved * saved.max()  # of the layer that comes back
         ),
         pipeline=np.array(4 * model.boundary_bytes(plan) / ranks if plan.pp > 1 else 0.0),
-        workspace=np.array(rules.workspace_bytes + (rules.expert_workspace_bytes if model.has_experts else 0.0)),
+        workspace=np.array(rules.workspace_bytes + _expert_workspace_bytes(model, plan, rules)),
     )
+
+
+def _expert_workspace_bytes(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> float:
+    """Of library calls for experts on several streams; one kernel for all, or calls one after another, have none of their own."""
+    on_streams = plan.software.expert_products in (None, STREAMS)
+    return rules.expert_workspace_bytes if model.has_experts and on_streams else 0.0
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,8 @@ def stage_weights(
         stages: chunks that each stage holds.
 
     Notes:
-        A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy.
+        A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy, unless
+        a bidirectional schedule holds all tensors on both.
     """
     blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in distinct_runs(model)]
     works_on_matrices = OPTIMIZERS[plan.optimizer].is_orthogonal
@@ -192,7 +193,8 @@ def stage_weights(
         held.append((weights._replace(matrices=_matrices(blocks, counts)) if works_on_matrices else weights, tensors))
     if updates_in_step(model):
         held = [(own._replace(updated=np.zeros_like(own.updated)), tensors) for own, tensors in held]
-    copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]
+    once = len(plan.pipeline_schedule.placements(plan.pp, plan.virtual_stages))  # stages that hold every tensor
+    copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > once) for _, own in held]
     return [own._replace(shared=np.array(n)) for (own, _), n in zip(held, copies, strict=True)]
 
 

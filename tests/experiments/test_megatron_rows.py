@@ -7,8 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.memory_validation.megatron_ci import law_record
 from experiments.memory_validation.megatron_rows import read_rows
-from experiments.memory_validation.peak_errors import Peak, fit_law, left_out_coverage, megatron_peaks
+from experiments.memory_validation.peak_errors import (
+    Peak,
+    fit_law,
+    left_out_coverage,
+    megatron_peaks,
+    step_table_peaks,
+)
+from prism_jax.framework.frameworks import MEGATRON_CORE
 
 ROW = {
     "id": "a", "family": "f", "device": "H100", "model_type": "gpt", "optimizer": "adam", "mem_peak_bytes": "2e9",
@@ -21,6 +29,7 @@ ROW = {
     "transformer_impl": "transformer_engine", "legacy_models": "0", "attention_backend": "auto", "container": "26.04",
     "env_nondet": "0", "deterministic": "1", "dropout": "0.1", "moe_grouped_gemm": "", "tp_comm_overlap": "0",
     "grad_accum_fusion": "1", "cuda_graph": "none", "pipeline_layout": "", "uneven_pipeline": "", "linear_attention": "",
+    "fp8_recipe": "", "first_last_bf16": "0", "ce_fusion": "none", "commit_date": "2026-04-08T00:00:00+00:00",
     "hybrid_pattern": "", "offload": "", "hyper_connections": "",
 }  # fmt: skip
 
@@ -51,6 +60,15 @@ def test_attention_is_unfused_where_the_software_has_no_other(tmp_path: Path):
     ]
     rows, _ = read_rows(table(tmp_path, {}, *unfused))
     assert [row.plan.attention for row in rows] == ["flash", *["unfused"] * 4]
+
+
+def test_flags_of_the_software_become_those_of_the_plan(tmp_path: Path):
+    fp8 = {"precision": "bf16+fp8", "fp8_recipe": "blockwise", "first_last_bf16": "1"}
+    rows, _ = read_rows(table(tmp_path, {}, fp8, {"moe_grouped_gemm": "1.0", "ce_fusion": "native"}))
+    assert [(row.plan.fp8_recipe, row.plan.bf16_layers) for row in rows[:2]] == [("delayed", None), ("blockwise", 2)]
+    assert [row.plan.software.expert_products for row in rows] == ["apart", "apart", "streams"]
+    assert [row.plan.software.cross_entropy for row in rows] == [None, None, "compiled"]
+    assert {row.plan.software.date for row in rows} == {"2026-04-08"}
 
 
 def test_rows_that_the_model_does_not_describe_are_counted_by_reason(tmp_path: Path):
@@ -97,3 +115,16 @@ def test_law_finds_the_median_and_the_spread():
     law = fit_law(peaks(np.random.default_rng(1), 400, 0.05, 0.02))
     assert law.location == pytest.approx(0.02, abs=4 * 0.05 * 1.25 / 20)
     assert law.scale == pytest.approx(np.hypot(0.05, 0.02), rel=0.15)
+
+
+def test_the_shipped_law_is_that_of_the_peaks(shared_data: Path):
+    """Constants of Megatron-Core are those of the committed study; most peaks with experts lie within a few percent."""
+    rows, _ = read_rows(shared_data / "megatron_ci" / "rows.csv.gz")
+    peaks = [*megatron_peaks(rows, with_flags=False), *step_table_peaks(shared_data / "steps" / "steps.csv.gz")]
+    law, found = MEGATRON_CORE.peak_law, law_record(peaks)
+    assert found["dense"] == pytest.approx({"median": law.median, "log_sd": law.log_sd}, abs=1e-3)
+    assert found["experts"] == pytest.approx({"median": law.expert_median, "log_sd": law.expert_log_sd}, abs=1e-3)
+    errors = np.abs([peak.error for peak in peaks if peak.has_experts])
+    assert np.median(errors) <= 0.025
+    covered = left_out_coverage(peaks)
+    assert np.mean([covered[peak] for peak in peaks if peak.has_experts]) >= 0.85

@@ -104,6 +104,11 @@ def _rest(model: TransformerSizes) -> str:
     return DENSE if model.adapters is None else FROZEN
 
 
+def _is_shared(model: TransformerSizes) -> bool:
+    """Whether other blocks read the embedding matrix."""
+    return model.tied_embeddings or bool(model.n_mtp)
+
+
 def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
     """The block of kind `kind` under `plan`."""
     match kind:
@@ -145,7 +150,7 @@ class EmbeddingBlock(UnchangingBlock):
         model, tp = self.model, self.plan.tp
         matrix = model.vocab * model.hidden
         positions = Parameters(_rest(model), (embedding_params(model) - matrix) / tp)
-        return (Parameters(_rest(model), matrix / tp, _EMBEDDING_MATRIX if model.tied_embeddings else ""), positions)
+        return (Parameters(_rest(model), matrix / tp, _EMBEDDING_MATRIX if _is_shared(model) else ""), positions)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Token ids, dropout mask."""
@@ -309,12 +314,21 @@ class HeadBlock(UnchangingBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """The output projection, which may be the embedding matrix, and the final norm."""
-        model, tp = self.model, self.plan.tp
+        """The output projection, which may be the embedding matrix, the final norm, and the embedding that modules after it read.
+
+        Notes:
+            Multi-token prediction embeds its tokens where the last layer is: a stage without the embedding has a copy of it
+            (Megatron-LM, `GPTModel` where `mtp_process`), unlike DualPipe's first and last one (arXiv 2412.19437, section 3.2.3).
+        """
+        model, matrix = self.model, self.model.vocab * self.model.hidden / self.plan.tp
         shared = _EMBEDDING_MATRIX if model.tied_embeddings else ""
+        read = (
+            () if model.tied_embeddings or not model.n_mtp else (Parameters(_rest(model), matrix, _EMBEDDING_MATRIX),)
+        )
         return (
-            Parameters(_rest(model), model.vocab * model.hidden / tp, shared),
+            Parameters(_rest(model), matrix, shared),
             Parameters(_rest(model), float(norm_params(model))),
+            *read,
         )
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:

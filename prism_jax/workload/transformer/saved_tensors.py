@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...framework.base import MEGATRON, MemoryOptions
+from ...framework.base import FIRST_WEIGHTED, MEGATRON, MemoryOptions
 from ...framework.software import FUSED, Software
 from ...plan.fields import layers_per_checkpoint, recomputed_modules, saved_bytes, share_of_layers
 from ...plan.plan import ParallelPlan
@@ -274,6 +274,11 @@ def _fused_gate(software: Software, options: MemoryOptions) -> bool:
     return options.fused_gate or software.activation == FUSED or bool(software.compile)
 
 
+def _weighted_experts(software: Software, options: MemoryOptions) -> bool:
+    """Whether the router's weights multiply activations of experts, and not their outputs."""
+    return options.weighted_experts and not "" < software.date < FIRST_WEIGHTED
+
+
 def in_place_activation(plan: ParallelPlan, options: MemoryOptions) -> bool:
     """Whether the activation's gradients overwrite its inputs, as fused kernels for plain PyTorch modules do (Liger, unsloth)."""
     return not options.fused_gate and plan.software.activation == FUSED
@@ -305,7 +310,7 @@ def _dense_mlp(model: TransformerSizes, lay: _Layout, options: MemoryOptions) ->
 def _moe_mlp(
     model: TransformerSizes, plan: ParallelPlan, moe: MoESpec, lay: _Layout, options: MemoryOptions
 ) -> list[SavedTensor]:
-    """Router, permuted copies of each token for its `top_k` experts, expert outputs for the weighted sum, shared experts.
+    """Router, permuted copies of each token for its `top_k` experts, what is multiplied by the router's weights, shared experts.
 
     The permuted tokens of all ranks that an expert is split over pass each of them.
     """
@@ -316,8 +321,11 @@ def _moe_mlp(
         SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
         SavedTensor("permuted tokens", lay.saved_input_bytes * routed * width),
         *_mlp_inner("expert", routed, moe.ffn_hidden / plan.expert_tp, model.gated, lay, options),
-        SavedTensor("expert output", lay.element_bytes * routed * width),
     ]
+    if not _weighted_experts(lay.software, options):
+        saved.append(SavedTensor("expert output", lay.element_bytes * routed * width))
+    elif not model.gated:
+        saved.append(SavedTensor("expert gate output", lay.element_bytes * routed * moe.ffn_hidden / plan.expert_tp))
     if moe.shared_width:
         saved += _mlp_inner("shared expert", lay.tokens, moe.shared_width / lay.tp, model.gated, lay, options)
     return saved

@@ -48,3 +48,15 @@ def test_notes_say_that_experts_drop_tokens() -> None:
 
     assert capacity("ETP 1; capacity factor 1.2 token dropping; MFU against 989.5") == 1.2
     assert capacity("dropless") == capacity("no capacity limit (imbalanced)") == 0.0
+
+
+def test_models_of_fewer_layers_have_experts_where_their_launcher_puts_them() -> None:
+    def cut(source: str) -> TransformerSpec:
+        return model_of_record(StepRecord(id="1", source=source, model_name="deepseekv3 (4 layers)", n_layers=4))
+
+    usual, simumax = cut("somebody"), cut("MooreThreads/SimuMax")
+    assert [usual.is_moe_layer(layer) for layer in range(4)] == [False, False, False, True]
+    assert [simumax.is_moe_layer(layer) for layer in range(4)] == [False, True, True, True]
+    assert (usual.n_mtp, simumax.n_mtp) == (1, 0)
+    assert simumax.moe is not None
+    assert simumax.moe.capacity_factor == 1.0

@@ -3,17 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import PlanError
-from prism_jax.cost.memory import MemoryBreakdown, memory
+from prism_jax.cost.memory import MemoryBreakdown, held_weights, memory
 from prism_jax.cost.partition import chunks_of_stage, layers_of_chunks
 from prism_jax.framework.base import GIB, MEGATRON, MemoryOptions
+from prism_jax.framework.software import APART, GROUPED, STREAMS, Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster, Device
 from prism_jax.system.network import Tier
 from prism_jax.workload.base.workload import total_bytes
+from prism_jax.workload.transformer import params
 from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors
 from prism_jax.workload.transformer.sizes import MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -217,6 +220,39 @@ def test_uneven_layers_leave_the_ends_short():
 def test_both_ends_of_dualpipe_live_on_the_first_stage():
     plan = ParallelPlan(1, 16, 8192, pp=4, schedule="dualpipe")
     assert [chunks_of_stage(plan, stage) for stage in range(4)] == [(0, 3), (1, 2), (1, 2), (0, 3)]
+
+
+EXPERTS = replace(gpt("experts", 8, 512, 8), gated=True, norm="rms", position="rope", moe=MoESpec(8, 2, 1024))
+
+
+@pytest.mark.parametrize(("schedule", "is_copied"), [("1f1b", True), ("dualpipe", False)])
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_modules_that_predict_more_tokens_read_an_embedding_on_their_own_stage(
+    schedule: str, is_copied: bool, is_tied: bool
+):
+    """DualPipe's first and last device hold it already (arXiv 2412.19437, section 3.2.3), as does a head that is tied to it."""
+    plain = replace(EXPERTS, name="x", tied_embeddings=is_tied)
+    plan = ParallelPlan(micro_batch=1, global_batch=8, seq_len=512, pp=4, schedule=schedule)
+
+    def stages(model: TransformerSpec) -> np.ndarray:
+        return held_weights(model, plan).count.sum(axis=1)
+
+    more = stages(replace(plain, n_mtp=1)) - stages(plain)
+    embedding = plain.vocab * plain.hidden
+    own = params.mtp_params(replace(plain, n_mtp=1))
+    ends = [own] if is_copied else [own, own]
+    assert more[-1] == own + embedding * (is_copied and not is_tied)
+    assert sorted(more[more > 0.0]) == sorted([*ends[1:], more[-1]])
+
+
+def test_only_streams_of_library_calls_have_workspaces_for_experts():
+    plan = ParallelPlan(micro_batch=1, global_batch=8, seq_len=512)
+    found = {
+        kind: memory(EXPERTS, cluster(8), replace(plan, software=Software(expert_products=kind))).worst.workspace_bytes
+        for kind in (None, STREAMS, GROUPED, APART)
+    }
+    own = MEGATRON.workspace_bytes
+    assert found == {None: found[STREAMS], STREAMS: own + MEGATRON.expert_workspace_bytes, GROUPED: own, APART: own}
 
 
 def test_a_layer_split_that_misses_layers_is_refused():

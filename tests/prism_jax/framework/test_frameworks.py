@@ -3,7 +3,7 @@
 import pickle
 from dataclasses import replace
 from itertools import pairwise
-from math import exp
+from math import exp, hypot
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_what_is_not_known_is_as_megatron() -> None:
     for framework in (*FRAMEWORKS, UNKNOWN):
         is_own = framework.memory != MEGATRON
         assert not (is_own and framework.memory_source == AS_MEGATRON)
-        assert is_own == (framework.name in ("fsdp", "deepspeed", "nanotron"))
+        assert is_own == (framework.name in ("fsdp", "deepspeed", "nanotron", "jax"))
 
 
 def test_plan_defaults_are_fields_of_a_plan_that_may_be_open() -> None:
@@ -94,6 +94,11 @@ def test_experts_widen_and_frameworks_without_peaks_are_widest():
     measured = (MEGATRON_CORE.peak_law, NANOTRON.peak_law)
     assert all(law.expert_log_sd > law.log_sd for law in (*measured, WITHOUT_PEAKS))
     assert all(WITHOUT_PEAKS.log_sd >= law.log_sd for law in measured)
+    both = hypot(
+        NANOTRON.peak_law.log_sd, MEGATRON_CORE.peak_law.expert_log_sd
+    )  # what routing adds is another framework's
+    for law in (NANOTRON.peak_law, WITHOUT_PEAKS):
+        assert law.expert_log_sd == pytest.approx(both, abs=5e-4)
     low, high = WITHOUT_PEAKS.interval_bytes(GIB, False)
     assert low * high == pytest.approx(GIB**2, rel=1e-9)
     assert high / GIB == pytest.approx(exp(1.6448536 * WITHOUT_PEAKS.log_sd), rel=1e-6)

@@ -19,7 +19,7 @@ from prism_jax.cost.memory import memory
 from prism_jax.explain.explain import explain
 from prism_jax.fits.load_fits import calibrated_job
 from prism_jax.framework.base import MEGATRON, Framework, PlanDefaults
-from prism_jax.framework.frameworks import FRAMEWORKS, FSDP, NANOTRON
+from prism_jax.framework.frameworks import FRAMEWORKS, FSDP, JAX, NANOTRON
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.placement.splits import layers_fit
@@ -152,7 +152,8 @@ def test_a_plan_that_is_told_is_checked_too() -> None:
 def test_memory_follows_the_framework() -> None:
     for name in ("", *FRAMEWORKS.names):
         job = made(name)
-        rules = {"nanotron": NANOTRON.memory, "fsdp": FSDP.memory, "deepspeed": FSDP.memory}.get(name, MEGATRON)
+        own = {"nanotron": NANOTRON.memory, "fsdp": FSDP.memory, "deepspeed": FSDP.memory, "jax": JAX.memory}
+        rules = own.get(name, MEGATRON)
         assert job.software.memory == rules
         assert job.memory == memory(job.model, job.cluster, job.plan, rules)
     assert made("nanotron").memory.total_bytes > 1.05 * made().memory.total_bytes

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from prism_jax.cost.memory import memory_notes
-from prism_jax.framework.base import MEGATRON
+from prism_jax.framework.base import MEGATRON, MemoryOptions
+from prism_jax.framework.software import Software
 from prism_jax.plan.fields import MODULES, SavedDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
@@ -77,10 +78,10 @@ def test_every_module_saves_at_most_what_a_layer_holds_and_all_of_them_less_than
         ("mlp", True, 0),
         ("mlp_act", False, LLAMA.ffn_hidden),
         ("mlp_act", True, 2048),
-        ("moe_act", True, 2 * (2048 + LLAMA.hidden)),
+        ("moe_act", True, 2 * 2048),
         ("moe_act", False, 0),
         ("shared_experts", True, 3 * 2048),
-        ("moe", True, 2 * (3 * 2048 + 2 * LLAMA.hidden) + 2 * 8 + 3 * 2048),
+        ("moe", True, 2 * (3 * 2048 + LLAMA.hidden) + 2 * 8 + 3 * 2048),
     ],
 )
 def test_a_module_leaves_out_its_tensors(module: str, is_moe: bool, elements: float):
@@ -90,6 +91,29 @@ def test_a_module_leaves_out_its_tensors(module: str, is_moe: bool, elements: fl
         MOE, is_moe=is_moe, recompute="selective", recompute_modules=(module,), **one
     )
     assert left_out == pytest.approx(2.0 * PLAN.seq_len * elements)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("module", [(), ("moe_act",), ("moe",)])
+def test_what_the_weights_of_the_router_multiply_is_kept_for_their_gradients(gated: bool, module: tuple[str, ...]):
+    """Outputs of experts, or what their second projection reads before its weights; the kernels of gates join these."""
+    model, routed, ffn = replace(MOE, gated=gated), 2.0 * 2 * PLAN.seq_len, 2048
+    plan = replace(PLAN, tp=1, sequence_parallel=False, recompute="selective" if module else "none")
+    plan = replace(plan, recompute_modules=module or plan.recompute_modules)
+
+    def kept(options: MemoryOptions = MEGATRON, date: str = "") -> dict[str, float]:
+        own = replace(plan, software=Software(date=date))
+        return {one.name: one.size_bytes for one in LayerBlock(model, own, model.n_layers - 1).saved(options)}
+
+    new, old = kept(), kept(replace(MEGATRON, weighted_experts=False))
+    assert kept(date="2025-02") == old
+    assert kept(date="2026-01") == new
+    assert "expert output" not in new
+    assert old.get("expert output", 0.0) == (0.0 if module else routed * model.hidden)
+    assert new.get("expert gate output", 0.0) == (0.0 if module or gated else routed * ffn)
+    assert {name: size for name, size in new.items() if name in old} == {
+        name: size for name, size in old.items() if name != "expert output"
+    }
 
 
 def test_the_latent_projections_are_recomputed_where_there_are_any():
