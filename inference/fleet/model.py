@@ -25,6 +25,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 from prism_jax.core.kernels import COMPUTE_CLASSES
+from prism_jax.fits.report import KNOWN_TO
 from prism_jax.variability.families import CONSTANT, Family, LogNormal
 from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import ClassVariability, Variability
@@ -33,7 +34,7 @@ from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import Scale, traced
 from .data import COLUMNS, FleetData, fleet_data
-from .outliers import Outlier, Outliers, outliers, variances
+from .outliers import Outlier, outliers
 from .predict import (
     POSITIVE,
     SLOW_PROB,
@@ -46,6 +47,7 @@ from .predict import (
     score_split,
     slow_chips,
 )
+from .shares import variance_shares
 
 # GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
 # factors.
@@ -119,64 +121,47 @@ def _no_nodes(data: FleetData) -> str:
     )
 
 
-WELL_KNOWN = 0.03
-
-
 def _known_to(intervals: Mapping[str, Mapping[str, float]], data: FleetData) -> list[str]:
-    """How far off the shares may be, where that is more than a few points."""
-    wide = max(0.5 * (part["p95"] - part["p5"]) for part in intervals.values())
-    if wide <= WELL_KNOWN:
+    """Which shares are ranges, why, and what would tell them."""
+    half = {name: 0.5 * (part["p95"] - part["p5"]) for name, part in intervals.items()}
+    wide = [name for name, points in half.items() if points > KNOWN_TO]
+    if not wide:
         return []
+    worst = max(half.values())
+    told = ", ".join(f"{name} {100.0 * intervals[name]['p5']:.0f} to {intervals[name]['p95']:.0%}" for name in wide)
     each = len(data.gpu) / len(data.node)
-    return [
-        f"shares are known to +-{100.0 * wide:.0f} points (90 %): {len(data.node):,} nodes of {each:.3g} GPUs, whose "
-        "means differ by their chips too. More nodes tell more, more runs do not"
-    ]
-
-
-def _kernel(data: FleetData, draws: Draws, k: int, apart: Outliers) -> dict[str, Any]:
-    gpu, node, run = _variances(data, draws, k, apart)
-    total = gpu + node + run
-    parts = (
-        (("gpu", gpu), ("node", node), ("run", run)) if data.has_nodes else (("gpu and node", gpu + node), ("run", run))
+    means = (
+        f": a node's mean holds the mean of its {each:.3g} GPUs, which no number of runs tells from the node. About "
+        f"{np.ceil((worst / KNOWN_TO) ** 2 * len(data.node)):,.0f} nodes would tell to {100.0 * KNOWN_TO:.0f} points, "
+        f"{len(data.node):,} are here"
+        if data.has_nodes
+        else ""
     )
-    shares = {name: interval(part / total) for name, part in parts}
+    return [f"shares not known to {100.0 * KNOWN_TO:.0f} points are ranges (90 %): {told}{means}"]
+
+
+def _kernel(data: FleetData, draws: Draws, k: int, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What a fit says of one kernel: shares of the measured fleet, spreads of the population.
+
+    Args:
+        parts: draws of the shares [draw, kernel].
+    """
+    gpu = draws["gpu_spread"][:, k] ** 2 * _score_variance(draws)
+    if "kernel_spread" in draws:
+        gpu = gpu + draws["kernel_spread"][:, k] ** 2
+    far = 1.0 + draws["far_prob"] * (draws["far_spread"] ** 2 - 1.0)
+    known = {name: interval(part[:, k]) for name, part in parts.items()}
     return {
-        "variance_shares": {name: share["median"] for name, share in shares.items()},
-        "variance_share_intervals": shares,
+        "variance_shares": {name: share["median"] for name, share in known.items()},
+        "variance_share_intervals": known,
         "gpu_cv": interval(np.sqrt(gpu)),
         "gpu_bulk_cv": interval(draws["gpu_spread"][:, k]),
-        "node_cv": interval(np.sqrt(node)),
+        "node_cv": interval(draws["node_spread"][:, k] * np.sqrt(far)),
         **({"shared_run_cv": interval(draws["run_spread"][:, k])} if "run_spread" in draws else {}),
         "rest_cv": interval(draws["rest_spread"][:, k]),
         "disturbed_share": float(data.n_disturbed[k] / data.n_row[k]),
         "disturbed_excess": float(np.expm1(data.disturbed_excess[k])),
     }
-
-
-def _variances(data: FleetData, draws: Draws, k: int, apart: Outliers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Variance of log time per level [draw], of the GPUs and nodes that were measured.
-
-    Analysis of variance sets the middle of the draws, since it holds each chip and node as it is, those far from the others too;
-    the draws say how well it is known. The runs' holds disturbed rows and what covariates explain within a GPU.
-    """
-    shared = draws["run_spread"][:, k] ** 2 if "run_spread" in draws else np.zeros(len(draws["slow_prob"]))
-    measured_gpu, measured_node = variances(data, k, apart, float(np.median(shared)))
-    gpu = draws["gpu_spread"][:, k] ** 2
-    if "kernel_spread" in draws:
-        gpu = gpu + draws["kernel_spread"][:, k] ** 2
-    gpu = gpu * (measured_gpu / float(np.median(gpu)))
-    node = draws["node_spread"][:, k] ** 2
-    if apart.nodes or far_nodes(data, draws).is_found:
-        node = node * (1.0 + draws["far_prob"] * (draws["far_spread"] ** 2 - 1.0))
-    if measured_node > 0.0:
-        node = np.maximum(node + measured_node - float(np.median(node)), 0.0)
-    run = draws["rest_spread"][:, k] ** 2 + data.disturbed_square[k]
-    run = run + shared
-    if "slope" in draws:
-        slope = draws["slope"][:, k]
-        run = run + np.einsum("dc,ce,de->d", slope, data.sxx[k], slope) / max(data.dof[k], 1.0)
-    return gpu, node, run
 
 
 def _score_variance(draws: Draws) -> np.ndarray:
@@ -337,7 +322,8 @@ class FleetModel(Model[FleetData]):
     def describe(self, data: FleetData, draws: Draws) -> dict[str, Any]:
         """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90 % intervals."""
         apart = outliers(data)
-        kernels = {name: _kernel(data, draws, k, apart) for k, name in enumerate(data.kernel)}
+        parts = variance_shares(data, draws)
+        kernels = {name: _kernel(data, draws, k, parts) for k, name in enumerate(data.kernel)}
         first = next(iter(kernels.values()))
         slow, far = slow_chips(data, draws), far_nodes(data, draws)
         return {
@@ -345,6 +331,7 @@ class FleetModel(Model[FleetData]):
             "n_nodes": len(data.node),
             "n_rows": int(data.n_row.sum()),
             "variance_shares": first["variance_shares"],
+            "variance_share_intervals": first["variance_share_intervals"],
             "kernels": kernels,
             "slow_chips": {
                 "named": _facts(apart.chips),

@@ -69,6 +69,44 @@ def draw_node_scores(data: FleetData, law: FleetParameters, key: jax.Array) -> j
     return centre + width * jnp.sinh(u + STEP * jax.random.uniform(inside_key, u.shape, minval=-0.5, maxval=0.5))
 
 
+def draw_cell_effects(data: FleetData, law: FleetParameters, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One draw of what the node, and what the chip, adds to the log time of each measured cell [cell], runs left out."""
+    score_key, run_key, chip_key, own_key = jax.random.split(key, 4)
+    k, of_node = data.cell_kernel, jnp.asarray(data.gpu_node)[data.cell_gpu]
+    tau, nu, variance = law.gpu_spread[k], law.node_spread[k], _cell_variance(data, law)
+    score = draw_node_scores(data, law, score_key)
+    left = data.mean_log - law.typical_log_s[data.cell_series] - nu * score[of_node]
+
+    def per_gpu(value: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(value / variance, data.cell_gpu, len(data.gpu))
+
+    chip = tau * _draw_chips(law, per_gpu(tau**2), per_gpu(tau * left), chip_key)[data.cell_gpu]
+    own = law.kernel_spread[k] ** 2
+    noise = jax.random.normal(own_key, left.shape) * jnp.sqrt(own * (1.0 - own / variance))
+    return nu * _without_runs(data, law, score, run_key)[of_node], chip + own / variance * (left - chip) + noise
+
+
+def _draw_chips(law: FleetParameters, pull: jax.Array, lean: jax.Array, key: jax.Array) -> jax.Array:
+    """One draw of the score of each measured GPU [gpu], given its node's."""
+    which_key, where_key = jax.random.split(key)
+    bulk, slow = _components(law, pull, lean)
+    is_slow = jax.random.uniform(which_key, lean.shape) < jax.nn.sigmoid(slow - bulk)
+    mean, sd = jnp.where(is_slow, law.slow_shift, 0.0), jnp.where(is_slow, law.slow_spread, 1.0)
+    precision = pull + sd**-2.0
+    return (lean + mean * sd**-2.0) / precision + jax.random.normal(where_key, lean.shape) / jnp.sqrt(precision)
+
+
+def _without_runs(data: FleetData, law: FleetParameters, score: jax.Array, key: jax.Array) -> jax.Array:
+    """One draw of each node's own score [node], given the one that holds what its shared runs left in its means."""
+    which_key, where_key = jax.random.split(key)
+    left = _run_variance(data, law)
+    most, far = _node_components(law, score, left)
+    is_far = jax.random.uniform(which_key, score.shape) < jax.nn.sigmoid(far - most)
+    own = jnp.where(is_far, law.far_spread**2, 1.0)
+    kept = own / (own + left)
+    return kept * score + jnp.sqrt(kept * left) * jax.random.normal(where_key, score.shape)
+
+
 def _integrand(data: FleetData, law: FleetParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Centre and width [node] of the rule, and the log [node, point] of prior times likelihood times the rule's step."""
     u = jnp.linspace(-REACH, REACH, N_POINT)
@@ -110,6 +148,18 @@ def _log_gpus(data: FleetData, law: FleetParameters, score: jax.Array) -> jax.Ar
     lean = per_gpu(tau * rest) - score * per_gpu(tau * nu)
     square = per_gpu(rest**2) - 2.0 * score * per_gpu(rest * nu) + score**2 * per_gpu(nu**2)
     constant = jax.ops.segment_sum(jnp.log(2.0 * jnp.pi * variance), data.cell_gpu, n_gpu)[:, None]
+    return _log_sum(*_components(law, pull, lean, square, constant))
+
+
+def _components(
+    law: FleetParameters, pull: jax.Array, lean: jax.Array, square: Any = 0.0, constant: Any = 0.0
+) -> tuple[jax.Array, jax.Array]:
+    """Log density of a GPU's cell means with its score in the bulk, and with it among the slow chips; in the shape of `lean`.
+
+    Args:
+        pull, lean: second and first order of the log density of its cell means in its score.
+        square, constant: twice what does not depend on the score, with the sign changed.
+    """
 
     def component(mean: Any, sd: Any) -> jax.Array:
         width = 1.0 + sd**2 * pull
@@ -117,7 +167,7 @@ def _log_gpus(data: FleetData, law: FleetParameters, score: jax.Array) -> jax.Ar
         return -0.5 * (constant + jnp.log(width) + about)
 
     bulk = jnp.log1p(-law.slow_prob) + component(0.0, 1.0)
-    return _log_sum(bulk, jnp.log(law.slow_prob) + component(law.slow_shift, law.slow_spread))
+    return bulk, jnp.log(law.slow_prob) + component(law.slow_shift, law.slow_spread)
 
 
 def _cell_variance(data: FleetData, law: FleetParameters) -> jax.Array:
@@ -134,13 +184,17 @@ def _run_variance(data: FleetData, law: FleetParameters) -> jax.Array:
 
 def _log_prior(data: FleetData, law: FleetParameters, score: jax.Array) -> jax.Array:
     """Log density [node, point] of a node's score, what its runs leave included: most nodes, and few that lie far."""
-    left = _run_variance(data, law)[:, None]
+    return _log_sum(*_node_components(law, score, _run_variance(data, law)[:, None]))
+
+
+def _node_components(law: FleetParameters, score: jax.Array, left: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Log density of a node's score among most nodes, and among those that lie far; `left` is the variance that runs add."""
 
     def component(variance: Any) -> jax.Array:
         return -0.5 * (jnp.log(2.0 * jnp.pi * variance) + score**2 / variance)
 
     most = jnp.log1p(-law.far_prob) + component(1.0 + left)
-    return _log_sum(most, jnp.log(law.far_prob) + component(law.far_spread**2 + left))
+    return most, jnp.log(law.far_prob) + component(law.far_spread**2 + left)
 
 
 def _log_sum(a: jax.Array, b: jax.Array) -> jax.Array:

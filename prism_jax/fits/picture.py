@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
 
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
-from .report import KeptFitReport
+from .report import INTERVALS, KeptFitReport, share_text
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
 MOST_PANELS, MOST_CURVES = 6, len(COLOURS)
@@ -112,7 +112,8 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
         figure = new_figure((5.2 * max(panels, 1), 4.2))
         axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
         if shares:
-            plot_shares(_visible(shares), of=summary["variance_of"], ax=axes.pop(0))
+            known = summary.get("about", {}).get(INTERVALS)
+            plot_shares(_visible(shares), of=summary["variance_of"], intervals=known, ax=axes.pop(0))
         if checked is not None:
             plot_replicated(checked, ax=axes.pop(0))
         for empty in axes:
@@ -126,13 +127,24 @@ def _visible(shares: Mapping[str, float]) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share >= SMALLEST_SHARE}
 
 
-def plot_shares(shares: Mapping[str, float], *, of: str = "log time", ax: Axes | None = None) -> Axes:
-    """Bars of the share of variance of each level."""
+def plot_shares(
+    shares: Mapping[str, float],
+    *,
+    of: str = "log time",
+    intervals: Mapping[str, Mapping[str, float]] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Bars of the share of variance of each level, with a line over the 90 % interval of those that are known as a range."""
     ax = new_axes() if ax is None else ax
     names = list(shares)[::-1]
     ax.barh(names, [shares[name] for name in names], color=TEAL)
     for row, name in enumerate(names):
-        ax.text(shares[name] + 0.01, row, f"{shares[name]:.1%}", va="center")
+        known = (intervals or {}).get(name)
+        text, end = share_text(shares[name], known), shares[name]
+        if known is not None and " to " in text:
+            end = known["p95"]
+            ax.plot([known["p5"], end], [row, row], color=INDIGO)
+        ax.text(end + 0.01, row, text, va="center")
     ax.set_xlim(0.0, 1.15)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_xlabel(f"share of the variance of {of}")

@@ -134,7 +134,9 @@ class KeptFitReport(Report):
 BAR_WIDTH = 24
 MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
 SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0 %
-SKIPPED = ("variance_of", "variance_shares", "notes")
+KNOWN_TO = 0.03  # half of the 90 % interval of a share, above which it is a range and not a number
+INTERVALS = "variance_share_intervals"  # in what a model says of itself: level -> median, p5, p95
+SKIPPED = ("variance_of", "variance_shares", INTERVALS, "notes")
 
 
 REMEDY = {  # what failed -> what to do at the command line
@@ -166,8 +168,10 @@ def fit_lines(fit: FitFacts) -> list[str]:
         found += ["", f"share of the variance of {fit.variance_of}"]
         width = max(12, *map(len, fit.variance_shares))
         shown, small = shares_to_show(fit.variance_shares)
+        texts = {name: share_text(share, fit.about.get(INTERVALS, {}).get(name)) for name, share in shown.items()}
+        wide = max(6, *map(len, texts.values()))
         for name, share in shown.items():
-            found.append(f"  {name:<{width}} {share:>6.1%}  {bar(share, BAR_WIDTH)}")
+            found.append(f"  {name:<{width}} {texts[name]:>{wide}}  {bar(share, BAR_WIDTH)}")
         found += [f"  under 0.1 %: {', '.join(small)}"] if small else []
     found += ["", "parameters (median, 90 % interval)"]
     found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
@@ -180,6 +184,13 @@ def _remedy(fit: FitFacts) -> str:
     known = REMEDY.get("few draws" if few else verdict.cause, "fit again, or look at the data")
     has_law = "least_squares" in fit.about and verdict.cause != "law"
     return f"{known}; {LEAST_SQUARES}" if has_law else known
+
+
+def share_text(share: float, interval: Mapping[str, float] | None) -> str:
+    """A share as a number where it is known to `KNOWN_TO`, else as the range that holds it with 90 %."""
+    if interval is None or interval["p95"] - interval["p5"] <= 2.0 * KNOWN_TO:
+        return f"{share:.1%}"
+    return f"{100.0 * interval['p5']:.0f} to {interval['p95']:.0%}"
 
 
 def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
@@ -199,6 +210,8 @@ def _tree(value: Mapping[str, Any]) -> Iterator[str]:
         label, text = _label(str(name)), _seconds if _is_time(str(name)) else _number
         if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
             yield f"{label:<28} {text(part['median'])}   ({text(part['p5'])} to {text(part['p95'])})"
+        elif name == "variance_shares":
+            continue  # with their intervals
         elif isinstance(part, Mapping):
             yield label
             yield from (f"  {line}" for line in _tree(part))

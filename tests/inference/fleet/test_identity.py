@@ -9,7 +9,7 @@ import pytest
 from inference.data.read import read_measurements, tidy
 from inference.fleet.data import COLUMNS, FleetData, fleet_data
 from inference.fleet.model import FleetModel
-from inference.fleet.outliers import outliers, variances
+from inference.fleet.outliers import outliers
 from prism_jax.core.errors import DataError
 from tests.inference.fleet.fleets import TRUTH, fleet_table
 
@@ -52,7 +52,6 @@ def test_every_spelling_is_the_same_fleet(spelling: str) -> None:
     assert (np.bincount(data.gpu_node) == PER_NODE).all()
     one = data_of(table(), "host,gpu")
     assert sorted(data.mean_log) == pytest.approx(sorted(one.mean_log))
-    np.testing.assert_allclose(variances(data, 0, outliers(data), 0.0), variances(one, 0, outliers(one), 0.0))
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -113,17 +112,6 @@ def test_a_slow_node_does_not_make_its_chips_slow_nor_a_slow_chip_its_node() -> 
     assert ([one.name for one in node.nodes], node.chips) == (["gpu005"], ())
     chip = outliers(data_of(table(chips={(5, 0): 0.5}), "host,gpu"))
     assert ([one.name for one in chip.chips], chip.nodes) == (["gpu005:0"], ())
-
-
-def test_variances_are_those_that_were_put_in() -> None:
-    """Mean of 20 fleets of 256 chips on 32 nodes: standard errors 2 and 8 %."""
-    found = []
-    for seed in range(20):
-        data = data_of(table(seed, chips={(3, 3): 0.1}, nodes={7: 0.08}), "host,gpu")
-        found.append(variances(data, 0, outliers(data), 0.004**2))
-    gpu, node = np.mean(found, axis=0)
-    assert gpu == pytest.approx(0.01**2 + np.log(1.1) ** 2 / 256, rel=0.08)
-    assert node == pytest.approx(0.004**2 * 31 / 32 + np.log(1.08) ** 2 / 32, rel=0.15)
 
 
 def test_speeds_are_read_as_times_of_a_unit_of_work(tmp_path: Path) -> None:
