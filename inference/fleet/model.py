@@ -156,7 +156,7 @@ def _kernel(data: FleetData, draws: Draws, k: int, parts: Mapping[str, np.ndarra
         "variance_share_intervals": known,
         "gpu_cv": interval(np.sqrt(gpu)),
         "gpu_bulk_cv": interval(draws["gpu_spread"][:, k]),
-        "node_cv": interval(draws["node_spread"][:, k] * np.sqrt(far)),
+        **({"node_cv": interval(draws["node_spread"][:, k] * np.sqrt(far))} if data.has_nodes else {}),
         **({"shared_run_cv": interval(draws["run_spread"][:, k])} if "run_spread" in draws else {}),
         "rest_cv": interval(draws["rest_spread"][:, k]),
         "disturbed_share": float(data.n_disturbed[k] / data.n_row[k]),

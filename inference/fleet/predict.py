@@ -3,7 +3,8 @@
 Scores of GPUs and nodes are integrated out. Given its node's score b, a GPU's score is a two-component normal mixture and its
 measurements are normal: closed form. The integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the
 node's GPUs put it and reaching far into the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes
-differ much or hardly at all.
+differ much or hardly at all. A table that names no nodes (ranks alone) or one says nothing of how nodes differ: its GPUs hold it,
+and the spread of nodes keeps its prior. As a second unknown of one sum it made chains ten times as long.
 
 Whether the data ask for a second component (slow chips among the GPUs, far nodes among the nodes) a Bayes factor says. The
 model without the component is the model with a share of zero, so the factor is the prior probability of a share below one
@@ -57,12 +58,20 @@ def laws_of(draws: Mapping[str, np.ndarray]) -> FleetParameters:
 
 
 def log_nodes(data: FleetData, law: FleetParameters) -> jax.Array:
-    """Log density of the cell means of each node [node]."""
+    """Log density of the cell means of each node [node]; of its GPUs alone where the table tells no nodes apart."""
+    if not data.has_nodes:
+        log_gpu = _log_gpus(data, law, jnp.zeros((len(data.gpu), 1)))[:, 0]
+        return jax.ops.segment_sum(log_gpu, jnp.asarray(data.gpu_node), len(data.node))
     return logsumexp(_integrand(data, law)[2], axis=1)
 
 
 def draw_node_scores(data: FleetData, law: FleetParameters, key: jax.Array) -> jax.Array:
-    """One draw of the score of each measured node [node], in node spreads, what its shared runs left in its means included."""
+    """One draw of the score of each measured node [node], in node spreads, what its shared runs left in its means included.
+
+    Zero where the table tells no nodes apart: how they differ is in the scores of the GPUs then.
+    """
+    if not data.has_nodes:
+        return jnp.zeros(len(data.node))
     point_key, inside_key = jax.random.split(key)
     centre, width, log_weight = _integrand(data, law)
     u = jnp.linspace(-REACH, REACH, N_POINT)[jax.random.categorical(point_key, log_weight, axis=1)]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from prism_jax.fits.report import share_text
 from prism_jax.shell.app import main
 from tests.support.files.archives import changed
 
@@ -151,6 +152,12 @@ def test_report_repeats_in_text_what_json_says(kept, capsys):
     ):
         assert part in text
     assert "fitted rows, replicated" in text
+
+
+def test_a_share_that_is_not_known_to_three_points_is_a_range():
+    assert share_text(0.35, {"median": 0.35, "p5": 0.312, "p95": 0.386}) == "31 to 39%"
+    assert share_text(0.35, {"median": 0.35, "p5": 0.33, "p95": 0.38}) == "35.0%"
+    assert share_text(0.004, None) == "0.4%"
 
 
 def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):

@@ -41,6 +41,14 @@ def test_bars_are_the_shares_first_on_top():
     assert {"62.0%", "30.0%", "8.0%"} <= {text.get_text() for text in ax.texts}
 
 
+def test_a_share_that_is_known_as_a_range_is_drawn_and_written_as_one():
+    known = {"gpu": {"median": 0.62, "p5": 0.55, "p95": 0.69}, "run": {"median": 0.08, "p5": 0.07, "p95": 0.09}}
+    ax = plot_shares(SHARES, intervals=known)
+    assert {"55 to 69%", "30.0%", "8.0%"} == {text.get_text() for text in ax.texts}
+    (line,) = ax.lines
+    assert list(np.asarray(line.get_xdata())) == [0.55, 0.69]
+
+
 def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
     checked = checks()
     ax = plot_replicated(checked)
