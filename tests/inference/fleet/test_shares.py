@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chisquare, norm
 
 from inference.engine.program import traced
 from inference.fleet.data import FleetData, fleet_data
 from inference.fleet.model import FleetModel
-from inference.fleet.predict import FleetParameters, draw_cell_effects
+from inference.fleet.predict import FleetParameters, draw_cell_effects, log_nodes
 from inference.fleet.shares import measured_variances, variance_shares
 from prism_jax.fits.report import KNOWN_TO
 
@@ -167,3 +167,16 @@ def test_a_share_that_the_table_cannot_tell_is_a_range_with_the_reason() -> None
     assert "node" in note
     assert "mean of its 4 GPUs" in note
     assert "12 are here" in note
+
+
+def test_a_table_without_nodes_says_nothing_of_how_they_differ() -> None:
+    """The density of its means is that of chips alone, whatever the spread of nodes; all Normal."""
+    rows = fleet(LAW, np.random.default_rng(6))[0].drop(columns=["node", "run"])
+    data = fleet_data(rows.assign(gpu=rows["gpu"].str.removeprefix("gpu").astype(int)))
+    assert not data.has_nodes
+    variance = LAW["gpu_spread"][0] ** 2 + LAW["rest_spread"][0] ** 2 / data.count
+    exact = norm.logpdf(data.mean_log, LAW["typical_log_s"][0], np.sqrt(variance))
+    for spread in (1e-4, 0.1):
+        law = LAW | {"run_spread": np.array([0.0]), "node_spread": np.array([spread])}
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(log_nodes(data, FleetParameters(**law)), exact, rtol=1e-6)
