@@ -156,7 +156,7 @@ def misses(fleet: Fleet, measured: Measurements) -> tuple[set[str], set[str]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Comparison:
     """Shares that were said of one fleet.
 
     Attributes:
@@ -175,24 +175,24 @@ class Told:
         return self.half > KNOWN_TO
 
 
-def told(truth: dict[str, float], intervals: Mapping[str, Mapping[str, float]]) -> Told:
+def compared(truth: dict[str, float], intervals: Mapping[str, Mapping[str, float]]) -> Comparison:
     """What intervals say, beside the truth."""
     half = {name: 0.5 * (part["p95"] - part["p5"]) for name, part in intervals.items()}
     wide = [name for name in truth if half[name] > KNOWN_TO]
-    return Told(
+    return Comparison(
         off=max(abs(intervals[name]["median"] - share) for name, share in truth.items()),
         half=max(half.values()),
         holds=all(intervals[name]["p5"] <= truth[name] <= intervals[name]["p95"] for name in wide),
     )
 
 
-def fitted(fleet: Fleet, measured: Measurements, method: str, key: jax.Array) -> Told | None:
+def fitted(fleet: Fleet, measured: Measurements, method: str, key: jax.Array) -> Comparison | None:
     """What a fit says of the shares; None where it failed."""
     fit = inference.fit(measured, model="fleet", method=method, key=key)
-    return told(fleet.shares, fit.describe()["variance_share_intervals"]) if fit.verdict.ok else None
+    return compared(fleet.shares, fit.describe()["variance_share_intervals"]) if fit.verdict.ok else None
 
 
-def ideal(fleet: Fleet, rng: np.random.Generator, n_draw: int = 4000) -> Told:
+def ideal(fleet: Fleet, rng: np.random.Generator, n_draw: int = 4000) -> Comparison:
     """What can be said at best: spreads, planted places and the sums of node and chip are given; what is planted may be anything.
 
     Normal and in closed form: a node is the mean of its ordinary chips' sums, less the typical time, shrunk.
@@ -209,10 +209,10 @@ def ideal(fleet: Fleet, rng: np.random.Generator, n_draw: int = 4000) -> Told:
     node = kept * (mean - typical[:, None]) + np.sqrt(kept * noise) * rng.standard_normal((n_draw, len(mean)))
     chip = total - typical[:, None, None] - node[:, :, None]
     shares = _shares(np.array([chip.var(axis=(1, 2)), node.var(axis=1), np.full(n_draw, run_sd**2)]), fleet.has_nodes)
-    return told(fleet.shares, {name: interval(draws) for name, draws in shares.items()})
+    return compared(fleet.shares, {name: interval(draws) for name, draws in shares.items()})
 
 
-def summary(who: str, found: Sequence[Told | None]) -> str:
+def summary(who: str, found: Sequence[Comparison | None]) -> str:
     """How many fleets got numbers, ranges, and nothing, and how many of these are right."""
     said = [one for one in found if one is not None]
     numbers, ranges = [one for one in said if not one.is_range], [one for one in said if one.is_range]
@@ -230,7 +230,7 @@ def summary(who: str, found: Sequence[Told | None]) -> str:
     return text
 
 
-def below_bars(found: Sequence[Told | None]) -> bool:
+def below_bars(found: Sequence[Comparison | None]) -> bool:
     """Whether a number is off, or ranges miss by more than chance."""
     said = [one for one in found if one is not None]
     ranges = [one.holds for one in said if one.is_range]
@@ -250,8 +250,8 @@ def main() -> int:
     args = parser.parse_args()
     start()
     n_missed = n_false = n_planted = n_clean = 0
-    found: list[Told | None] = []
-    best: list[Told] = []
+    found: list[Comparison | None] = []
+    best: list[Comparison] = []
     for index in range(args.fleets + args.clean):
         planted = index < args.fleets
         fleet = simulated(index, planted)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from experiments.fit_fleet.named import below_bars, ideal, simulated, told
+from experiments.fit_fleet.named import below_bars, compared, ideal, simulated
 
 
 def test_who_knows_the_spreads_knows_shares_to_a_few_points_and_no_better() -> None:
@@ -28,12 +28,12 @@ def test_shares_of_the_truth_sum_to_one_in_every_spelling() -> None:
 def test_a_range_is_judged_by_whether_it_holds_the_truth_and_a_number_by_its_points() -> None:
     truth = {"gpu": 0.60, "node": 0.30, "run": 0.10}
     exact = {name: {"median": share, "p5": share - 0.01, "p95": share + 0.01} for name, share in truth.items()}
-    found = told(truth, exact)
+    found = compared(truth, exact)
     assert (found.off, found.half, found.holds) == (0.0, pytest.approx(0.01), True)
     wide = exact | {"node": {"median": 0.25, "p5": 0.20, "p95": 0.31}}
-    found = told(truth, wide)
+    found = compared(truth, wide)
     assert (found.off, found.half, found.holds) == (pytest.approx(0.05), pytest.approx(0.055), True)
-    assert told(truth | {"node": 0.32}, wide).holds is False
-    assert not below_bars([told(truth, wide), None])
-    assert below_bars([told(truth | {"gpu": 0.64}, exact)])
-    assert below_bars([told(truth | {"node": 0.32}, wide)] * 4)
+    assert compared(truth | {"node": 0.32}, wide).holds is False
+    assert not below_bars([compared(truth, wide), None])
+    assert below_bars([compared(truth | {"gpu": 0.64}, exact)])
+    assert below_bars([compared(truth | {"node": 0.32}, wide)] * 4)
