@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .trace.trace import Trace as Trace
     from .validation.calibrate import calibrate_site as calibrate_site, suggest_runs as suggest_runs
     from .validation.validate import validate_memory as validate_memory, validate_steps as validate_steps
+    from .validation.validate_log import validate_log as validate_log
     from .variability.tree import Variability as Variability
     from .watch.watch_steps import watch_steps as watch_steps
     from .workload.captured.files import read_capture as read_capture, write_capture as write_capture
@@ -131,6 +132,7 @@ _HOME = {
     "suggest_runs": "validation.calibrate",
     "sweep_jobs": "study.sweep_jobs",
     "validate_memory": "validation.validate",
+    "validate_log": "validation.validate_log",
     "validate_steps": "validation.validate",
     "watch_steps": "watch.watch_steps",
     "what_if": "recorded.what_if",

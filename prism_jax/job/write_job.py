@@ -26,6 +26,7 @@ from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device
 from ..system.network import Tier
 from ..tables.document import Document
+from ..tables.yaml_text import flow
 from ..variability.config import variability_to_dict
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload
@@ -225,7 +226,7 @@ def _field(
         yield _line("  ", name, data[name], field.about)
     elif name in set_:
         yield _line("  ", name, values[name], field.about)
-    elif name in values and len(_flow(values[name])) <= LONGEST:
+    elif name in values and len(flow(values[name])) <= LONGEST:
         yield _line("  # ", name, values[name], field.about)
     elif name not in MODEL_SOURCES or field.path[0] != "model":
         inner = [each for path, each in found.items() if path[:-1] == field.path]
@@ -233,17 +234,11 @@ def _field(
 
 
 def _line(front: str, name: str, value: Any, about: str) -> str:
-    return f"{front}{name}: {value if front.endswith('## ') else _flow(value)}".ljust(COLUMN - 1) + f" # {about}"
+    return f"{front}{name}: {value if front.endswith('## ') else flow(value)}".ljust(COLUMN - 1) + f" # {about}"
 
 
 def _names(inner: list[JobField]) -> str:
     return f"{{{', '.join(field.path[-1] for field in inner)}}}"
-
-
-def _flow(value: Any) -> str:
-    """A value on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _model_values(job: Job) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cyclopts import App, CycloptsError
 from .._version import __version__
 from ..core.errors import ConfigError, FailedFitError, PrismError
 from ..core.processes import OPTIONS, Terminated
-from .catalogue import COMMANDS, GROUPS, called
+from .catalogue import COMMANDS, GROUPS, called, completed
 from .command import runner_of
 from .output import help_console, print_lines
 from .streams import FAILED, INTERRUPTED, OK, TERMINATED, VERBOSITY, WRONG_INPUT, prepare_streams, say
@@ -159,6 +159,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     if not words or (words[0] in GROUPS and len(words) == 1):
         command_line(words).help_print(words)
         return WRONG_INPUT
+    words = completed(words)
     try:
         return command_line(words)(words, exit_on_error=False, print_error=False, result_action="return_value") or OK
     except CycloptsError as error:

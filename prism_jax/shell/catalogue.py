@@ -43,6 +43,7 @@ GROUPS = {
     "and FILE.npz is kept as FILE.failed.npz; 2 wrong input.",
     "validate": "Compare predictions with measurements.",
 }
+BY_CONTENT = {"validate": "log"}  # command of a group that is meant where a file follows the name of the group
 SHIPPED = (
     ("predict", "prism_jax.prediction.predict:explain_step", "Predict the distribution of the step time of a job."),
     (
@@ -149,6 +150,11 @@ SHIPPED = (
     ),
     ("fit report", "prism_jax.fits.fit_variability:report_fit", "Show a saved fit and whether it can be trusted."),
     (
+        "validate log",
+        "prism_jax.validation.validate_log:validate_log",
+        "Read the job from the head of a training log, predict its step, and compare it with the steps below.",
+    ),
+    (
         "validate steps",
         "prism_jax.validation.validate:validate_steps",
         "Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.",
@@ -172,6 +178,14 @@ def _shipped() -> Iterator[Command]:
 
 
 COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), error=SpecError)
+
+
+def completed(words: list[str]) -> list[str]:
+    """What was typed, with the command that a group stands for where a file or an option follows its name."""
+    meant = BY_CONTENT.get(words[0]) if len(words) > 1 else None
+    if meant is None or f"{words[0]} {words[1]}" in COMMANDS or words[1] in ("-h", "--help"):
+        return words
+    return [words[0], meant, *words[1:]]
 
 
 def called(words: list[str]) -> Command | None:

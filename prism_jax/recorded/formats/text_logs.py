@@ -144,13 +144,14 @@ class Found:
         return None if work is None or not len(self.entries) else self.entries.by_rate(work)
 
 
-def read_text_log(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
+def read_text_log(path: Path, stated: Stated = NOTHING_STATED, between: tuple[int, int] | None = None) -> StepLog:
     """The step times of a training log, packed with gzip or not.
 
     Times of steps win over their parts, those over the clock, and that over one mean of the run.
 
     Args:
         stated: the unit of times that have none, and the work of a step.
+        between: first and last line of one of several runs; None: the whole log.
 
     Raises:
         DataError: cannot be read, holds no step times, or a time that is not positive; names file:line.
@@ -161,7 +162,12 @@ def read_text_log(path: Path, stated: Stated = NOTHING_STATED) -> StepLog:
     says_something = re.compile(
         b"|".join(re.escape(needle) for needle, _ in needles)
     )  # ten times as fast as one by one
+    first, last = between or (1, 2**62)
     for number, line in lines(path, cut=True):
+        if number < first:
+            continue
+        if number > last:
+            break
         if says_something.search(line):
             text, place = line.decode("utf-8", "replace"), f"{path}:{number}"
             for one in dict.fromkeys(one for needle, one in needles if needle in line):

@@ -17,10 +17,12 @@ from prism_jax.core.report import Report
 from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
 from prism_jax.show.reports import REPORTS, published_schema
+from tests.prism_jax.launch.heads import LLAMA, megatron_block, megatron_steps
 from tests.support.intervals import estimates
 
 TRACE = str(Path(__file__).resolve().parents[3] / "examples" / "local_cluster")
 FEW = {"n_samples": 64}
+LLAMA_S = 3.5  # about what its head predicts
 MEMORY = """\
 row,model,framework,cluster,plan.dp,plan.sharding,plan.micro_batch,plan.global_batch,plan.seq_len,fits,peak_memory_bytes
 one,llama-2-7b,fsdp,dgx-h100,16,fsdp,1,32,4096,true,4e10
@@ -79,6 +81,10 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         "validate steps runs.csv --deterministic",
         lambda: pj.validate_steps("runs.csv", deterministic=True),
     ),
+    "log-validation": (
+        "validate headed.log --device h100-sxm",
+        lambda: pj.validate_log("headed.log", device="h100-sxm"),
+    ),
     "memory-validation": ("validate memory memory.csv", lambda: pj.validate_memory("memory.csv")),
     "capture": ("capture job.yaml", lambda: capture_step("job.yaml")),
     "execution-trace": ("trace info execution_trace.json", lambda: pj.describe_trace("execution_trace.json")),
@@ -109,6 +115,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("app")
     write_inputs(folder)
     (folder / "memory.csv").write_text(MEMORY)
+    (folder / "headed.log").write_text("\n".join([*megatron_block(LLAMA), *megatron_steps([LLAMA_S] * 8)]))
     assert main(["fit", "fleet", f"{folder}/times.csv", "--method", "map", "-q", "-o", f"{folder}/fleet.npz"]) == 0
     return folder
 

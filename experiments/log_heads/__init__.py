@@ -1,0 +1,1 @@
+"""Jobs read from the heads of training logs, against what is known of them."""

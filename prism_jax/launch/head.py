@@ -1,0 +1,220 @@
+"""Reads the head of a training log: what a trainer prints of its own job before its steps, line by line.
+
+A head is pairs of a name and a value, wherever they stand in a line: what torchrun, Slurm, pdsh or Ray puts in front does not
+matter, colours are taken away, and a value that was wrapped to the next line is joined. `SAID` lists what trainers write in
+sentences. A new block of arguments, or another start after steps, is another run. Lines are read once and nothing is kept but
+the pairs, so logs of any size take the same memory; nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ..tables.streams import lines
+from .said import BEGINS, SAID, Begin
+
+MOST_NAMES = 5000  # of a run
+MOST_RUNS = 100
+LONGEST_VALUE = 400
+LONGEST_LINE = 4000  # characters that are looked at
+COLOUR = re.compile(r"(?:\x1b|\^\[)\[[0-9;]{0,24}m")
+_STEP = re.compile(
+    rb"\biteration:? +\d+ ?/|\bstep(?:\x1b\[[0-9;]*m)?[:= ] {0,8}\d|\d/\d{1,9} \[\d|\| step +\d|completed step:|train_time:"
+)
+_FIRST = re.compile(r"-{5,60} arguments -{5,60}")
+_LAST = re.compile(r"-{5,60} end of arguments -{5,60}")
+_ARGUMENT = re.compile(r"(?:^|[\s:\]>])([A-Za-z]\w{0,100}) {1,2}\.{2,120}(?: (.*))?$")
+_WRAPPED = re.compile(r"^(?:[\w.\[\]@-]{0,60}:)?(?:\s{0,3}\[[\w ]{1,20}\]:)?[\s.]{0,120}(\S.*)$")
+_PRINTED = re.compile(r"\[config\.py:\d{1,6}:print(?:_\w{1,40})?\] {1,4}([a-z_]\w{0,80}) (?: |\.{2,60} )(.*)$")
+_JSON_PAIR = re.compile(r'^\s{1,40}"(\w{1,60})": ("[^"]{0,200}"|[^\s,{}\[\]]{1,60}),?\s*$')
+_HOST = re.compile(r"^([A-Za-z][\w-]{0,60}(?:\.[\w-]{1,60}){0,6}|\d{1,3}(?:\.\d{1,3}){3}): ")
+
+
+class SaidValue(NamedTuple):
+    """What a log says under a name.
+
+    Attributes:
+        text: as written, cut.
+        line: number of the line, from 1.
+        name: as written.
+    """
+
+    text: str
+    line: int
+    name: str = ""
+
+
+@dataclass
+class Head:
+    """What one run of a log says of its job.
+
+    Attributes:
+        trainer: who wrote it, as `said.BEGINS` and the arguments tell; empty: nobody that is known.
+        first_line, last_line: of the run in the log; its steps are among them.
+        arguments: of a block of arguments, by name.
+        engine: configuration that DeepSpeed prints, by name.
+        facts: what else is said, by the names of `said.SAID`.
+        params: number of parameters by (tensor, pipeline) rank.
+        hosts: names in front of lines (never written out).
+    """
+
+    trainer: str = ""
+    first_line: int = 1
+    last_line: int = 0
+    arguments: dict[str, SaidValue] = field(default_factory=dict)
+    engine: dict[str, SaidValue] = field(default_factory=dict)
+    facts: dict[str, SaidValue] = field(default_factory=dict)
+    params: dict[tuple[int, int], SaidValue] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    most: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of a job was read."""
+        return not (self.arguments or self.trainer)
+
+    def said(self, *names: str) -> SaidValue | None:
+        """The first of these names that an argument, or else a fact, has a value for; what is `None` is not said."""
+        for name in names:
+            found = self.arguments.get(name) or self.facts.get(name)
+            if found is not None and found.text not in ("None", "null", ""):
+                return found
+        return None
+
+
+def read_heads(path: Path) -> list[Head]:
+    """Heads of the runs in a log, in order; of a file without any, one that is empty.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    reader = _Reader()
+    last = 0
+    for number, line in lines(path, cut=True):
+        reader.take(line, number)
+        last = number
+    return reader.done(last)
+
+
+class _Reader:
+    """Takes lines of a log."""
+
+    def __init__(self) -> None:
+        self.heads = [Head()]
+        self.in_block = False
+        self.has_steps = False
+        self.waiting = ""  # an argument whose value was wrapped
+        needles = {needle for one in SAID for needle in one.needles} | {one.needle for one in BEGINS}
+        needles |= {b" ..", b"arguments ---", b"[config.py:", b'": '}
+        self.needles = re.compile(b"|".join(re.escape(needle) for needle in sorted(needles)))
+        self.in_json = False
+
+    def take(self, line: bytes, number: int) -> None:
+        """Reads a line."""
+        if not self.has_steps and _STEP.search(line):
+            self.has_steps = True
+        if not (self.waiting or self.in_json or self.needles.search(line)):
+            return
+        text = COLOUR.sub("", line[:LONGEST_LINE].decode("utf-8", "replace")).rstrip()
+        if self.waiting:
+            self._wrapped(text, number)
+        if _FIRST.search(text):
+            self._begin_block(number)
+        elif _LAST.search(text):
+            self.in_block = False
+        elif self.in_block and (found := _ARGUMENT.search(text)) is not None:
+            self._argument(found, number)
+        else:
+            self._sentence(line, text, number)
+
+    def done(self, last: int) -> list[Head]:
+        """All runs, once the log is read."""
+        self.heads[-1].last_line = last
+        return self.heads
+
+    def _begin_block(self, number: int) -> None:
+        if self.has_steps or self.heads[-1].arguments:
+            self._cut(number)
+        self.in_block = True
+        self.heads[-1].arguments = {}
+        self.heads[-1].params = {}
+
+    def _cut(self, number: int) -> None:
+        before = self.heads[-1]
+        kept = {name: value for name, value in before.facts.items() if name in OF_MACHINE}
+        if not self.has_steps:  # what stands before the block is of its run
+            kept = before.facts
+        if len(self.heads) < MOST_RUNS:
+            if self.has_steps:
+                before.last_line = number - 1
+                self.heads.append(Head(first_line=number))
+            else:
+                self.heads[-1] = Head(first_line=before.first_line)
+        else:
+            self.heads[-1] = Head(first_line=number)
+        self.heads[-1].facts = dict(kept)
+        self.heads[-1].hosts = before.hosts
+        self.has_steps = False
+
+    def _argument(self, found: re.Match[str], number: int) -> None:
+        name, text = found[1], found[2]
+        if text is None:
+            self.waiting = name
+        self._keep(self.heads[-1].arguments, name, text or "", number)
+
+    def _wrapped(self, text: str, number: int) -> None:
+        name, self.waiting = self.waiting, ""
+        if _ARGUMENT.search(text) or _LAST.search(text):
+            return
+        found = _WRAPPED.match(text)
+        if found is not None:
+            self._keep(self.heads[-1].arguments, name, found[1], number)
+
+    def _keep(self, into: dict[str, SaidValue], name: str, text: str, number: int) -> None:
+        if len(into) < MOST_NAMES or name in into:
+            into[name] = SaidValue(text.strip()[:LONGEST_VALUE], number, name)
+
+    def _sentence(self, line: bytes, text: str, number: int) -> None:
+        head = self.heads[-1]
+        for one in BEGINS:
+            if one.needle in line and one.pattern.search(text):
+                self._begin(one, number)
+                head = self.heads[-1]
+        if (printed := _PRINTED.search(text)) is not None:
+            self._keep(head.engine, printed[1], printed[2].lstrip(". "), number)
+        if (host := _HOST.match(text)) is not None and len(head.hosts) < MOST_NAMES:
+            head.hosts.add(host[1])
+        for one in SAID:
+            if any(needle in line for needle in one.needles):
+                for name, value in one.read(text):
+                    self._say(head, name, value, number)
+
+    def _begin(self, one: Begin, number: int) -> None:
+        if one.starts_run and self.has_steps:
+            self._cut(number)
+        head = self.heads[-1]
+        if one.trainer and (not head.trainer or one.overrules):
+            head.trainer = one.trainer
+
+    def _say(self, head: Head, name: str, value: str, number: int) -> None:
+        if name == "params":
+            tensor, pipeline, count = value.split()
+            if len(head.params) < MOST_NAMES:
+                head.params[int(tensor), int(pipeline)] = SaidValue(count, number, "number of parameters")
+        elif name.startswith("most_"):
+            head.most[name] = max(head.most.get(name, 0.0), float(value))
+        elif name not in head.facts or name not in FIRST_COUNTS:
+            self._keep(head.facts, name, value, number)
+
+
+OF_MACHINE = ("gpu", "gpu_memory", "gpu_index")
+FIRST_COUNTS = ("gpu", "launched")
+
+
+def runs_of(heads: Iterable[Head]) -> Iterator[Head]:
+    """Heads that say something of a job."""
+    return (head for head in heads if not head.is_empty)

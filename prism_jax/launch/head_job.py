@@ -1,0 +1,262 @@
+"""A job from the head of a log: its fields, its device and cluster, and the check by the printed numbers of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import DataError, Mark
+from ..job.job import Job
+from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
+from ..plan.plan import ParallelPlan
+from ..system import catalog
+from ..tables.document import Document
+from ..workload.transformer.spec import TransformerSpec
+from .device import device_in, has_dtype, possible_devices, stated_device
+from .head import Head
+from .megatron import megatron_job
+from .stated import StatedJob
+
+EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
+EMULATED = {"volta": "fp32", "turing": "fp32", "pascal": "fp32", "maxwell": "fp32", "kepler": "fp32"}
+OFFLOAD_SD = 0.85  # of the logarithm: hosts and their links differ by a factor of four either way (90 %)
+MOST_DEVICES_SHOWN = 8
+READERS: dict[str, Callable[[Head, str], StatedJob]] = {}
+
+
+@dataclass(frozen=True)
+class HeadJob:
+    """A job that a head states.
+
+    Attributes:
+        stated: its fields, and what does not become one.
+        document: as a job file, `overrides` included.
+        job: as it is predicted.
+    """
+
+    stated: StatedJob
+    document: Document
+    job: Job
+
+
+class NoDeviceError(DataError):
+    """A log that does not say which GPU it is of."""
+
+
+def stated_job(head: Head, device: str | None = None) -> StatedJob:
+    """Fields that the head states, the device among them where it is known.
+
+    Args:
+        device: as a person names it; None: as the log does.
+
+    Raises:
+        DataError: a value is no number.
+        SpecError: no such device.
+    """
+    name = device_in(head) if device is None else stated_device(device)
+    generation = catalog.device(name).generation if name else ""
+    read = READERS.get(head.trainer, megatron_job)
+    job = read(head, generation)
+    if name is not None:
+        said = head.facts.get("gpu") if device is None else None
+        job.put("cluster.device", name, said, why="" if said else "--device")
+        _cluster(head, job, name)
+        _emulated(job, name, generation)
+    for path in ("plan.offload_parameters", "plan.offload_optimizer"):
+        if job.get(path):
+            job.doubts.append((f"{path}: how fast the host is", OFFLOAD_SD))
+            break
+    return job
+
+
+def job_of_head(head: Head, file: str, device: str | None = None, overrides: Sequence[str] = ()) -> HeadJob:
+    """The job that a head states.
+
+    Args:
+        file: the log, for messages.
+        device: as a person names it; None: as the log does.
+        overrides: fields that replace or add some, as `--set` takes them.
+
+    Raises:
+        NoDeviceError: the log does not say which GPU it is of, and nobody else did.
+        DataError: it cannot be a job; says why.
+        ConfigError: fields contradict each other; names the line of the log.
+    """
+    stated = stated_job(head, device)
+    if stated.refused:
+        raise DataError("; ".join(stated.refused))
+    given = {one.partition("=")[0].strip() for one in overrides}
+    _needs_device(head, stated, given)
+    if stated.get("model.vocab") is None and not given & {"model", "model.vocab", "model.preset"}:
+        _infer_vocab(head, stated, file, overrides)
+    _check_parameters(head, stated, file, overrides)
+    document = apply_overrides(stated.document(_name(head), file), list(overrides))
+    return HeadJob(stated, document, job_of(document))
+
+
+def _name(head: Head) -> str:
+    """A neutral name: those of runs and folders are nobody's business."""
+    return f"{head.trainer or 'Megatron-LM'} run at line {head.first_line}"
+
+
+def _needs_device(head: Head, stated: StatedJob, given: set[str]) -> None:
+    has_device = any(path.startswith("cluster.device") for path in stated.fields)
+    if has_device or any(one.startswith("cluster") for one in given):
+        return
+    left = possible_devices(head, stated.get("plan.dtype", "bf16"))
+    named = head.facts.get("gpu")
+    what = (
+        f"names the GPU {named.text!r}, which is not known here"
+        if named is not None
+        else "does not say which GPU it is of"
+    )
+    some = ", ".join(left[:MOST_DEVICES_SHOWN]) + (", ..." if len(left) > MOST_DEVICES_SHOWN else "")
+    raise NoDeviceError(
+        f"the log {what}; by its memory and rates {len(left)} of {len(catalog.device_names())} known devices are possible "
+        f"({some}). Name it once: --device {left[0] if left else 'NAME'}"
+    )
+
+
+# --- Device and cluster ----------------------------------------------------------------------------------------------
+
+
+def _cluster(head: Head, job: StatedJob, name: str) -> None:
+    """Size of a node, where the log gives it away, and the network of the reference design."""
+    n_devices = job.get("cluster.n_devices")
+    size, said = _node_size(head, n_devices)
+    try:
+        usual = catalog.default_cluster(name, n_devices or 1)
+    except Exception as error:
+        raise DataError(f"{error} Give its network: --set cluster.tiers=...") from None
+    if size is not None and n_devices and size != usual.node_size and size <= n_devices:
+        job.put("cluster.node_size", size, why=said)
+        if len(usual.tiers) > 1:
+            job.put(f"cluster.tiers.{usual.tiers[0].name}.n_devices", size, why=said)
+    if n_devices and n_devices > 1:
+        job.assumed.append(f"network: {usual.name}, the reference design of {name}")
+
+
+def _node_size(head: Head, n_devices: int | None) -> tuple[int | None, str]:
+    local = head.said("local_world_size", "nproc_per_node", "gpus_per_node")
+    if local is not None and local.text.isdigit():
+        return int(local.text), f"line {local.line}: {local.name}"
+    seen = head.most.get("most_gpu_index")
+    if seen is not None:
+        return int(seen) + 1, "GPUs that nvidia-smi lists"
+    n_hosts = len(head.hosts)
+    if n_devices and n_hosts and n_devices % n_hosts == 0 and n_devices // n_hosts <= 16:
+        return n_devices // n_hosts, "hosts in front of lines"
+    return None, ""
+
+
+def _emulated(job: StatedJob, name: str, generation: str) -> None:
+    """bf16 on a device that has none runs on other units: said, not refused."""
+    dtype = job.get("plan.dtype")
+    other = EMULATED.get(generation)
+    if dtype != "bf16" or other is None or has_dtype(name, dtype):
+        return
+    preset = catalog.device(name)
+    rate = preset.peak_flops_per_s.get(other)
+    if rate is None:
+        return
+    job.fields.pop("cluster.device", None)
+    job.put("cluster.device.preset", name, why="emulates bf16")
+    peaks = {**preset.peak_flops_per_s, "bf16": rate}
+    for one, peak in peaks.items():
+        job.put(f"cluster.device.peak.{one}", f"{peak / 1e12:g} TFLOP/s", why="of the units that compute it")
+    job.notes.append(f"bf16 on {name}: its matrix units have none, so products run at the rate of {other}")
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------------
+
+
+def rank_parameters(model: Any, plan: ParallelPlan, stage: int) -> int | None:
+    """Parameters that one rank of Megatron-LM counts in a stage of the pipeline; None where that is not known.
+
+    Notes: matrices, their inner biases and vocabularies are divided by tp; norms, outer biases and positions are not.
+    """
+    if (
+        not isinstance(model, TransformerSpec)
+        or model.n_layers % plan.pp
+        or plan.layer_split
+        or plan.virtual_stages > 1
+    ):
+        return None
+    per, tp = model.n_layers // plan.pp, plan.tp
+    total = 0
+    outer = (model.hidden if model.bias else 0, model.hidden if model.has_mlp_bias else 0)
+    for layer in range(stage * per, (stage + 1) * per):
+        one = model.layer_params(layer)
+        split = one.attention_qkv + one.attention_out - outer[0] + one.mlp - (outer[1] if one.mlp else 0) + one.shared
+        whole = one.norms + one.router + outer[0] + (outer[1] if one.mlp else 0)
+        total += split // tp + whole + one.experts // (plan.ep * plan.expert_tp)
+    vocab = model.vocab * model.hidden // tp
+    if stage == 0:
+        total += vocab + (model.max_seq_len * model.hidden if model.position == "learned" else 0)
+    if stage == plan.pp - 1:
+        total += model.final_norm_params()
+        total += vocab if not model.tied_embeddings or plan.pp > 1 else 0
+    return total
+
+
+def _trial(stated: StatedJob, file: str, overrides: Sequence[str], **changes: Any) -> Job:
+    fields = [FieldChange(name, str(value), Mark(file)) for name, value in changes.items()]
+    return job_of(apply_overrides(with_fields(stated.document("trial", file), fields), list(overrides)))
+
+
+def _infer_vocab(head: Head, stated: StatedJob, file: str, overrides: Sequence[str]) -> None:
+    """The vocabulary that the printed number of parameters leaves."""
+    printed = head.params.get((0, 0))
+    counts: list[int] = []
+    if printed is not None:
+        for vocab in (0, 1):
+            size = stated.get("plan.tp", 1) * (1024 + 1024 * vocab)
+            job = _trial(stated, file, overrides, **{"model.vocab": size})
+            count = rank_parameters(job.model, job.plan, 0)
+            counts += [] if count is None else [count]
+    if printed is None or len(counts) < 2:
+        raise DataError("the log does not say how large the vocabulary is. Give it: --set model.vocab=128256")
+    per_row = (counts[1] - counts[0]) / 1024.0
+    rows = (int(printed.text) - counts[0]) / per_row + 1024.0
+    vocab = round(rows) * stated.get("plan.tp", 1)
+    if not 0 < vocab < 10**7:
+        raise DataError(
+            f"line {printed.line}: {int(printed.text):,} parameters do not fit the sizes of the model. Give --set model.vocab=N"
+        )
+    stated.put("model.vocab", vocab, printed, why="what the number of parameters leaves")
+
+
+# What a head may leave unsaid, in the order in which it is tried.
+_UNSAID = ("model.qkv_bias", "model.qk_norm", "model.bias", "model.tied_embeddings")
+
+
+def _check_parameters(head: Head, stated: StatedJob, file: str, overrides: Sequence[str]) -> None:
+    """Holds the sizes against the printed count; where one field that the head does not say decides it, that is taken."""
+    printed = head.params.get((0, 0))
+    if printed is None:
+        return
+    job = _trial(stated, file, overrides)
+    error = _off(job, int(printed.text))
+    if error is None or abs(error) < EXACT:
+        return
+    for name in _UNSAID:
+        before = stated.fields.get(name)
+        if before is not None and before.said:
+            continue
+        value = not (before.value if before is not None else False)
+        other = _off(_trial(stated, file, overrides, **{name: str(value).lower()}), int(printed.text))
+        if other is not None and abs(other) < EXACT:
+            stated.put(name, value, printed, why="as the number of parameters has it")
+            return
+    if abs(error) > NEAR:
+        stated.notes.append(
+            f"line {printed.line}: the log prints {int(printed.text):,} parameters on the first rank, its sizes give "
+            f"{1.0 + error:.3g} times as many: look for a field that was misread"
+        )
+        stated.doubts.append(("model: sizes that do not match the number of parameters", abs(error)))
+
+
+def _off(job: Job, printed: int) -> float | None:
+    count = rank_parameters(job.model, job.plan, 0)
+    return None if count is None else count / printed - 1.0

@@ -1,0 +1,40 @@
+"""Writes a stated job as a job file: every field with where it is from. Names of hosts and folders are not written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..tables.document import Document
+from ..tables.yaml_text import flow
+from .stated import StatedJob
+
+_PRIVATE = re.compile(r"(?:~|\.{0,2})/[^\s,;]{1,400}|\b\d{1,3}(?:\.\d{1,3}){3}\b")
+COLUMN = 44
+
+
+def job_text(stated: StatedJob, document: Document) -> str:
+    """YAML of a job file.
+
+    Args:
+        stated: the fields and where they are from.
+        document: what is written: the fields, with what replaces some of them.
+    """
+    comments = {tuple(path.split(".")): one.comment for path, one in stated.fields.items()}
+    lines = ["# Read from the head of a training log; every field says from which line."]
+    lines += _section(document.data, (), comments)
+    return "\n".join(lines) + "\n"
+
+
+def _section(data: dict[str, Any], path: tuple[str, ...], comments: dict[tuple[str, ...], str]) -> Iterator[str]:
+    front = "  " * len(path)
+    for name, value in data.items():
+        here = (*path, name)
+        if isinstance(value, dict):
+            yield f"{front}{name}:"
+            yield from _section(value, here, comments)
+            continue
+        text = f"{front}{name}: {flow(value)}"
+        about = comments.get(here, "" if here == ("name",) else "--set")
+        yield f"{text.ljust(COLUMN)} # {_PRIVATE.sub('...', about)}" if about else text

@@ -1,0 +1,136 @@
+"""What somebody states of a job in a trainer's words, as fields of a job file, each with where it was said."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import DataError, FieldPath, Mark
+from ..tables.document import Document, short
+from .head import SaidValue
+
+LONGEST_LITERAL = 400
+
+
+@dataclass(frozen=True)
+class StatedField:
+    """A field of a job file.
+
+    Attributes:
+        path: with dots.
+        value: as a job file holds it.
+        said: what it was read from; empty where it was taken as usual.
+        why: in words, where it does not follow from the name alone.
+    """
+
+    path: str
+    value: Any
+    said: tuple[SaidValue, ...] = ()
+    why: str = ""
+
+    @property
+    def comment(self) -> str:
+        """Where it is from: `line 12: num_layers = 32`."""
+        words = [f"line {one.line}: {one.name} = {one.text[:40]}" for one in self.said if one.name]
+        return "; ".join([*words, *([self.why] if self.why else [])]) or "assumed"
+
+
+@dataclass
+class StatedJob:
+    """Fields of a job, and what does not become one.
+
+    Attributes:
+        fields: by path.
+        not_modelled: names with a value that has an effect which no field describes.
+        assumed: what the trainer does not say and was taken as usual, in words.
+        doubts: what is taken for something without odds, and the standard deviation of the logarithm of the step.
+        notes: other things to be known.
+        refused: why it cannot be a job; empty: it can.
+    """
+
+    fields: dict[str, StatedField] = field(default_factory=dict)
+    not_modelled: list[SaidValue] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    doubts: list[tuple[str, float]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def put(self, path: str, value: Any, *said: SaidValue | None, why: str = "") -> None:
+        """States a field; None is not a value."""
+        if value is not None:
+            self.fields[path] = StatedField(path, value, tuple(one for one in said if one is not None), why)
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """SaidValue of a field."""
+        found = self.fields.get(path)
+        return default if found is None else found.value
+
+    def document(self, name: str, file: str) -> Document:
+        """The job file that the fields make; its marks are lines of the log.
+
+        Args:
+            name: of the job.
+            file: that the lines are of.
+        """
+        data: dict[str, Any] = {"name": name}
+        marks: dict[FieldPath, Mark] = {}
+        for one in self.fields.values():
+            keys = one.path.split(".")
+            inner = data
+            for key in keys[:-1]:
+                inner = inner.setdefault(key, {})
+            inner[keys[-1]] = one.value
+            if one.said:
+                marks[tuple(keys)] = Mark(file, one.said[0].line, 1)
+        return Document(file, data, marks)
+
+
+def literal(text: str) -> Any:
+    """A value as trainers print it: None, true or false, a number, a list, else text. Nothing is evaluated.
+
+    Raises:
+        DataError: a list or mapping that is too long.
+    """
+    plain = {"None": None, "null": None, "True": True, "true": True, "False": False, "false": False, "": None}
+    text = text.strip()
+    if text in plain:
+        return plain[text]
+    if text[:1] in "[({'\"0123456789-+." and len(text) <= LONGEST_LITERAL:
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return text
+        return list(found) if isinstance(found, tuple) else found
+    return text
+
+
+def whole(value: SaidValue | None, least: int = 0, most: int = 10**9) -> int | None:
+    """A whole number; None where there is none.
+
+    Raises:
+        DataError: something else is written there.
+    """
+    if value is None:
+        return None
+    found = literal(value.text.replace("_", "").replace(",", ""))
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+        raise DataError(
+            f"line {value.line}: {value.name} = {short(value.text)} is no whole number from {least} to {most}"
+        )
+    return found
+
+
+def is_true(value: SaidValue | None) -> bool:
+    """Whether a flag is set."""
+    return value is not None and literal(value.text) is True
+
+
+def first_true(values: Iterable[SaidValue | None]) -> SaidValue | None:
+    """The first flag that is set."""
+    return next((one for one in values if is_true(one)), None)

@@ -1,0 +1,192 @@
+"""Reports a training log against what its own head predicts: three lines for every run, and what lies behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
+from ..core.units import format_s
+
+INSIDE, OUTSIDE, SICK, NO_JOB, NO_STEPS = "inside", "outside", "sick", "no job", "no steps"
+MOST_ASSUMED = 6
+NETWORK = "network: "
+SMALL = 0.01  # change of the step that is not worth a word
+
+
+@dataclass(frozen=True)
+class MeasuredSteps:
+    """What the steps of a run took.
+
+    Attributes:
+        n, n_left_out: entries of the log that the figures are over, and those before them.
+        first_step, last_step: numbers of the steps.
+        median_s, p95_s: of the entries, seconds.
+        per_entry: steps that an entry is the mean of.
+    """
+
+    n: int
+    n_left_out: int
+    first_step: int
+    last_step: int
+    median_s: float
+    p95_s: float
+    per_entry: int = 1
+
+
+@dataclass(frozen=True)
+class PredictedStep:
+    """What the head predicts.
+
+    Attributes:
+        p50_s: typical step, seconds.
+        low_s, high_s: 90 % of what would be measured lies between them.
+        parts_s: seconds of the noise-free step by cause.
+    """
+
+    p50_s: float
+    low_s: float
+    high_s: float
+    parts_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What the head leaves unsaid.
+
+    Attributes:
+        text: what is assumed.
+        change: of the step under its other values, relative, smallest and largest; empty: not known.
+    """
+
+    text: str
+    change: tuple[float, ...] = ()
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is worth a word: networks always are."""
+        return not self.change or max(map(abs, self.change)) >= SMALL or self.text.startswith(NETWORK)
+
+    @property
+    def words(self) -> str:
+        """The assumption, and by how much it matters."""
+        if not self.change:
+            return self.text
+        ends = sorted({f"{one:+.0%}" for one in (min(self.change), max(self.change))}, key=lambda one: float(one[:-1]))
+        return f"{self.text} ({' to '.join(ends)})"
+
+
+@dataclass(frozen=True)
+class StepCause:
+    """Something that would explain what was measured.
+
+    Attributes:
+        text: what it is.
+        step_s: the step with it, seconds.
+        explains: whether the measured step lies in the interval with it.
+    """
+
+    text: str
+    step_s: float
+    explains: bool
+
+
+@dataclass(frozen=True)
+class LogRun:
+    """One run of a log.
+
+    Attributes:
+        first_line, last_line: in the log.
+        trainer: who wrote it.
+        verdict: inside or outside of the interval; sick: outside, and nothing explains it; no job, or no steps.
+        reason: why there is no job, or no steps; empty if there are.
+        measured, predicted: None where there is none.
+        causes: at most two, the likeliest first, of a run outside.
+        assumed: what the head leaves unsaid, what matters most first.
+        not_modelled: arguments with an effect that no field describes.
+        notes: other things to be known.
+        job: fields of a job file, by path.
+        read_from: where each of them is from.
+        printed: what the log prints of the run beside its steps.
+    """
+
+    first_line: int
+    last_line: int
+    trainer: str
+    verdict: str
+    reason: str = ""
+    measured: Annotated[MeasuredSteps | None, WHERE_KNOWN] = None
+    predicted: Annotated[PredictedStep | None, WHERE_KNOWN] = None
+    causes: tuple[StepCause, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    job: Mapping[str, Json] = field(default_factory=dict)
+    read_from: Mapping[str, str] = field(default_factory=dict)
+    printed: Mapping[str, Json] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """Measured, predicted, assumed; then causes and what else is to be said."""
+        return [self._measured(), self._predicted(), self._assumed(), *self._more()]
+
+    def _measured(self) -> str:
+        found = self.measured
+        if found is None:
+            return f"measured:  nothing: {self.reason}"
+        of = f"means of {found.per_entry} steps" if found.per_entry > 1 else "steps"
+        which = f"{found.n} {of}, {found.first_step} to {found.last_step}" if found.n > 1 else "one entry"
+        return f"measured:  {format_s(found.median_s)} per step (median of {which}; p95 {format_s(found.p95_s)})"
+
+    def _predicted(self) -> str:
+        found = self.predicted
+        if found is None:
+            return (
+                f"predicted: nothing: {self.reason}"
+                if self.measured is not None
+                else "predicted: nothing to compare with"
+            )
+        text = f"predicted: {format_s(found.p50_s)} ({format_s(found.low_s)} to {format_s(found.high_s)} in 90 %)"
+        if self.measured is None:
+            return text
+        return f"{text}: {self.verdict}, {found.p50_s / self.measured.median_s - 1.0:+.0%}"
+
+    def _assumed(self) -> str:
+        shown = [one.words for one in self.assumed if one.matters]
+        more = f"; and {len(shown) - MOST_ASSUMED} more" if len(shown) > MOST_ASSUMED else ""
+        return f"assumed:   {'; '.join(shown[:MOST_ASSUMED]) or 'nothing that matters'}{more}"
+
+    def _more(self) -> list[str]:
+        found = []
+        for one in self.causes:
+            found.append(f"  {'likely cause' if one.explains else 'at most'}: {one.text}: {format_s(one.step_s)}")
+        if self.verdict == SICK:
+            found.append(
+                "  sick: nothing that the head leaves open explains this. Look at the machine before calibrating."
+            )
+        if self.not_modelled:
+            found.append(f"  not modelled: {', '.join(self.not_modelled)}")
+        return [*found, *(f"  note: {one}" for one in self.notes)]
+
+
+@dataclass(frozen=True)
+class LogValidationReport(Report):
+    """A training log against what its own head predicts."""
+
+    kind: ClassVar[str] = "log-validation"
+
+    runs: tuple[LogRun, ...]
+    record: Annotated[RunRecord, INLINE]
+
+    @property
+    def fails(self) -> bool:
+        """Whether a run is outside of its interval, or sick."""
+        return any(run.verdict in (OUTSIDE, SICK) for run in self.runs)
+
+    def lines(self) -> list[str]:
+        if len(self.runs) == 1:
+            return self.runs[0].lines()
+        found: list[str] = []
+        for number, run in enumerate(self.runs, start=1):
+            found += [f"run {number} of {len(self.runs)}, lines {run.first_line} to {run.last_line}", *run.lines()]
+        return found

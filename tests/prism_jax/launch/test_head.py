@@ -1,0 +1,91 @@
+"""Heads of logs: blocks of arguments behind prefixes, colours and wraps; runs; what stands in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_jax.launch.head import Head, read_heads, runs_of
+
+from .heads import LLAMA, megatron_block, megatron_steps
+
+
+def heads_of(tmp_path: Path, lines: list[str]) -> list[Head]:
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(lines) + "\n")
+    return list(runs_of(read_heads(path)))
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "0: ",
+        " 12: ",
+        "[default0]:",
+        "0: [default3]:",
+        "node-07: ",
+        "10.1.2.3: ",
+        "[rank0]:",
+        "\x1b[36m(main pid=12)\x1b[0m ",
+    ],
+)
+def test_arguments_are_the_same_behind_any_prefix(prefix, tmp_path):
+    [head] = heads_of(tmp_path, megatron_block(LLAMA, prefix) + megatron_steps([1.0] * 4, prefix))
+    assert {name: one.text for name, one in head.arguments.items()} == {
+        name: str(value) for name, value in LLAMA.items()
+    }
+
+
+def test_arguments_know_their_lines(tmp_path):
+    [head] = heads_of(tmp_path, ["first", *megatron_block({"num_layers": 32, "hidden_size": 64})])
+    assert head.arguments["num_layers"].line == 3
+    assert head.arguments["hidden_size"].line == 4
+
+
+@pytest.mark.parametrize("rest", ["0: .... 8", "0: 8", "[default0]:.... 8", "8"])
+def test_a_value_on_the_next_line_is_joined(rest, tmp_path):
+    lines = megatron_block({"num_layers": 32}, "0: ")
+    lines[1:1] = ["0:   transformer_pipeline_model_parallel_size ....", rest]
+    [head] = heads_of(tmp_path, lines)
+    assert head.arguments["transformer_pipeline_model_parallel_size"].text == "8"
+    assert head.arguments["num_layers"].text == "32"
+
+
+def test_an_empty_value_takes_nothing_from_the_next_argument(tmp_path):
+    lines = megatron_block({"config_logger_dir": "", "num_layers": 32})
+    [head] = heads_of(tmp_path, [line.rstrip() for line in lines])
+    assert head.arguments["config_logger_dir"].text == ""
+    assert head.arguments["num_layers"].text == "32"
+
+
+def test_a_block_after_steps_is_another_run(tmp_path):
+    first = megatron_block(LLAMA) + megatron_steps([1.0] * 4)
+    second = megatron_block({**LLAMA, "micro_batch_size": 2}) + megatron_steps([2.0] * 4)
+    heads = heads_of(tmp_path, first + second)
+    assert [head.arguments["micro_batch_size"].text for head in heads] == ["1", "2"]
+    assert heads[0].last_line == len(first)
+    assert heads[1].first_line == len(first) + 1
+
+
+def test_a_block_without_a_step_is_replaced_by_the_next(tmp_path):
+    lines = megatron_block({**LLAMA, "seq_length": 1}) + megatron_block(LLAMA) + megatron_steps([1.0] * 4)
+    [head] = heads_of(tmp_path, lines)
+    assert head.arguments["seq_length"].text == "8192"
+
+
+def test_a_text_without_a_head_has_no_runs(tmp_path):
+    assert heads_of(tmp_path, ["step 1 loss 2.0 time 0.5 s"] * 10) == []
+
+
+def test_numbers_of_parameters_are_read_where_lines_run_together(tmp_path):
+    line = " > number of parameters on (tensor, pipeline) model parallel rank (3, 1): 77"
+    [head] = heads_of(tmp_path, [*megatron_block(LLAMA), line + line.replace("3, 1", "0, 1")])
+    assert {key: one.text for key, one in head.params.items()} == {(3, 1): "77", (0, 1): "77"}
+
+
+def test_many_names_do_not_grow_without_bound(tmp_path):
+    lines = megatron_block({f"name_{n}": n for n in range(20_000)})
+    [head] = heads_of(tmp_path, lines)
+    assert len(head.arguments) <= 5000

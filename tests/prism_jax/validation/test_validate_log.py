@@ -1,0 +1,114 @@
+"""Training logs against what their own heads predict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from prism_jax.core.errors import DataError
+from prism_jax.job.load_job import load_job
+from prism_jax.shell.app import main
+from prism_jax.trace.step_log import StepLog
+from prism_jax.validation.validate_log import settled, validate_log
+
+from ..launch.heads import LLAMA, megatron_block, megatron_steps
+
+LOGS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "logs"
+
+
+def log_of(tmp_path: Path, *runs: tuple[dict[str, object], list[float]]) -> Path:
+    path = tmp_path / "train.log"
+    text = [line for arguments, step_s in runs for line in [*megatron_block(arguments), *megatron_steps(step_s)]]
+    path.write_text("\n".join(text) + "\n")
+    return path
+
+
+def predicted_s(path: Path) -> float:
+    [run] = validate_log(path, device="h100-sxm").runs
+    assert run.predicted is not None
+    return run.predicted.p50_s
+
+
+@pytest.fixture(scope="module")
+def typical_s(tmp_path_factory) -> float:
+    """Seconds that the job of these tests is predicted to take."""
+    return predicted_s(log_of(tmp_path_factory.mktemp("typical"), (LLAMA, [1.0] * 8)))
+
+
+def test_a_run_as_predicted_is_inside_and_a_slow_one_is_sick(typical_s, tmp_path, capsys):
+    path = log_of(tmp_path, (LLAMA, [3 * typical_s, *[1.1 * typical_s] * 12]))
+    assert main(["validate", str(path), "--device", "h100-sxm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[:3]] == ["measured", "predicted", "assumed"]
+    assert "inside" in lines[1]
+    slow = log_of(tmp_path, (LLAMA, [20 * typical_s] * 12))
+    assert main(["validate", str(slow), "--device", "h100-sxm"]) == 1
+    assert "sick" in capsys.readouterr().out
+
+
+def test_every_block_is_a_run_of_its_own(typical_s, tmp_path):
+    path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
+    runs = validate_log(path, device="h100-sxm").runs
+    assert [run.measured.median_s for run in runs] == pytest.approx([typical_s, 2 * typical_s], rel=1e-3)
+    assert [run.job["plan.global_batch"] for run in runs] == [64, 128]
+    assert [run.verdict for run in runs] == ["inside", "inside"]
+
+
+def test_without_a_device_the_steps_are_told_and_it_is_asked_for(tmp_path, capsys):
+    path = log_of(tmp_path, (LLAMA, [1.0] * 8))
+    assert main(["validate", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "--device" in said
+    assert "1 s per step" in said
+
+
+def test_a_log_without_a_head_is_told_its_steps(tmp_path):
+    path = tmp_path / "plain.log"
+    path.write_text("".join(f"step {n} time 0.5 s\n" for n in range(20)))
+    with pytest.raises(DataError, match=r"no head .* 0\.5 s"):
+        validate_log(path)
+
+
+def test_the_written_job_loads_with_the_same_step(typical_s, tmp_path):
+    path, output = log_of(tmp_path, (LLAMA, [typical_s] * 8)), tmp_path / "job.yaml"
+    validate_log(path, device="h100-sxm", output=output)
+    text = output.read_text()
+    assert "# line" in text
+    assert str(tmp_path) not in text
+    job = load_job(output)
+    assert (job.model.n_layers, job.plan.tp, job.cluster.device.name) == (32, 2, "h100-sxm")
+
+
+def test_json_has_the_fields_and_where_they_are_from(typical_s, tmp_path, capsys):
+    path = log_of(tmp_path, (LLAMA, [typical_s] * 8))
+    main(["validate", str(path), "--device", "h100-sxm", "--json"])
+    [run] = json.loads(capsys.readouterr().out)["runs"]
+    assert run["job"]["plan.tp"] == 2
+    assert run["read_from"]["plan.tp"].startswith("line ")
+
+
+def test_the_first_steps_of_a_run_are_left_out_of_its_median():
+    step_s = [9.0, 8.0, 7.0, *[1.0] * 20]
+    found, n_left_out = settled(StepLog("log", "log", *_columns(step_s)))
+    assert n_left_out == 3
+    assert found.step_s.max() == 1.0
+    assert settled(StepLog("log", "log", *_columns([9.0, 1.0, 1.0, 1.0])))[1] == 1
+
+
+def _columns(step_s: list[float]):
+    import numpy as np
+
+    return np.arange(1, len(step_s) + 1), np.array(step_s), np.ones(len(step_s), np.int32)
+
+
+@pytest.mark.skipif(not LOGS.exists(), reason=f"the open logs are not at {LOGS}")
+def test_heads_of_the_open_logs_say_what_is_known_of_them():
+    from experiments.log_heads.run import outcome
+
+    folders = [one for one in sorted(LOGS.iterdir()) if (one / "truth.json").exists()]
+    found = [outcome(folder)[0] for folder in folders if folder.name.startswith(("meg", "mds"))]
+    assert [one.wrong for one in found if one.wrong] == []
+    assert [one.name for one in found if one.runs[0] != one.runs[1]] == []
+    assert [one.name for one in found if one.error is None or abs(one.error) > 0.005] == []
