@@ -18,6 +18,7 @@ import numpy as np
 from ..core.arrays import Floats, Values, is_numpy, namespace
 from ..core.errors import SpecError
 from ..core.kernels import COMM_AXES, PASSES
+from ..framework.software import DEEPEP
 from ..plan.fields import ELEMENT_BYTES, gradients_on_host
 from ..plan.optimizers import has_master
 from ..plan.plan import ParallelPlan
@@ -346,8 +347,14 @@ class BlockCostModel:
         if comm.kind == HOST_COPY:
             return comm.n_bytes / link_bytes_per_s(self.cluster), False
         n_node = self.cluster.fabric.n_node(comm.stride, comm.size)
-        n_bytes = comm.n_bytes * (dispatched(n_node, comm.size, comm.fan_out) if comm.fan_out else 1.0)
-        return collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds, n_node > 1
+        if not comm.fan_out:
+            return collective_s(comm.kind, comm.n_bytes, self.cluster, comm.stride, comm.size).seconds, n_node > 1
+        n_bytes = comm.n_bytes * dispatched(n_node, comm.size, comm.fan_out)
+        seconds = collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
+        if n_node > 1 and self.plan.software.dispatcher == DEEPEP:
+            copied_s = comm.n_bytes * dispatch_share(comm.size, comm.fan_out) / DEEPEP_COPIED_BYTES_PER_S
+            seconds = self.xp.maximum(seconds, copied_s)
+        return seconds, n_node > 1
 
     def _counts(self, kind: str) -> list[Gathered]:
         """Parameters of a block by group."""
@@ -394,6 +401,9 @@ def _slots(found: LanedSeconds) -> Floats:
 # Of the rate of an all-to-all of NCCL's (`Shares`: 0.72 of the port, 0.69 inside a node). DeepEP's own table, 8 H800 per node
 # with NVLink of 200 and ports of 50 GB/s: 153 and 158 GB/s inside a node, 58 and 57 GB/s of 4 nodes (three quarters leave).
 DEEPEP_PORT, DEEPEP_NVLINK = 0.87 / 0.72, 0.78 / 0.69
+# Tokens that have crossed are copied over NVLink by 24 multiprocessors, once to every GPU of the node that needs them. On two
+# nodes that takes longer than crossing: 140 GB/s on H800, 134 to 145 on H200, 205 on H20 (deepseek-ai/DeepEP issues 285, 493, 148).
+DEEPEP_COPIED_BYTES_PER_S = 150e9
 
 
 def dispatched(n_node: int, size: int, top_k: int) -> float:
