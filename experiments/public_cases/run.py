@@ -1,10 +1,11 @@
 """Answers public questions with prism-jax, and compares with what is right: `python -m experiments.public_cases.run [K1 K2 ...]`.
 
-The questions are inputs in `../shared/data/cases` (`--data FOLDER`); what is right stands with its source in cases.toml. Each
-entry is a command and one expectation:
+The questions are inputs in `../shared/data/cases` (`--data FOLDER`), and where none is there a small one in `own`; what is right
+stands with its source in cases.toml. Each entry is a command and one expectation:
 
 - `figure`, `right`, `within`: a number of the JSON by its dotted key, and the largest relative error; with `per`, a second
-  command, the ratio of both; `most` or `least` instead of `right`: a bound;
+  command, the ratio of both; with `over`, a second figure of the same command, the ratio of both; `most` or `least` instead of
+  `right`: a bound;
 - `inside`: a number that the 90 % interval of the model (`model_band_s`) holds, in units of the step time; `tokens_per_s_per_gpu`
   is converted;
 - `files`: a glob; the command is run for each file, which stands for `{file}` in it, but for those in `but`; the entry is right
@@ -53,6 +54,7 @@ class Case:
     right: float | None = None
     within: float = 0.20
     per: str = ""
+    over: str = ""
     most: float | None = None
     least: float | None = None
     inside: float | None = None
@@ -139,8 +141,8 @@ def _of_files(case: Case) -> Answer:
 
 def _number(case: Case) -> Answer:
     ours = number(case.command, case.figure)
-    if case.per:
-        ours /= number(case.per, case.figure)
+    if case.per or case.over:
+        ours /= number(case.per or case.command, case.over or case.figure)
     if case.right is not None:
         good, right = abs(ours / case.right - 1.0) <= case.within, f"{case.right:.4g} +- {case.within:.0%}"
     else:
@@ -190,6 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
     answers = []
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(given.data, folder, dirs_exist_ok=True)
+        shutil.copytree(HERE / "own", Path(folder) / "own")
         os.chdir(folder)
         write_configurations(Path("hf"))
         for case in cases(given.kinds):

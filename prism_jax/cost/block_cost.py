@@ -401,8 +401,8 @@ def _slots(found: LanedSeconds) -> Floats:
 # Of the rate of an all-to-all of NCCL's (`Shares`: 0.72 of the port, 0.69 inside a node). DeepEP's own table, 8 H800 per node
 # with NVLink of 200 and ports of 50 GB/s: 153 and 158 GB/s inside a node, 58 and 57 GB/s of 4 nodes (three quarters leave).
 DEEPEP_PORT, DEEPEP_NVLINK = 0.87 / 0.72, 0.78 / 0.69
-# Tokens that have crossed are copied over NVLink by 24 multiprocessors, once to every GPU of the node that needs them. On two
-# nodes that takes longer than crossing: 140 GB/s on H800, 134 to 145 on H200, 205 on H20 (deepseek-ai/DeepEP issues 285, 493, 148).
+# Tokens that have crossed are copied over NVLink by 24 multiprocessors, once to every GPU of the node that needs them. Between
+# two nodes that takes longer than crossing: 140 GB/s on H800, 134 to 145 on H200, 205 on H20 (DeepEP issues 285, 493, 148).
 DEEPEP_COPIED_BYTES_PER_S = 150e9
 
 
