@@ -15,7 +15,8 @@ There is one row per instance and zone. GPUs by name ("A100 (40 GB)", "L4-24GB",
 | source | of the prices |
 
 Columns are recognised by other common names, too, with their units (`InstanceType`, `AcceleratorName`, `AcceleratorCount`,
-`MemoryGiB`, `Price`, `SpotPrice` of SkyPilot's catalogues), or as `--map COLUMN=FIELD` says. Other columns are passed over,
+`MemoryGiB`, `Price`, `SpotPrice` of SkyPilot's catalogues; `API Name`, `GPUs`, `Linux On Demand cost` of lists of AWS's), or as
+`--map COLUMN=FIELD` says. Values may say their unit ("$98.32 hourly", "2048 GiB", "3200 Gigabit"). Other columns are passed over,
 and so are rows without a GPU; rows that cannot be used are left out, counted and named.
 """
 
@@ -34,7 +35,7 @@ from ..core.errors import DataError
 from ..system import catalog
 from ..tables.bad_rows import BadRows
 from ..tables.column_map import ColumnOf, columns_of
-from ..tables.csv_rows import CsvTable, integer_field, number_field, read_packed_text
+from ..tables.csv_rows import CsvTable, integer_field, number_field, read_packed_text, whole_number
 from ..tables.document import short
 
 _IN_BRACKETS = re.compile(r"^(?P<name>.*?)\s*\((?P<gb>[0-9]+)\s*GB\)$", re.IGNORECASE)
@@ -155,6 +156,8 @@ NAMES = {
         "price_hour",
         "price_usd_per_hour",
         "on_demand_usd_h",
+        "on_demand_cost",
+        "linux_on_demand_cost",
     ),
     "spot_usd_h": (
         "spot_usd_h",
@@ -165,6 +168,8 @@ NAMES = {
         "spot_usd_per_hour",
         "spot_hourly_price",
         "preemptible_price",
+        "spot_cost",
+        "linux_spot_minimum_cost",
     ),
     "cloud": ("cloud", "provider", "vendor", "cloud_provider"),
     "instance": (
@@ -176,11 +181,12 @@ NAMES = {
         "vm_size",
         "sku",
         "flavor",
+        "api_name",
         "name",
     ),
-    "network_gbps": ("network", "network_gbps", "bandwidth", "network_bandwidth", "net"),
+    "network_gbps": ("network", "network_gbps", "bandwidth", "network_bandwidth", "network_performance", "net"),
     "vcpus": ("vcpus", "vcpu", "cpus", "cpu", "cpu_count", "num_cpus", "n_cpus"),
-    "mem_gb": ("mem", "memory", "ram", "memory_size"),
+    "mem_gb": ("mem", "memory", "ram", "memory_size", "instance_memory"),
     "region": ("region", "location", "region_name"),
     "zone": ("zone", "availability_zone", "az"),
     "date": ("date", "day", "updated", "updated_at", "last_updated"),
@@ -195,6 +201,13 @@ MOST_NAMED = 12  # columns in a message
 MOST_USD_PER_H = 1e6
 MOST_GPUS = 1024  # of an instance
 MOST_GBIT = 1e6
+NOTHING = ("n/a", "na", "-", "none", "unavailable", "not available")  # what tables write for nothing
+_WITH_UNIT = re.compile(
+    r"(?:up to )?(?P<number>[0-9][0-9,.]{0,20}) ?(?P<unit>gi?b|mi?b|ti?b|gigabit|gbps|gbit/s|vcpus?)", re.IGNORECASE
+)
+_DOLLARS = re.compile(
+    r"(?:us)?\$ ?(?P<number>[0-9][0-9,.]{0,20})(?: ?(?:/|per |an? )? ?(?:h|hr|hour|hourly))?", re.IGNORECASE
+)
 _DAY = re.compile(r"(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{2})(?:-(?P<d>[0-9]{2}))?)?(?![0-9])")
 _CURRENCY = re.compile(r"[€£¥$]|\b(?:eur|gbp|jpy|cny|inr|usd|chf)\b", re.IGNORECASE)
 
@@ -254,7 +267,7 @@ def _read(text: str, name: str, said: Mapping[str, str]) -> tuple[tuple[Offer, .
     for row in table.rows(bad):
         fields = {field: row.fields[one.column] for field, one in columns.items()}
         n_rows += 1
-        if not fields["gpu"] and fields["gpus"] in ("", "0", "0.0"):
+        if fields["gpu"].lower() in ("", *NOTHING) and fields["gpus"] in ("", "0", "0.0"):
             n_without += 1
             continue
         try:
@@ -291,10 +304,11 @@ def _offer(fields: Mapping[str, str], columns: Mapping[str, ColumnOf], where: st
         raise DataError(f"{where}: gpus = {short(fields['gpus'])}, but it must be from 1 to {MOST_GPUS:,}")
     _check_currency(fields, where)
     on_demand, spot = (_price(fields.get(name, ""), name, where) for name in ("usd_h", "spot_usd_h"))
-    gbit = number_field(fields.get("network_gbps"), "network_gbps", where)
+    gbit = _amount(fields, "network_gbps", columns, where)
     if gbit is not None and not 0.0 < gbit <= MOST_GBIT:
         raise DataError(f"{where}: network_gbps = {gbit:g}, but it must be above 0 and at most {MOST_GBIT:g}")
-    ram_gb = number_field(fields.get("mem_gb"), "mem_gb", where)
+    ram_gb = _amount(fields, "mem_gb", columns, where)
+    vcpus = _amount(fields, "vcpus", columns, where)
     return Offer(
         cloud=fields.get("cloud", ""),
         instance=fields.get("instance", ""),
@@ -305,8 +319,8 @@ def _offer(fields: Mapping[str, str], columns: Mapping[str, ColumnOf], where: st
         on_demand_usd_per_h=on_demand,
         spot_usd_per_h=spot,
         network_bytes_per_s=None if gbit is None else gbit * 1e9 / 8.0,
-        vcpus=integer_field(fields.get("vcpus"), "vcpus", where),
-        ram_bytes=None if ram_gb is None else ram_gb * GIB.get(columns["mem_gb"].unit, 1.0) * 1e9,
+        vcpus=None if vcpus is None else whole_number(vcpus, fields["vcpus"], None, f"{where}: vcpus"),
+        ram_bytes=None if ram_gb is None else ram_gb * 1e9,
         day=_day(fields.get("date", ""), where),
         source=fields.get("source", ""),
         device=device_of(gpu),
@@ -320,7 +334,19 @@ def _check_currency(fields: Mapping[str, str], where: str) -> None:
         raise DataError(f"{where}: currency = {short(told)}, but all prices must be in one: US dollars (USD)")
 
 
+def _amount(fields: Mapping[str, str], field: str, columns: Mapping[str, ColumnOf], where: str) -> float | None:
+    """A number in the unit that the value says ("2048 GiB", "Up to 100 Gigabit"), else its column, else the field's."""
+    text, written = fields.get(field, ""), None
+    if field in columns and (written := _WITH_UNIT.fullmatch(text)):
+        text = written["number"].replace(",", "")
+    number = number_field(None if text.lower() in NOTHING else text, field, where)
+    unit = written["unit"].lower() if written else columns[field].unit if field in columns else ""
+    return None if number is None else number * GIB.get(unit, 1.0)
+
+
 def _price(text: str, field: str, where: str) -> float | None:
+    dollars = _DOLLARS.fullmatch(text)
+    text = dollars["number"].replace(",", "") if dollars else "" if text.lower() in NOTHING else text
     if _CURRENCY.search(text):
         raise DataError(f"{where}: {field} = {short(text)}: write the number alone, in US dollars")
     price = number_field(text, field, where)

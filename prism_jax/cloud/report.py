@@ -182,7 +182,7 @@ def _best(report: CloudReport) -> list[str]:
     best = report.best
     plan = best.plan
     rows = [
-        f"best: {_instances(best)} in {_where(best)}, {best.policy}",
+        f"best: {_instances(best)}{f' in {_where(best)}' if _where(best) else ''}, {best.policy}",
         f"  plan      tp {plan.tp}, pp {plan.pp}, dp {plan.dp}, micro-batch {plan.micro_batch}, recompute {plan.recompute}; "
         f"{duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
         *_split(best),

@@ -5,9 +5,12 @@
 | adam, adamw, lamb | exp_avg, exp_avg_sq | arXiv 1412.6980, 1711.05101, 1904.00962 |
 | sgd | nothing | - |
 | sgd_momentum, lion, muon | exp_avg | arXiv 2302.06675, 2502.16982 |
+| adam_mini | exp_avg, one exp_avg_sq per block of a matrix, below 0.1 % | arXiv 2406.16793 |
 | adagrad, rmsprop | exp_avg_sq | - |
+| ademamix, grokadamw | exp_avg twice, exp_avg_sq | arXiv 2409.03137 |
 | adafactor | sums of rows and columns of exp_avg_sq: (m + n) / mn of a matrix of m x n, below 0.1 % | arXiv 1804.04235 |
-| *_8bit | the same in 8 bits, with an fp32 scale per block of 256 | arXiv 2110.02861, bitsandbytes |
+| *_8bit | the same in 8 bits, with an fp32 scale per block of 256 | arXiv 2110.02861, bitsandbytes, torchao |
+| *_4bit | the same in 4 bits, with an fp32 scale per block of 128 | arXiv 2309.01507, torchao |
 | paged_* | the same in memory that the device and the host share, so that they need no place on the device | bitsandbytes |
 
 Beside these stands the copy that is updated, a *master copy*, where the format of `state_dtypes.main_params` is not that of the
@@ -43,7 +46,8 @@ class HasStates(Protocol):
 
 
 FIRST, SECOND = "exp_avg", "exp_avg_sq"
-BLOCK_SIZE = 256  # elements that share a scale; bitsandbytes, `blocksize` of `quantize_blockwise`
+# Bits of a quantised moment -> elements that share a scale; `blocksize` of bitsandbytes, `block_size` of torchao.
+BLOCK_SIZE = {8: 256, 4: 128}
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Optimizer:
     Attributes:
         moments: states of a parameter's size, by the field of `StateDtypes` that says their format.
         eager_bytes: of passes beyond one fused update, per parameter in fp32, where multi-tensor operations run apart.
-        is_8bit: moments are quantised by blocks.
+        bits: of moments that are quantised by blocks; 0: they are not.
         is_paged: moments may lie on the host.
         is_orthogonal: matrices of layers are orthogonalised, and only these have `moments`; the rest has Adam's.
     """
@@ -61,7 +65,7 @@ class Optimizer:
     name: str
     moments: tuple[str, ...] = ()
     eager_bytes: float = 0.0
-    is_8bit: bool = False
+    bits: int = 0
     is_paged: bool = False
     is_orthogonal: bool = False
 
@@ -77,15 +81,25 @@ _PLAIN = (
     Optimizer("adagrad", (SECOND,), 28.0),
     Optimizer("rmsprop", (SECOND,), 28.0),
     Optimizer("adafactor", (), 64.0),  # square, means, outer product, root, product, clipping
+    Optimizer("adam_mini", (FIRST,), 36.0),
+    Optimizer("ademamix", (FIRST, FIRST, SECOND), 72.0),
+    Optimizer("grokadamw", (FIRST, FIRST, SECOND), 72.0),
     Optimizer("muon", (FIRST,), 16.0, is_orthogonal=True),
 )
-_QUANTISED = ("adamw", "adam", "lion", "sgd_momentum", "adagrad", "rmsprop", "lamb")
-_PAGED = ("adamw", "adam", "lion")
+_QUANTISED = {
+    8: ("adamw", "adam", "lion", "sgd_momentum", "adagrad", "rmsprop", "lamb", "ademamix"),
+    4: ("adamw", "adam"),
+}
+_PAGED = ("adamw", "adam", "lion", "ademamix")
 
 
 def _known() -> dict[str, Optimizer]:
     plain = {one.name: one for one in _PLAIN}
-    narrow = {f"{name}_8bit": replace(plain[name], name=f"{name}_8bit", is_8bit=True) for name in _QUANTISED}
+    narrow = {
+        f"{name}_{bits}bit": replace(plain[name], name=f"{name}_{bits}bit", bits=bits)
+        for bits, names in _QUANTISED.items()
+        for name in names
+    }
     can_page = {name: one for name, one in (plain | narrow).items() if name.removesuffix("_8bit") in _PAGED}
     paged = {f"paged_{name}": replace(one, name=f"paged_{name}", is_paged=True) for name, one in can_page.items()}
     return plain | narrow | paged
@@ -95,11 +109,16 @@ OPTIMIZERS = _known()
 """Name -> optimizer."""
 # Words of libraries' names that say how an update runs, not what it keeps; and other names of the same.
 _SAYS_NOTHING = re.compile(
-    r"torch|fused|foreach|apex|hf|distributed|dist|32bit|deepspeed|cpu|optim\b|bnb|bitsandbytes|decoupled"
+    r"torch|fused|foreach|apex|hf|distributed|dist|32bit|deepspeed|cpu|optim\b|bnb|bitsandbytes|decoupled|stable"
 )
 _SAME = {
     "momentum": "sgd_momentum", "sgdm": "sgd_momentum", "nesterov": "sgd_momentum", "sgdmomentum": "sgd_momentum",
-    "sgdwithmomentum": "sgd_momentum", "nadam": "adam", "nadamw": "adamw", "radam": "adam", "adamax": "adam",
+    "sgdwithmomentum": "sgd_momentum", "sgdnesterov": "sgd_momentum", "lars": "sgd_momentum", "muonclip": "muon",
+    "adamwfp8": "adamw_8bit", "adamfp8": "adam_8bit",
+    # z in place of the first moment (arXiv 2405.15682)
+    "schedulefreeadamw": "adamw", "adamwschedulefree": "adamw",
+    "schedulefreesgd": "sgd_momentum", "sgdschedulefree": "sgd_momentum",
+    "nadam": "adam", "nadamw": "adamw", "radam": "adam", "adamax": "adam",
 }  # fmt: skip
 
 
@@ -121,9 +140,9 @@ def parse_optimizer(written: object) -> str:
 def _by_letters() -> dict[str, str]:
     found = {name.replace("_", ""): name for name in OPTIMIZERS}
     for name in OPTIMIZERS:
-        if name.endswith("_8bit"):
-            base = name.removesuffix("_8bit").replace("_", "")
-            found |= {f"{base}8": name, f"8bit{base}": name, f"{base}bnb8bit": name}
+        if OPTIMIZERS[name].bits:
+            base, bits = name.removesuffix(f"_{OPTIMIZERS[name].bits}bit").replace("_", ""), OPTIMIZERS[name].bits
+            found |= {f"{base}{bits}": name, f"{bits}bit{base}": name, f"{base}bnb{bits}bit": name}
     return _SAME | found
 
 
@@ -158,8 +177,8 @@ def moments_bytes(plan: HasStates, optimizer: Optimizer | None = None) -> float:
         optimizer: None: the plan's.
     """
     optimizer = OPTIMIZERS[plan.optimizer] if optimizer is None else optimizer
-    if optimizer.is_8bit:
-        return len(optimizer.moments) * (1.0 + 4.0 / BLOCK_SIZE)
+    if optimizer.bits:
+        return len(optimizer.moments) * (optimizer.bits / 8.0 + 4.0 / BLOCK_SIZE[optimizer.bits])
     usual = "fp32" if has_master(plan) else parameter_dtype(plan)
     return float(sum(ELEMENT_BYTES[getattr(plan.state_dtypes, name) or usual] for name in optimizer.moments))
 

@@ -23,7 +23,7 @@ from ..core.errors import PlanError
 from .fields import PlanField
 
 MOST_LENGTHS = 20_000  # documents of a list, or unlike lengths of counts
-TAKES = "tokens of every document: [512, 3000, 580], or how many there are of every length: {512: 120, 4096: 3}"
+TAKES = "tokens of every document: [512, 3000, 580], 4096 where all have that, or how many of every length: {512: 120, 4096: 3}"
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ def _pairs(written: object) -> list[tuple[int, int]]:
         pairs: list[tuple[Any, Any]] = [(_number(length), count) for length, count in written.items()]
     elif isinstance(written, list | tuple):
         pairs = [(length, 1) for length in written]
+    elif type(written) is int:
+        pairs = [(written, 1)]
     else:
         return []
     is_whole = all(type(length) is int and type(count) is int for length, count in pairs)

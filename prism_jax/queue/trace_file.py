@@ -7,10 +7,11 @@
 | duration_s (run_s, runtime_s, duration, Elapsed, ...) | seconds that it ran, or "1-02:03:04"; else start and end |
 | deadline_s | optional, on the clock of submit_s |
 | vc, cluster, partition, queue or group | optional: the part of the cluster that it belongs to |
+| job (JobID) | optional: Slurm's steps of a job (101.batch, 101.0) are part of the job and passed over |
 
-Such are the tables of Helios, Philly, Slurm's sacct (with `|` too); `--map COLUMN=FIELD` names columns that nobody knows. Other
-columns are passed over, and the order of rows says nothing: jobs of one second are ordered by size and duration. Jobs without a
-GPU are passed over; rows that cannot be used are left out, counted and named.
+Such are the tables of Helios, Philly, Acme, PBS, Slurm's sacct (with `|` too); `--map COLUMN=FIELD` names columns that nobody
+knows. Other columns are passed over, and the order of rows says nothing: jobs of one second are ordered by size and duration.
+Jobs without a GPU are passed over; rows that cannot be used are left out, counted and named.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.read_file import open_input
 from ..tables.bad_rows import BadRows
-from ..tables.column_map import ColumnOf, columns_of
+from ..tables.column_map import ColumnOf, base_of, columns_of
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from ..tables.times import SECONDS, seconds_of_text
@@ -49,6 +50,10 @@ NAMES = {
         "submitted_time",
         "submission_time",
         "submit_timestamp",
+        "submission_timestamp",
+        "creation_timestamp",
+        "submit_date",
+        "qtime",
         "arrival",
         "arrival_time",
         "creation_time",
@@ -62,6 +67,8 @@ NAMES = {
         "num_gpus",
         "gpu_num",
         "num_gpu",
+        "ngpus",
+        "ngpu",
         "gpu_count",
         "n_gpu",
         "gpu",
@@ -69,6 +76,9 @@ NAMES = {
         "req_gpus",
         "gpus_requested",
         "requested_gpus",
+        "gpu_request",
+        "gpu_requests",
+        "gpu_req",
         "alloc_tres",
         "req_tres",
         "alloc_gres",
@@ -85,14 +95,31 @@ NAMES = {
         "execution_time",
         "running_time",
         "service_time",
+        "walltime",
+        "wall_time",
     ),
-    "start_s": ("start", "start_time", "started", "scheduled_time", "begin_time"),
-    "end_s": ("end", "end_time", "finish", "finish_time", "finished", "ended", "completion_time", "deletion_time"),
+    "start_s": ("start", "start_time", "started", "scheduled_time", "begin_time", "start_timestamp", "stime"),
+    "end_s": (
+        "end",
+        "end_time",
+        "finish",
+        "finish_time",
+        "finished",
+        "ended",
+        "completion_time",
+        "deletion_time",
+        "end_timestamp",
+        "completion_timestamp",
+    ),
     "deadline_s": ("deadline", "deadline_time"),
     "group": ("group", "vc", "cluster", "partition", "queue"),
+    "job": ("job", "job_id", "jobid", "job_id_raw"),
 }
-OPTIONAL = ("deadline_s", "group")
-_TRES = re.compile(r"gres/gpu(?::[\w.-]{1,40})?=(\d{1,7})\b|^gpu(?::[\w.-]{1,40})?:(\d{1,7})\b")
+OPTIONAL = ("deadline_s", "group", "job")
+TEXTS = ("group", "job")
+RESOURCES = ("alloc_tres", "req_tres", "alloc_gres", "req_gres")  # of Slurm: lists that hold no GPU where there is none
+_TRES = re.compile(r"gres/gpu(?::[\w.-]{1,40})?=(\d{1,7})\b|^(?:gres[:/])?gpu(?::[\w.-]{1,40})?:(\d{1,7})\b")
+_STEP = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?\.(?:batch|extern|interactive|\d{1,9})")
 MAX_SUSPECTS = 1000  # bad rows of a parquet file that are looked at one by one
 
 
@@ -162,12 +189,15 @@ def _chosen(header: Sequence[str], path: Path, said: Mapping[str, str]) -> dict[
 
 
 def _of_csv(path: Path, said: Mapping[str, str]) -> _Columns:
-    table = CsvTable(_with_commas(read_packed_text(path, WHAT)), str(path), MAX_ROWS, ":")
+    table = CsvTable(read_packed_text(path, WHAT), str(path), MAX_ROWS, ":")
     of_field = _chosen(table.columns, path, said)
-    fields = [field for field in of_field if field != "group"]
-    bad, lines, groups, n_without = BadRows(path), [], [], 0
+    fields = [field for field in of_field if field not in TEXTS]
+    bad, lines, groups, n_without, n_step = BadRows(path), [], [], 0, 0
     numbers: dict[str, list[float]] = {field: [] for field in fields}
     for line, row in table.rows(bad):
+        if "job" in of_field and _STEP.fullmatch(row[of_field["job"].column]):
+            n_step += 1
+            continue
         try:
             values = {
                 field: _number(row[of_field[field].column], field, of_field[field], table.place(line))
@@ -186,18 +216,12 @@ def _of_csv(path: Path, said: Mapping[str, str]) -> _Columns:
             numbers[field].append(values[field])
     bad.check(len(lines))
     arrays = {field: np.array(values, dtype=np.float64) for field, values in numbers.items()}
-    notes = (*bad.notes, *_without(n_without))
+    notes = (*bad.notes, *_passed_over(n_without, "job", "without a GPU"), *_passed_over(n_step, "step", "of jobs"))
     return _columns(arrays, groups, notes)
 
 
-def _with_commas(text: str) -> str:
-    """A table of sacct with commas for its bars."""
-    first = text.partition("\n")[0]
-    return text.replace("|", ",") if first.count("|") > 1 and "," not in text else text
-
-
-def _without(n: int) -> tuple[str, ...]:
-    return (f"{n:,} job{'s' * (n > 1)} without a GPU passed over",) if n else ()
+def _passed_over(n: int, what: str, which: str) -> tuple[str, ...]:
+    return (f"{n:,} {what}{'s' * (n > 1)} {which} passed over",) if n else ()
 
 
 def _columns(numbers: dict[str, Floats], groups: Sequence[str], notes: tuple[str, ...]) -> _Columns:
@@ -213,7 +237,10 @@ def _number(text: str, field: str, column: ColumnOf, place: str) -> float:
     """A count, or seconds: of a number in its unit, a duration, or a time of day."""
     if field == "gpus":
         found = _TRES.search(text)
-        value = float(found[1] or found[2]) if found else number_of(text)
+        without = not found and (
+            "=" in text or (base_of(column.column)[0] in RESOURCES and text in ("", "(null)", "N/A"))
+        )
+        value = float(found[1] or found[2]) if found else 0.0 if without else number_of(text)
     else:
         value = seconds_of_text(text) * SECONDS.get(column.unit, 1.0) if text else math.nan
     if value != value:
@@ -226,6 +253,7 @@ def _of_parquet(path: Path, said: Mapping[str, str]) -> _Columns:
     from ..trace.parquet_columns import checked_batches, column_names  # pyarrow takes 0.2 s to import
 
     of_field = _chosen(column_names(path), path, said)
+    of_field.pop("job", None)
     wanted = [FileColumn(one.column, field, "text" if field == "group" else "float") for field, one in of_field.items()]
     blocks: dict[str, list[NDArray]] = {field: [] for field in of_field}
     groups: list[str] = []
@@ -258,7 +286,7 @@ def _of_parquet(path: Path, said: Mapping[str, str]) -> _Columns:
     bad.check(int(keep.sum()))
     kept = {field: values[keep] for field, values in found.numbers.items()}
     group = [one for one, good in zip(found.group, keep.tolist(), strict=True) if good]
-    return _Columns(kept, group, (*bad.notes, *_without(len(without))))
+    return _Columns(kept, group, (*bad.notes, *_passed_over(len(without), "job", "without a GPU")))
 
 
 def _texts(values: Any, path: Path, name: str) -> list[str]:

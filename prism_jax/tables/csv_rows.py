@@ -1,7 +1,8 @@
 """Reads rows of a CSV table, gzipped or not by its content, with the line they end on, and their fields, in bounded memory.
 
-Lines end in LF, CRLF or CR, and nowhere else; a field in quotes may hold any of them. Columns may stand in any order; a space
-after a comma is no part of a field; rows in which nothing stands are passed over.
+Lines end in LF, CRLF or CR, and nowhere else; a field in quotes may hold any of them. Between the columns stand commas, or where
+the header has none, semicolons, bars or tabs. Columns may stand in any order; a space after a separator is no part of a field;
+rows in which nothing stands are passed over.
 
 Numbers are digits of ASCII, where Python would also take underscores and the digits of other scripts; counts are whole numbers
 up to the largest that makes sense; blank fields are None. Errors name row and field.
@@ -59,6 +60,12 @@ MAX_ROW_CHARACTERS = 1 << 20
 _LINE = re.compile(r"[^\r\n]++(?:\r\n|[\r\n])?|\r\n|[\r\n]")
 
 
+def separator_of(header: str) -> str:
+    """What stands between the columns of a header: a comma, or without one the most frequent of `;`, `|` and tab."""
+    others = max(";|\t", key=header.count)
+    return others if "," not in header and others in header else ","
+
+
 class CsvRow(NamedTuple):
     """One row.
 
@@ -92,7 +99,8 @@ class CsvTable:
                 f"{name}: {n_lines:,} lines, more than {MAX_LINES:,}. Split the table, or remove empty lines."
             )
         self._lines = _Lines(text, self.place)
-        self._reader = csv.reader(self._lines, strict=True, skipinitialspace=True)
+        self._separator = separator_of(text[:MAX_ROW_CHARACTERS].lstrip().partition("\n")[0])
+        self._reader = csv.reader(self._lines, strict=True, skipinitialspace=True, delimiter=self._separator)
         self.columns = tuple(self._next() or ())
         self._check_columns()
 
@@ -125,7 +133,7 @@ class CsvTable:
             if len(row) != len(self.columns):
                 error = DataError(
                     f"{self.place(self._reader.line_num)}: the number of fields differs from the header's ({len(row):,} and "
-                    f"{len(self.columns):,}). Quote fields that hold commas."
+                    f"{len(self.columns):,}). Quote fields that hold {self._separator!r}."
                 )
                 if bad is None:
                     raise error

@@ -56,6 +56,24 @@ def test_gzip(tmp_path):
     assert len(read_catalogue([file])) == 1
 
 
+def test_values_that_say_their_units_and_prices_in_dollars(tmp_path):
+    head = "Name;API Name;Instance Memory;vCPUs;GPU model;GPUs;Network Performance;Linux On Demand cost;Linux Spot Minimum cost"
+    offers = read(
+        tmp_path,
+        "P5;p5.48xlarge;2048 GiB;192 vCPUs;NVIDIA H100;8;3200 Gigabit;$98.3200 hourly;unavailable",
+        "M5;m5.large;8 GiB;2 vCPUs;N/A;0;Up to 10 Gigabit;$0.096 hourly;$0.05",
+        "A3;a3-megagpu-8g;1,872 GB;208;H100-MEGA;8;1800;92.2;US$25/h",
+        head=head,
+    )
+    assert [offer.instance for offer in offers] == ["p5.48xlarge", "a3-megagpu-8g"]
+    first, second = offers
+    assert (first.device, second.device) == ("h100-sxm", "h100-sxm")
+    assert (first.ram_bytes, second.ram_bytes) == (pytest.approx(2048 * 2**30), 1872e9)
+    assert (first.network_bytes_per_s, first.vcpus) == (400e9, 192)
+    assert (first.on_demand_usd_per_h, first.spot_usd_per_h) == (98.32, None)
+    assert (second.on_demand_usd_per_h, second.spot_usd_per_h) == (92.2, 25.0)
+
+
 WRONG = {
     "negative price": (changed(usd_h="-1"), "usd_h"),
     "no price at all": (changed(usd_h="0"), "above 0"),

@@ -66,10 +66,12 @@ def test_a_window_sees_no_more_than_its_document() -> None:
 
 def test_a_list_and_counts_say_the_same() -> None:
     assert parse_lengths([512, 4096, 512]) == parse_lengths({"512": 2, "4096": 1}) == Lengths(((512, 2), (4096, 1)))
-    assert parse_lengths(parse_lengths([3]).written) == parse_lengths([3])
+    assert parse_lengths(parse_lengths([3]).written) == parse_lengths([3]) == parse_lengths(3)
 
 
-@pytest.mark.parametrize("wrong", [[], {}, [0], [-5], ["a"], [1.5], {"x": 2}, {512: 0}, 7, "512", [True], [1] * 20_001])
+@pytest.mark.parametrize(
+    "wrong", [[], {}, [0], [-5], ["a"], [1.5], {"x": 2}, {512: 0}, 0, -7, True, "512", [True], [1] * 20_001]
+)
 def test_what_is_no_length_is_refused(wrong: object) -> None:
     with pytest.raises(PlanError):
         parse_lengths(wrong)

@@ -89,6 +89,12 @@ def test_wrong_tables_are_named(text, message, tmp_path):
     assert message in str(error.value)
 
 
+def test_steps_of_slurm_and_jobs_without_a_gpu_are_counted(tmp_path):
+    notes = read(tmp_path, SACCT_STEPS).notes
+    assert "2 jobs without a GPU passed over" in notes
+    assert "2 steps of jobs passed over" in notes
+
+
 HELIOS = (
     "job_id,gpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
     "a,8,1,COMPLETED,2020-04-01 00:00:10,2020-04-01 00:01:00,2020-04-01 04:01:00,14400,50\n"
@@ -101,6 +107,16 @@ SACCT = (
     "1|a100|2024-01-01T00:00:10|2024-01-01T00:01:00|2024-01-01T04:01:00|04:00:00|billing=64,cpu=64,gres/gpu=8,node=1\n"
     "2|a100|2024-01-01T00:10:00|2024-01-01T00:10:05|2024-01-01T00:20:05|00:10:00|cpu=8,gres/gpu:a100=1\n"
 )
+SACCT_STEPS = (
+    "JobID|AllocTRES|State|Submit|Start|End|ElapsedRaw|Partition|\n"
+    "1|billing=64,cpu=64,gres/gpu=8|COMPLETED|2024-01-01T00:00:10|2024-01-01T00:01:00|2024-01-01T04:01:00|14400|gpu|\n"
+    "1.batch|cpu=64,gres/gpu=8|COMPLETED|2024-01-01T00:01:00|2024-01-01T00:01:00|2024-01-01T04:01:00|14400||\n"
+    "1.0|cpu=64,gres/gpu=8|COMPLETED|2024-01-01T00:01:00|2024-01-01T00:01:00|2024-01-01T04:01:00|14400||\n"
+    "2_7|cpu=8,gres/gpu:a100=1|FAILED|2024-01-01T00:10:00|2024-01-01T00:10:05|Unknown|600|gpu|\n"
+    "3|cpu=8,node=1|COMPLETED|2024-01-01T00:10:00|2024-01-01T00:10:05|2024-01-01T00:20:05|600|cpu|\n"
+    "4||CANCELLED by 1000|2024-01-01T00:10:00|None|2024-01-01T00:20:05|0|gpu|\n"
+)
+PBS = "Job Id;ngpus;qtime;stime;etime;walltime\n1;8;10;60;0;04:00:00\n2;1;600;605;0;00:10:00\n"
 OWN = "when,cards,how_long_min\n10,8,240\n600,1,10\n"
 
 
@@ -108,7 +124,10 @@ OWN = "when,cards,how_long_min\n10,8,240\n600,1,10\n"
     ("text", "columns"),
     [
         (HELIOS, {}),
-        (SACCT.replace(",", ";"), {}),
+        (SACCT_STEPS, {}),
+        (PBS, {}),
+        (PBS.replace(";", "\t"), {}),
+        (SACCT, {}),
         ("submitted_time,num_gpus,start_time,end_time\n10,8,60,14460\n600,1,605,1205\n", {}),
         (OWN, {"when": "submit_s", "cards": "gpus", "how_long_min": "duration_s"}),
         (OWN, {"submit_s": "when", "gpus": "cards", "duration_s": "how_long_min"}),
