@@ -213,7 +213,7 @@ class PredictionReport(Report):
         mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step; of causal attention half of the matrix counts, or what
             a window leaves of it.
         published: figures that the job states, with what is predicted of them; absent where it states none.
-        whole_matrix: the same with the whole matrix of scores, as Megatron-LM counts; absent where both are one.
+        whole_matrix: the same with the whole matrix of scores, as Megatron-LM counted until 2025; absent where both are one.
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability; `given_slowdowns`: with
@@ -400,7 +400,7 @@ def _rates(report: PredictionReport) -> list[str]:
     lines = [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
     if whole := report.whole_matrix:
         counted = f"MFU {whole.mfu:.1%}, {whole.tflops_per_gpu:.0f} TFLOP/s per GPU"
-        lines.append(f"  by Megatron-LM's count, masked scores included: {counted}")
+        lines.append(f"  by Megatron-LM's count until 2025, masked scores included: {counted}")
     return lines + [f"  {one.sentence}" for one in report.published or ()]
 
 

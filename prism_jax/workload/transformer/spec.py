@@ -91,9 +91,10 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         return float(self.units_per_step(plan)) * mean
 
     def whole_matrix_flops(self, plan: ParallelPlan) -> float:
-        """Model FLOPs of a step as Megatron-LM counts them: the whole matrix of scores, whatever its mask hides.
+        """Model FLOPs of a step as Megatron-LM counted them until 2025: the whole matrix of scores, whatever its mask hides.
 
-        Source: Megatron-LM `num_floating_point_operations`; with packed documents the whole square of each.
+        Source: Megatron-LM `num_floating_point_operations` as in its issue 831 (2024-05), NeMo's formulas, MaxText before its PR
+        1988 (2025-07), which names Megatron-LM as halving it by then; with packed documents the whole square of each.
         """
         per_token = mean_over_lengths(plan, lambda length: self.model_flops_per_token(length, False))
         return float(self.units_per_step(plan)) * per_token
