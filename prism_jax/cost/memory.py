@@ -83,7 +83,8 @@ class ActivationFactors(NamedTuple):
     Attributes:
         saved: [*plan, kind] kept between forward and backward, by kind of block.
         forward_peak: [*plan, kind] held for a moment while a block's forward runs (the loss).
-        backward_peak: [*plan] held for a moment while one block's gradients are computed.
+        backward_peak: [*plan, kind] held for a moment while a block's gradients are computed, with what recomputation and the
+            host bring back for them.
         pipeline: [*plan] activation and gradient buffers of the neighbours, in and out.
         workspace: [*plan] scratch of matrix products, which the allocator holds all the time; not per micro-batch.
     """
@@ -206,14 +207,11 @@ def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions
 
     ranks = plan.tp if plan.sequence_parallel else 1
     saved, moved = each(lambda block: total_bytes(block.saved(rules))), plan.offload_activations
+    brought_back = each(lambda block: block.recomputed_bytes(rules)) + moved * saved
     return ActivationFactors(
         saved=(1.0 - moved) * saved,
         forward_peak=each(lambda block: block.forward_peak_bytes(rules)),
-        backward_peak=np.array(
-            each(lambda block: block.backward_peak_bytes(rules)).max()
-            + each(lambda block: block.recomputed_bytes(rules)).max()
-            + moved * saved.max()  # of the layer that comes back
-        ),
+        backward_peak=each(lambda block: block.backward_peak_bytes(rules)) + brought_back,
         pipeline=np.array(4 * model.boundary_bytes(plan) / ranks if plan.pp > 1 else 0.0),
         workspace=np.array(rules.workspace_bytes + _expert_workspace_bytes(model, plan, rules)),
     )
@@ -374,8 +372,8 @@ def stage_bytes(
         return np.asarray(value)[..., None]
 
     kept = (activations.saved[..., None, :] * saved).sum(axis=-1)
-    forward = (activations.forward_peak[..., None, :] * (saved > 0.0)).max(axis=-1)
-    temporary = np.maximum(forward, by_plan(activations.backward_peak))
+    one_block = np.maximum(activations.forward_peak, activations.backward_peak)[..., None, :]
+    temporary = (one_block * (saved > 0.0)).max(axis=-1)
     temporary = np.maximum(
         temporary, per_parameter(states.update) - kept
     )  # the update starts when activations are gone

@@ -204,7 +204,8 @@ STATE_DTYPE_VALUES = {
 }
 
 
-SAVED_BYTES = {"fp8": 1.0, "e5m6": 1.5}
+# Scales of e5m6 are powers of two of tiles of 1 x 128 (arXiv 2412.19437, section 3.3.3): an exponent of 8 bits each.
+SAVED_BYTES = {"fp8": 1.0, "e5m6": 1.5 + 1.0 / 128}
 
 
 @dataclass(frozen=True)

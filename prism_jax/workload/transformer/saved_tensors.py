@@ -193,9 +193,15 @@ class _Layout(Shard):
         return cls(
             **{**vars(shard), "dropout": dropout},
             linear_in_tokens=rows,
-            activation_input_bytes=saved_bytes(plan.saved_dtypes.activation_input, shard.element_bytes),
-            attention_output_bytes=saved_bytes(plan.saved_dtypes.attention_output, shard.element_bytes),
+            activation_input_bytes=_narrow_bytes(plan.saved_dtypes.activation_input, shard),
+            attention_output_bytes=_narrow_bytes(plan.saved_dtypes.attention_output, shard),
         )
+
+
+def _narrow_bytes(dtype: str | None, shard: Shard) -> float:
+    """Of an element that is saved in `dtype`: in fp8 with its share of the scales that inputs of products have."""
+    own = saved_bytes(dtype, shard.element_bytes)
+    return max(own, shard.precision.input_bytes) if dtype == "fp8" and shard.precision is not None else own
 
 
 def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, keys: float) -> list[SavedTensor]:

@@ -245,6 +245,18 @@ def test_modules_that_predict_more_tokens_read_an_embedding_on_their_own_stage(
     assert sorted(more[more > 0.0]) == sorted([*ends[1:], more[-1]])
 
 
+@pytest.mark.parametrize("changes", [{}, {"recompute": "full"}, {"offload_activations": 1.0}])
+def test_a_stage_holds_for_a_moment_what_its_own_blocks_need(changes: dict[str, Any]):
+    """A wide dense layer of the first stage is nothing to the second."""
+    plan = ParallelPlan(micro_batch=1, global_batch=8, seq_len=512, pp=2, **changes)
+    assert EXPERTS.moe is not None
+    first_dense = replace(EXPERTS, moe=replace(EXPERTS.moe, n_dense_first=1), vocab=512)
+    wide = replace(first_dense, ffn_hidden=64 * first_dense.ffn_hidden)
+    usual, wider = (memory(model, cluster(2), plan).stages for model in (first_dense, wide))
+    assert wider[0].temporary_bytes > 2 * usual[0].temporary_bytes
+    assert wider[1].temporary_bytes == usual[1].temporary_bytes
+
+
 def test_only_streams_of_library_calls_have_workspaces_for_experts():
     plan = ParallelPlan(micro_batch=1, global_batch=8, seq_len=512)
     found = {

@@ -190,8 +190,13 @@ def test_outputs_of_experts_are_not_brought_back_where_their_weights_are_applied
 
 
 def test_activations_wait_in_the_format_that_is_stated():
-    """fp8 halves the inputs of SwiGLU, 12 bits take a quarter off the output of attention."""
-    inputs = saved(LLAMA) - saved(LLAMA, saved_dtypes=SavedDtypes(activation_input="fp8"))
-    assert inputs == pytest.approx(PLAN.seq_len * 2 * LLAMA.ffn_hidden / PLAN.tp)
+    """fp8 halves the inputs of SwiGLU, 12 bits and an exponent per 128 elements take a quarter off the output of attention."""
+    narrow = SavedDtypes(activation_input="fp8")
+    elements = PLAN.seq_len * 2 * LLAMA.ffn_hidden / PLAN.tp
+    assert saved(LLAMA) - saved(LLAMA, saved_dtypes=narrow) == pytest.approx(elements)
     output = saved(LLAMA) - saved(LLAMA, saved_dtypes=SavedDtypes(attention_output="e5m6"))
-    assert output == pytest.approx(0.5 * PLAN.seq_len * LLAMA.hidden / PLAN.tp)
+    assert output == pytest.approx((0.5 - 1.0 / 128) * PLAN.seq_len * LLAMA.hidden / PLAN.tp)
+    for recipe, n_bytes in {"tensorwise": 1.0, "blockwise": 1.0 + 4.0 / 128, "mxfp8": 1.0 + 1.0 / 32}.items():
+        fp8: dict[str, Any] = {"dtype": "fp8", "fp8_recipe": recipe}
+        less = saved(LLAMA, **fp8) - saved(LLAMA, **fp8, saved_dtypes=narrow)
+        assert less == pytest.approx((2.0 - n_bytes) * elements)  # scales are those of the inputs of products
