@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from experiments.other_workloads.runs import cnn_runs, lambda_runs
 from experiments.variability_presets.run import toml_text
+from prism_jax.core.robust import robust_sd
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "experiments/other_workloads/presets.py"
@@ -61,7 +62,7 @@ def cloud(runs: pd.DataFrame) -> dict[str, Any]:
 
 def _log_spread(step_s: pd.Series) -> float:
     log_s = np.log(step_s.to_numpy())
-    return 1.4826 * float(np.median(np.abs(log_s - np.median(log_s))))
+    return robust_sd(log_s)
 
 
 def host_bound(runs: pd.DataFrame) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from prism_jax.core.robust import robust_sd
+
 WARM_UP = 20  # iterations of Lambda's runs
 FLOOR = 2e-4  # added to an excess before its logarithm: what clocks and 50 iterations resolve
 LEVELS = (0.95, 0.99)
@@ -41,7 +43,7 @@ def runs_of(table: pd.DataFrame, column: str, key: list[str]) -> pd.DataFrame:
         middle = np.median(seconds)
         relative = seconds / middle
         p95, p99 = np.quantile(relative, LEVELS)
-        spread = 1.4826 * float(np.median(np.abs(relative - 1.0)))
+        spread = robust_sd(relative, 1.0)
         rows.append((*name, len(own), middle, p95, p99, spread, relative.std(), _lag_one(relative)))
     return pd.DataFrame(rows, columns=[*key, "n", "step_s", "p95", "p99", "spread", "cv", "ar1"])
 

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prism_jax.core.robust import robust_sd
 from prism_jax.trace.step_log import StepLog, without_warm_up
 
 SINGLE_STEPS = ("gpt3", "llama31_405b", "llama31_8b")
@@ -48,7 +49,7 @@ class Log:
     @property
     def spread(self) -> float:
         """Robust standard deviation from step to step, a share."""
-        return 1.4826 * float(np.median(np.abs(np.diff(np.log(self.step_s))))) / np.sqrt(2.0)
+        return robust_sd(np.diff(np.log(self.step_s)), 0.0) / np.sqrt(2.0)
 
 
 def step_logs(data: Path) -> list[Log]:

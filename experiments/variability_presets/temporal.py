@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from prism_jax.core.robust import robust_sd
+
 LONG_STEPS = (
     "gpt3",
     "llama31_405b",
@@ -84,12 +86,12 @@ def _detrended(points: pd.DataFrame, every: int) -> np.ndarray:
 
 
 def _robust_sd(x: pd.Series) -> float:
-    return 1.4826 * float((x - x.median()).abs().median())
+    return robust_sd(x.dropna().to_numpy())
 
 
 def _statistics(x: np.ndarray) -> dict[str, float]:
     """Statistics of one run; `q0.99` is p99/p50 - 1."""
-    sd = 1.4826 * float(np.median(np.abs(x - np.median(x))))
+    sd = robust_sd(x)
     spike = x > max(SPIKE_SDS * sd, SPIKE_MIN)
     mild = (x > MILD_SDS * sd) & ~spike
     large = x > LARGE

@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 
 from inference.steps.runs import gpu_class
 from prism_jax.core.picture import INDIGO, ROSE, style
+from prism_jax.core.robust import robust_sd
 
 Found = dict[str, tuple[float, float, float]]
 FIRST, FEWEST = 3, 20  # points dropped at the start of a run, and needed after that
@@ -75,7 +76,7 @@ def of_run(value: np.ndarray) -> dict[str, float]:
     """Figures of one run."""
     middle = float(np.median(value))
     x = value / middle - 1.0
-    bulk = 1.4826 * float(np.median(np.abs(x)))
+    bulk = robust_sd(x, 0.0)
     p95, p99 = np.quantile(x, [0.95, 0.99])
     return {
         "log_median": float(np.log(middle)),

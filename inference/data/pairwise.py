@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from prism_jax.core.robust import robust_sd
+
 from .raw_table import RawTable
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -54,7 +56,7 @@ def _of_test(op: str, n_gpus: float, n_nodes: float, test: pd.DataFrame) -> list
     largest = float(time.index.max())
     bus = BUS.get(op, 1.0) * ((n_gpus - 1.0) / n_gpus if op in BUS else 1.0)
     gb_per_s = bus * largest / time.loc[largest] / 1e3
-    sd = 1.4826 * float(np.median(np.abs(excess - np.median(excess))))
+    sd = robust_sd(excess.to_numpy())
     apart = excess[np.abs(excess) > max(np.log1p(APART), ROBUST_SD * sd)].sort_values(ascending=False)
     each = ", ".join(f"{log} {value:.3g}" for log, value in list(gb_per_s.items())[:MOST_NAMED])
     more = ", ..." if len(gb_per_s) > MOST_NAMED else ""

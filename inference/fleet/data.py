@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prism_jax.core.errors import DataError
+from prism_jax.core.robust import MAD_SD
 
 from ..data.columns import ModelColumn
 from .identity import placed
@@ -282,7 +283,7 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     rows["excess"] = rows["log_s"] - rows.groupby(["gpu", "series"])["log_s"].transform("median")
     absolute = rows["excess"].abs()
     repeated = rows.groupby(["gpu", "series"])["log_s"].transform("size") > 2
-    robust_sd = absolute[repeated].groupby(rows["kernel"][repeated]).median() * 1.4826
+    robust_sd = absolute[repeated].groupby(rows["kernel"][repeated]).median() * MAD_SD
     limit = rows["kernel"].map(robust_sd).fillna(0.0) * FAR
     rows["disturbed"] = (absolute > limit) & repeated & (limit > 0.0)
     rows.attrs["notes"] = notes

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 from prism_jax.core.arrays import Floats
+from prism_jax.core.robust import robust_sd
 
 from .data import FleetData
 
@@ -152,7 +153,7 @@ def _scatter_of(values: Floats, noise: Floats) -> float:
 def _sd(values: Floats) -> float:
     """Standard deviation of the values within `CLIP` of the median, as of a Normal law."""
     centre = float(np.median(values))
-    sd = max(1.4826 * float(np.median(np.abs(values - centre))), LEAST_SD)
+    sd = max(robust_sd(values, centre), LEAST_SD)
     inside = 1.0 - 2.0 * CLIP * norm.pdf(CLIP) / (2.0 * norm.cdf(CLIP) - 1.0)
     for _ in range(ROUNDS):
         kept = values[np.abs(values - centre) <= CLIP * sd]

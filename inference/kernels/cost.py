@@ -18,6 +18,7 @@ from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import DataError
+from prism_jax.core.robust import robust_sd
 from prism_jax.cost.compute import attention_s, gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency, MeasuredCost, MeasuredTables, efficiency
 from prism_jax.system import catalog
@@ -243,7 +244,7 @@ def _fitted(part: KernelPart, start: Efficiency, field: ResidualField) -> tuple[
 
     found = least_squares(every, np.zeros(len(sd)), loss="soft_l1", x_scale=np.maximum(sd, 0.05)).x
     left = off(found)
-    scale = max(1.4826 * float(np.median(np.abs(left))), 1e-3)
+    scale = max(robust_sd(left, 0.0), 1e-3)
     step = 1e-3
     slope = np.stack([(off(found + step * e) - off(found - step * e)) / (2 * step) for e in np.eye(len(sd))], axis=1)
     apart = np.linalg.norm(part.position[:, None] - part.position[None], axis=-1)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.core.errors import DataError
+from prism_jax.core.robust import robust_sd
 from prism_jax.system import catalog
 
 from ..data.checks import numbers_of
@@ -372,6 +373,6 @@ def _leftover(x: np.ndarray, y: np.ndarray, of_table: np.ndarray, n_table: int) 
         for _ in range(3):
             weighted = x[of] * robust[of][:, None]
             left[of] = y[of] - x[of] @ np.linalg.solve(weighted.T @ x[of] + penalty, weighted.T @ y[of])
-            scale = max(1.4826 * float(np.median(np.abs(left[of]))), 1e-4)
+            scale = max(robust_sd(left[of], 0.0), 1e-4)
             robust[of] = np.minimum(1.0, 4.0 * scale / np.maximum(np.abs(left[of]), 1e-12))
     return left, robust

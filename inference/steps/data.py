@@ -24,6 +24,7 @@ from scipy.linalg import eigh
 
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import DataError
+from prism_jax.core.robust import MAD_SD
 
 from .runs import LABELS, LEVELS, P95, P99, Run, RunTable, read_runs
 
@@ -199,7 +200,7 @@ def _rotation(shapes: list[Floats], middle: Floats, kind: Index) -> tuple[Floats
     apart = np.concatenate(
         [s - m for s, m in zip(shapes, middle, strict=True) if len(s) > 2] or [np.zeros((0, N_KNOT))]
     )
-    reach = 3.0 * 1.4826 * np.median(np.abs(apart), axis=0) if len(apart) else np.zeros(N_KNOT)
+    reach = 3.0 * MAD_SD * np.median(np.abs(apart), axis=0) if len(apart) else np.zeros(N_KNOT)
     apart = np.clip(apart, -reach, reach)
     within = (N_KNOT * RUN_SD**2 * np.eye(N_KNOT) + apart.T @ apart) / (N_KNOT + len(apart))
     means = np.array([middle[kind == k].mean(axis=0) for k in range(kind.max() + 1)])
@@ -232,7 +233,7 @@ def _outlying(value: Floats, kind: Index) -> Floats:
     extra = np.zeros_like(value)
     for k in np.unique(kind):
         apart = value[kind == k] - np.median(value[kind == k], axis=0)
-        sd = np.maximum(1.4826 * np.median(np.abs(apart), axis=0), 1e-9)
+        sd = np.maximum(MAD_SD * np.median(np.abs(apart), axis=0), 1e-9)
         size = np.sqrt(np.maximum((apart / sd / OUTLYING) ** 2 - 1.0, 0.0)) * sd
         extra[kind == k] = np.sign(apart) * size if (kind == k).sum() > MIN_KIND else 0.0
     return extra

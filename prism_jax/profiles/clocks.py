@@ -15,10 +15,10 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from ..core.arrays import Floats, Ints
+from ..core.robust import MAD_SD
 from ..trace.rank_times import median_by
 
 Index = NDArray[np.intp]
-MAD_TO_SIGMA = 1.4826  # median absolute deviation of a normal distribution times this is its standard deviation
 DRIFT_AFTER_S = 10.0  # in shorter recordings clocks do not drift measurably
 DRIFT_MATCHES = 12  # shared groups in each third of the recording, for a drift to be believed
 DRIFT_GAIN = 0.8  # the spread must fall below this share of what it was
@@ -153,7 +153,7 @@ def _edges(
     medians = median_by(key, difference, 3 * n_rank)
     residual = difference - medians[key]
     edge = _mean_known(medians.reshape(n_rank, 3))
-    spread = MAD_TO_SIGMA * _mean_known(median_by(who, np.abs(residual), n_rank)[:, None])
+    spread = MAD_SD * _mean_known(median_by(who, np.abs(residual), n_rank)[:, None])
     drift, shift, better = _drift(who, time, residual, spread)
     return edge + shift, drift, better
 
@@ -188,7 +188,7 @@ def _drift(who: Index, time: Floats, residual: Floats, spread: Floats) -> tuple[
         drift = np.where(enough, (level[:, 2] - level[:, 0]) / (when[:, 2] - when[:, 0]), 0.0)
     left = residual - drift[who] * time
     shift = _mean_known(median_by(who, left, n_rank)[:, None])
-    after = MAD_TO_SIGMA * _mean_known(median_by(who, np.abs(left - shift[who]), n_rank)[:, None])
+    after = MAD_SD * _mean_known(median_by(who, np.abs(left - shift[who]), n_rank)[:, None])
     believed = enough & (after < DRIFT_GAIN * spread)
     return np.where(believed, drift, 0.0), np.where(believed, shift, 0.0), np.where(believed, after, spread)
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.robust import robust_sd
 
 N_LEARN = 20  # steps
 SETTLING_SIZE = 0.10  # of the step; the first ones after a restart or an evaluation are 2-5 % off (compilation, caches)
@@ -31,7 +32,7 @@ N_SMALL = 8  # after which a change too small to tell moves the level
 LONGEST = 24  # steps that a change may take to be told
 TAILS = 4.0  # degrees of freedom of the Student-t: two components or a Student-t fit measured steps best
 _T_NORM = math.exp(math.lgamma(2.5) - math.lgamma(2.0)) / math.sqrt(TAILS * math.pi)
-_MAD, _MEAN = 1.4826, 1.2533  # sd over median and over mean absolute deviation, of a normal law
+_MEAN = 1.2533  # sd over mean absolute deviation, of a normal law
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class StepNoise:
         """
         x = log_s - np.median(log_s)
         n = len(x)
-        spread = max(_MAD * float(np.median(np.abs(x))), _MEAN * float(np.minimum(np.abs(x), MOST_COUNTED).mean()))
+        spread = max(robust_sd(x, 0.0), _MEAN * float(np.minimum(np.abs(x), MOST_COUNTED).mean()))
         sd = math.sqrt((n * spread**2 + N_PRIOR * PRIOR_SD**2) / (n + N_PRIOR))
         kept = np.clip(x, -3.0 * sd, 3.0 * sd)
         power = float(kept[:-1] @ kept[:-1])

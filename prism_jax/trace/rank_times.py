@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.robust import robust_sd
 
 SLOW_RANK_SD, SLOW_RANK_SHARE = 5.0, 0.02
 FEWEST_RANKS = 4
@@ -124,7 +125,7 @@ def slow_ranks(ranks: RankTimes) -> tuple[RankExcess, ...]:
         of_step = median_by(ranks.entry[rows], seconds[rows], int(ranks.entry.max()) + 1)
         over = median_by(ranks.rank[rows], seconds[rows] - of_step[ranks.entry[rows]], n_rank)
         middle = float(np.nanmedian(over))
-        sd = 1.4826 * float(np.nanmedian(np.abs(over - middle)))
+        sd = robust_sd(over[np.isfinite(over)], middle)
         limit = max(SLOW_RANK_SD * sd, SLOW_RANK_SHARE * step_s)
         found += [
             RankExcess(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
+from ..core.robust import robust_sd
 from .rank_times import RankTimes, in_ranges
 
 WINDOW = 31  # steps
@@ -101,7 +102,7 @@ def stalls(steps: NDArray, step_s: Floats, n_steps: Ints, ranks: RankTimes | Non
         return None
     usual_s = _usual(step_s)
     excess = np.log(step_s / usual_s)
-    log_sd = 1.4826 * float(np.median(np.abs(excess - np.median(excess))))
+    log_sd = robust_sd(excess)
     found = np.flatnonzero(excess > max(np.log1p(LEAST_EXCESS), ROBUST_SD * log_sd))
     if not 0 < len(found) <= MOST_SHARE * len(step_s):
         return None

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from ..core.robust import robust_sd
 from ..core.units import format_s
 from .rank_times import RankTimes
 from .trace import MAX_SECONDS, JobShape, OpTable, Trace
@@ -147,7 +148,7 @@ def _after_warm_up(recorded: Trace | StepLog) -> NDArray[np.bool_]:
         return kept
     later = np.log(step_s[len(step_s) // 2 :])
     middle = float(np.median(later))
-    log_sd = 1.4826 * float(np.median(np.abs(later - middle)))
+    log_sd = robust_sd(later, middle)
     for start in np.split(np.arange(len(step_s)), _starts(recorded)):
         warm = is_warm_up(step_s[start], np.exp(middle), log_sd)
         kept[start[warm]] = False

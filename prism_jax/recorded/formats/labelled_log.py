@@ -25,7 +25,7 @@ from ...core.errors import DataError
 from ...core.units import format_s
 from ...trace.step_log import StepLog
 from .labelled import BAR_RATE, BAR_STEP, FRACTION, UNLABELLED, Line, read_line
-from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, Entries, interval, steps_by_clock
+from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, Entries, grows, interval, steps_by_clock
 from .quantities import QuantityKind, is_mean, rank_of
 from .scalars import assumed_unit, unit_that_fits
 
@@ -36,7 +36,6 @@ ENOUGH = 0.5  # share of the entries of the most frequent quantity that another 
 AGREES = 1.15  # factor within which a bar's rate and its clock are one
 FACTOR = 3.0  # within which a reported time and the clock may differ: evaluations, checkpoints
 COARSE = 0.02  # resolution of a clock, of a step, from which rates say more than the clock does
-FEWEST_GROWING = 10
 PAUSE = re.compile(
     r"[Ss]av(?:ing|ed)\b.{0,60}checkpoint|[Cc]heckpoint.{0,40}\bsav|validate step|[Rr]unning [Ee]valuation|\b[Ee]valuating\b"
     r"|eval_loss"
@@ -278,7 +277,7 @@ class _Choice:
         step_s = 1.0 / one.value if one.column.kind == QuantityKind.STEP_RATE else one.value
         merged = self._over_ranks(one, step_s)
         step_s = merged.value
-        if one.column.kind != QuantityKind.STEP_RATE and _grows(step_s):
+        if one.column.kind != QuantityKind.STEP_RATE and grows(step_s):
             return self._differences(merged)
         by_clock = self._clocked(merged)
         typical = None if len(by_clock.step) == 0 else float(np.median(by_clock.step_s))
@@ -470,11 +469,6 @@ def _has_three_digits(value: Floats) -> bool:
     """Whether numbers that differ are written with three digits at most."""
     scale = 10.0 ** (2 - np.floor(np.log10(value)))
     return bool(np.allclose(value * scale, np.round(value * scale), rtol=1e-9)) and len(np.unique(value)) > 1
-
-
-def _grows(value: Floats) -> bool:
-    """Whether numbers grow with every entry, several times over, as the time since the start does."""
-    return len(value) >= FEWEST_GROWING and bool((np.diff(value) > 0).all()) and value[-1] > 3.0 * value[0]
 
 
 def _share_of_repeats(step: NDArray[np.int64], rank: NDArray[np.int64]) -> float:

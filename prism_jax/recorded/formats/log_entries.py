@@ -395,3 +395,11 @@ def step_number(patterns: tuple[re.Pattern[str], ...], line: str, before: int) -
         for match in earlier or ([later] if later else []):
             return int(match[1])
     return None
+
+
+FEWEST_GROWING = 10  # entries of which one tells a clock from step times
+
+
+def grows(value: Floats) -> bool:
+    """Whether numbers grow with every entry, several times over, as the time since the start does."""
+    return len(value) >= FEWEST_GROWING and bool((np.diff(value) > 0).all()) and bool(value[-1] > 3.0 * value[0])

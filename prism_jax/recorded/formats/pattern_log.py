@@ -69,8 +69,11 @@ def read_by_pattern(path: Path, stated: Stated) -> StepLog:
         clock_unit_s=None,
         is_mean=rate is not None,
         work=work,
+        ranks=("rank",) if "rank" in groups and (time or rate) else (),
+        is_log=True,
     )
-    return read_scalars(path, names, _slowest(_rows(path, pattern), names, "rank" in groups), "by --pattern")
+    rows = (row._replace(values=_plain(row.values)) for row in _rows(path, pattern))
+    return read_scalars(path, names, rows, "by --pattern")
 
 
 def _groups(pattern: str) -> tuple[str | None, str | None, set[str]]:
@@ -154,34 +157,5 @@ class _Search:
         return [ScalarRow(f"{path}:{number}", groups) for number, groups in json.loads(answer)]
 
 
-def _slowest(rows: Iterator[ScalarRow], names: ScalarNames, has_ranks: bool) -> Iterator[ScalarRow]:
-    """Numbers without separators of thousands; of several ranks, each step once, in the line of the slowest."""
-    plain = (row._replace(values=_plain(row.values)) for row in rows)
-    if not has_ranks or names.time is None:
-        yield from plain
-        return
-    kept: dict[tuple[int, str], ScalarRow] = {}
-    seen: dict[str, tuple[int, float]] = {}
-    for row in plain:
-        rank, step = str(row.values.get("rank")), str(row.values.get("step"))
-        again, before = seen.get(rank, (0, -1.0))
-        number = _float(step)
-        seen[rank] = (again + (number < before), number)
-        key = (seen[rank][0], step)
-        other = kept.get(key)
-        slower = names.work is None
-        mine, theirs = _float(row.values.get(names.time)), _float(other.values.get(names.time)) if other else 0.0
-        if other is None or (mine > theirs if slower else mine < theirs):
-            kept[key] = row
-    yield from kept.values()
-
-
 def _plain(values: Any) -> dict[str, Any]:
     return {name: value.replace(",", "") if name != "clock" and value else value for name, value in values.items()}
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return 0.0

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.arrays import Floats
 from ...core.errors import DataError
 from ...trace.rank_times import RankTimes, natural_order
 from .log_entries import MAX_ENTRIES, Entries, Entry
@@ -37,10 +38,15 @@ ALIKE = 0.9  # of the steps that have equally many rows
 
 
 class RankTable:
-    """The rows of a table, 32 bytes each and 8 for every part; `parts` are its columns of those."""
+    """The rows of a table, 32 bytes each and 8 for every part.
 
-    def __init__(self, path: Path, parts: Sequence[str] = ()) -> None:
-        self.path, self._parts = path, {name: array("d") for name in parts}
+    Args:
+        parts: its columns of those.
+        is_log: whether rows of one rank stand in the order of time, which says where runs start over where no clock does.
+    """
+
+    def __init__(self, path: Path, parts: Sequence[str] = (), *, is_log: bool = False) -> None:
+        self.path, self._parts, self._is_log = path, {name: array("d") for name in parts}, is_log
         self._names: dict[str, int] = {}
         self._rank, self._step = array("q"), array("q")
         self._seconds, self._clock_s = array("d"), array("d")
@@ -102,12 +108,17 @@ class RankTable:
 
     def _again(self, step: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many rows of the same step and rank come before a row, by clock and then by seconds [row]."""
-        order = np.lexsort((np.array(self._seconds), np.array(self._clock_s), rank, step))
+        order = np.lexsort((np.array(self._seconds), self._when(), rank, step))
         first = np.append(True, (np.diff(step[order]) != 0) | (np.diff(rank[order]) != 0))
         place = np.arange(len(step))
         again = np.empty(len(step), np.int64)
         again[order] = place - np.maximum.accumulate(np.where(first, place, 0))
         return again
+
+    def _when(self) -> Floats:
+        """Time of a row, or its place where rows stand in order and have no time [row]."""
+        clock_s = np.array(self._clock_s)
+        return np.arange(float(len(clock_s))) if self._is_log and not np.isfinite(clock_s).all() else clock_s
 
     def _by_step(self, step: NDArray[np.int64], rank: NDArray[np.int64], names: tuple[str, ...]) -> Steps:
         """Steps as the maximum over ranks, whatever the order of rows; without `names`, ranks are not told apart."""
@@ -117,9 +128,10 @@ class RankTable:
         starts = np.flatnonzero(new)
         seconds, clock_s = np.array(self._seconds)[order], np.array(self._clock_s)[order]
         step_s, end_s = np.fmax.reduceat(seconds, starts), np.fmax.reduceat(clock_s, starts)
+        when = np.fmax.reduceat(self._when()[order], starts)
         run = np.arange(len(starts))
-        if bool(again.any()) and bool(np.isfinite(end_s).all()):
-            run = np.argsort(end_s, kind="stable")
+        if bool(again.any()) and bool(np.isfinite(when).all()):
+            run = np.argsort(when, kind="stable")
         found = Entries(self.path)
         for i in run.tolist():
             found.add(Entry(int(step[order[starts[i]]]), float(step_s[i]), float(end_s[i])))

@@ -24,7 +24,7 @@ from ...tables.column_map import columns_said
 from ...tables.csv_rows import is_plain
 from ...tables.document import short
 from ...trace.step_log import NOTHING_STATED, Stated, StepLog
-from .log_entries import NAN, Clocked, Entries, Entry, elapsed_s, interval, steps_by_clock, timestamp
+from .log_entries import NAN, Clocked, Entries, Entry, elapsed_s, grows, interval, steps_by_clock, timestamp
 from .quantities import (
     CLOCKS,
     NOT_TRAINING,
@@ -73,6 +73,7 @@ class ScalarNames:
         parts_s: of seconds of parts of a step, "data_time", each with its unit in seconds.
         work: of a step, which a rate counts: 1 where it counts steps; None where `time` names a time.
         notes: what people should know.
+        is_log: whether rows are the lines of a log, in the order of time.
     """
 
     step: str | None
@@ -85,6 +86,7 @@ class ScalarNames:
     parts_s: Mapping[str, float] = field(default_factory=dict)
     work: float | None = None
     notes: tuple[str, ...] = ()
+    is_log: bool = False
 
 
 def is_told(names: Sequence[str]) -> bool:
@@ -226,7 +228,6 @@ Value: TypeAlias = float | int | str | None
 BLANKS = frozenset(("", "nan", "null", "none", "n/a", "-"))
 TOLERANCE = 3.0  # factor between a step time and the clock, either way, within which a unit is believed
 GOES_BACK = 0.1  # share of the rows in which a clock may go back: where a run starts over
-FEWEST_GROWING = 10  # entries of which one tells a clock from step times
 UNIT_NAMES = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}
 
 
@@ -248,7 +249,7 @@ def read_scalars(path: Path, chosen: ScalarNames, rows: Iterable[ScalarRow], wha
     Raises:
         DataError: no row holds a step time, most rows are bad, or nothing tells the unit.
     """
-    table, bad, resolution_s = RankTable(path, tuple(chosen.parts_s)), BadRows(path), math.inf
+    table, bad, resolution_s = RankTable(path, tuple(chosen.parts_s), is_log=chosen.is_log), BadRows(path), math.inf
     for row in rows:
         try:
             if row.wrong:
@@ -432,9 +433,8 @@ def _refuse_no_clock(path: Path, name: str, entries: Entries) -> None:
 
 
 def _refuse_clock(path: Path, name: str, found: Clocked) -> None:
-    """What grows with every entry, several times over, is the time since the start."""
-    step_s = found.step_s
-    if len(step_s) >= FEWEST_GROWING and bool((np.diff(step_s) > 0).all()) and step_s[-1] > 3.0 * step_s[0]:
+    """What grows with every entry is the time since the start."""
+    if grows(found.step_s):
         raise DataError(
             f"{path} {name!r}: grows with every entry, as the time since the start does and step times do not. If it is a clock, "
             "call it wall_time."

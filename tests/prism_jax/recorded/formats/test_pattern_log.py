@@ -16,6 +16,21 @@ def test_named_groups_say_what_is_found(tmp_path: Path):
     log = read(tmp_path, TEXT, pattern=r"upd#(?P<step>\d+) rank-(?P<rank>\d) spent \[(?P<time_ms>[\d.]+)\]")
     assert log.step.tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(log.step_s, [1.001, 2.001, 3.001, 4.001])  # the slower rank
+    assert log.ranks is not None
+    assert log.ranks.names == ("0", "1")
+
+
+def test_a_log_of_ranks_that_starts_over_keeps_its_order(tmp_path):
+    """Steps 1 to 4 take 5 s, then 3 to 6 take 1 s; rank 1 takes .1 s longer, and ranks write in any order."""
+    passes = [(n, 5.0) for n in range(1, 5)] + [(n, 1.0) for n in range(3, 7)]
+    text = "".join(
+        f"r{rank} it {n} took {s + 0.1 * rank:.1f}\n"
+        for k, (n, s) in enumerate(passes)
+        for rank in ((0, 1), (1, 0))[k % 2]
+    )
+    log = read(tmp_path, text, pattern=r"r(?P<rank>\d) it (?P<step>\d+) took (?P<time_s>[\d.]+)")
+    assert log.step.tolist() == [1, 2, 3, 4, 3, 4, 5, 6]
+    np.testing.assert_allclose(log.step_s, [5.1] * 4 + [1.1] * 4)
 
 
 def test_rates_clocks_and_units(tmp_path: Path):
