@@ -43,6 +43,15 @@ from .measured_speeds import (
     words_of,
 )
 from .node_names import HOST
+from .slowdown_spellings import (
+    PERCENT,
+    ListedHosts,
+    as_columns,
+    column_of,
+    factor_of,
+    spelled_rows,
+    without_comments,
+)
 from .throttling import IDLE, Throttling, active, is_reason
 
 MAX_ROWS = 1_000_000
@@ -94,20 +103,23 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
     n_node = -(-n_devices // node_size)
     if len(hosts) > n_node:
         raise DataError(f"--hosts: {len(hosts)} hosts, but the job has {n_node} nodes of {node_size} GPUs")
-    table = CsvTable(as_csv(text, str(path)), str(path), MAX_ROWS, ":")
+    plain = as_columns(without_comments(as_csv(text, str(path))))
+    table = CsvTable(plain, str(path), MAX_ROWS, ":")
+    table.columns = tuple(map(column_of, table.columns))
+    if any(table.columns.count(name) > 1 for name in table.columns if name):
+        raise DataError(f"{path}:1: two columns hold the same slowdowns. Keep one.")
     return _read(table, n_devices, node_size, hosts)
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:
     columns = _columns(table.columns, table.name)
     order = {name: node for node, name in enumerate(listed)}
-    places = _Places(
-        columns.node, columns.gpu, n_devices, node_size, columns.inside, columns.label, order, bool(listed)
-    )
+    known = ListedHosts(listed) if listed else None
+    places = _Places(columns.node, columns.gpu, n_devices, node_size, columns.inside, columns.label, order, known)
     if columns.measured:
         found, notes = _measured(table, columns, places)
     else:
-        found, notes = _factors(table, columns.factors, places)
+        found, notes = _factors(table, columns, places)
     other = f"{places.n_other:,} rows are of hosts that are not in --hosts"
     if not any(found.values()):
         why = f": {other}" if places.n_other else ""
@@ -121,19 +133,19 @@ def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]
 Factors = dict[str, dict[int, float]]
 
 
-def _factors(table: CsvTable, columns: Sequence[str], places: _Places) -> tuple[Factors, tuple[str, ...]]:
+def _factors(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
     """Slowdowns as they stand in the table, one row per GPU; speeds under that name are recognised."""
-    found: dict[str, dict[int, float]] = {column: {} for column in columns}
+    found: dict[str, dict[int, float]] = {column: {} for column in columns.factors}
     lines: dict[tuple[str, int], tuple[str, str]] = {}
-    for line, row in table.rows():
+    for line, row in spelled_rows(table, columns.gpu):
         where = table.place(line)
         if places.is_elsewhere(row):
             continue
         devices = places.devices(row, where)
-        for column in columns:
+        for column in columns.factors:
             if not row[column]:
                 continue
-            factor, known = _positive(row[column], column, where), found[column]
+            factor, known = _positive(factor_of(row[column], column), column, where), found[column]
             if any(device in known for device in devices):
                 raise DataError(f"{where} {places.field}: {places.told(row)} is listed twice")
             known.update(dict.fromkeys(devices, factor))
@@ -142,7 +154,9 @@ def _factors(table: CsvTable, columns: Sequence[str], places: _Places) -> tuple[
     factors: Factors = {}
     for column, known in found.items():
         told = recognised(np.array(list(known.values())), column, table.name) if known else Recognised(np.zeros(0))
-        factors[ALL_CLASSES if column == ALL else column] = dict(zip(known, told.factor.tolist(), strict=True))
+        factors[ALL_CLASSES if column in (ALL, PERCENT) else column] = dict(
+            zip(known, told.factor.tolist(), strict=True)
+        )
         notes += [told.note] if told.note else []
         for device, factor in zip(known, told.factor.tolist(), strict=True):
             if not 0.01 <= factor <= 100.0:
@@ -159,7 +173,7 @@ BUSY = 50.0  # percent of the time, from which on a clock is that of work
 def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
     """Slowdowns from rates, seconds or clocks, the median over the rows of a GPU and kernel."""
     values: dict[SpeedColumn, dict[str, dict[int, list[float]]]] = {one: {} for one in columns.measured}
-    rows = [row for row in table.rows() if not places.is_elsewhere(row.fields)]
+    rows = [row for row in spelled_rows(table, columns.gpu) if not places.is_elsewhere(row.fields)]
     busy = _busy([row.fields for row in rows], columns) if columns.measured[0].kind == "clock" else [True] * len(rows)
     for (line, row), counts in zip(rows, busy, strict=True):
         where = table.place(line)
@@ -227,7 +241,7 @@ class _Places:
         inside: whether `gpu` may hold a node and an index in it ("gpu013:4").
         label: column of a node's name, where `gpu` says where it is.
         hosts: name -> node: as listed, or in the order of their first rows.
-        is_listed: whether they are listed.
+        listed: finds those that a list of hosts names; None without a list.
         named: whether nodes have names; None before the first row.
         n_other: rows of hosts that are not listed.
     """
@@ -239,7 +253,7 @@ class _Places:
     inside: bool = False
     label: str = ""
     hosts: dict[str, int] = field(default_factory=dict)
-    is_listed: bool = False
+    listed: ListedHosts | None = None
     named: bool | None = None
     n_other: int = 0
 
@@ -263,9 +277,9 @@ class _Places:
 
     def is_elsewhere(self, row: Mapping[str, str]) -> bool:
         """Whether the row is of a host that the job does not have, which is counted."""
-        if not self.is_listed or not (self.node or (self.inside and ":" in row[self.gpu])):
+        if self.listed is None or not (self.node or (self.inside and ":" in row[self.gpu])):
             return False
-        name = row[self.node or self.gpu].rsplit(":", 1)[0].strip()
+        name = self.listed.named(row[self.node or self.gpu].rsplit(":", 1)[0].strip())
         other = bool(name) and not _is_index(name) and name not in self.hosts
         self.n_other += other
         return other
@@ -296,6 +310,7 @@ class _Places:
         named = not _is_index(text)
         if named:
             _check_host(text, self.node or self.gpu, where)
+            text = text if self.listed is None else self.listed.named(text)
         if self.named is not None and named != self.named:
             kinds = ("a name", "numbers") if named else ("a number", "names")
             column = self.node or self.gpu
@@ -345,11 +360,11 @@ class _Columns(NamedTuple):
 
 
 def _columns(header: Sequence[str], path: str) -> _Columns:
-    factors_known = (ALL, *KERNEL_CLASSES.names)
+    factors_known = (ALL, PERCENT, *KERNEL_CLASSES.names)
     factors = tuple(name for name in factors_known if name in header)
     places = {name: "_".join(words_of(name)) for name in header}
     measured = () if factors else quantities([name for name in header if places[name] not in PLACE_NAMES], f"{path}:1")
-    known, reasons = (GPU, *NODE_COLUMNS[:3], *factors_known), tuple(filter(is_reason, header))
+    known, reasons = (GPU, *NODE_COLUMNS[:3], ALL, *KERNEL_CLASSES.names), tuple(filter(is_reason, header))
     if reasons and not measured and not factors:
         raise DataError(
             f"{path}:1: {reasons[0]} says that a GPU throttles, not how slow it is. Log its clock too (clocks.sm of nvidia-smi, "
@@ -370,7 +385,7 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
     if ranks:  # the index along the plan's axes, whatever the node is called
         nodes, locals_ = [], ranks
     one_place = len(nodes) <= 1 and len(locals_) <= 1 and len(nodes) + len(locals_) > 0
-    if not one_place or not (factors or measured) or (ALL in factors and len(factors) > 1):
+    if not one_place or not (factors or measured) or (len(factors) > 1 and not {ALL, PERCENT}.isdisjoint(factors)):
         raise DataError(
             f"{path}:1: needs one of gpu or node (or host, hostname), and slowdown or some of {', '.join(KERNEL_CLASSES.names)}"
         )
