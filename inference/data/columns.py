@@ -341,6 +341,8 @@ def _matches(column: ModelColumn, candidate: str, header: Sequence[str]) -> list
     same, other_unit = [], []
     for name in filter(plain, header):  # a column without a name is none of ours
         own = understand(name, suffix)
+        if column.text and own.plain == "time" and understand(name, "s").unit in ("ms", "us", "ns"):
+            continue  # "Time (ms)" is how long something took, and no point in time
         if own.plain == sought.plain and (own.unit in SPELLINGS.get(suffix, {}).values() or not own.unit or not suffix):
             same.append(name)
         elif suffix and own.base == sought.base and own.unit in SPELLINGS[suffix].values():

@@ -17,6 +17,7 @@ import pandas as pd
 
 SHARED = 0.5  # of the names of GPUs that stand on several nodes: then they are indices
 MOST_IN_NODE = 72  # GPUs that one name of a node holds (NVL72)
+_INDEX = re.compile(r"^(?:cuda|gpu|device)[ :_#-]?(\d{1,3})$", re.IGNORECASE)  # of a GPU inside its node
 _BOTH = re.compile(r"^(?P<node>.*[^:/\s])\s?[:/]\s?(?:gpu)?(?P<index>\d{1,3})$", re.IGNORECASE)
 _JOINED = re.compile(r"^(?P<node>.*\d)[-_.](?:gpu|g|dev|local|rank|r)?[-_]?(?P<index>\d{1,2})$", re.IGNORECASE)
 
@@ -31,8 +32,9 @@ def placed(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if "node" not in rows or rows["node"].isna().all():
         return _from_names(rows.drop(columns="node", errors="ignore"))
     known = rows["node"].notna()
-    node = _plain(rows["node"].where(known, ""))
-    pairs = pd.DataFrame({"gpu": rows["gpu"], "node": node})[known].drop_duplicates()
+    node = _one_domain(_plain(rows["node"].where(known, "")))
+    index = rows["gpu"].str.replace(_INDEX, r"\1", regex=True)
+    pairs = pd.DataFrame({"gpu": index, "node": node})[known].drop_duplicates()
     n_nodes = pairs.groupby("gpu")["node"].nunique()
     if pairs["node"].nunique() < 2 or float((n_nodes > 1).mean()) <= SHARED:
         return rows.assign(node=node.where(known)), ()
@@ -41,12 +43,23 @@ def placed(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
         f"GPUs are numbered inside their nodes ({first}, ... on {pairs['node'].nunique():,} nodes): a GPU is node and number, "
         f"{len(pairs):,} in all"
     )
-    return rows.assign(node=node.where(known), gpu=(node + ":" + rows["gpu"]).where(known, rows["gpu"])), (note,)
+    return rows.assign(node=node.where(known), gpu=(node + ":" + index).where(known, rows["gpu"])), (note,)
 
 
 def _plain(values: pd.Series) -> pd.Series:
     """Names as text; numbers that were read as 3.0 are 3."""
     return values.astype(str).str.strip().str.replace(r"^(\d{1,9})\.0$", r"\1", regex=True)
+
+
+def _one_domain(node: pd.Series) -> pd.Series:
+    """Hosts that stand in the table with their domain and without are called by the short name."""
+    names = node.unique()
+    short = {name: name.partition(".")[0] for name in names}
+    bare = {name for name in names if short[name] == name and name}
+    domains = pd.Series([short[name] for name in names if short[name] != name], dtype=object).value_counts()
+    return node.map(
+        {name: short[name] if short[name] in bare and domains.get(short[name]) == 1 else name for name in names}
+    )
 
 
 def _from_names(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:

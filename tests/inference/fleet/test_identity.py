@@ -8,6 +8,7 @@ import pytest
 
 from inference.data.read import read_measurements, tidy
 from inference.fleet.data import COLUMNS, FleetData, fleet_data
+from inference.fleet.identity import placed
 from inference.fleet.model import FleetModel
 from inference.fleet.outliers import outliers
 from prism_jax.core.errors import DataError
@@ -147,3 +148,27 @@ def test_a_log_of_clocks_alone_is_a_fleet_where_it_works(tmp_path: Path) -> None
     (chip,) = outliers(data).chips
     assert (chip.gpu, chip.node) == ("GPU-3f4a", "h3")
     assert chip.excess == pytest.approx(0.16, abs=0.03)
+
+
+@pytest.mark.parametrize("head", ["hostname,device,Time (ms)", "Host,GPU,time_ms", "node,local_rank,Kernel Time [ms]"])
+@pytest.mark.parametrize("gpu", ["{}", "cuda:{}", "GPU{}", "mixed"])
+def test_hosts_with_their_domain_and_any_name_of_a_gpu_are_the_same_fleet(tmp_path, head: str, gpu: str) -> None:
+    spellings = ("{}", "cuda:{}", "gpu {}")
+    rows = [
+        f"gpu{host:03d}{'.cluster.local' * ((host + one + again) % 2)},"
+        f"{(spellings[again] if gpu == 'mixed' else gpu).format(one)},{10 + again}"
+        for host in range(1, 5)
+        for one in range(8)
+        for again in range(3)
+    ]
+    file = tmp_path / "times.csv"
+    file.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    found, notes = placed(read_measurements([file], COLUMNS).frame)
+    assert set(found["gpu"]) == {f"gpu{host:03d}:{one}" for host in range(1, 5) for one in range(8)}
+    assert found["duration_s"].median() == pytest.approx(0.011)
+    assert "32 in all" in notes[0]
+
+
+def test_two_hosts_of_one_short_name_stay_apart() -> None:
+    rows = pd.DataFrame({"gpu": [0, 0, 0] * 2, "node": ["a.east", "a.west", "a"] * 2, "duration_s": 1.0})
+    assert placed(rows)[0]["node"].nunique() == 3
