@@ -267,6 +267,8 @@ def _labelled(text: str, begin: int) -> list[LabelledNumber]:
         if of is not None and number[0].isdigit():
             end = of.end()
         unit = _UNIT.match(text, end) if of is None else None
+        if unit is not None and unit[1] == "s" and _MINUTES.search(text, max(start - 6, 0), start):
+            continue  # "3m 18s" is no 18 s
         about = _label(left)
         known = None if about is None else _with_unit(about, "" if unit is None else unit[1], of)
         if known is None:
@@ -286,6 +288,7 @@ def _date_end(text: str) -> int:
     return 0 if front is None else front.end()
 
 
+_MINUTES = re.compile(r"\d ?[mh] ?$")
 _DATES = re.compile(
     r"[^\d]{0,80}?(?:(?:19|20)\d\d[-/]?\d\d[-/]?\d\d|\d\d[-/]\d\d(?:[-/](?:20)?\d\d)?)[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
     r"(?:Z|[+-]\d\d:?\d\d)?|[^\d]{0,20}?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\b"

@@ -36,6 +36,7 @@ ENOUGH = 0.5  # share of the entries of the most frequent quantity that another 
 AGREES = 1.15  # factor within which a bar's rate and its clock are one
 FACTOR = 3.0  # within which a reported time and the clock may differ: evaluations, checkpoints
 COARSE = 0.02  # resolution of a clock, of a step, from which rates say more than the clock does
+MEANS_OF_RUN = ("train_speed(",)  # ms-swift: since the start; a bar next to them says more
 PAUSE = re.compile(
     r"[Ss]av(?:ing|ed)\b.{0,60}checkpoint|[Cc]heckpoint.{0,40}\bsav|validate step|[Rr]unning [Ee]valuation|\b[Ee]valuating\b"
     r"|eval_loss"
@@ -217,6 +218,8 @@ class _Choice:
         bars = [one for one in times if one.name == BAR_RATE]
         frequent = [one for one in times if one.name != BAR_RATE and len(one.entry) >= ENOUGH * most]
         frequent = [one for one in frequent if one.column.kind != QuantityKind.PLAIN_TIME or self._is_usual(one)]
+        if bars:
+            frequent = [one for one in frequent if not one.name.startswith(MEANS_OF_RUN)]
         frequent += sorted(bars, key=lambda one: -len(one.entry))[:1]
         refusal: DataError | None = None
         for one in sorted(frequent, key=_sureness):
@@ -281,6 +284,9 @@ class _Choice:
             return self._differences(merged)
         by_clock = self._clocked(merged)
         typical = None if len(by_clock.step) == 0 else float(np.median(by_clock.step_s))
+        if one.name == BAR_RATE and typical is not None and self.resolution_s <= COARSE * typical:
+            self.notes.append("by the clock of the bar, whose rates are smoothed")
+            return Reading(self._log(by_clock._replace(notes=(*self.notes, *by_clock.notes)), one), is_reported=True)
         if not one.column.has_unit:
             unit_s = self._unit(one, step_s, typical)
             step_s = step_s * unit_s

@@ -23,8 +23,9 @@ from .labelled_log import LabelledLog
 from .log_entries import CLOCK, REPORTED, WHOLE_RUN, Clocked, Entries, LineFormat
 from .quantities import QuantityKind
 from .torchtitan import TORCHTITAN
+from .verl import VERL_PARTS
 
-SHIPPED = (TORCHTITAN, THROUGHPUT, WALL_CLOCK_BREAKDOWN, TRAIN_RUNTIME)
+SHIPPED = (TORCHTITAN, THROUGHPUT, WALL_CLOCK_BREAKDOWN, VERL_PARTS, TRAIN_RUNTIME)
 LINE_FORMATS: Registry[LineFormat] = Registry("log format", lambda: SHIPPED, error=DataError)
 
 
