@@ -32,7 +32,8 @@ class Outcome:
     """What one log came to.
 
     Attributes:
-        right, wrong: fields of the head.
+        right, wrong: fields that the head states.
+        unsaid: fields that it does not state: the log was cut, or names them nowhere.
         runs: that were found, and how many there are.
         error: of the median step, relative; None: not read.
         verdicts: of the runs.
@@ -41,6 +42,7 @@ class Outcome:
     name: str
     right: int = 0
     wrong: list[str] = field(default_factory=list)
+    unsaid: list[str] = field(default_factory=list)
     runs: tuple[int, int] = (0, 0)
     error: float | None = None
     verdicts: tuple[str, ...] = ()
@@ -63,6 +65,8 @@ def outcome(folder: Path, slower: float = 1.0) -> tuple[Outcome, Sequence[LogRun
     for name, wanted, read in fields(truth, runs[0]) if runs else ():
         if same(name, wanted, read):
             found.right += 1
+        elif read is None:
+            found.unsaid.append(name)
         else:
             found.wrong.append(f"{name}: {read}, but {wanted}")
     return found, runs
@@ -90,10 +94,15 @@ def main() -> None:
             print(*(f"   {line}" for line in run.lines()), sep="\n")
         for text in found.wrong:
             print(f"   WRONG {text}")
+        if found.unsaid:
+            print(f"   not said: {', '.join(found.unsaid)}")
         error = "not read" if found.error is None else f"{found.error:+.2%}"
         print(f"   fields {found.right} of {found.right + len(found.wrong)}, runs {found.runs}, median {error}")
     right, n = sum(one.right for one in every), sum(one.right + len(one.wrong) for one in every)
-    print(f"\nfields right: {right} of {n} ({right / max(n, 1):.1%})")
+    unsaid = sum(len(one.unsaid) for one in every)
+    print(
+        f"\nfields right: {right} of {n} that heads state ({right / max(n, 1):.1%}); {unsaid} more are not in the logs"
+    )
     print(f"runs right: {sum(one.runs[0] == one.runs[1] for one in every)} of {len(every)}")
     close = sum(one.error is not None and abs(one.error) <= CLOSE for one in every)
     print(f"medians within {CLOSE:.1%}: {close} of {len(every)}")

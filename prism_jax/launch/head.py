@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..tables.streams import lines
+from .config_blocks import Blocks
 from .said import BEGINS, SAID, Begin
 
 MOST_NAMES = 5000  # of a run
 MOST_RUNS = 100
 LONGEST_VALUE = 400
-LONGEST_LINE = 4000  # characters that are looked at
+LONGEST_LINE = 20_000  # characters that are looked at
 COLOUR = re.compile(r"(?:\x1b|\^\[)\[[0-9;]{0,24}m")
 _STEP = re.compile(
     rb"\biteration:? +\d+ ?/|\bstep(?:\x1b\[[0-9;]*m)?[:= ] {0,8}\d|\d/\d{1,9} \[\d|\| step +\d|completed step:|train_time:"
@@ -30,7 +31,7 @@ _LAST = re.compile(r"-{5,60} end of arguments -{5,60}")
 _ARGUMENT = re.compile(r"(?:^|[\s:\]>])([A-Za-z]\w{0,100}) {1,2}\.{2,120}(?: (.*))?$")
 _WRAPPED = re.compile(r"^(?:[\w.\[\]@-]{0,60}:)?(?:\s{0,3}\[[\w ]{1,20}\]:)?[\s.]{0,120}(\S.*)$")
 _PRINTED = re.compile(r"\[config\.py:\d{1,6}:print(?:_\w{1,40})?\] {1,4}([a-z_]\w{0,80}) (?: |\.{2,60} )(.*)$")
-_JSON_PAIR = re.compile(r'^\s{1,40}"(\w{1,60})": ("[^"]{0,200}"|[^\s,{}\[\]]{1,60}),?\s*$')
+_PARAM = re.compile(r"\bConfig param (\w{1,80}): (.*)$")
 _HOST = re.compile(r"^([A-Za-z][\w-]{0,60}(?:\.[\w-]{1,60}){0,6}|\d{1,3}(?:\.\d{1,3}){3}): ")
 
 
@@ -60,6 +61,8 @@ class Head:
         facts: what else is said, by the names of `said.SAID`.
         params: number of parameters by (tensor, pipeline) rank.
         hosts: names in front of lines (never written out).
+        has_hosts: whether they stand in front of the arguments, so that they are hosts for sure.
+        most: largest numbers of some kinds.
     """
 
     trainer: str = ""
@@ -70,6 +73,7 @@ class Head:
     facts: dict[str, SaidValue] = field(default_factory=dict)
     params: dict[tuple[int, int], SaidValue] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
+    has_hosts: bool = False
     most: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -109,15 +113,25 @@ class _Reader:
         self.has_steps = False
         self.waiting = ""  # an argument whose value was wrapped
         needles = {needle for one in SAID for needle in one.needles} | {one.needle for one in BEGINS}
-        needles |= {b" ..", b"arguments ---", b"[config.py:", b'": '}
+        needles |= {
+            b" ..",
+            b"arguments ---",
+            b"[config.py:",
+            b"Config param",
+            b'": ',
+            b"': ",
+            b"onfig",
+            b"Arguments(",
+            b"json = {",
+        }
         self.needles = re.compile(b"|".join(re.escape(needle) for needle in sorted(needles)))
-        self.in_json = False
+        self.blocks = Blocks()
 
     def take(self, line: bytes, number: int) -> None:
         """Reads a line."""
         if not self.has_steps and _STEP.search(line):
             self.has_steps = True
-        if not (self.waiting or self.in_json or self.needles.search(line)):
+        if not (self.waiting or self.blocks.is_open or self.needles.search(line)):
             return
         text = COLOUR.sub("", line[:LONGEST_LINE].decode("utf-8", "replace")).rstrip()
         if self.waiting:
@@ -128,6 +142,7 @@ class _Reader:
             self.in_block = False
         elif self.in_block and (found := _ARGUMENT.search(text)) is not None:
             self._argument(found, number)
+            self.heads[-1].has_hosts |= _HOST.match(text) is not None
         else:
             self._sentence(line, text, number)
 
@@ -184,14 +199,24 @@ class _Reader:
             if one.needle in line and one.pattern.search(text):
                 self._begin(one, number)
                 head = self.heads[-1]
-        if (printed := _PRINTED.search(text)) is not None:
-            self._keep(head.engine, printed[1], printed[2].lstrip(". "), number)
+        self._configuration(text, number)
         if (host := _HOST.match(text)) is not None and len(head.hosts) < MOST_NAMES:
             head.hosts.add(host[1])
         for one in SAID:
             if any(needle in line for needle in one.needles):
                 for name, value in one.read(text):
                     self._say(head, name, value, number)
+
+    def _configuration(self, text: str, number: int) -> None:
+        """Pairs of a configuration that is printed one by one, or over several lines."""
+        head = self.heads[-1]
+        if (param := _PARAM.search(text)) is not None:
+            self._keep(head.arguments, param[1], param[2], number)
+        for name, value in self.blocks.pairs(text):
+            if name not in head.facts or not self.has_steps:
+                self._keep(head.facts, name, value, number)
+        if (printed := _PRINTED.search(text)) is not None:
+            self._keep(head.engine, printed[1], printed[2].lstrip(". "), number)
 
     def _begin(self, one: Begin, number: int) -> None:
         if one.starts_run and self.has_steps:

@@ -15,14 +15,27 @@ from ..tables.document import Document
 from ..workload.transformer.spec import TransformerSpec
 from .device import device_in, has_dtype, possible_devices, stated_device
 from .head import Head
+from .hugging_face import hugging_face_job, verl_job
 from .megatron import megatron_job
+from .said import HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, SWIFT, TITAN, VERL
+from .small_trainers import maxtext_job, modded_job, nanochat_job
 from .stated import StatedJob
+from .torchtitan import torchtitan_job
 
 EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
 EMULATED = {"volta": "fp32", "turing": "fp32", "pascal": "fp32", "maxwell": "fp32", "kepler": "fp32"}
 OFFLOAD_SD = 0.85  # of the logarithm: hosts and their links differ by a factor of four either way (90 %)
 MOST_DEVICES_SHOWN = 8
-READERS: dict[str, Callable[[Head, str], StatedJob]] = {}
+READERS: dict[str, Callable[[Head, str], StatedJob]] = {
+    TITAN: torchtitan_job,
+    HF: hugging_face_job,
+    SWIFT: hugging_face_job,
+    LLAMA_FACTORY: hugging_face_job,
+    VERL: verl_job,
+    MAXTEXT: maxtext_job,
+    NANOCHAT: nanochat_job,
+    MODDED: modded_job,
+}  # a block of arguments of Megatron-LM counts more
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,8 @@ def stated_job(head: Head, device: str | None = None) -> StatedJob:
     """
     name = device_in(head) if device is None else stated_device(device)
     generation = catalog.device(name).generation if name else ""
-    read = READERS.get(head.trainer, megatron_job)
+    is_megatron = "hidden_size" in head.arguments and "num_layers" in head.arguments
+    read = megatron_job if is_megatron else READERS.get(head.trainer, megatron_job)
     job = read(head, generation)
     if name is not None:
         said = head.facts.get("gpu") if device is None else None
@@ -84,9 +98,9 @@ def job_of_head(head: Head, file: str, device: str | None = None, overrides: Seq
         ConfigError: fields contradict each other; names the line of the log.
     """
     stated = stated_job(head, device)
-    if stated.refused:
-        raise DataError("; ".join(stated.refused))
     given = {one.partition("=")[0].strip() for one in overrides}
+    if stated.refused and not any(one.partition(".")[0] == "model" for one in given):
+        raise DataError("; ".join(stated.refused))
     _needs_device(head, stated, given)
     if stated.get("model.vocab") is None and not given & {"model", "model.vocab", "model.preset"}:
         _infer_vocab(head, stated, file, overrides)
@@ -144,7 +158,7 @@ def _node_size(head: Head, n_devices: int | None) -> tuple[int | None, str]:
     seen = head.most.get("most_gpu_index")
     if seen is not None:
         return int(seen) + 1, "GPUs that nvidia-smi lists"
-    n_hosts = len(head.hosts)
+    n_hosts = len(head.hosts) if head.has_hosts else 0
     if n_devices and n_hosts and n_devices % n_hosts == 0 and n_devices // n_hosts <= 16:
         return n_devices // n_hosts, "hosts in front of lines"
     return None, ""

@@ -54,7 +54,9 @@ def _groups(needle: bytes, pattern: str) -> Said:
     def read(text: str) -> Pairs:
         found = compiled.search(text)
         if found is not None:
-            yield from ((name, value) for name, value in found.groupdict().items() if value is not None)
+            yield from (
+                (name.replace("__", "."), value) for name, value in found.groupdict().items() if value is not None
+            )
 
     return Said((needle,), read)
 
@@ -109,6 +111,54 @@ def _rates(text: str) -> Pairs:
         yield "most_tflops", (one[1] or one[2]).replace(",", "")
 
 
+_TITAN_FLAG = re.compile(
+    r"--([a-z_]{1,40}\.[a-z_]{1,60}|module|config|job\.config_file|nproc_per_node)(?:[= ]([^\s-]\S{0,200}))?"
+)
+
+
+def _flags(text: str) -> Pairs:
+    """A command line of torchtitan."""
+    if "torchtitan" in text or "--training." in text:
+        for one in _TITAN_FLAG.finditer(text):
+            if "$" not in (one[2] or ""):
+                yield (one[1] if one[1] == "nproc_per_node" else f"flag.{one[1]}"), one[2] or "True"
+
+
+_ARGS_CALL = re.compile(r"Building (?P<family>\S{1,60}) (?P<flavor>\S{1,80}) with \w{1,60}\((?P<inside>.{1,4000})\)")
+_KEY = re.compile(r"(\w{1,60})=([^,()]{1,80})")
+
+
+def _model_args(text: str) -> Pairs:
+    found = _ARGS_CALL.search(text)
+    if found is not None:
+        for one in _KEY.finditer(found["inside"]):
+            yield f"model_args.{one[1]}", one[2].strip("'\" ")
+
+
+_OVERRIDES = re.compile(r"(?:Overriding config: |--config_overrides[= ]['\"]?)([\w=.,-]{3,1000})")
+
+
+def _overrides(text: str) -> Pairs:
+    """What replaces the defaults of `Model config`."""
+    found = _OVERRIDES.search(text)
+    for pair in found[1].split(",") if found is not None else ():
+        name, equals, value = pair.partition("=")
+        if equals:
+            yield f"override.{name}", value
+
+
+_LAUNCH = re.compile(r"(?:sft|pt|rlhf|run_clm|train|finetune|llamafactory-cli)(?:\.py)?\b")
+_FLAG = re.compile(r"--([a-z]\w{1,60})[= ]([^\s-][^\s]{0,300})")
+
+
+def _launch_flags(text: str) -> Pairs:
+    """A command line of a trainer of Hugging Face."""
+    if "--model" in text and _LAUNCH.search(text):
+        for one in _FLAG.finditer(text):
+            if "$" not in one[2]:
+                yield (one[1] if one[1] == "nproc_per_node" else f"training.{one[1]}"), one[2].strip("'\"`")
+
+
 _MESH = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp|ep|etp|dp)=(-?\d{1,6})")
 
 
@@ -126,8 +176,109 @@ SAID: tuple[Said, ...] = (
         b"padded vocab",
         r"padded vocab \(size: (?P<vocab_size>\d{1,9})\) with \d{1,9} dummy tokens \(new size: (?P<vocab_padded>\d{1,9})\)",
     ),
+    Said((b"Building device mesh with parallelism",), _mesh),
+    Said((b"torchtitan", b"--training."), _flags),
+    Said((b"Building ",), _model_args),
+    Said((b"--model",), _launch_flags),
+    _groups(b"zero_optimization", r"['\"]zero_optimization['\"]: \{['\"]stage['\"]: (?P<ds__stage>\d)"),
+    _groups(b"radient checkpointing enabled", r"(?P<checkpointing>Gradient checkpointing enabled)"),
+    _groups(b"Setting torch_dtype", r"Setting torch_dtype: torch\.(?P<compute_dtype>\w{1,12})"),
+    _groups(b"model_dir: ", r"model_dir: (?P<hf_name>\S{2,300})"),
+    _groups(b"Fine-tuning method: ", r"Fine-tuning method: (?P<method>\w{2,20})"),
+    _groups(b"Params (", r"(?P<params_m>[\d.]{1,12})M Params \((?P<trainable_m>[\d.]{1,12})M Trainable"),
+    Said((b"Overriding config", b"--config_overrides"), _overrides),
+    _groups(
+        b"D device mesh with",
+        r"Building \d-D device mesh with \[(?P<mesh_names>[^\]]{1,100})\], \[(?P<mesh_sizes>[\d, ]{1,60})\]",
+    ),
+    _groups(b"Building ", r"Building (?P<family>\w[\w.-]{0,60}) (?P<flavor>\w[\w.-]{0,80})(?: with .{0,4000})?$"),
+    _groups(b"Config {", r"\b(?P<config_class>[A-Z]\w{1,40}Config) \{"),
+    _groups(
+        b"GPT(",
+        r"GPT\(vocab_size=(?P<gpt__vocab_size>\d{1,7}), num_layers=(?P<gpt__num_layers>\d{1,3}), num_heads="
+        r"(?P<gpt__num_heads>\d{1,3}), "
+        r"model_dim=(?P<gpt__model_dim>\d{1,6})",
+    ),
+    _groups(b"train_seq_len", r"^\s{0,8}train_seq_len ?= ?(?P<gpt__train_seq_len>\d{1,7}(?: ?\* ?\d{1,7}){0,3})"),
+    _groups(
+        b"capacity: ",
+        r"(?:CUDA|GPU|HIP|Device) capacity: (?P<gpu>[^(]{2,60}?)(?: \(\d{1,2}\))? with (?P<gpu_gib>\d{1,4}(?:\.\d{1,3})?) ?GiB",
+    ),
+    _groups(b"Peak FLOPS", r"Peak FLOPS used for computing MFU: (?P<peak_flops>[\d.e+]{1,12})"),
+    _groups(b"total parameters", r"size: (?P<model_params>[\d,]{1,20}) total parameters"),
+    _groups(
+        b"ocal batch size",
+        r"local batch size (?P<local_batch_size>\d{1,7}), global batch size (?P<global_batch_size>\d{1,9})"
+        r"(?:, gradient accumulation steps (?P<grad_accum>\d{1,7}))?, sequence length (?P<sequence_length>\d{1,8})",
+    ),
+    _groups(b"activation checkpointing", r"Applied (?P<ac_mode>\w{1,20}) activation checkpointing"),
+    _groups(b"torch.compile", r"(?P<compiled>Compiling each TransformerBlock|Compiling the model) with torch.compile"),
+    _groups(b"loss function with", r"(?P<compiled_loss>Compiling the loss function) with torch.compile"),
+    _groups(b"pipeline schedule", r"Using pipeline schedule (?P<pp_schedule>\w{1,40})"),
+    _groups(
+        b"Float8",
+        r"(?P<float8>Float8\w{0,30} (?:training active|enabled)|Swapped to (?:MXFP8|Float8)Linear|Float8 tensorwise scaled)",
+    ),
+    _groups(b"Applied ", r"(?P<async_tp>Applied Async Tensor Parallelism|Async TP)"),
+    _groups(b"batch size per device", r"Instantaneous batch size per device = (?P<per_device>\d{1,7})"),
+    _groups(
+        b"Total train batch size",
+        r"Total train batch size \(w\. parallel, distributed & accumulation\) = (?P<total_batch>\d{1,9})",
+    ),
+    _groups(b"Gradient Accumulation steps", r"Gradient Accumulation steps = (?P<accumulation>\d{1,7})"),
+    _groups(b"trainable parameters", r"Number of trainable parameters = (?P<trainable>[\d,]{1,20})"),
+    _groups(
+        b"trainable params",
+        r"trainable params: (?P<trainable>[\d,]{1,20}) \|\| all params: (?P<model_params>[\d,]{1,20})",
+    ),
+    _groups(b"world_size: ", r"\bworld_size: (?P<world_size>\d{1,7}), local_world_size: (?P<local_world_size>\d{1,5})"),
+    _groups(
+        b"world size: ",
+        r"Process rank: \d{1,7}, world size: (?P<world_size>\d{1,7}), .{0,80}compute dtype: torch\.(?P<compute_dtype>\w{1,12})",
+    ),
+    _groups(b"n_gpu: ", r"(?P<hf_rank>Process rank): -?\d{1,7},.{0,60}n_gpu: \d.{0,40}distributed training: \w"),
+    _groups(
+        b"loading configuration file",
+        r"loading configuration file .{0,300}?(?:models--)?"
+        r"(?P<hf_name>[\w.-]{1,60}(?:--|/)[\w.-]{2,80})(?:/snapshots/\w{1,60})?/config\.json",
+    ),
+    _groups(b"model_name_or_path", r"model_name_or_path['\": =]{1,6}(?P<hf_name>[\w./-]{2,160})"),
+    _groups(b"Num_devices", r"Num_devices: (?P<num_devices>\d{1,7}), shape \((?P<mesh_shape>[\d, ]{1,80})\)"),
+    _groups(b"number parameters", r"number parameters: (?P<params_billion>[\d.]{1,12}) billion"),
+    _groups(
+        b"micro-batch / rank",
+        r"Tokens / micro-batch / rank: (?P<device_batch>[\d,]{1,9}) x (?P<sequence_length>[\d,]{1,9}) = "
+        r"(?P<rank_tokens>[\d,]{1,15})",
+    ),
+    _groups(b"Tokens / micro-batch: ", r"Tokens / micro-batch: (?P<micro_tokens>[\d,]{1,18})"),
+    _groups(
+        b"gradient accumulation steps",
+        r"Total batch size (?P<total_tokens>[\d,]{1,18}) => gradient accumulation steps: (?P<grad_accum>\d{1,7})",
+    ),
+    _groups(b"Vocab size", r"^Vocab size: (?P<vocab_size>[\d,]{1,12})"),
+    _groups(b"num_layers: ", r"^num_layers: (?P<num_layers>\d{1,5})"),
+    _groups(b"model_dim: ", r"^model_dim: (?P<model_dim>\d{1,7})"),
+    _groups(b"num_heads: ", r"^num_heads: (?P<num_heads>\d{1,5})"),
+    _groups(b"num_kv_heads: ", r"^num_kv_heads: (?P<num_kv_heads>\d{1,5})"),
+    _groups(b"Number of parameters", r"^Number of parameters: (?P<model_params>[\d,]{1,20})"),
     _groups(b"using world size", r"using world size: (?P<world_size>\d{1,7})"),
     _groups(b"micro-batches to constant", r"setting number of micro-?batches to constant (?P<grad_accum>\d{1,7})"),
     _groups(b"microbatches to constant", r"setting number of micro-?batches to constant (?P<grad_accum>\d{1,7})"),
 )
-BEGINS: tuple[Begin, ...] = ()
+BEGINS: tuple[Begin, ...] = (
+    Begin(b"uilding ", re.compile(r"Building (?:\d-D )?device mesh with"), TITAN, starts_run=True, overrules=True),
+    Begin(
+        b"ocal batch size", re.compile(r"Trainer (?:is )?initialized\b.{0,60}local batch size"), TITAN, overrules=True
+    ),
+    Begin(b"Config param", re.compile(r"\bConfig param \w"), MAXTEXT, starts_run=True, overrules=True),
+    Begin(b"torchtitan", re.compile(r"^\+ .{0,400}torchtitan|Starting job: "), TITAN, starts_run=True),
+    Begin(b"[INFO:swift]", re.compile(r"\[INFO:swift\]"), SWIFT, overrules=True),
+    Begin(b"lamafactory", re.compile(r"\bllamafactory\b"), LLAMA_FACTORY, overrules=True),
+    Begin(b"Running training", re.compile(r"\*{5} ?Running training ?\*{5}"), HF, starts_run=True),
+    Begin(b"Training/evaluation parameters", re.compile(r"Training/evaluation parameters"), HF, starts_run=True),
+    Begin(b"Process rank: ", re.compile(r"Process rank: \d"), HF, starts_run=True),
+    Begin(b"actor_rollout_ref", re.compile(r"'?actor_rollout_ref"), VERL, overrules=True),
+    Begin(b"Vocab size: ", re.compile(r"^Vocab size: [\d,]{1,12}$"), "", starts_run=True),
+    Begin(b"Tokens / micro-batch / rank", re.compile(r"Tokens / micro-batch / rank"), NANOCHAT, overrules=True),
+    Begin(b"train_time:", re.compile(r"^(?:s|step):\d{1,9}/\d{1,9}.{0,60}train_time:"), MODDED),
+)

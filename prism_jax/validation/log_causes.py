@@ -11,15 +11,18 @@ from ..job.job import Job
 from ..system.network import Tier
 
 GBIT = 1e9 / 8.0
-# Gbit/s that a node gets out of Ethernet: 100, 25 and 10 Gbit/s, and the 40 % of the last that sockets may leave.
+# Gbit/s that a node gets out of Ethernet, in words, and the nodes up to which such networks are built: 100, 25 and 10 Gbit/s, and
+# the 40 % of the last that sockets may leave.
 SLOW_FABRICS = (
-    (100.0, "100 Gbit/s"),
-    (25.0, "25 Gbit/s"),
-    (10.0, "10 Gbit/s"),
-    (4.0, "10 Gbit/s, 40 % used by sockets"),
+    (100.0, "100 Gbit/s", 10**6),
+    (25.0, "25 Gbit/s", 8),
+    (10.0, "10 Gbit/s", 4),
+    (4.0, "10 Gbit/s, 40 % of it used by sockets", 4),
 )
-# Generations that are found in servers with any network; boards of the others come with the fabric of their reference design.
-ANY_FABRIC = ("volta", "pascal", "turing", "ga10x", "ada", "blackwell-rtx", "kepler", "maxwell", "gcn5", "cdna1")
+AT_ANY_SITE = (
+    100.0  # Gbit/s of a node; less is looked at where a log shows that a few hosts were started over ssh, or of cards
+)
+CARDS = ("ga10x", "ada", "blackwell-rtx")  # generations of boards for workstations
 
 
 class Possibility(NamedTuple):
@@ -34,9 +37,13 @@ class Possibility(NamedTuple):
     job: Job
 
 
-def possibilities(job: Job) -> list[Possibility]:
-    """Jobs that the head leaves possible beside the assumed one."""
-    return [*_software(job), *_fabrics(job), *_slots(job)]
+def possibilities(job: Job, over_ssh: bool = False) -> list[Possibility]:
+    """Jobs that the head leaves possible beside the assumed one.
+
+    Args:
+        over_ssh: whether the log has the names of several hosts in front of its lines, as launchers without a scheduler print.
+    """
+    return [*_software(job), *_fabrics(job, over_ssh), *_slots(job)]
 
 
 def _software(job: Job) -> Iterator[Possibility]:
@@ -62,7 +69,7 @@ def with_software(job: Job, name: str, value: object) -> Job:
     return replace(job, plan=replace(job.plan, software=software))
 
 
-def _fabrics(job: Job) -> Iterator[Possibility]:
+def _fabrics(job: Job, over_ssh: bool) -> Iterator[Possibility]:
     """Slower networks between nodes, where the job has several."""
     tiers = job.cluster.tiers
     if len(tiers) < 2 or job.plan.n_devices <= job.cluster.node_size or job.cluster.network is not None:
@@ -72,11 +79,11 @@ def _fabrics(job: Job) -> Iterator[Possibility]:
         yield Possibility(
             f"network between nodes at {words} its bandwidth", with_outer(job, outer.bytes_per_s * factor)
         )
-    if job.cluster.device.generation not in ANY_FABRIC:
-        return
-    for rate, words in SLOW_FABRICS:
+    is_small = over_ssh or job.cluster.device.generation in CARDS
+    n_nodes = -(-job.plan.n_devices // size)
+    for rate, words, most_nodes in SLOW_FABRICS:
         own = rate * GBIT / size
-        if own < 0.5 * outer.bytes_per_s:
+        if n_nodes <= most_nodes and (is_small or rate >= AT_ANY_SITE) and own < 0.5 * outer.bytes_per_s:
             yield Possibility(f"Ethernet between nodes ({words} per node)", with_outer(job, own))
 
 

@@ -41,6 +41,9 @@ from .log_report import (
 FIRST_STEPS = 3  # that allocators, autotuning and caches need, of a run of some length
 SHARE_OF_FIRST = 4  # of a short run at most every fourth entry is left out
 MOST_CAUSES = 2
+SICK_BOUNDS = (
+    2.0  # distances between the median and the upper bound: 1.64 x 2 = 3.3 standard deviations of the logarithm
+)
 
 
 def exit_of(report: LogValidationReport) -> list[Message]:
@@ -123,7 +126,8 @@ def _all_runs(path: Path, asked: _Asked, progress: Progress) -> tuple[list[LogRu
         if not isinstance(measured, PrismError) and asked.slower != 1.0:
             measured = replace(measured[0], step_s=measured[0].step_s * asked.slower), measured[1]
         runs.append(_run(head, one, measured, asked.seed))
-    return runs, made
+    timed = [index for index, run in enumerate(runs) if run.measured is not None] or list(range(len(runs)))
+    return [runs[index] for index in timed], [made[index] for index in timed]  # a start without a step is no run
 
 
 def open_steps(path: Path) -> str:
@@ -260,7 +264,7 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
     notes = [*run.notes, *_memory(head, job)]
     if run.measured is None:
         return replace(run, predicted=own, assumed=_assumed(found, {}, own), notes=tuple(notes))
-    others = possibilities(job)
+    others = possibilities(job, over_ssh=head.has_hosts and len(head.hosts) > 1)
     known = dict(zip([one.text for one in others], predictions([one.job for one in others], doubts, seed), strict=True))
     seconds = run.measured.median_s
     inside = own.low_s <= seconds <= own.high_s
@@ -269,11 +273,16 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
     return replace(
         run,
         predicted=own,
-        verdict=INSIDE if inside else OUTSIDE if explained or seconds < own.p50_s else SICK,
+        verdict=INSIDE if inside else SICK if not explained and _is_far_above(own, seconds) else OUTSIDE,
         causes=causes,
         assumed=_assumed(found, known, own),
         notes=tuple(notes),
     )
+
+
+def _is_far_above(own: PredictedStep, seconds: float) -> bool:
+    """Whether a step is so long that one healthy run in a thousand is: twice as far from the median as the bound is."""
+    return log(seconds / own.p50_s) > SICK_BOUNDS * log(own.high_s / own.p50_s)
 
 
 def _causes(known: Mapping[str, PredictedStep], own: PredictedStep, measured_s: float) -> tuple[StepCause, ...]:

@@ -157,6 +157,11 @@ def workload_names() -> tuple[str, ...]:
     return (*model_names(), *(preset.name for kind in KINDS for preset in kind.presets))
 
 
+def known_model(text: str) -> str | None:
+    """Canonical name of the preset transformer that `text` names; None if there is none."""
+    return _table().known(text)
+
+
 def workload(name: str) -> Workload:
     """The preset of that name, of any kind of model.
 

@@ -1,0 +1,81 @@
+"""Configurations that a log holds over several lines: JSON, arguments of a call, Python literals as `pprint` wraps them.
+
+Lines of other ranks may stand between theirs, and lines may be missing. So a pair counts by itself, under the block that it is in
+and the innermost name that was opened before it; nothing has to close. Nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+MOST_LINES = 3000  # of a block
+OPENERS = (
+    (re.compile(r"\b[Mm]odel config:?(?: ?\w{0,60}\(? ?\{|$)"), "config"),
+    (re.compile(r"Building \S{1,60} \S{1,80} with \{"), "model_args"),
+    (re.compile(r"\bjson = \{"), "ds"),
+    (re.compile(r"(?:^|\s)\{?'(?:actor_rollout_ref|algorithm|actor)': ?\{"), "verl"),
+    (
+        re.compile(r"\b\w{0,30}(?:Training|Sft|RLHF|Trainer|Train|Export)\w{0,20}(?:Arguments|Config)\((\w{1,60}=|$)"),
+        "training",
+    ),
+)
+_PAIR = re.compile(r'"(\w{1,80})": ("[^"]{0,300}"|[^\s,{}\[\]"]{1,80})')
+_OPENED = re.compile(r'"(\w{1,80})": \{')
+_CALL = re.compile(r"(?:^|[(\s,])(\w{1,80})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,\s()]{1,200})")
+_LITERAL = re.compile(r"'(\w{1,80})': ?(\{|'[^']{0,300}'|[^\s,{}\[\]']{1,80}|\[[^\]]{0,200}\])")
+_RAY = re.compile(r"^(?:\(\w{1,60}(?: \w{1,40})? pid=\d{1,9}(?:, ip=[\d.]{1,20})?\))? ?")
+Pairs = Iterator[tuple[str, str]]
+
+
+class Blocks:
+    """The block that a reader is in, if any."""
+
+    def __init__(self) -> None:
+        self.kind, self.left, self.inner = "", 0, ""
+        self.names: list[tuple[int, str]] = []  # of a literal: column and name, outermost first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether lines may belong to a block."""
+        return self.left > 0
+
+    def pairs(self, text: str) -> Pairs:
+        """Names and values of a line, with the block in front: `ds.stage`, `verl.trainer.nnodes`."""
+        begins = next((kind for pattern, kind in OPENERS if pattern.search(text)), "")
+        if begins:
+            self.kind, self.left, self.inner, self.names = begins, MOST_LINES, "", []
+        if not self.is_open:
+            return
+        self.left -= 1
+        reads = {"verl": self._literal, "training": self._call}
+        yield from reads.get(self.kind, self._json)(text)
+
+    def _json(self, text: str) -> Pairs:
+        opened = _OPENED.search(text)
+        for one in _PAIR.finditer(text):
+            value = one[2].strip('"')
+            yield f"{self.kind}.{one[1]}", value
+            if self.inner:
+                yield f"{self.kind}.{self.inner}.{one[1]}", value
+        if opened is not None:
+            self.inner = opened[1]
+        elif text.strip() == "}" and not text.startswith(" "):
+            self.left = 0
+
+    def _call(self, text: str) -> Pairs:
+        for one in _CALL.finditer(text[:20_000]):
+            yield f"training.{one[1]}", one[2].strip("'\"")
+        if text.strip() in (")", "),"):
+            self.left = 0
+
+    def _literal(self, text: str) -> Pairs:
+        bare = text[_RAY.match(text).end() :] if _RAY.match(text) else text  # pyright: ignore[reportOptionalMemberAccess]
+        for one in _LITERAL.finditer(bare):
+            while self.names and self.names[-1][0] >= one.start():
+                self.names.pop()
+            path = ".".join([*(name for _, name in self.names), one[1]])
+            if one[2] == "{":
+                self.names.append((one.start(), one[1]))
+            else:
+                yield f"verl.{path}", one[2].strip("'")

@@ -1,0 +1,105 @@
+"""Models by the names that trainers print, and models by their configuration, as fields of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..core.errors import SpecError
+from ..job.write_job import model_fields
+from ..workload import catalog
+from ..workload.hugging_face.config import model_from_hf
+from ..workload.transformer.spec import TransformerSpec
+from .head import Head, SaidValue
+from .stated import StatedJob, literal
+
+_ENDINGS = re.compile(
+    r"(?i)[-_](?:instruct|base|chat|hf|it|pt|thinking|unsloth|bnb|4bit|8bit|gptq|awq|v\d(?:\.\d)?|\d{4})$"
+)
+# What a class of Hugging Face takes where neither its printed configuration nor an override says it.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "GPT2Config": {
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_head": 12,
+        "n_layer": 12,
+        "n_positions": 1024,
+        "vocab_size": 50257,
+    },
+    "LlamaConfig": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+    },
+}
+OF_TRANSFORMER = ("gated", "norm", "position", "tied_embeddings", "bias", "vocab", "max_seq_len")
+
+
+def model_of_name(text: str) -> str | None:
+    """The preset that a name or path of a model means; None where none does."""
+    name = text.rstrip("/").rpartition("/")[2].rpartition("--")[2]
+    while True:
+        found = catalog.known_model(name)
+        shorter = _ENDINGS.sub("", name)
+        if found is not None or shorter == name:
+            return found
+        name = shorter
+
+
+def put_named_model(job: StatedJob, text: str, *said: SaidValue | None) -> bool:
+    """States the fields of the preset that a name means; whether there is one."""
+    name = model_of_name(text)
+    if name is None:
+        return False
+    put_model(job, catalog.workload(name), *said, why=f"as {name}")
+    return True
+
+
+def put_model(job: StatedJob, model: Any, *said: SaidValue | None, why: str = "") -> None:
+    """States the fields of a model, each from the same place."""
+    for path, value in _flat(model_fields(model)):
+        job.put(f"model.{path}", value, *said, why=why)
+    if isinstance(model, TransformerSpec):
+        for name in OF_TRANSFORMER:
+            job.put(f"model.{name}", getattr(model, name), *said, why=why)
+        if model.mla is None:
+            job.put("model.n_kv_heads", model.n_kv_heads or model.n_heads, *said, why=why)
+            job.put("model.head_dim", model.qk_head_dim, *said, why=why)
+
+
+def _flat(fields: Mapping[str, Any], front: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{front}{name}.")
+        elif name not in ("source", "left_out", "assumed") or front:
+            yield f"{front}{name}", value
+
+
+def put_configured_model(head: Head, job: StatedJob, block: str = "config") -> bool:
+    """States the model of a configuration of Hugging Face that the log holds, with what overrides it; whether there is one."""
+    front, of = f"{block}.", "override."
+    pairs = {
+        name.removeprefix(front): one
+        for name, one in head.facts.items()
+        if name.startswith(front) and "." not in name[len(front) :]
+    }
+    more = {name.removeprefix(of): one for name, one in head.facts.items() if name.startswith(of)}
+    kind = head.facts.get("config_class")
+    config = dict(DEFAULTS.get(kind.text, {})) if kind is not None else {}
+    config |= {name: literal(one.text) for name, one in (pairs | more).items()}
+    if not any(name in config for name in ("n_embd", "hidden_size", "d_model", "dim")):
+        return False
+    try:
+        model = model_from_hf(config)
+    except SpecError as error:
+        job.refused.append(f"the model of the log: {error}")
+        return True
+    first = next(iter({**pairs, **more}.values()), kind)
+    put_model(job, model, first, why="configuration in the log")
+    return True

@@ -1,0 +1,244 @@
+"""MaxText, nanochat and modded-nanogpt: which fields of a job their lines are."""
+
+from __future__ import annotations
+
+from math import prod
+
+from .head import Head
+from .models import put_named_model
+from .stated import StatedJob, is_true, literal, whole
+
+# --- MaxText ---------------------------------------------------------------------------------------------------------
+
+MAXTEXT = {
+    "model.n_layers": ("num_decoder_layers", "base_num_decoder_layers"),
+    "model.hidden": ("emb_dim", "base_emb_dim"),
+    "model.n_heads": ("num_query_heads", "base_num_query_heads"),
+    "model.n_kv_heads": ("num_kv_heads", "base_num_kv_heads"),
+    "model.head_dim": ("head_dim",),
+    "model.ffn_hidden": ("mlp_dim", "base_mlp_dim"),
+    "model.vocab": ("vocab_size",),
+    "plan.seq_len": ("max_target_length",),
+}
+AXES = {
+    "tensor": "plan.tp",
+    "tensor_transpose": "plan.tp",
+    "tensor_sequence": "plan.tp",
+    "pipeline": "plan.pp",
+    "stage": "plan.pp",
+    "context": "plan.cp",
+    "sequence": "plan.cp",
+    "expert": "plan.ep",
+}
+REMAT = {"full": "full", "minimal": "selective_op", "none": "none", "minimal_flash": "selective_op"}
+QUANTIZED = {"int8": "fp8", "fp8": "fp8", "nanoo_fp8": "fp8", "fp8_full": "fp8", "te_fp8_delayedscaling": "fp8"}
+
+
+def maxtext_job(head: Head, generation: str = "") -> StatedJob:
+    """Fields of the job that a head of MaxText states.
+
+    Args:
+        generation: of the device; not needed.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    job = StatedJob()
+    named = head.said("model_name")
+    if named is not None and named.text != "default":
+        put_named_model(job, named.text, named)
+    for path, names in MAXTEXT.items():
+        said = head.said(*names)
+        if said is not None and (path == "plan.seq_len" or job.get("model.mla.kv_lora_rank") is None):
+            job.put(path, whole(said, 1), said)
+    _maxtext_model(head, job)
+    _maxtext_mesh(head, job)
+    size = head.said("per_device_batch_size")
+    share = literal(size.text) if size is not None else None
+    n, dp = job.get("cluster.n_devices", 1), job.get("plan.dp", 1)
+    steps = whole(head.said("gradient_accumulation_steps"), 1) or 1
+    if isinstance(share, (int, float)) and n:
+        batch = max(round(share * n), 1)
+        job.put("plan.global_batch", batch * steps, size)
+        job.put("plan.micro_batch", max(batch // dp, 1), size)
+    remat = head.said("remat_policy")
+    job.put("plan.recompute", REMAT.get(remat.text, "selective_op") if remat is not None else None, remat)
+    kind, low = head.said("dtype"), head.said("quantization")
+    job.put(
+        "plan.dtype",
+        {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}.get(kind.text, "bf16") if kind else "bf16",
+        kind,
+    )
+    if low is not None and low.text in QUANTIZED:
+        job.put("plan.dtype", QUANTIZED[low.text], low)
+    flash = head.said("attention")
+    if flash is not None and flash.text in ("dot_product",):
+        job.put("software.attention", "eager", flash)
+    optimizer = head.said("opt_type")
+    job.put(
+        "plan.optimizer",
+        {"adamw": "adamw", "adam_pax": "adam", "sgd": "sgd", "muon": "muon"}.get(optimizer.text)
+        if optimizer
+        else "adamw",
+        optimizer,
+    )
+    job.put("framework", "maxtext", why="who wrote the log")
+    return job
+
+
+def _maxtext_model(head: Head, job: StatedJob) -> None:
+    gates = head.said("mlp_activations")
+    gated = gates is not None and isinstance(found := literal(gates.text), list) and len(found) > 1
+    if job.get("model.gated") is None:
+        job.put("model.gated", gated, gates)
+    if job.get("model.norm") is None:
+        job.put("model.norm", "rms", head.said("normalization_layer_epsilon"))
+        job.put("model.position", "rope")
+        job.put("model.bias", False)
+    tied = head.said("logits_via_embedding")
+    if tied is not None:
+        job.put("model.tied_embeddings", is_true(tied), tied)
+    experts, top = head.said("num_experts"), head.said("num_experts_per_tok")
+    if (whole(experts) or 1) > 1 and job.get("model.moe.n_experts") is None:
+        job.put("model.moe.n_experts", whole(experts), experts)
+        job.put("model.moe.top_k", whole(top, 1) or 1, top)
+        width = head.said("base_moe_mlp_dim", "moe_mlp_dim")
+        job.put("model.moe.ffn_hidden", whole(width, 1) or job.get("model.ffn_hidden"), width)
+
+
+def _maxtext_mesh(head: Head, job: StatedJob) -> None:
+    devices = head.said("num_devices")
+    degrees: dict[str, int] = {}
+    open_axis = ""
+    for front in ("ici", "dcn"):
+        for name in ("data", "fsdp", "fsdp_transpose", *AXES, "autoregressive"):
+            said = head.arguments.get(f"{front}_{name}_parallelism")
+            size = literal(said.text) if said is not None else 1
+            if size == -1:
+                open_axis = name
+            elif isinstance(size, int):
+                degrees[name] = degrees.get(name, 1) * size
+    n = whole(devices, 1)
+    known = prod(degrees.values())
+    if open_axis and n:
+        degrees[open_axis] = degrees.get(open_axis, 1) * max(n // known, 1)
+    n = n or prod(degrees.values())
+    job.put("cluster.n_devices", n, devices)
+    for name, path in AXES.items():
+        if degrees.get(name, 1) > 1:
+            job.put(path, job.get(path, 1) * degrees[name], head.arguments.get(f"ici_{name}_parallelism"))
+    shard = degrees.get("fsdp", 1) * degrees.get("fsdp_transpose", 1)
+    replicate = degrees.get("data", 1)
+    if job.get("plan.ep"):
+        shard *= job.get("plan.ep")
+    dp = max(n // (job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)), 1)
+    said = head.arguments.get("ici_fsdp_parallelism") or devices
+    job.put("plan.dp", dp, said)
+    if shard > 1:
+        job.put("plan.sharding", "hsdp" if replicate > 1 else "fsdp", said)
+        job.put("plan.zero_stage", 3, said)
+        job.put("plan.dp_shard", dp // replicate if replicate > 1 else None, said)
+
+
+# --- nanochat --------------------------------------------------------------------------------------------------------
+
+
+def nanochat_job(head: Head, generation: str = "") -> StatedJob:
+    """Fields of the job that a head of nanochat states: its model follows from the sizes that it prints.
+
+    Args:
+        generation: of the device; not needed.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    job = StatedJob()
+    for path, names in _NANOCHAT_NAMES.items():
+        said = head.said(*names)
+        job.put(path, whole(said, 1), said)
+    if job.get("model.hidden"):
+        job.put("model.ffn_hidden", 4 * job.get("model.hidden"), why="four times the hidden size")
+    for path, value in _NANOCHAT.items():
+        job.put(path, value, why="model of nanochat")
+    size, length = head.facts.get("device_batch"), head.facts.get("sequence_length")
+    job.put("plan.micro_batch", whole(size, 1), size)
+    job.put("plan.seq_len", whole(length, 1), length)
+    own, every, total = (whole(head.facts.get(name), 1) for name in ("rank_tokens", "micro_tokens", "total_tokens"))
+    if own and every:
+        job.put("cluster.n_devices", every // own, head.facts.get("micro_tokens"))
+        job.put("plan.dp", every // own, head.facts.get("micro_tokens"))
+    if total and job.get("plan.seq_len"):
+        job.put("plan.global_batch", total // job.get("plan.seq_len"), head.facts.get("total_tokens"))
+    for path, value in {
+        "plan.zero_stage": 2,
+        "plan.dtype": "bf16",
+        "plan.optimizer": "muon",
+        "plan.recompute": "none",
+    }.items():
+        job.put(path, value, why="as nanochat trains")
+    job.put("software.compile", True, why="as nanochat trains")
+    job.put("framework", "nanochat", why="who wrote the log")
+    return job
+
+
+_NANOCHAT_NAMES = {
+    "model.n_layers": ("num_layers", "config.n_layer"),
+    "model.hidden": ("model_dim", "config.n_embd"),
+    "model.n_heads": ("num_heads", "config.n_head"),
+    "model.n_kv_heads": ("num_kv_heads", "config.n_kv_head"),
+    "model.vocab": ("vocab_size", "config.vocab_size"),
+}
+_NANOCHAT = {
+    "model.gated": False,
+    "model.norm": "rms",
+    "model.position": "rope",
+    "model.tied_embeddings": False,
+    "model.bias": False,
+    "model.qk_norm": True,
+    "model.qk_norm_weight": "none",
+}
+
+
+# --- modded-nanogpt --------------------------------------------------------------------------------------------------
+
+
+def modded_job(head: Head, generation: str = "") -> StatedJob:
+    """Fields of the job that a log of modded-nanogpt states; its sizes are in the code that it may begin with.
+
+    Args:
+        generation: of the device; not needed.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    job = StatedJob()
+    names = {
+        "model.n_layers": "num_layers",
+        "model.n_heads": "num_heads",
+        "model.hidden": "model_dim",
+        "model.vocab": "vocab_size",
+    }
+    for path, name in names.items():
+        said = head.facts.get(f"gpt.{name}")
+        job.put(path, whole(said, 1), said)
+    if job.get("model.hidden") is None:
+        job.refused.append(
+            "the log does not hold the sizes of its model (they are in the code above it). Give --set model=NAME, or its sizes"
+        )
+    else:
+        job.put("model.ffn_hidden", 4 * job.get("model.hidden"), why="four times the hidden size")
+    for path, value in {**_NANOCHAT, "plan.dtype": "bf16", "plan.optimizer": "muon", "plan.recompute": "none"}.items():
+        job.put(path, value, why="as modded-nanogpt trains")
+    index = head.most.get("most_gpu_index")
+    if index is not None:
+        n = int(index) + 1
+        for path in ("cluster.n_devices", "plan.dp"):
+            job.put(path, n, head.facts.get("gpu"), why="GPUs that nvidia-smi lists")
+        job.put("plan.micro_batch", 1, why="one long sequence per GPU")
+        job.put("plan.global_batch", n, why="one long sequence per GPU")
+    length = head.facts.get("gpt.train_seq_len")
+    if length is not None:
+        job.put("plan.seq_len", prod(int(one) for one in length.text.split("*")), length)
+    job.put("software.compile", True, why="as modded-nanogpt trains")
+    job.put("framework", "modded-nanogpt", why="who wrote the log")
+    return job

@@ -1,0 +1,197 @@
+"""Heads of trainers other than Megatron-LM: the fields that they state, and a verdict from each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_jax.core.errors import DataError
+from prism_jax.launch.head import read_heads, runs_of
+from prism_jax.launch.head_job import job_of_head
+from prism_jax.validation.validate_log import validate_log
+
+from . import heads
+
+CASES = {
+    "torchtitan": (
+        heads.TITAN,
+        heads.titan_steps(2.0),
+        {
+            "model.n_layers": 32,
+            "model.vocab": 128256,
+            "plan.tp": 2,
+            "plan.dp": 4,
+            "plan.sharding": "fsdp",
+            "plan.micro_batch": 2,
+            "plan.global_batch": 8,
+            "plan.seq_len": 8192,
+            "plan.recompute": "selective_op",
+            "software.compile": True,
+            "cluster.device": "h100-sxm",
+            "cluster.n_devices": 8,
+        },
+    ),
+    "torchtitan 2024": (
+        heads.TITAN_2024,
+        heads.titan_steps(2.0),
+        {"model.ffn_hidden": 14336, "plan.tp": 2, "plan.dp": 4, "plan.recompute": "full", "plan.global_batch": 8},
+    ),
+    "MaxText": (
+        heads.MAXTEXT,
+        heads.maxtext_steps(2.0),
+        {
+            "model.hidden": 4096,
+            "model.gated": True,
+            "cluster.n_devices": 16,
+            "plan.dp": 16,
+            "plan.sharding": "hsdp",
+            "plan.dp_shard": 8,
+            "plan.micro_batch": 2,
+            "plan.global_batch": 32,
+            "plan.recompute": "full",
+        },
+    ),
+    "HF Trainer": (
+        heads.HUGGING_FACE,
+        heads.bars(5.0),
+        {
+            "model.n_layers": 28,
+            "model.n_kv_heads": 4,
+            "model.tied_embeddings": False,
+            "plan.zero_stage": 3,
+            "plan.dtype": "bf16",
+            "plan.recompute": "full",
+            "plan.seq_len": 1024,
+            "cluster.n_devices": 8,
+        },
+    ),
+    "LLaMA-Factory": (
+        heads.LLAMA_FACTORY,
+        heads.bars(5.0),
+        {"model.hidden": 3584, "plan.zero_stage": 3, "plan.seq_len": 2048, "plan.recompute": "full", "plan.dp": 8},
+    ),
+    "ms-swift": (
+        heads.SWIFT,
+        heads.bars(5.0, title="Train: "),
+        {
+            "model.hidden": 3584,
+            "plan.zero_stage": 3,
+            "plan.seq_len": 4096,
+            "plan.global_batch": 64,
+            "plan.recompute": "full",
+        },
+    ),
+    "nanochat": (
+        heads.NANOCHAT,
+        heads.nanochat_steps(0.48),
+        {
+            "model.n_layers": 20,
+            "model.ffn_hidden": 5120,
+            "cluster.n_devices": 8,
+            "plan.micro_batch": 32,
+            "plan.global_batch": 256,
+            "plan.seq_len": 2048,
+        },
+    ),
+    "modded-nanogpt": (
+        heads.MODDED,
+        heads.modded_steps(0.1234),
+        {
+            "model.n_layers": 12,
+            "model.hidden": 768,
+            "plan.seq_len": 49152,
+            "cluster.n_devices": 2,
+            "cluster.device": "h100-sxm",
+        },
+    ),
+    "verl": (
+        heads.VERL,
+        heads.verl_steps(60.0),
+        {
+            "model.hidden": 3584,
+            "plan.cp": 2,
+            "plan.dp": 8,
+            "plan.seq_len": 3072,
+            "plan.micro_batch": 4,
+            "plan.global_batch": 512,
+            "plan.recompute": "full",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_fields_of_a_head(name, tmp_path):
+    head, steps, wanted = CASES[name]
+    path = tmp_path / "train.log"
+    path.write_text(head + steps)
+    [found] = runs_of(read_heads(path))
+    job = job_of_head(found, str(path), "h100-sxm")
+    assert {one: job.stated.get(one) for one in wanted} == wanted
+    job.job.check()
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_a_verdict_has_three_lines(name, tmp_path):
+    head, steps, _ = CASES[name]
+    path = tmp_path / "train.log"
+    path.write_text(head + steps)
+    [run] = validate_log(path, device="h100-sxm").runs
+    assert [line.split(":")[0] for line in run.lines()[:3]] == ["measured", "predicted", "assumed"]
+    assert run.verdict in ("inside", "outside", "sick")
+
+
+@pytest.mark.parametrize("prefix", ["", "[default0]:", "10.0.0.7: ", "0: "])
+def test_maxtext_is_read_behind_prefixes(prefix, tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("".join(prefix + line + "\n" for line in (heads.MAXTEXT + heads.maxtext_steps(1.0)).splitlines()))
+    [found] = runs_of(read_heads(path))
+    assert job_of_head(found, str(path), "h100-sxm").stated.get("plan.dp") == 16
+
+
+def test_several_trainings_of_nanochat_are_several_runs(tmp_path):
+    path = tmp_path / "train.log"
+    second = heads.NANOCHAT.replace("num_layers: 20", "num_layers: 10").replace("model_dim: 1280", "model_dim: 640")
+    path.write_text(
+        heads.NANOCHAT
+        + heads.nanochat_steps(0.5)
+        + second.replace("heads: 10", "heads: 5")
+        + heads.nanochat_steps(0.25)
+    )
+    runs = validate_log(path, device="h100-sxm").runs
+    assert [run.job["model.n_layers"] for run in runs] == [20, 10]
+    assert [round(run.measured.median_s, 3) for run in runs if run.measured] == [0.5, 0.25]
+
+
+def test_overrides_of_a_configuration_are_the_truth(tmp_path):
+    lines = [
+        "INFO:__main__:Overriding config: n_embd=2048,n_head=16,n_layer=24,n_positions=1024,gradient_checkpointing=true",
+        "[INFO|configuration_utils.py:553] 2031-05-06 07:08:09,000 >> Model config GPT2Config {",
+        '  "n_embd": 768,',
+        '  "n_layer": 12',
+        "}",
+    ]
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(lines) + "\n" + heads.TRAINING + heads.bars(5.0))
+    [found] = runs_of(read_heads(path))
+    stated = job_of_head(found, str(path), "v100-32gb").stated
+    assert (stated.get("model.hidden"), stated.get("model.n_layers"), stated.get("model.vocab")) == (2048, 24, 50257)
+
+
+def test_a_model_that_is_only_named_and_not_known_is_refused_and_mended(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(heads.TITAN.replace("Building llama3 8B", "Building secret_model 9B") + heads.titan_steps(2.0))
+    with pytest.raises(DataError, match="secret_model-9B"):
+        validate_log(path)
+    [run] = validate_log(path, overrides=["model=llama-3-8b"]).runs
+    assert run.predicted is not None
+
+
+def test_no_eval_of_what_a_log_holds(tmp_path):
+    path = Path(tmp_path / "train.log")
+    path.write_text(
+        heads.VERL.replace("'n': 4", "'n': __import__('os').system('touch " + str(tmp_path / "made") + "')")
+    )
+    list(read_heads(path))
+    assert not (tmp_path / "made").exists()
