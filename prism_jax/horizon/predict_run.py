@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,7 @@ AUTO = "auto"
 COUNTS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 DEFAULT_WORLDS = 10_000
 MOST_WORLDS = 1_000_000
+MOST_DIGITS = 7  # of a number of nodes
 
 
 def seconds_of(option: str, text: str) -> float:
@@ -72,8 +74,9 @@ def spares_of(option: str, text: str) -> int | None:
     Raises:
         DataError: it is neither.
     """
-    if text != AUTO and not (text.isascii() and text.isdigit()):
-        raise DataError(f"{option}: {text!r}, but it must be auto or a number of nodes")
+    if text != AUTO and not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        shown = f"{text[:80]!r}, but it must be auto or a number of nodes of at most {MOST_DIGITS} digits"
+        raise DataError(f"{option}: {shown}")
     return None if text == AUTO else int(text)
 
 
@@ -123,7 +126,7 @@ class CheckpointOptions(OptionGroup):
         interval_s: work between checkpoints, 600s; auto: the best by the exact form.
         blocking_s: that training waits for a checkpoint, 40s.
         behind_s: after that, until it can be loaded (asynchronous saves).
-        load_s: to load a checkpoint.
+        load_s: to load a checkpoint; if not stated, as long as it is written, which is told as assumed.
     """
 
     checkpoint: Annotated[Checkpoint | None, NOT_TYPED] = None
@@ -145,6 +148,17 @@ class CheckpointOptions(OptionGroup):
         behind_s = self.behind_s or 0.0
         return Checkpoint(self.blocking_s, behind_s, self.blocking_s + behind_s if self.load_s is None else self.load_s)
 
+    def assumed(self, made: Checkpoint) -> tuple[str, ...]:
+        """What was not stated of the checkpoints `made`, and what was taken instead."""
+        if self.checkpoint is not None:
+            return ()
+        if self.blocking_s is None:
+            rates = f"{DISK.gb_per_s_node:g} GB/s each, at most {DISK.gb_per_s_cluster:g} GB/s"
+            told = f"checkpoints block {made.blocking_s:.3g} s: {made.source} at {rates} (as BLOOM and Llama 3 report)"
+            return (f"{told}; state --checkpoint-write",)
+        told = f"a checkpoint takes {made.load_s:.3g} s to load, as long as to write it; state --load"
+        return (told,) if self.load_s is None else ()
+
     def inputs(self) -> dict[str, Any]:
         """The interval alone."""
         return {"checkpoint": self.interval_s}
@@ -155,8 +169,8 @@ class Restarts(OptionGroup):
     """How the job comes back.
 
     Attributes:
-        recovery: all of it as one; None: what the others state, or a restart of 11 minutes, told as assumed.
-        restart_s: from a noticed interruption to the load, 10min.
+        recovery: all of it as one; None: what the others state.
+        restart_s: from a noticed interruption to the load, 10min; if not stated, 11 minutes, told as assumed.
         spares: spare nodes; auto: the fewest that suffice 99 % of the time.
         policy: where spares do not suffice: restart (wait), hot_spare (wait) or shrink.
     """
@@ -166,13 +180,20 @@ class Restarts(OptionGroup):
     spares: Annotated[int | None, Option("--spares", "auto|K", parse=spares_of, default=AUTO)] = None
     policy: str = "restart"
 
-    def stated(self) -> Recovery | None:
-        """The recovery that is stated; None where the restart is not and all else is left alone."""
+    def made(self) -> Recovery:
+        """The recovery, with the usual restart where none is stated."""
         if self.recovery is not None:
             return self.recovery
-        made = Recovery(RESTART_S if self.restart_s is None else self.restart_s, policy=self.policy)
-        made = made if self.spares is None else replace(made, spares=self.spares)
-        return None if self.restart_s is None and made == Recovery(RESTART_S) else made
+        restart_s = RESTART_S if self.restart_s is None else self.restart_s
+        return Recovery(restart_s, spares=self.spares, policy=self.policy)
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What was not stated, and what was taken instead."""
+        if self.recovery is not None or self.restart_s is not None:
+            return ()
+        took = f"a restart takes {RESTART_S / 60:g} min (median of 504 B200, arXiv 2605.09370) besides the load"
+        return (f"{took}; state --restart",)
 
     def inputs(self) -> dict[str, Any]:
         """Nothing."""
@@ -237,27 +258,27 @@ def predict_run(
         progress: told what is being done.
 
     Raises:
-        ConfigError, DataError, FitError, SpecError: a file or an argument is wrong, or the job makes no progress.
+        ConfigError, DataError, FitError, SpecError: a file or an argument is wrong, checkpoints overlap, or the job makes no
+            progress.
 
     Example:
         >>> print(predict_run("llama3_405b_16384", n_steps=100_000, reliability="llama3-2024"))  # doctest: +SKIP
     """
     from .run import steps_of
 
-    stated, recovery = saves.stated(), restarts.stated()
+    stated, recovery = saves.stated(), restarts.made()
     keep_programs()
     own, rest = calibrated_job(loaded(job, overrides), run.fits)
     wanted = _threats(own, threats.reliability, threats.mtbf_h, run.force)
     _check_numbers(run.deadline_s, run.n_worlds)
     count = steps_of(own, work.n_steps, work.n_tokens)
-    assumed: list[str] = []
-    made = _checkpoint(own, stated, saves.interval_s, assumed)
-    after = recovery or _recovery(assumed)
+    made = _checkpoint(own, stated, saves.interval_s)
+    assumed = (*saves.assumed(made), *restarts.assumed)
     fitted = with_variability(own, rest, seed=run.seed, force=run.force, progress=progress)
     record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
     from .simulated_job import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = RunRequest(count, wanted, made, after, run.deadline_s, run.n_worlds, run.seed, tuple(assumed))
+    asked = RunRequest(count, wanted, made, recovery, run.deadline_s, run.n_worlds, run.seed, assumed)
     report, planned, outcome, known = simulated(fitted, asked, record, progress)
     return report.made_of(RunParts(planned, outcome, known))
 
@@ -293,21 +314,16 @@ def _check_numbers(deadline_s: float | None, n_worlds: int) -> None:
         raise SpecError.of(Problem("worlds", f"{n_worlds:,}, but it must be between 100 and {MOST_WORLDS:,}"))
 
 
-def _checkpoint(job: Job, stated: Checkpoint | None, interval_s: float | None, assumed: list[str]) -> Checkpoint:
+def _checkpoint(job: Job, stated: Checkpoint | None, interval_s: float | None) -> Checkpoint:
     """What checkpoints cost; where that is not stated, by size and a parallel file system."""
-    if stated is not None:
-        return stated if interval_s is None else replace(stated, interval_s=interval_s)
-    n_node = -(-job.plan.n_devices // job.cluster.node_size)
-    made = Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,), interval_s)
-    assumed.append(
-        f"checkpoints block {made.blocking_s:.3g} s: {made.source} at {DISK.gb_per_s_node:g} GB/s each, at most "
-        f"{DISK.gb_per_s_cluster:g} GB/s (as BLOOM and Llama 3 report); state --checkpoint-write"
-    )
+    if stated is None:
+        n_node = -(-job.plan.n_devices // job.cluster.node_size)
+        return Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,), interval_s)
+    made = stated if interval_s is None else replace(stated, interval_s=interval_s)
+    least_s = made.background_s - made.blocking_s
+    if made.interval_s is not None and made.interval_s < least_s:
+        raise DataError(
+            f"--checkpoint: {made.interval_s:g} s, but a checkpoint is written for {made.background_s:g} s more behind the "
+            f"steps, and the next one waits for that. State at least {ceil(least_s)}s, or auto."
+        )
     return made
-
-
-def _recovery(assumed: list[str]) -> Recovery:
-    assumed.append(
-        f"a restart takes {RESTART_S / 60:g} min (median of 504 B200, arXiv 2605.09370) besides the load; state --restart"
-    )
-    return Recovery(RESTART_S)

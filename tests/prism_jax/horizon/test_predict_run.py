@@ -74,8 +74,53 @@ def test_tokens_are_steps(job, capsys):
 
 
 def test_what_is_stated_is_not_assumed(job, capsys):
-    stated = ("--checkpoint-write", "5s", "--restart", "2min", "--checkpoint", "600s", "--mtbf", "20h")
+    stated = ("--checkpoint-write", "5s", "--load", "5s", "--restart", "2min", "--checkpoint", "600s", "--mtbf", "20h")
     found = told(capsys, job, "--steps", "100000", *stated)
     assert found["assumed"] == []
     assert found["checkpoint"]["interval_s"] == pytest.approx(600.0, rel=0.01)
     assert not found["checkpoint"]["is_chosen"]
+
+
+def test_what_is_stated_of_something_else_hides_no_assumption(job, capsys):
+    """The restart is assumed whatever is said of spares, the load whatever is said of the write."""
+    asked = (
+        job,
+        "--steps",
+        "100000",
+        "--mtbf",
+        "20h",
+        "--spares",
+        "4",
+        "--policy",
+        "shrink",
+        "--checkpoint-write",
+        "7s",
+    )
+    load, restart = told(capsys, *asked)["assumed"]
+    assert load == "a checkpoint takes 7 s to load, as long as to write it; state --load"
+    assert restart.startswith("a restart takes 11 min")
+
+
+def test_checkpoints_that_would_overlap_are_refused(job, capsys):
+    """Steps since the last checkpoint that can be loaded are lost: with ten in flight ten intervals, which nothing counts."""
+    asked = (
+        "--steps",
+        "1000",
+        "--mtbf",
+        "3h",
+        "--checkpoint-write",
+        "1s",
+        "--checkpoint-behind",
+        "10min",
+        "--load",
+        "1s",
+    )
+    assert main(["job", job, *asked, "--checkpoint", "60s"]) == 2
+    assert "State at least 599s, or auto" in capsys.readouterr().err
+    assert told(capsys, job, *asked, "--checkpoint", "599s")["checkpoint"]["background_s"] == 600.0
+
+
+@pytest.mark.parametrize("spares", ["9" * 5000, "-1", "1.5", "\u0664"])
+def test_a_number_of_spares_that_is_none_is_refused(job, capsys, spares):
+    assert main(["job", job, "--steps", "10", "--mtbf", "3h", "--spares", spares]) == 2
+    assert capsys.readouterr().err.startswith("error: --spares: ")
