@@ -96,7 +96,7 @@ def place(
     Raises:
         DataError: nodes and slots do not match, an unknown objective, or one that needs a price without one.
     """
-    wanted = plan_objective(goal.objective, job.plan, goal.price_per_gpu_hour)
+    wanted = plan_objective(goal.objective, job.plan, job.model.units_per_step(job.plan), goal.price_per_gpu_hour)
     effort = Effort() if effort is None else effort
     fleet = fleet_of(slowdown, job.cluster.node_size, job.model.kernel_classes)
     check_counts(fleet, slots_of(job).n_slot, goal.spares)

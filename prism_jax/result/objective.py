@@ -33,7 +33,7 @@ class PlanFacts:
     Attributes:
         n_devices: GPUs that the plan occupies.
         samples_per_step: training samples (sequences) of a step.
-        tokens_per_step: tokens of a step.
+        tokens_per_step: tokens of a step; of a model without tokens its samples or images.
         price_per_gpu_hour: price of one GPU for an hour, in any currency.
     """
 
@@ -294,9 +294,12 @@ class PlanObjective:
 
 
 def plan_objective(
-    objective: str | Objective, plan: ParallelPlan, price_per_gpu_hour: float | None = None
+    objective: str | Objective, plan: ParallelPlan, units_per_step: int, price_per_gpu_hour: float | None = None
 ) -> PlanObjective:
     """An objective, by name or as it is, of plans with the batch of `plan`.
+
+    Args:
+        units_per_step: tokens or samples of a step of the model under that plan (`Workload.units_per_step`).
 
     Raises:
         DataError: unknown name, a price that is not positive, or an objective that needs the price without one.
@@ -304,8 +307,7 @@ def plan_objective(
     if price_per_gpu_hour is not None and not price_per_gpu_hour > 0.0:
         raise DataError(f"price_per_gpu_hour = {price_per_gpu_hour:g}, but a price must be positive")
     chosen = OBJECTIVES.named(objective) if isinstance(objective, str) else objective
-    n = plan.global_batch
-    facts = PlanFacts(plan.n_devices, n, n * plan.seq_len, price_per_gpu_hour)
+    facts = PlanFacts(plan.n_devices, plan.global_batch, units_per_step, price_per_gpu_hour)
     for fact in chosen.needs:
         if getattr(facts, fact) is None:
             raise DataError(f"objective {chosen.name!r} needs {fact}, which is not given")

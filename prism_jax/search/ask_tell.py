@@ -60,7 +60,7 @@ class AskTell:
         n_column: int = ROUNDS[-1],
     ) -> None:
         self.job, self.space = job, default_space(job) if space is None else space
-        self.objective = plan_objective(objective, job.plan, price_per_gpu_hour)
+        self.objective = plan_objective(objective, job.plan, job.model.units_per_step(job.plan), price_per_gpu_hour)
         self._n_column = n_column
         self._evaluator = Evaluator(job, self.space)
         self._scorer = TailScorer(self._evaluator, seed)

@@ -61,7 +61,7 @@ class SearchAim(OptionGroup):
         Raises:
             DataError: it is unknown, or needs a price without one.
         """
-        return plan_objective(self.objective, job.plan, self.price_per_gpu_hour)
+        return plan_objective(self.objective, job.plan, job.model.units_per_step(job.plan), self.price_per_gpu_hour)
 
     def margin_of(self, job: Job) -> float:
         """Returns the share of a device's memory that a plan leaves free."""

@@ -243,7 +243,7 @@ def _asked(
     """The job after its fits, and the space; an unknown objective is refused."""
     _check_margin(searched.memory_margin)
     own, rest = calibrated_job(own, applied.fits)
-    plan_objective(searched.objective, own.plan, price_per_gpu_hour)
+    plan_objective(searched.objective, own.plan, own.model.units_per_step(own.plan), price_per_gpu_hour)
     values = _space(searched.space, own, searched.any_framework)
     return with_variability(own, rest, seed=seed, force=applied.force, progress=progress), values
 

@@ -73,7 +73,8 @@ def shard_tables(
     if spread is not None and not 0.0 <= spread <= MOST_SPREAD:
         raise DataError(f"--spread: {spread:g}, but a share from 0 to {MOST_SPREAD:g} is needed. Give 0.1 for 10 %.")
     own = loaded(job, overrides)
-    asked, margin = plan_objective(objective, own.plan), own.software.memory_margin
+    asked = plan_objective(objective, own.plan, own.model.units_per_step(own.plan))
+    margin = own.software.memory_margin
     made = partial(problem_of, own, split=not whole, spread=spread)
     solved = partial(shard, seed=seed, own=own_assignment(own), progress=progress)
     try:

@@ -102,7 +102,7 @@ def figures_of(job: Job, asked: StudyRequest) -> JobFigures:
 
 def _objective(job: Job, distribution: StepTimeDistribution, asked: StudyRequest) -> tuple[float, float]:
     """The objective, and its Monte Carlo standard error from independent randomisations."""
-    objective = plan_objective(asked.objective, job.plan, asked.price_per_gpu_hour)
+    objective = plan_objective(asked.objective, job.plan, job.model.units_per_step(job.plan), asked.price_per_gpu_hour)
     value = float(objective.of(distribution.samples_s))
     if asked.objective.startswith("p") and objective.unit == "s":
         return value, distribution.mc_error(float(f"0.{asked.objective[1:]}"))

@@ -106,13 +106,13 @@ def test_money_per_token():
 def test_what_cannot_be_asked_is_said_before_anything_runs():
     plan = load_job("llama2_7b_fsdp_64").plan
     with pytest.raises(DataError, match="needs price_per_gpu_hour"):
-        plan_objective("cost_per_mtoken", plan)
+        plan_objective("cost_per_mtoken", plan, 1)
     with pytest.raises(DataError, match="must be positive"):
-        plan_objective("p95", plan, -1.0)
+        plan_objective("p95", plan, 1, -1.0)
     with pytest.raises(DataError, match="'p96' is unknown, did you mean"):
-        plan_objective("p96", plan)
-    asked = plan_objective("cost_per_mtoken", plan, 2.0)
-    assert asked.facts.tokens_per_step == plan.global_batch * plan.seq_len
+        plan_objective("p96", plan, 1)
+    asked = plan_objective("cost_per_mtoken", plan, 4096, 2.0)
+    assert asked.facts.tokens_per_step == 4096
     assert (asked.name, asked.unit) == ("cost_per_mtoken", "money")
 
 

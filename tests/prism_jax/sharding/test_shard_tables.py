@@ -65,6 +65,13 @@ def test_every_table_is_somewhere(report: ShardingReport):
     assert held == {*report.best.assignment} == {"users", "clicks", "shops", "words", "days", "places"}
 
 
+def test_gpu_hours_are_those_of_a_million_samples(job: Path):
+    """The mean step on four GPUs, per sample of the batch."""
+    found = shard_tables(job, objective="gpu_hours_per_mtoken")
+    assert found.best.steps.value == pytest.approx(4 * found.best.steps.mean_s / 3600 / 32768 * 1e6, rel=1e-9)
+    assert "GPU-hours" in "\n".join(found.lines())
+
+
 def test_the_written_job_has_the_step_that_was_promised(report: ShardingReport, tmp_path: Path):
     write_sharded_job(report, tmp_path / "best.yaml")
     again = shard_tables(tmp_path / "best.yaml")

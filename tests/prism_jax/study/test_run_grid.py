@@ -11,6 +11,7 @@ import pytest
 
 from prism_jax.core.errors import DataError, PlanError
 from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.study.figures import JobFigures, target_of
@@ -148,3 +149,11 @@ def test_a_rate_is_met_by_the_draws_above_its_bound() -> None:
 def test_others_are_refused(text: str) -> None:
     with pytest.raises(DataError, match="--target"):
         target_of(text)
+
+
+def test_gpu_hours_of_models_without_tokens_are_those_of_a_million_samples() -> None:
+    """Images and samples of recommenders have no sequence length: a step has as many as its batch."""
+    for name in ("resnet50_64", "dlrm_dcnv2_64"):
+        job = load_job(name)
+        own = figures_of(job, replace(ASKED, objective="gpu_hours_per_mtoken"))
+        assert own.value == pytest.approx(own.mean_s / 3600 * 64 / job.plan.global_batch * 1e6, rel=1e-3)
