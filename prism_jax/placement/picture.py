@@ -97,7 +97,9 @@ def plot_methods(result: PlacementResult, *, ax: Axes | None = None) -> Axes:
 
 def _headline(result: PlacementResult) -> str:
     gain, base = result.gain, result.value(AS_GIVEN)[0]
-    return f"{result.objective.name} {gain.value_s / base:.1%} lower (90 %: {format_s(gain.low_s)} to {format_s(gain.high_s)})"
+    unit = result.objective.unit
+    low, high = (format_s(one) if unit == "s" else f"{one:.3g} {unit}" for one in (gain.low_s, gain.high_s))
+    return f"{result.objective.name} {gain.value_s / base:.1%} lower (90 %: {low} to {high})"
 
 
 def draw_placement(report: PlacementReport) -> Figure:

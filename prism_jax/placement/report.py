@@ -62,7 +62,7 @@ class PlacementReport(Report):
         value, value_error: method -> the objective that it reaches on draws that chose nothing, in its unit, and its Monte Carlo
             error.
         p50_s, p95_s, p99_s, cvar95_s: method -> step time on draws that chose nothing; `*_error_s` their Monte Carlo error.
-        gain, gain_interval, gain_error: seconds of the objective against the nodes as given.
+        gain, gain_interval, gain_error: fall of the objective against the nodes as given, in its unit.
         gain_over_best_baseline, gain_over_best_baseline_interval: against the best method that moves nodes only.
         chosen_from: method whose assignment was chosen.
         assignment: [slot] node; `as_given` before. Slot s holds the ranks from `s * node_size` on, in the plan's axis order.
@@ -175,11 +175,13 @@ def _gains(report: PlacementReport) -> list[str]:
     base = report.value[AS_GIVEN]
     name, over_best = WORDS[report.best_baseline], report.gain_over_best_baseline
     low_best, high_best = report.gain_over_best_baseline_interval
-    scale, unit = unit_of_time(max(map(abs, (report.gain, low, high, over_best, low_best, high_best))))
-    digits = decimals(scale * max(high - low, 1e-6) / 10)
+    largest = max(map(abs, (report.gain, low, high, over_best, low_best, high_best)))
+    is_time = report.objective_unit == "s"
+    scale, unit = unit_of_time(largest) if is_time else (1.0, report.objective_unit)
+    digits = decimals(scale * max(high - low, 1e-6 if is_time else 1e-6 * base) / 10)
 
-    def text(gain_s: float) -> str:
-        return f"{scale * gain_s:.{digits}f}"
+    def text(gain: float) -> str:
+        return f"{scale * gain:.{digits}f}"
 
     return [
         f"gain over the nodes as given: {text(report.gain)} {unit} ({report.gain / base:.2%}); "

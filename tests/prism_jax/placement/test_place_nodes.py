@@ -89,6 +89,14 @@ def test_the_report_has_host_names_and_positions(report):
     assert re.search(rf"left out: node {re.escape(report.spare_hosts[0])}", text)
 
 
+def test_gains_are_in_the_unit_of_the_objective(report):
+    """GPU-hours are no microseconds."""
+    other = replace(report, objective="gpu_hours_per_mtoken", objective_unit="GPU-hours")
+    gains = [line for line in other.lines() if line.startswith("gain over")]
+    assert len(gains) == 2
+    assert all("GPU-hours" in line and not re.search(r"\d (us|ms|s)\b", line) for line in gains)
+
+
 def test_the_command_writes_what_the_run_writes(files, tmp_path, capsys):
     job, table = files
     paths = [str(tmp_path / name) for name in ("hosts", "ranks")]
