@@ -65,6 +65,8 @@ _VENDORS = re.compile(
     r"mlcommons|mlperf|nvidia|nemotron|megatron-moe|2104\.04473|2205\.05198|1909\.08053|2201\.11990|maxtext|tpu-recipes|amd-agi|intel\.com|habana|neuron",
     re.IGNORECASE,
 )
+# Throughput tables of MosaicML run the Triton port of FlashAttention 1: `attn_impl` is triton in `submit_benchmarks.py` of 2023.
+_TRITON = re.compile(r"mosaicml/(?:llm-foundry|examples)")
 _COMPILED_IN_NOTES = re.compile(r"\btorch\.?compile\b(?! (off|disabled|=? ?false))", re.IGNORECASE)
 
 
@@ -74,7 +76,7 @@ def software_of_record(record: StepRecord) -> Software:
     if compiled is None and not record.compile and _COMPILED_IN_NOTES.search(record.notes):
         compiled = True
     return Software(
-        attention=_meaning(_ATTENTION, record.attention_kernel),
+        attention=_meaning(_ATTENTION, record.attention_kernel) or ("flash1" if _TRITON.search(record.source) else None),
         norm=_meaning(_NORM, record.norm_fused),
         activation=_meaning(_ACTIVATION, record.features),
         rope=_meaning(_ROPE, record.features),
