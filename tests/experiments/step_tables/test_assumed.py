@@ -161,8 +161,8 @@ def test_a_number_of_devices_is_taken_over_only_for_a_rate() -> None:
 
 def test_a_device_by_likeness_is_told() -> None:
     assert filled(replace(STATED, gpu="A100 80GB 300W"))[1] == {"device": "a100-80gb"}
-    with pytest.raises(UnsupportedRowError, match="no preset of device RTX 5090"):
-        completed(replace(STATED, gpu="RTX 5090"), NOBODY)
+    with pytest.raises(UnsupportedRowError, match="no preset of device RTX 6090"):
+        completed(replace(STATED, gpu="RTX 6090"), NOBODY)
 
 
 def test_rates_of_another_model_disagree() -> None:
