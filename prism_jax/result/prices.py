@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ..core.errors import DataError
 from ..system import catalog
+from .objective import OBJECTIVES
 
 Prices: TypeAlias = float | Mapping[str, float] | None  # of all devices, by name of the device, or not known
 FORM = "Write --price 2.5, or --price h200=2.5 for one device."
@@ -56,6 +57,25 @@ def checked(prices: Prices) -> Prices:
 def price_of(prices: Prices, device: str) -> float | None:
     """Price of an hour of a device of that name; None where it is not known."""
     return prices.get(device) if isinstance(prices, Mapping) else prices
+
+
+def check_prices(prices: Prices, devices: Sequence[str], objective: str) -> None:
+    """Refuses a price of a device that nothing runs on, and an objective in money where a device has no price.
+
+    Args:
+        devices: names of the devices of all jobs.
+
+    Raises:
+        DataError: device and remedy.
+    """
+    used = list(dict.fromkeys(devices))
+    idle = [name for name in prices if name not in used] if isinstance(prices, Mapping) else []
+    if idle:
+        raise DataError(f"--price: {idle[0]} has a price, but nothing runs on it. Give the price of {', '.join(used)}.")
+    unknown = [name for name in used if price_of(prices, name) is None]
+    if unknown and "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
+        remedy = f"--price {unknown[0]}=2.5" if prices else "--price 2.5"
+        raise DataError(f"objective {objective!r} needs the price of a GPU-hour of {', '.join(unknown)}: {remedy}")
 
 
 def _price(number: str, text: str) -> float:

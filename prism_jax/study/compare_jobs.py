@@ -16,7 +16,7 @@ from ..job.job import Job
 from ..job.load_job import JobSource, loaded, source_of
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
-from ..result.prices import Prices, checked, price_of
+from ..result.prices import check_prices, checked, price_of
 from .report import ComparedJob, ComparisonReport, markdown_or_lines
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def compare_jobs(
     prices = checked(price_per_gpu_hour)
     found = [load_fits(loaded(job, overrides), applied.fits, seed=seed, force=applied.force) for job in jobs]
     own = [one.job for one in found]
-    _check_prices(objective, prices, own)
+    check_prices(prices, [job.cluster.device.name for job in own], objective)
     for job in own:
         job.check()
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, figures_of
@@ -81,17 +81,6 @@ def compare_jobs(
     notes = tuple(note for one in found for note in (*one.tables, *one.unused, *one.notes))
     record = noted(samples=asked.n_samples)
     return _report(names, own, made, (*notes, *_unlike(own)), record).made_of(made)
-
-
-def _check_prices(objective: str, prices: Prices, jobs: Sequence[Job]) -> None:
-    """Refuses an objective in money where a device has no price."""
-    if "price_per_gpu_hour" not in OBJECTIVES.named(objective).needs:
-        return
-    devices = dict.fromkeys(job.cluster.device.name for job in jobs)
-    unknown = [name for name in devices if price_of(prices, name) is None]
-    if unknown:
-        remedy = f"--price {unknown[0]}=2.5" if prices else "--price 2.5"
-        raise DataError(f"objective {objective!r} needs the price of a GPU-hour of {', '.join(unknown)}: {remedy}")
 
 
 def _unlike(jobs: Sequence[Job]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
 from .._version import __version__
-from ..core.errors import DataError, PlanError, SpecError
+from ..core.errors import ConfigError, DataError, PlanError, SpecError
 from ..core.processes import Progress, silent
 from ..core.use_case import UNTIMED_S, Message, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import load_fits
@@ -21,7 +21,7 @@ from ..job.load_job import JobFile, loaded, source_of
 from ..job.write_job import ChosenFrom
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, DevicePrices, ObjectiveName, Output, Overrides, Samples, Seed
-from ..result.prices import Prices, checked, price_of
+from ..result.prices import Prices, check_prices, checked, price_of
 from ..search.figures import SearchedPlan
 from ..search.search_plans import search_plans
 from ..search.space import PlanSpace
@@ -153,8 +153,8 @@ def plan_capacity(
     own = load_fits(loaded(job, overrides), applied.fits, seed=seed, force=applied.force).job
     moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
     threats = threats_of(asked.reliability, force=applied.force)
-    if "price_per_gpu_hour" in OBJECTIVES.named(asked.objective).needs:
-        _check_prices(prices, moved)
+    OBJECTIVES.named(asked.objective)
+    check_prices(prices, [one.cluster.device.name for one in moved], asked.objective)
     from .capacity import Span, chosen_fleet  # needs JAX, which mistakes above do not wait for
 
     span = Span(days, tokens, deadline_days)
@@ -250,12 +250,6 @@ def _check_deadline(deadline_s: float | None, tokens: float | None) -> float | N
     return deadline_s / DAY_S
 
 
-def _check_prices(prices: Prices, jobs: Sequence[Job]) -> None:
-    unknown = [job.cluster.device.name for job in jobs if price_of(prices, job.cluster.device.name) is None]
-    if unknown:
-        raise DataError(f"the objective needs the price of a GPU-hour of {unknown[0]}: --price {unknown[0]}=2.5")
-
-
 def _best(fleet: Fleet, job: Job, asked: FleetOptions, prices: Prices, draws: AppliedDraws) -> _Found:
     """The best plan of a fleet with its figures."""
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, figures_of
@@ -267,17 +261,23 @@ def _best(fleet: Fleet, job: Job, asked: FleetOptions, prices: Prices, draws: Ap
         best = replace(job, plan=report.parts.found.best.plan)
         request = StudyRequest("mean", price, None, draws.n_samples or DEFAULT_SAMPLES, draws.seed)
         return _Found(fleet, best, report.best.plan, figures_of(best, request))
+    except ConfigError:  # of the space: of no fleet
+        raise
     except (PlanError, SpecError) as error:
         return _Found(fleet, job, problem=" ".join(str(error).split()))
 
 
 def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: int) -> _Found:
-    """The same with the share of the time that goes into steps, by the exact form."""
+    """The same with the share of the time that goes into steps, by the exact form; impossible where failures leave none."""
     if threats is None or found.figures is None:
         return found
     own, step_s = found.figures, found.figures.mean_s
     n_steps = (span.days or 0.0) * DAY_S / step_s if span.tokens is None else span.tokens / own.tokens_per_step
-    made = predict_run(found.job, n_steps=max(ceil(n_steps), 1), reliability=threats, n_worlds=WORLDS, seed=seed)
+    asked = {"n_steps": max(ceil(n_steps), 1), "reliability": threats, "n_worlds": WORLDS, "seed": seed}
+    try:
+        made = predict_run(found.job, **asked)
+    except SpecError as error:
+        return _Found(found.fleet, found.job, problem=" ".join(str(error).split()))
     run = made.parts.run
     share = float(run.n_steps * run.steps.mean_s / run.expected_s())
     return replace(found, goodput=share if isfinite(share) else nan, assumed=made.assumed)

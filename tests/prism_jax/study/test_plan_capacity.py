@@ -202,8 +202,29 @@ def test_a_written_fleet_is_the_fleet(cluster: str, fleet: str, tmp_path: Path) 
         (["--tokens", "1B", "--deadline", "0d"], "must be above 0"),
         (["--tokens", "1B", "--deadline", "soon"], "--deadline"),
         (["--tokens", "1B", "-o", "no/such/chosen.yaml"], "no/such"),
+        (["--price", "h100-sxm=3"], "--price: h100-sxm has a price, but nothing runs on it. Give the price of h200."),
+        (["--objective", "cost_per_mtoken"], "needs the price of a GPU-hour of h200: --price 2.5"),
     ],
 )
-def test_wrong_deadlines_and_files_are_refused(job: list[str], options: list[str], message: str, capsys) -> None:
+def test_wrong_deadlines_prices_and_files_are_refused(job: list[str], options: list[str], message: str, capsys) -> None:
     assert main(["plan", *job, "--fleet", "8xh200", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_wrong_space_is_no_fault_of_the_fleets(job: list[str], tmp_path: Path, capsys) -> None:
+    (tmp_path / "space.yaml").write_text("{tp: [two]}")
+    assert main(["plan", *job, "--fleet", "8xh200"]) == 2
+    said = capsys.readouterr().err
+    assert "space.yaml:1:" in said
+    assert "no fleet can run the job" not in said
+
+
+def test_a_fleet_that_fails_too_often_is_impossible_and_the_others_are_told(
+    job: list[str], tmp_path: Path, capsys
+) -> None:
+    """One failure a day per GPU: of 8 GPUs a run of days ends, of 2,048 none does."""
+    (tmp_path / "often.yaml").write_text("hazards: [{cause: gpu, per_gpu_h: 0.0417, nodes_lost: 0}]")
+    fleets = ["--fleet", "8xh200", "--fleet", "2048xh200", "--reliability", str(tmp_path / "often.yaml")]
+    assert main(["plan", *job, *fleets, "--days", "3", "--set", "plan.global_batch=2048"]) == 0
+    told = capsys.readouterr().out
+    assert "B: 2048xh200 is impossible: the job hardly makes progress" in told
