@@ -13,6 +13,7 @@ MOST_LINES = 3000  # of a block
 OPENERS = (
     (re.compile(r"\b[Mm]odel config:?(?: ?\w{0,60}\(? ?\{|$)"), "config"),
     (re.compile(r"Building \S{1,60} \S{1,80} with \{"), "model_args"),
+    (re.compile(r"Running with (?:args|configs?): \{\s*$"), "flag"),
     (re.compile(r"\bjson = \{"), "ds"),
     (re.compile(r"(?:^|\s)\{?'(?:actor_rollout_ref|algorithm|actor)': ?\{"), "verl"),
     (

@@ -9,23 +9,27 @@ the pairs, so logs of any size take the same memory; nothing is evaluated.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ..recorded.formats.labelled import read_line
 from ..tables.streams import lines
 from .config_blocks import Blocks
-from .said import BEGINS, SAID, Begin
+from .said import BEGINS, SAID, TIMED, Begin
 
 MOST_NAMES = 5000  # of a run
 MOST_RUNS = 100
+MOST_TIMES = 100_000  # of a part
 LONGEST_VALUE = 400
 LONGEST_LINE = 20_000  # characters that are looked at
 COLOUR = re.compile(r"(?:\x1b|\^\[)\[[0-9;]{0,24}m")
 _STEP = re.compile(
-    rb"\biteration:? +\d+ ?/|\bstep(?:\x1b\[[0-9;]*m)?[:= ] {0,8}\d|\d/\d{1,9} \[\d|\| step +\d|completed step:|train_time:"
+    rb"\biteration:? +\d+ ?/|\bstep(?:\x1b\[[0-9;]*m)?[:= ] {0,8}\d|\| step +\d|completed step:|train_time:"
 )
+_BAR = re.compile(rb"\d/(?:\d{1,9}|\?) {1,2}\[\d")
 _FIRST = re.compile(r"-{5,60} arguments -{5,60}")
 _LAST = re.compile(r"-{5,60} end of arguments -{5,60}")
 _ARGUMENT = re.compile(r"(?:^|[\s:\]>])([A-Za-z]\w{0,100}) {1,2}\.{2,120}(?: (.*))?$")
@@ -63,6 +67,7 @@ class Head:
         hosts: names in front of lines (never written out).
         has_hosts: whether they stand in front of the arguments, so that they are hosts for sure.
         most: largest numbers of some kinds.
+        timers: seconds of parts of steps, as the trainer times them, in the order of steps.
     """
 
     trainer: str = ""
@@ -75,6 +80,7 @@ class Head:
     hosts: set[str] = field(default_factory=set)
     has_hosts: bool = False
     most: dict[str, float] = field(default_factory=dict)
+    timers: dict[str, array[float]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -104,6 +110,32 @@ def read_heads(path: Path) -> list[Head]:
     return reader.done(last)
 
 
+def _any_of(needles: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(needle) for needle in sorted(set(needles))))
+
+
+ENOUGH_STEPS = 2000  # lines next to steps that are looked at for memory and rates
+_OF_BLOCKS = (b" ..", b"[config.py:", b"Config param", b'": ', b"': ", b"onfig", b"Arguments(", b"json = {")
+BETWEEN = _any_of([b"arguments ---", *TIMED, *(one.needle for one in BEGINS if one.starts_run)])
+BESIDE = _any_of([b"arguments ---", b"max ", b"memory: ", b"TFLOP", *TIMED, *(one.needle for one in BEGINS)])
+BEFORE = _any_of(
+    [
+        b"arguments ---",
+        *_OF_BLOCKS,
+        *(needle for one in SAID for needle in one.needles),
+        *(one.needle for one in BEGINS),
+    ]
+)
+
+
+def _is_bar(line: bytes) -> bool:
+    """Whether a line is a bar of training: those of loading, tokenizing and mapping are none."""
+    return _BAR.search(line) is not None and read_line(line[:LONGEST_LINE].decode("utf-8", "replace")).series not in (
+        "",
+        "other",
+    )
+
+
 class _Reader:
     """Takes lines of a log."""
 
@@ -112,27 +144,16 @@ class _Reader:
         self.in_block = False
         self.has_steps = False
         self.waiting = ""  # an argument whose value was wrapped
-        needles = {needle for one in SAID for needle in one.needles} | {one.needle for one in BEGINS}
-        needles |= {
-            b" ..",
-            b"arguments ---",
-            b"[config.py:",
-            b"Config param",
-            b'": ',
-            b"': ",
-            b"onfig",
-            b"Arguments(",
-            b"json = {",
-        }
-        self.needles = re.compile(b"|".join(re.escape(needle) for needle in sorted(needles)))
+        self.n_after = 0  # lines that were looked at since the steps began
         self.blocks = Blocks()
 
     def take(self, line: bytes, number: int) -> None:
         """Reads a line."""
-        if not self.has_steps and _STEP.search(line):
-            self.has_steps = True
-        if not (self.waiting or self.blocks.is_open or self.needles.search(line)):
+        if not self.has_steps and (_STEP.search(line) or _is_bar(line)):
+            self.has_steps, self.in_block, self.n_after = True, False, 0
+        if not (self.waiting or self._needles().search(line)) and not (self.blocks.is_open and not self.has_steps):
             return
+        self.n_after += self.has_steps
         text = COLOUR.sub("", line[:LONGEST_LINE].decode("utf-8", "replace")).rstrip()
         if self.waiting:
             self._wrapped(text, number)
@@ -145,6 +166,10 @@ class _Reader:
             self.heads[-1].has_hosts |= _HOST.match(text) is not None
         else:
             self._sentence(line, text, number)
+
+    def _needles(self) -> re.Pattern[bytes]:
+        """What a line holds that may say something: once steps are there, ever less is looked for."""
+        return BEFORE if not self.has_steps else BESIDE if self.n_after < ENOUGH_STEPS else BETWEEN
 
     def done(self, last: int) -> list[Head]:
         """All runs, once the log is read."""
@@ -173,6 +198,7 @@ class _Reader:
             self.heads[-1] = Head(first_line=number)
         self.heads[-1].facts = dict(kept)
         self.heads[-1].hosts = before.hosts
+        self.heads[-1].most = {name: value for name, value in before.most.items() if name == "most_gpu_index"}
         self.has_steps = False
 
     def _argument(self, found: re.Match[str], number: int) -> None:
@@ -232,11 +258,15 @@ class _Reader:
                 head.params[int(tensor), int(pipeline)] = SaidValue(count, number, "number of parameters")
         elif name.startswith("most_"):
             head.most[name] = max(head.most.get(name, 0.0), float(value))
+        elif name.startswith("timer_"):
+            found = head.timers.setdefault(name.removeprefix("timer_"), array("d"))
+            if len(found) < MOST_TIMES:
+                found.append(float(value))
         elif name not in head.facts or name not in FIRST_COUNTS:
             self._keep(head.facts, name, value, number)
 
 
-OF_MACHINE = ("gpu", "gpu_memory", "gpu_index")
+OF_MACHINE = ("gpu", "gpu_memory", "gpu_watts")
 FIRST_COUNTS = ("gpu", "launched")
 
 

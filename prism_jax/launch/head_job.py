@@ -77,6 +77,7 @@ def stated_job(head: Head, device: str | None = None) -> StatedJob:
         job.put("cluster.device", name, said, why="" if said else "--device")
         _cluster(head, job, name)
         _emulated(job, name, generation)
+        _limited(head, job, name)
     for path in ("plan.offload_parameters", "plan.offload_optimizer"):
         if job.get(path):
             job.doubts.append((f"{path}: how fast the host is", OFFLOAD_SD))
@@ -180,6 +181,24 @@ def _emulated(job: StatedJob, name: str, generation: str) -> None:
     for one, peak in peaks.items():
         job.put(f"cluster.device.peak.{one}", f"{peak / 1e12:g} TFLOP/s", why="of the units that compute it")
     job.notes.append(f"bf16 on {name}: its matrix units have none, so products run at the rate of {other}")
+
+
+LOWER = 0.95  # of the watts of a board: less is a limit that somebody set
+
+
+def _limited(head: Head, job: StatedJob, name: str) -> None:
+    """A power limit below that of the board, which lowers its clock."""
+    said = head.facts.get("gpu_watts")
+    if (
+        said is None
+        or job.get("cluster.device") != name
+        or not 0.2 < int(said.text) / catalog.device(name).power_watts < LOWER
+    ):
+        return
+    where = job.fields.pop("cluster.device").said
+    job.put("cluster.device.preset", name, *where)
+    job.put("cluster.device.power", f"{said.text} W", said, why="limit that nvidia-smi shows")
+    job.notes.append(f"line {said.line}: the boards are limited to {said.text} W")
 
 
 # --- Parameters ------------------------------------------------------------------------------------------------------

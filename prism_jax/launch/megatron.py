@@ -535,10 +535,10 @@ def _softmax(head: Head, job: StatedJob) -> None:
         return
     if kind.text == "learnable":
         job.put("model.attention_sinks", True, kind)
-    if job.get("software.attention") is None:
-        job.notes.append(
-            f"line {kind.line}: softmax_type = {kind.text}: kernels of older releases have no such softmax"
-        )
+    if (
+        job.get("software.attention") is None
+    ):  # kernels have such a softmax from Transformer Engine 2.8 and cuDNN 9.13 on
+        job.either.append(("attention", "eager"))
 
 
 def log_interval(head: Head) -> int | None:

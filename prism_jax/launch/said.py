@@ -6,6 +6,7 @@ time in proportion to its length.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ _SMI = re.compile(
     r"^\|? {1,4}(\d{1,2}) {1,4}((?:NVIDIA|Tesla|GeForce|Quadro|AMD|Graphics|GRID|A100|H100)[^|]{0,60}?)"
     r"(?: {2,20}|\.\.\. {1,20})(?:On|Off)\b"
 )
+_SMI_POWER = re.compile(r"\d{1,4}W {1,3}/ {1,4}(\d{2,4})W")
 _SMI_MEMORY = re.compile(r"\d{1,7}MiB {1,4}/ {1,4}(\d{4,7})MiB")
 
 
@@ -93,6 +95,9 @@ def _smi(text: str) -> Pairs:
     if found is not None:
         yield "gpu", found[2].strip(" .")
         yield "most_gpu_index", found[1]
+    power = _SMI_POWER.search(text)
+    if power is not None:
+        yield "gpu_watts", power[1]
     memory = _SMI_MEMORY.search(text)
     if memory is not None:
         yield "gpu_memory", repr(float(memory[1]) * MIB)
@@ -159,6 +164,43 @@ def _launch_flags(text: str) -> Pairs:
                 yield (one[1] if one[1] == "nproc_per_node" else f"training.{one[1]}"), one[2].strip("'\"`")
 
 
+TIMED = (b"timing", b"forward-backward ..", b"all-grads-sync ..", b"params-all-gather ..", b"optimizer ..")
+_UPDATE = re.compile(r"\btiming(?:_s)?/(update_actor):(\d{1,9}(?:\.\d{1,9})?)")
+_TIMER = re.compile(
+    r"\b(forward-backward|all-grads-sync|params-all-gather|optimizer) \.{3,60}: \(([\d.]{1,15}), ([\d.]{1,15})\)"
+)
+
+
+def _timers(text: str) -> Pairs:
+    """Parts of a step: of verl in seconds; of Megatron-LM in ms, the least and the most over ranks."""
+    for one in _UPDATE.finditer(text):
+        yield f"timer_{one[1]}", one[2]
+    for one in _TIMER.finditer(text):
+        yield f"timer_{one[1]}", repr(1e-3 * float(one[3]))
+
+
+_CONFIG = re.compile(r"Running with (?:args|configs?): (\{.{2,19000}\})\s*$")
+
+
+def _one_line_config(text: str) -> Pairs:
+    """A configuration of torchtitan in JSON on one line."""
+    found = _CONFIG.search(text)
+    if found is None:
+        return
+    try:
+        yield from _flat(json.loads(found[1]), "flag", 0)
+    except (ValueError, RecursionError):
+        return
+
+
+def _flat(data: object, front: str, depth: int) -> Pairs:
+    if isinstance(data, dict) and depth < 6:
+        for name, value in data.items():
+            yield from _flat(value, f"{front}.{str(name)[:60]}", depth + 1)
+    elif not isinstance(data, (dict, list)):
+        yield front, str(data)
+
+
 _MESH = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp|ep|etp|dp)=(-?\d{1,6})")
 
 
@@ -170,7 +212,7 @@ def _mesh(text: str) -> Pairs:
 SAID: tuple[Said, ...] = (
     Said((b"number of parameters on",), _params),
     Said((b"max allocated", b"max reserved", b"max memory allocated"), _memory),
-    Said((b" Off ", b" On ", b"MiB /"), _smi),
+    Said((b" Off ", b" On ", b"MiB /", b"W /"), _smi),
     Said((b"memory: ", b"tflops", b"TFLOP"), _rates),
     _groups(
         b"padded vocab",
@@ -179,6 +221,8 @@ SAID: tuple[Said, ...] = (
     Said((b"Building device mesh with parallelism",), _mesh),
     Said((b"torchtitan", b"--training."), _flags),
     Said((b"Building ",), _model_args),
+    Said(TIMED, _timers),
+    Said((b"Running with ",), _one_line_config),
     Said((b"--model",), _launch_flags),
     _groups(b"zero_optimization", r"['\"]zero_optimization['\"]: \{['\"]stage['\"]: (?P<ds__stage>\d)"),
     _groups(b"radient checkpointing enabled", r"(?P<checkpointing>Gradient checkpointing enabled)"),

@@ -46,6 +46,7 @@ class StatedJob:
         not_modelled: names with a value that has an effect which no field describes.
         assumed: what the trainer does not say and was taken as usual, in words.
         doubts: what is taken for something without odds, and the standard deviation of the logarithm of the step.
+        either: fields of the software with another value that is as likely as the assumed one.
         notes: other things to be known.
         refused: why it cannot be a job; empty: it can.
     """
@@ -54,6 +55,7 @@ class StatedJob:
     not_modelled: list[SaidValue] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     doubts: list[tuple[str, float]] = field(default_factory=list)
+    either: list[tuple[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 

@@ -43,7 +43,7 @@ GROUPS = {
     "and FILE.npz is kept as FILE.failed.npz; 2 wrong input.",
     "validate": "Compare predictions with measurements.",
 }
-BY_CONTENT = {"validate": "log"}  # command of a group that is meant where a file follows the name of the group
+BY_CONTENT = {"validate": "file"}  # command of a group that is meant where a file follows the name of the group
 SHIPPED = (
     ("predict", "prism_jax.prediction.predict:explain_step", "Predict the distribution of the step time of a job."),
     (
@@ -150,9 +150,9 @@ SHIPPED = (
     ),
     ("fit report", "prism_jax.fits.fit_variability:report_fit", "Show a saved fit and whether it can be trusted."),
     (
-        "validate log",
-        "prism_jax.validation.validate_log:validate_log",
-        "Read the job from the head of a training log, predict its step, and compare it with the steps below.",
+        "validate file",
+        "prism_jax.validation.validate_log:validate_file",
+        "Compare a training log with what its own head predicts, or a table of jobs (`validate FILE` is enough).",
     ),
     (
         "validate steps",

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import ConfigError, DataError, Mark, PrismError
+from ..core.read_file import check_input
 from ..core.registry import did_you_mean
 from ..core.units import format_s
 from ..job.job import Job
@@ -32,6 +33,7 @@ from ..job.load_job import SECTIONS, FieldChange, apply_overrides, job_of, load_
 from ..recorded.formats.open_trace import open_trace
 from ..tables.csv_rows import CsvTable, Seen, boolean_field, number_of, read_packed_text, seconds_field
 from ..tables.document import Document, short
+from ..tables.streams import head
 from ..trace.step_log import StepLog, without_warm_up
 
 WHAT = "a table of jobs in CSV"
@@ -67,6 +69,18 @@ class MemoryRun:
     job: Job
     fitted: bool
     peak_reserved_bytes: float | None
+
+
+def is_job_table(path: Path) -> bool:
+    """Whether a file begins with the columns of a table of jobs: fields of a job file next to what was measured.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    check_input(path)
+    columns = {one.strip().strip('"') for one in head(path).decode("utf-8", "replace").partition("\n")[0].split(",")}
+    has_job = "job" in columns or any(one.split(".")[0] in FIELDS for one in columns)
+    return has_job and bool(columns & {STEP_TIME, *ALIASES})
 
 
 def read_job_table(path: str | Path, *, measured: bool = True) -> tuple[MeasuredRun, ...]:

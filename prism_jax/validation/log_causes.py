@@ -31,10 +31,12 @@ class Possibility(NamedTuple):
     Attributes:
         text: how it differs.
         job: the job.
+        of_network: whether it differs in the network.
     """
 
     text: str
     job: Job
+    of_network: bool = False
 
 
 def possibilities(job: Job, over_ssh: bool = False) -> list[Possibility]:
@@ -84,7 +86,7 @@ def _fabrics(job: Job, over_ssh: bool) -> Iterator[Possibility]:
     for rate, words, most_nodes in SLOW_FABRICS:
         own = rate * GBIT / size
         if n_nodes <= most_nodes and (is_small or rate >= AT_ANY_SITE) and own < 0.5 * outer.bytes_per_s:
-            yield Possibility(f"Ethernet between nodes ({words} per node)", with_outer(job, own))
+            yield Possibility(f"Ethernet between nodes ({words} per node)", with_outer(job, own), True)
 
 
 def _slots(job: Job) -> Iterator[Possibility]:

@@ -102,6 +102,7 @@ class LogRun:
         verdict: inside or outside of the interval; sick: outside, and nothing explains it; no job, or no steps.
         reason: why there is no job, or no steps; empty if there are.
         measured, predicted: None where there is none.
+        compared_s: seconds that the prediction is held against, where the measured step is more than one of training.
         causes: at most two, the likeliest first, of a run outside.
         assumed: what the head leaves unsaid, what matters most first.
         not_modelled: arguments with an effect that no field describes.
@@ -118,6 +119,7 @@ class LogRun:
     reason: str = ""
     measured: Annotated[MeasuredSteps | None, WHERE_KNOWN] = None
     predicted: Annotated[PredictedStep | None, WHERE_KNOWN] = None
+    compared_s: Annotated[float | None, WHERE_KNOWN] = None
     causes: tuple[StepCause, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     not_modelled: tuple[str, ...] = ()
@@ -149,7 +151,9 @@ class LogRun:
         text = f"predicted: {format_s(found.p50_s)} ({format_s(found.low_s)} to {format_s(found.high_s)} in 90 %)"
         if self.measured is None:
             return text
-        return f"{text}: {self.verdict}, {found.p50_s / self.measured.median_s - 1.0:+.0%}"
+        seconds = self.compared_s or self.measured.median_s
+        what = f" of the {format_s(seconds)} of one update of the actor" if self.compared_s else ""
+        return f"{text}: {self.verdict}, {found.p50_s / seconds - 1.0:+.0%}{what}"
 
     def _assumed(self) -> str:
         shown = [one.words for one in self.assumed if one.matters]

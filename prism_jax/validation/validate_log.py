@@ -2,63 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from math import exp, log
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from ..core.errors import DataError, PrismError
 from ..core.processes import Progress, silent
 from ..core.report import RunRecord
-from ..core.use_case import Argument, Message, Option, use_case
+from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record, write_text
-from ..job.job import Job
 from ..launch.head import Head, read_heads, runs_of
-from ..launch.head_job import HeadJob, job_of_head, stated_job
+from ..launch.head_job import job_of_head, stated_job
 from ..launch.job_text import job_text
 from ..launch.stated import StatedJob
 from ..recorded.formats.open_trace import detect, open_trace
 from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
 from ..result.parameters import Overrides, Seed
 from ..trace.step_log import StepLog, without_warm_up
-from .log_report import (
-    INSIDE,
-    NO_JOB,
-    NO_STEPS,
-    OUTSIDE,
-    SICK,
-    Assumption,
-    LogRun,
-    LogValidationReport,
-    MeasuredSteps,
-    PredictedStep,
-    StepCause,
-)
+from .job_table import is_job_table
+from .log_report import LogRun, LogValidationReport, MeasuredSteps
+from .log_run import Made, run_of
+from .report import StepsValidationReport, steps_validation_tables
+from .validate import rows_messages, validate_steps
 
 FIRST_STEPS = 3  # that allocators, autotuning and caches need, of a run of some length
 SHARE_OF_FIRST = 4  # of a short run at most every fourth entry is left out
-MOST_CAUSES = 2
-SICK_BOUNDS = (
-    2.0  # distances between the median and the upper bound: 1.64 x 2 = 3.3 standard deviations of the logarithm
-)
 
 
-def exit_of(report: LogValidationReport) -> list[Message]:
-    """Makes the exit code 1 where a run is outside of its interval."""
+@dataclass(frozen=True)
+class OfLog(OptionGroup):
+    """How a log is read.
+
+    Attributes:
+        device: GPU that it ran on, where the log does not say (`prism-jax show devices`).
+        overrides: "section.field=value" texts that replace fields of the job.
+        output: write the job of the (first) run, every field with the line of the log that it is from.
+        skip: first steps of every run to leave out; by default three, fewer of a short run, and what is warm-up.
+    """
+
+    device: Annotated[str | None, Option("--device", "NAME")] = None
+    overrides: Overrides = ()
+    output: Annotated[str | Path | None, Option("--output -o", "JOB.yaml", key=None)] = None
+    skip: Annotated[int | None, Option(metavar="N", least=0, most=10**9)] = None
+
+
+def file_messages(report: LogValidationReport | StepsValidationReport) -> list[Message]:
+    """Makes the exit code 1 where a run is outside of its interval; of a table, what there is to say of its rows."""
+    if isinstance(report, StepsValidationReport):
+        return rows_messages(report)
     return [Message("", detail=True, failed=True)] if report.fails else []
 
 
-@use_case(then=(exit_of,), counts=True)
+def shown(report: LogValidationReport | StepsValidationReport) -> object:
+    """What is printed: lines, or the tables of scored rows."""
+    return report.lines() if isinstance(report, LogValidationReport) else steps_validation_tables(report)
+
+
+@use_case(text=shown, then=(file_messages,), counts=True)
+def validate_file(
+    file: Annotated[str | Path, Argument(metavar="FILE")],
+    *,
+    of_log: OfLog = OfLog(),
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> LogValidationReport | StepsValidationReport:
+    """Compare a training log with what its own head predicts, or a table of measured jobs with their predictions.
+
+    Args:
+        file: a log (docs/launch.md) or a table of jobs (docs/job_table.md), told apart by content; also as .gz.
+        of_log: how a log is read.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        DataError: the file cannot be read, is neither, or no job can be made of it.
+
+    Example:
+        >>> validate_file("train.log", device="h100-sxm").lines()[0]  # doctest: +SKIP
+    """
+    if is_job_table(Path(file)):
+        return validate_steps(file, seed=seed, progress=progress)
+    return validate_log(file, of_log=of_log, seed=seed, progress=progress)
+
+
+@use_case(counts=True)
 def validate_log(
     file: Annotated[str | Path, Argument(metavar="FILE")],
     *,
-    device: Annotated[str | None, Option("--device", "NAME")] = None,
-    overrides: Overrides = (),
-    output: Annotated[str | Path | None, Option("--output -o", "JOB.yaml", key=None)] = None,
-    skip: Annotated[int | None, Option(metavar="N", least=0, most=10**9)] = None,
+    of_log: OfLog = OfLog(),
     seed: Seed = 0,
     progress: Progress = silent,
 ) -> LogValidationReport:
@@ -66,10 +101,7 @@ def validate_log(
 
     Args:
         file: a training log whose head says what ran (Megatron-LM and its forks, Megatron-DeepSpeed, ...); also as .gz.
-        device: GPU that it ran on, where the log does not say (`prism-jax show devices`).
-        overrides: "section.field=value" texts that replace fields of the job.
-        output: write the job of the (first) run, every field with the line of the log that it is from.
-        skip: first steps of every run to leave out; by default three, fewer of a short run, and what is warm-up.
+        of_log: how it is read.
         seed: same seed, same answer.
         progress: told what is being done.
 
@@ -79,16 +111,16 @@ def validate_log(
     Example:
         >>> validate_log("train.log", device="h100-sxm").runs[0].verdict  # doctest: +SKIP
     """
-    path = Path(file)
+    path, output = Path(file), of_log.output
     if output is not None:
         check_target(output)
-    runs, made = _all_runs(path, _Asked(device, tuple(overrides), skip, seed), progress)
+    asked = _Asked(of_log.device, tuple(of_log.overrides), of_log.skip, seed)
+    runs, made = _all_runs(path, asked, progress)
     if output is not None:
         _write(output, made)
     if not any(run.predicted for run in runs):
         _refuse(str(file), runs)
-    inputs = {"file": file, "device": device, "set": list(overrides), "skip": skip}
-    return LogValidationReport(tuple(runs), RunRecord(**run_record(inputs, seed)))
+    return LogValidationReport(tuple(runs), RunRecord(**run_record({"file": file, **of_log.inputs()}, seed)))
 
 
 class _Asked(NamedTuple):
@@ -125,7 +157,9 @@ def _all_runs(path: Path, asked: _Asked, progress: Progress) -> tuple[list[LogRu
         measured = _measured(path, head, asked.skip, len(heads) == 1)
         if not isinstance(measured, PrismError) and asked.slower != 1.0:
             measured = replace(measured[0], step_s=measured[0].step_s * asked.slower), measured[1]
-        runs.append(_run(head, one, measured, asked.seed))
+            head.timers = {name: array("d", [asked.slower * one for one in some]) for name, some in head.timers.items()}
+        steps = measured if isinstance(measured, PrismError) else _figures(*measured)
+        runs.append(run_of(head, one, steps, asked.seed))
     timed = [index for index, run in enumerate(runs) if run.measured is not None] or list(range(len(runs)))
     return [runs[index] for index in timed], [made[index] for index in timed]  # a start without a step is no run
 
@@ -139,9 +173,6 @@ def open_steps(path: Path) -> str:
     if not isinstance(found, StepLog):
         return "It is a trace: see `prism-jax trace`."
     return f"Its steps take {np.median(found.step_s):.4g} s (median of {len(found)}); a job file and `trace info` serve there."
-
-
-Made = tuple[StatedJob | None, HeadJob | None, PrismError | None]
 
 
 def _made(head: Head, file: str, device: str | None, overrides: Sequence[str]) -> Made:
@@ -217,113 +248,3 @@ def _figures(found: StepLog, n_left_out: int) -> MeasuredSteps:
         p95_s=float(np.quantile(found.step_s, 0.95)),
         per_entry=int(np.median(found.n_steps)),
     )
-
-
-# --- One run ---------------------------------------------------------------------------------------------------------
-
-
-def _run(head: Head, made: Made, measured: PrismError | tuple[StepLog, int], seed: int) -> LogRun:
-    """A run with everything that there is to say about it."""
-    stated, found, reason = made
-    steps = None if isinstance(measured, PrismError) else _figures(*measured)
-    run = LogRun(
-        first_line=head.first_line,
-        last_line=head.last_line,
-        trainer=head.trainer or "Megatron-LM",
-        verdict=NO_STEPS if steps is None else NO_JOB,
-        reason=str(reason or measured if reason or steps is None else ""),
-        measured=steps,
-        job={} if stated is None else {path: one.value for path, one in stated.fields.items()},
-        read_from={} if stated is None else {path: one.comment for path, one in stated.fields.items()},
-        not_modelled=() if stated is None else tuple(f"{one.name} = {one.text[:40]}" for one in stated.not_modelled),
-        notes=() if stated is None else tuple(stated.notes),
-        printed=_printed(head),
-    )
-    if found is None:
-        return run
-    return _with_prediction(run, head, found, seed)
-
-
-def _printed(head: Head) -> dict[str, Any]:
-    """What the log prints beside the steps, as numbers."""
-    params = next(iter(head.params.values()), None)
-    used = {name.removeprefix("most_"): value for name, value in head.most.items() if name.endswith("_bytes")}
-    named = {name: int(head.facts[name].text) for name in ("grad_accum",) if name in head.facts}
-    return {**({"params_first_rank": int(params.text)} if params else {}), **used, **named}
-
-
-def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogRun:
-    from .log_causes import possibilities
-    from .predicted_log import predictions  # here, so that logs without a job do not wait for JAX
-
-    doubts, job = found.stated.doubts, found.job
-    try:
-        [own] = predictions([job], doubts, seed)
-    except PrismError as error:
-        return replace(run, reason=f"the job cannot be simulated: {error}")
-    notes = [*run.notes, *_memory(head, job)]
-    if run.measured is None:
-        return replace(run, predicted=own, assumed=_assumed(found, {}, own), notes=tuple(notes))
-    others = possibilities(job, over_ssh=head.has_hosts and len(head.hosts) > 1)
-    known = dict(zip([one.text for one in others], predictions([one.job for one in others], doubts, seed), strict=True))
-    seconds = run.measured.median_s
-    inside = own.low_s <= seconds <= own.high_s
-    causes = () if inside else _causes(known, own, seconds)
-    explained = any(one.explains for one in causes)
-    return replace(
-        run,
-        predicted=own,
-        verdict=INSIDE if inside else SICK if not explained and _is_far_above(own, seconds) else OUTSIDE,
-        causes=causes,
-        assumed=_assumed(found, known, own),
-        notes=tuple(notes),
-    )
-
-
-def _is_far_above(own: PredictedStep, seconds: float) -> bool:
-    """Whether a step is so long that one healthy run in a thousand is: twice as far from the median as the bound is."""
-    return log(seconds / own.p50_s) > SICK_BOUNDS * log(own.high_s / own.p50_s)
-
-
-def _causes(known: Mapping[str, PredictedStep], own: PredictedStep, measured_s: float) -> tuple[StepCause, ...]:
-    """Possibilities that come nearest to the measured step, and nearer than the assumed one."""
-
-    def apart(seconds: float) -> float:
-        return abs(log(seconds / measured_s))
-
-    nearer = [(apart(one.p50_s), text, one) for text, one in known.items() if apart(one.p50_s) < 0.9 * apart(own.p50_s)]
-    return tuple(
-        StepCause(text, one.p50_s, one.low_s <= measured_s <= one.high_s)
-        for _, text, one in sorted(nearer)[:MOST_CAUSES]
-    )
-
-
-def _memory(head: Head, job: Job) -> list[str]:
-    """Measured memory overrules what is computed."""
-    try:
-        fits = job.fits
-    except PrismError as error:
-        return [str(error)]
-    if fits:
-        return []
-    used = max(head.most.get("most_allocated_bytes", 0.0), head.most.get("most_reserved_bytes", 0.0))
-    what = f"the log prints {used / 2**30:.1f} GiB" if used else "it ran"
-    return [f"its memory is computed as more than the device has, but {what}: the run counts"]
-
-
-def _assumed(found: HeadJob, known: Mapping[str, PredictedStep], own: PredictedStep) -> tuple[Assumption, ...]:
-    """What the head leaves unsaid, what matters most first."""
-    stated, job = found.stated, found.job
-    open_ = [
-        Assumption(
-            f"{one.name.removeprefix('software.')} {one.values[0]}, or {', '.join(map(str, one.values[1:]))}",
-            tuple(exp(ratio) - 1.0 for ratio in one.log_ratio[1:]),
-        )
-        for one in job.open_fields
-    ]
-    network = [
-        step.p50_s / own.p50_s - 1.0 for text, step in known.items() if text.startswith("network between nodes at")
-    ]
-    said = [Assumption(text, tuple(network) if text.startswith("network: ") else ()) for text in stated.assumed]
-    doubts = [Assumption(text, (exp(-sd) - 1.0, exp(sd) - 1.0)) for text, sd in stated.doubts]
-    return tuple(sorted([*said, *doubts, *open_], key=lambda one: -max(map(abs, one.change), default=0.0)))

@@ -166,3 +166,9 @@ def test_mistakes_name_the_line_of_the_log(tmp_path):
 
 def test_set_mends_a_field(tmp_path):
     assert job_from(tmp_path, LLAMA, overrides=["plan.micro_batch=2"]).job.plan.micro_batch == 2
+
+
+def test_a_learned_softmax_may_have_no_fused_kernel(tmp_path):
+    stated = job_from(tmp_path, {**LLAMA, "softmax_type": "learnable"}).stated
+    assert stated.get("model.attention_sinks") is True
+    assert stated.either == [("attention", "eager")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,43 @@ def test_no_eval_of_what_a_log_holds(tmp_path):
     )
     list(read_heads(path))
     assert not (tmp_path / "made").exists()
+
+
+def test_bars_of_loading_before_the_head_are_no_steps(tmp_path):
+    path = tmp_path / "train.log"
+    mapping = "".join(f"\rMap:  {n}%|##   | {n}/100 [00:01<00:09, 1234.50 examples/s]" for n in range(100)) + "\n"
+    path.write_text(mapping + heads.QWEN + heads.DEEPSPEED + mapping + heads.TRAINING + heads.bars(5.0))
+    [found] = runs_of(read_heads(path))
+    stated = job_of_head(found, str(path), "h100-sxm").stated
+    assert (stated.get("model.hidden"), stated.get("plan.global_batch"), stated.get("plan.zero_stage")) == (3584, 64, 3)
+
+
+def test_a_step_of_verl_is_held_against_one_update_of_its_actor(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(heads.VERL + heads.verl_steps(60.0))
+    [run] = validate_log(path, device="h100-sxm").runs
+    assert run.measured is not None
+    assert (run.measured.median_s, run.compared_s) == (60.0, 20.0)
+
+
+def test_a_power_limit_of_nvidia_smi_is_that_of_the_device(tmp_path):
+    path = tmp_path / "train.log"
+    rows = [
+        "|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |",
+        "| N/A   30C    P0             72W /  500W |    1234MiB /  81559MiB |      0%      Default |",
+    ]
+    path.write_text("\n".join(rows) + "\n" + heads.TITAN + heads.titan_steps(2.0))
+    [found] = runs_of(read_heads(path))
+    job = job_of_head(found, str(path))
+    assert job.job.cluster.device.power_watts == 500.0
+    assert "limited to 500 W" in job.stated.notes[0]
+
+
+@pytest.mark.parametrize("on_one_line", [True, False])
+def test_a_configuration_of_torchtitan_in_json_is_its_flags(on_one_line, tmp_path):
+    config = {"training": {"local_batch_size": 2, "seq_len": 4096, "dtype": "bfloat16"}, "optimizer": {"name": "AdamW"}}
+    text = json.dumps(config, indent=None if on_one_line else 2)
+    path = tmp_path / "train.log"
+    path.write_text(f"[rank0]: - root - INFO - Running with configs: {text}\n{heads.TITAN}{heads.titan_steps(2.0)}")
+    [found] = runs_of(read_heads(path))
+    assert found.facts["flag.training.dtype"].text == "bfloat16"

@@ -51,7 +51,9 @@ def test_a_run_as_predicted_is_inside_and_a_slow_one_is_sick(typical_s, tmp_path
 def test_every_block_is_a_run_of_its_own(typical_s, tmp_path):
     path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
     runs = validate_log(path, device="h100-sxm").runs
-    assert [run.measured.median_s for run in runs] == pytest.approx([typical_s, 2 * typical_s], rel=1e-3)
+    assert [run.measured.median_s for run in runs if run.measured] == pytest.approx(
+        [typical_s, 2 * typical_s], rel=1e-3
+    )
     assert [run.job["plan.global_batch"] for run in runs] == [64, 128]
     assert [run.verdict for run in runs] == ["inside", "inside"]
 
@@ -78,7 +80,17 @@ def test_the_written_job_loads_with_the_same_step(typical_s, tmp_path):
     assert "# line" in text
     assert str(tmp_path) not in text
     job = load_job(output)
-    assert (job.model.n_layers, job.plan.tp, job.cluster.device.name) == (32, 2, "h100-sxm")
+    assert (job.model.n_params(), job.plan.tp, job.cluster.device.name) == (8_030_261_248, 2, "h100-sxm")
+
+
+def test_a_table_of_jobs_is_told_apart_by_its_columns(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "model,framework,cluster,plan.dp,plan.micro_batch,plan.global_batch,plan.seq_len,step_time_s\n"
+        "llama-2-7b,fsdp,dgx-h100,16,1,32,4096,2.0\n"
+    )
+    assert main(["validate", str(path)]) == 0
+    assert "measured s" in capsys.readouterr().out
 
 
 def test_json_has_the_fields_and_where_they_are_from(typical_s, tmp_path, capsys):
