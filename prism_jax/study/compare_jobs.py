@@ -18,6 +18,7 @@ from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
 from ..result.prices import check_prices, checked, price_of
 from .report import ComparedJob, ComparisonReport, markdown_or_lines
+from .table import unit_of_samples
 
 if TYPE_CHECKING:
     from .table import Comparison
@@ -88,7 +89,9 @@ def _unlike(jobs: Sequence[Job]) -> tuple[str, ...]:
     models = dict.fromkeys(job.model.name for job in jobs)
     if len(models) == 1:
         return ()
-    return (f"the jobs train different models ({', '.join(models)}), whose tokens are not worth the same",)
+    return (
+        f"the jobs train different models ({', '.join(models)}), whose {unit_of_samples(jobs)} are not worth the same",
+    )
 
 
 def _report(
@@ -117,4 +120,5 @@ def _report(
             )
         )
     table = made.table
-    return ComparisonReport(table.objective, table.unit, tuple(told), made.prob_less, notes, UNTIMED_S, record)
+    unit = unit_of_samples(jobs)
+    return ComparisonReport(table.objective, table.unit, tuple(told), made.prob_less, notes, UNTIMED_S, record, unit)

@@ -162,14 +162,22 @@ def draw_scaling(report: ScalingReport) -> Figure:
     with style():
         figure = new_figure((14.0, 4.6), f"{report.job}: {report.mode} scaling")
         left, middle, right = figure.subplots(1, 3)
-        plot_throughput(known, report.onset_step, ax=left).set_title("Throughput per GPU, 90 % model interval")
+        plot_throughput(known, report.onset_step, report.sample_unit, ax=left).set_title(
+            "Throughput per GPU, 90 % model interval"
+        )
         plot_parts(known, ax=middle).set_title("Where the mean step goes")
         plot_tail(known, ax=right)
     return figure
 
 
-def plot_throughput(rows: Sequence[SizeRow], onset: float = np.nan, *, ax: Axes | None = None) -> Axes:
-    """Tokens per second and GPU of the median step; `onset`: GPUs at which communication shows, where that is known."""
+def plot_throughput(
+    rows: Sequence[SizeRow], onset: float = np.nan, sample_unit: str = "tokens", *, ax: Axes | None = None
+) -> Axes:
+    """Tokens (or what `sample_unit` says) per second and GPU of the median step.
+
+    Args:
+        onset: GPUs at which communication shows, where that is known.
+    """
     ax = new_axes() if ax is None else ax
     n, value, low, high = (
         _column(rows, name) for name in ("n_devices", "tokens_per_s_per_gpu", "model_low", "model_high")
@@ -179,7 +187,7 @@ def plot_throughput(rows: Sequence[SizeRow], onset: float = np.nan, *, ax: Axes 
     if n.min() < onset < n.max():
         ax.axvline(onset, color=ROSE, ls="--", label=f"communication shows: {onset:,.0f}")
         ax.legend()
-    ax.set_ylabel("tokens/s/GPU")
+    ax.set_ylabel(f"{sample_unit}/s/GPU")
     ax.set_ylim(0.0)
     return _sizes(ax, n)
 

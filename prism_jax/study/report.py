@@ -46,6 +46,11 @@ COLUMNS = (
 )
 
 
+def heading(column: str, sample_unit: str) -> str:
+    """The name of a column in the unit of the job's samples: images/s for tokens/s."""
+    return column.replace("tokens", sample_unit).replace("token", sample_unit.removesuffix("s"))
+
+
 def shown_columns(known: Sequence[JobFigures]) -> list[TableColumn]:
     """Columns that one job at least has."""
     return [column for column in COLUMNS if any(map(column.is_known, known))]
@@ -74,6 +79,7 @@ class SweepReport(Report):
     Attributes:
         axes: fields that vary.
         objective, objective_unit: what the rows are compared by.
+        sample_unit: what is meant where figures say tokens.
     """
 
     kind: ClassVar[str] = "sweep"
@@ -87,6 +93,7 @@ class SweepReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+    sample_unit: str = "tokens"
 
     def lines(self) -> list[str]:
         best = next((row for row in self.rows if row.is_best), None)
@@ -109,7 +116,8 @@ SIZE = "cluster.n_devices"
 def _table(report: SweepReport) -> Table:
     known = [row.figures for row in report.rows if row.figures is not None]
     shown = [column for column in shown_columns(known) if column.name != "GPUs" or SIZE not in report.axes]
-    columns = ("", *map(short, report.axes), *(column.name for column in shown), "relative")
+    names = (heading(column.name, report.sample_unit) for column in shown)
+    columns = ("", *map(short, report.axes), *names, "relative")
     title = f"{report.job}: {len(report.rows):,} jobs, by {report.objective}"
     return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
 
@@ -176,6 +184,7 @@ class ComparisonReport(Report):
     Attributes:
         objective, objective_unit: what they are compared by.
         prob_less: a row for each job: probabilities that its objective would be measured to be less than that of each job.
+        sample_unit: what is meant where figures say tokens; samples where jobs differ in it.
     """
 
     kind: ClassVar[str] = "comparison"
@@ -188,6 +197,7 @@ class ComparisonReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+    sample_unit: str = "tokens"
 
     def lines(self) -> list[str]:
         legend = (
@@ -216,7 +226,8 @@ def markdown_or_lines(
 
 def _jobs(report: ComparisonReport) -> Table:
     shown = shown_columns([job.figures for job in report.jobs])
-    head = ("", "job", "device", *(column.name for column in shown), "relative", "90 % as measured", "P(best)")
+    names = (heading(column.name, report.sample_unit) for column in shown)
+    head = ("", "job", "device", *names, "relative", "90 % as measured", "P(best)")
     rows = []
     for job in report.jobs:
         cells = (column.text(job.figures) for column in shown)

@@ -179,4 +179,5 @@ def _report(
         notes=(),
         elapsed_s=UNTIMED_S,
         record=record,
+        sample_unit=base.model.sample_unit,
     )

@@ -20,7 +20,7 @@ from ..search.figures import SearchedPlan
 from ..search.report import plan_words
 from .capacity import Capacity
 from .figures import JobFigures
-from .report import probability_table, short
+from .report import heading, probability_table, short
 from .scaling import PassOnset, SizeRow
 
 
@@ -47,6 +47,7 @@ class ScalingReport(Report):
         stop_size: first size whose marginal return is below `threshold`; None if there is none.
         onset_step: GPUs at which data-parallel communication shows with 5 % of a step without variability; knee: first of the
             sizes at which it does in the simulation.
+        sample_unit: what is meant where figures say tokens.
     """
 
     kind: ClassVar[str] = "scaling"
@@ -65,12 +66,13 @@ class ScalingReport(Report):
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
     onset_step: float = nan
+    sample_unit: str = "tokens"
 
     def lines(self) -> list[str]:
         known = [row.figures for row in self.rows if row.figures]
         shown = [column for column in COLUMNS if any(map(column.is_known, known))]
         varied = list(dict.fromkeys(field for row in self.rows for field in row.settings))
-        head = ("GPUs", *map(short, varied), *(column.name for column in shown))
+        head = ("GPUs", *map(short, varied), *(heading(column.name, self.sample_unit) for column in shown))
         cells = [_cells(row, varied, shown) for row in self.rows]
         title = f"{self.job}: {self.mode} scaling" + (f", best plan by {self.objective}" if varied else "")
         return [
@@ -233,7 +235,7 @@ class CapacityReport(Report):
             *(f"{one.label}: {plan_words(one.plan)}" for one in known if one.plan),
             *(f"{one.label}: {one.fleet} is impossible: {one.problem}" for one in self.fleets if one.problem),
             *_probabilities("the fleet of the row does more per day than that of the column", labels, self.prob_faster),
-            *_probabilities("it costs less per token", labels, self.prob_cheaper),
+            *_probabilities(f"it costs less per {self.sample_unit.removesuffix('s')}", labels, self.prob_cheaper),
             *_chosen(self, known),
             *(f"note: {note}" for note in self.notes),
             f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
@@ -254,7 +256,7 @@ def _table(report: CapacityReport, known: Sequence[FleetFacts]) -> Table:
     extra = [(name, text) for name, text in EXTRA if any(text(one) for one in known)]
     many = len(known) > 1
     rows = [_capacity_cells(report, one, [text(one) for _, text in extra], many) for one in known]
-    head += [name for name, _ in extra] + (["P(fastest)"] if many else [])
+    head += [heading(name, unit) for name, _ in extra] + (["P(fastest)"] if many else [])
     return Table(f"{report.job}: {report.model}, {report.asked}, best plan by {report.objective}", head, rows)
 
 

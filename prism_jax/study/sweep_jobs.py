@@ -140,7 +140,8 @@ def sweep_jobs(
     found = run_study(tasks, load_task, asked, **common)
     if not any(own.figures for own in found):
         raise DataError(f"no job of the grid is possible; the first: {found[0].problem}")
-    unit = OBJECTIVES.named(objective).unit
+    unit, possible = OBJECTIVES.named(objective).unit, [own.task for own in found if own.figures]
+    sample_unit = load_task(possible[0]).model.sample_unit
     table = study_table(
         [axis.field for axis in axes],
         [dict(point.labels) for point in points],
@@ -148,9 +149,10 @@ def sweep_jobs(
         [own.problem for own in found],
         objective,
         unit,
+        sample_unit,
     )
     record = noted(job=source, samples=asked.n_samples)
-    return _report(source, table, record).made_of(table)
+    return _report(source, table, record, sample_unit).made_of(table)
 
 
 def check_price(objective: str, price: float | None) -> None:
@@ -165,7 +167,9 @@ def check_price(objective: str, price: float | None) -> None:
         raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
 
 
-def _report(source: str, table: StudyTable, record: RunRecord) -> SweepReport:
+def _report(source: str, table: StudyTable, record: RunRecord, sample_unit: str) -> SweepReport:
     lost = sum(row.figures is None for row in table.rows)
     notes = (f"{lost} of {len(table.rows)} jobs are impossible",) if lost else ()
-    return SweepReport(source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record)
+    return SweepReport(
+        source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record, sample_unit
+    )

@@ -115,17 +115,19 @@ def study_table(
     problems: Sequence[str],
     objective: str,
     unit: str,
+    sample_unit: str = "tokens",
 ) -> StudyTable:
     """Rows compared with the best of those that fit into memory, or of all if none does.
 
     Notes:
-        Seconds of steps of unlike batches or numbers of GPUs say nothing; they become GPU-hours per million tokens.
+        Seconds of steps of unlike batches or numbers of GPUs say nothing; they become GPU-hours per million tokens (images,
+        samples: `sample_unit`).
     """
     per_token = np.array([own.n_devices / own.tokens_per_step if own else np.nan for own in figures])
     scale = np.ones(len(figures))
     if unit == "s" and np.nanmin(per_token, initial=np.inf) < np.nanmax(per_token, initial=-np.inf):
         objective, unit, scale = (
-            f"{objective} GPU-hours per million tokens",
+            f"{objective} GPU-hours per million {sample_unit}",
             "GPU-hours",
             per_token * MILLION / S_PER_HOUR,
         )
@@ -222,6 +224,12 @@ class Comparison:
 JOB = "job"
 
 
+def unit_of_samples(jobs: Sequence[Job]) -> str:
+    """What a step of the jobs has so many of: tokens, images; samples where they differ."""
+    units = {job.model.sample_unit for job in jobs}
+    return units.pop() if len(units) == 1 else "samples"
+
+
 def compared(
     names: Sequence[str], jobs: Sequence[Job], figures: Sequence[JobFigures], objective: str, unit: str, seed: int = 0
 ) -> Comparison:
@@ -234,7 +242,7 @@ def compared(
         DataError: the jobs are calibrated in different ways.
     """
     settings = [{JOB: name} for name in names]
-    table = study_table([JOB], settings, figures, [""] * len(jobs), objective, unit)
+    table = study_table([JOB], settings, figures, [""] * len(jobs), objective, unit, unit_of_samples(jobs))
     predicted = [row.relative for row in table.rows]
     errors = [row.relative * own.value_error / own.value for row, own in zip(table.rows, figures, strict=True)]
     measured = paired_values(predicted, errors, paired_factors(jobs, seed), seed)

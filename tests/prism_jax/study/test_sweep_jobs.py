@@ -176,3 +176,18 @@ def test_sizes_are_lists_or_doublings() -> None:
     for text in ("", "8:4", "x", "8,8", "0", "-1:8", "8:", "1:99999999999999999999"):
         with pytest.raises(DataError, match="--gpus"):
             sizes_of(text)
+
+
+def test_models_without_tokens_are_told_in_their_own_unit(capsys) -> None:
+    """A step of images has no tokens: neither in a column nor in what unlike batches are compared by."""
+    few, image = ("--samples", "64"), "resnet50_64"
+    for arguments in (
+        ["sweep", image, "--set", "plan.global_batch=4096,8192", "--set", "plan.micro_batch=64", "--price", "2", *few],
+        ["scale", image, "--gpus", "8,64", "--price", "2", *few],
+        ["compare", image, image, "--price", "2", *few],
+    ):
+        assert main(arguments) == 0
+        told = capsys.readouterr().out
+        assert "token" not in told
+        assert "samples/s" in told
+        assert "money/Msample" in told
