@@ -33,34 +33,40 @@ class Point:
     labels: tuple[tuple[str, str], ...]
 
 
-def axis_of(option: str) -> Axis:
+def axis_of(text: str, option: str = "--set") -> Axis:
     """An axis from "FIELD=V1,V2"; commas inside brackets or quotes belong to a value.
+
+    Args:
+        option: that the text was given to, for messages.
 
     Raises:
         DataError: no field, an empty value or one that stands twice.
     """
-    field, equals, text = option.partition("=")
-    values = tuple(_values(text))
+    field, equals, listed = text.partition("=")
+    values = tuple(_values(listed))
     if not equals or not field.strip():
-        raise DataError(f"--set {option[:80]}: expected FIELD=V1,V2,..., for example --set plan.tp=1,2,4,8")
+        raise DataError(f"{option} {text[:80]}: expected FIELD=V1,V2,..., for example {option} plan.tp=1,2,4,8")
     if not all(values):
-        raise DataError(f"--set {option[:80]}: an empty value. Write FIELD=V1,V2,... without blanks between commas.")
+        raise DataError(f"{option} {text[:80]}: an empty value. Write FIELD=V1,V2,... without blanks between commas.")
     if len(set(values)) < len(values):
-        raise DataError(f"--set {option[:80]}: a value stands twice. Name every value once.")
+        raise DataError(f"{option} {text[:80]}: a value stands twice. Name every value once.")
     return Axis(field.strip(), values)
 
 
-def grid(options: Sequence[str], more: Sequence[Axis] = ()) -> tuple[tuple[Axis, ...], list[Point]]:
+def grid(
+    texts: Sequence[str], more: Sequence[Axis] = (), option: str = "--set"
+) -> tuple[tuple[Axis, ...], list[Point]]:
     """Axes with several values, and all combinations of values; the last axis runs fastest.
 
     Args:
-        options: "FIELD=V1,V2"; one value alone is shared by all points.
+        texts: "FIELD=V1,V2"; one value alone is shared by all points.
         more: axes in front of those.
+        option: that the texts were given to, for messages.
 
     Raises:
         DataError: a field that stands twice, or too many points.
     """
-    axes = [*more, *map(axis_of, options)]
+    axes = [*more, *(axis_of(text, option) for text in texts)]
     fields = [axis.field for axis in axes]
     twice = next((field for field in fields if fields.count(field) > 1), None)
     if twice is not None:

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..core.errors import DataError
+from ..core.errors import ConfigError, DataError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_target
 from ..job.job import Job
-from ..job.load_job import JobFile
+from ..job.load_job import JobFile, loaded
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Overrides, Price, StudyRun
-from .axes import Point, grid, sizes_of
+from .axes import Point, axis_of, grid, sizes_of
 from .figures import JobFigures, target_of
 from .scaling import MODES, THRESHOLD, Mode, SizeRow, job_of_size, size_rows, smallest_meeting, stop_size
 from .scaling_report import ScalingReport, TargetFacts
-from .sweep_jobs import FILL, JobTask, check_price, load_task, source_text
+from .sweep_jobs import FILL, SIZES, JobTask, check_price, load_task, source_text
 
 if TYPE_CHECKING:
     from .run_grid import MeasuredTask
@@ -103,12 +103,14 @@ def scale_job(
     if power_w is not None and not 0.0 < power_w < float("inf"):
         raise DataError(f"--power-limit: {power_w:g} W, but it must be finite and above 0")
     wanted = None if target is None else target_of(target)
-    _, points = grid(growth.vary)
+    points = _varied(growth.vary)
     names = tuple(str(file) for file in applied.fits)
     if resume is not None:
         check_target(resume)
     limit = () if power_w is None else (f"cluster.device.power={power_w:g} W",)
-    shared = (*limit, *growth.overrides, *((FILL,) if growth.vary else ()))
+    shared = (*limit, *growth.overrides)
+    if growth.vary:
+        shared = (*_own_size(source), *shared, FILL)
     base = load_task(JobTask(source, (*shared, *points[0].overrides), names, applied.force))
     keep_programs()
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
@@ -127,6 +129,30 @@ def scale_job(
     record = noted(job=source, samples=asked.n_samples)
     report = _report(base, source, chosen, objective, threshold, rows, target, record)
     return report.made_of(rows)
+
+
+def _varied(texts: Sequence[str]) -> list[Point]:
+    """All combinations of what varies at each size.
+
+    Raises:
+        DataError: a text is no axis, or one of what the number of GPUs decides.
+    """
+    _, points = grid(texts, option="--vary")
+    fields = [axis_of(text, "--vary").field for text in texts]
+    decided = next((field for field in fields if field in (SIZES, FILL.partition("=")[0])), None)
+    if decided is not None:
+        raise DataError(
+            f"--vary {decided}: the number of GPUs decides it. Give --gpus, and vary plan.tp, plan.pp or plan.cp."
+        )
+    return points
+
+
+def _own_size(source: str) -> tuple[str, ...]:
+    """The number of GPUs that a job has by its degrees, said of its cluster, so that other degrees fill it."""
+    try:
+        return (f"{SIZES}={loaded(source).plan.n_devices}",)
+    except ConfigError:  # not whole without what is set, which has to say the number
+        return ()
 
 
 def load_size(task: SizeTask) -> Job:

@@ -131,3 +131,29 @@ def test_a_job_without_sharded_parameters_has_no_onset_per_pass(job: Job) -> Non
     plain = replace(job, plan=replace(job.plan, sharding="none"))
     assert onsets(plain) == ()
     assert isinf(of_step(plain)) or of_step(plain) > 8
+
+
+def test_degrees_vary_in_a_file_that_does_not_say_its_number_of_gpus(capsys) -> None:
+    """dp times the degrees is the size that the batch is of: without tensor parallelism the step is that of the file."""
+    sizes = ["--gpus", "64", "--json"]
+    assert main([*JOB, *sizes]) == 0
+    plain = ScalingReport.from_dict(json.loads(capsys.readouterr().out)).rows[0].figures
+    assert main([*JOB, *sizes, "--vary", "plan.tp=1,2"]) == 0
+    (row,) = ScalingReport.from_dict(json.loads(capsys.readouterr().out)).rows
+    assert row.settings == {"plan.tp": "1"}
+    assert row.figures == plain
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        ("plan.dp=8,16", "--vary plan.dp: the number of GPUs decides it"),
+        ("plan.dp=8", "--vary plan.dp: the number of GPUs decides it"),
+        ("cluster.n_devices=8,16", "--vary cluster.n_devices: the number of GPUs decides it"),
+        ("plan.tp=", "--vary plan.tp=: an empty value"),
+        ("plan.tp", "for example --vary plan.tp=1,2,4,8"),
+    ],
+)
+def test_what_cannot_vary_is_said_of_the_option_that_was_given(vary: str, message: str, capsys) -> None:
+    assert main([*JOB, "--gpus", "64", "--vary", vary]) == 2
+    assert message in capsys.readouterr().err
