@@ -249,13 +249,16 @@ def _changes(report: RunReport) -> list[str]:
 def _setting(report: RunReport) -> list[str]:
     point, after = report.checkpoint, report.recovery
     how = "best by the exact form" if point.is_chosen else "as stated"
-    every = f"{point.interval_steps:,} steps" if point.interval_steps < report.n_steps else "the whole run"
+    every = "step" if point.interval_steps == 1 else f"{point.interval_steps:,} steps"
+    when = (
+        f"checkpoint every {every}" if point.interval_steps < report.n_steps else "one checkpoint, after the last step"
+    )
     behind = f", {duration(point.background_s)} more until it can be loaded" if point.background_s else ""
     told = [] if report.reliability is None else _reliability(report.reliability)
     spares = f"; spares: {after.spares} nodes ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
     return [
         *told,
-        f"checkpoint every {every} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}",
+        f"{when} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}",
         f"restart to the first step at full pace: {duration(after.outage_s)}"
         + ("" if report.reliability is None else spares),
         *(f"assumed: {text}" for text in report.assumed),
@@ -266,8 +269,12 @@ def _reliability(found: ReliabilityFacts) -> list[str]:
     every = "no interruptions" if found.mttf_h is None else f"an interruption every {duration(3600.0 * found.mttf_h)}"
     total = sum(one.per_hour for one in found.causes) or 1.0
     shares = ", ".join(f"{one.cause} {one.per_hour / total:.0%}" for one in found.causes[:MOST_CAUSES])
-    slow = f"; slow phases: {', '.join(found.slow_phases)}" if found.slow_phases else ""
-    return [f"reliability {found.name}: {every} ({shares}{slow})", *([f"  {found.source}"] if found.source else [])]
+    slow = f"slow phases: {', '.join(found.slow_phases)}" if found.slow_phases else ""
+    listed = "; ".join(filter(None, (shares, slow)))
+    return [
+        f"reliability {found.name}: {every}{f' ({listed})' if listed else ''}",
+        *([f"  {found.source}"] if found.source else []),
+    ]
 
 
 def _footer(report: RunReport) -> list[str]:

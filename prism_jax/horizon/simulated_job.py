@@ -76,6 +76,8 @@ def simulated(
         recovery=asked.recovery,
         level=level_draws(job, asked.seed),
     )
+    if asked.reliability is None and asked.deadline_s is not None:
+        notes = (*notes, "no probability for the deadline: nothing is said of failures; state --reliability or --mtbf")
     outcome = known = facts = None
     if asked.reliability is not None:
         progress(0.0, "simulating worlds")

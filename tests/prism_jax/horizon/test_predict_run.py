@@ -124,3 +124,33 @@ def test_checkpoints_that_would_overlap_are_refused(job, capsys):
 def test_a_number_of_spares_that_is_none_is_refused(job, capsys, spares):
     assert main(["job", job, "--steps", "10", "--mtbf", "3h", "--spares", spares]) == 2
     assert capsys.readouterr().err.startswith("error: --spares: ")
+
+
+def test_a_deadline_without_failures_is_not_dropped_without_a_word(job, capsys):
+    found = told(capsys, job, "--steps", "1000", "--deadline", "3d")
+    assert found["deadline"] is None
+    assert found["notes"] == [
+        "no probability for the deadline: nothing is said of failures; state --reliability or --mtbf"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "words"),
+    [
+        ("1000", "1s", "checkpoint every 50 steps ("),
+        ("1000", "1us", "checkpoint every step ("),
+        ("1000", "900d", "one checkpoint, after the last step ("),
+        ("1", "1us", "one checkpoint, after the last step ("),
+    ],
+)
+def test_the_interval_reads_as_a_sentence(job, capsys, steps, every, words):
+    stated = ("--steps", steps, "--mtbf", "3h", "--checkpoint", every, "--checkpoint-write", "1ms")
+    assert main(["job", job, *stated, *FEW]) == 0
+    assert f"\n{words}" in capsys.readouterr().out
+
+
+def test_slow_phases_alone_are_listed_alone(job, tmp_path, capsys):
+    cause = "slow_phases: [{cause: hot GPU, per_gpu_h: 0.001, slowdown: 1.2, duration: 1h}]"
+    (tmp_path / "slow.yaml").write_text(cause)
+    assert main(["job", job, "--steps", "1000", "--reliability", str(tmp_path / "slow.yaml"), *FEW]) == 0
+    assert "reliability slow: no interruptions (slow phases: hot GPU)" in capsys.readouterr().out
