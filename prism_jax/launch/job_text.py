@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ from ..tables.document import Document
 from ..tables.yaml_text import flow
 from .stated import StatedJob
 
-_PRIVATE = re.compile(r"(?:~|\.{0,2})/[^\s,;]{1,400}|\b\d{1,3}(?:\.\d{1,3}){3}\b")
 COLUMN = 44
 
 
@@ -37,4 +35,4 @@ def _section(data: dict[str, Any], path: tuple[str, ...], comments: dict[tuple[s
             continue
         text = f"{front}{name}: {flow(value)}"
         about = comments.get(here, "" if here == ("name",) else "--set")
-        yield f"{text.ljust(COLUMN)} # {_PRIVATE.sub('...', about)}" if about else text
+        yield f"{text.ljust(COLUMN)} # {about}" if about else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from ..tables.document import Document, short
 from .head import SaidValue
 
 LONGEST_LITERAL = 400
+PRIVATE = re.compile(r"(?:~|\.{0,2})/[^\s,;]{1,400}|\b\d{1,3}(?:\.\d{1,3}){3}\b")  # paths and addresses
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,9 @@ class StatedField:
 
     @property
     def comment(self) -> str:
-        """Where it is from: `line 12: num_layers = 32`."""
-        words = [f"line {one.line}: {one.name} = {one.text[:40]}" for one in self.said if one.name]
-        return "; ".join([*words, *([self.why] if self.why else [])]) or "assumed"
+        """Where it is from, without names of hosts and folders: `line 12: num_layers = 32`."""
+        words = [f"line {one.line}: {one.name} = {PRIVATE.sub('...', one.text)[:40]}" for one in self.said if one.name]
+        return "; ".join([*words, *([self.why] if self.why else [])]) or "not said: as the trainer does by default"
 
 
 @dataclass

@@ -58,10 +58,13 @@ class Assumption:
     Attributes:
         text: what is assumed.
         change: of the step under its other values, relative, smallest and largest; empty: not known.
+        at_half_s, at_twice_s: of a network: the predicted step at half and at twice its bandwidth between nodes, seconds.
     """
 
     text: str
     change: tuple[float, ...] = ()
+    at_half_s: Annotated[float | None, WHERE_KNOWN] = None
+    at_twice_s: Annotated[float | None, WHERE_KNOWN] = None
 
     @property
     def matters(self) -> bool:
@@ -73,6 +76,8 @@ class Assumption:
         """The assumption, and by how much it matters."""
         if not self.change:
             return self.text
+        if self.text.startswith(NETWORK) and self.at_half_s is not None and self.at_twice_s is not None:
+            return f"{self.text} (p50 {format_s(self.at_half_s)} at half, {format_s(self.at_twice_s)} at twice its bandwidth)"
         ends = sorted({f"{one:+.0%}" for one in (min(self.change), max(self.change))}, key=lambda one: float(one[:-1]))
         return f"{self.text} ({' to '.join(ends)})"
 

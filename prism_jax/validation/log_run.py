@@ -19,6 +19,7 @@ from ..launch.stated import StatedJob, whole
 from .log_causes import Possibility, possibilities
 from .log_report import (
     INSIDE,
+    NETWORK,
     NO_JOB,
     NO_STEPS,
     OUTSIDE,
@@ -196,10 +197,11 @@ def _assumed(found: HeadJob, known: Mapping[str, PredictedStep], own: PredictedS
         )
         for one in job.open_fields
     ]
-    network = [
-        step.p50_s / own.p50_s - 1.0 for text, step in known.items() if text.startswith("network between nodes at")
-    ]
-    said = [Assumption(text, tuple(network) if text.startswith("network: ") else ()) for text in stated.assumed]
+    half, twice = (known.get(f"network between nodes at {words} its bandwidth") for words in ("half", "twice"))
+    said = [Assumption(text) for text in stated.assumed]
+    if half is not None and twice is not None:
+        change, at = (half.p50_s / own.p50_s - 1.0, twice.p50_s / own.p50_s - 1.0), (half.p50_s, twice.p50_s)
+        said = [Assumption(one.text, change, *at) if one.text.startswith(NETWORK) else one for one in said]
     said += [Assumption(f"{name} {value}, or as usual") for name, value in stated.either]
     doubts = [Assumption(text, (exp(-sd) - 1.0, exp(sd) - 1.0)) for text, sd in stated.doubts]
     return tuple(sorted([*said, *doubts, *open_], key=lambda one: -max(map(abs, one.change), default=0.0)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 from pathlib import Path
 
 import pytest
 
-from prism_jax.core.errors import DataError
+from prism_jax.core.errors import DataError, PrismError
 from prism_jax.launch.head import read_heads, runs_of
 from prism_jax.launch.head_job import job_of_head
 from prism_jax.validation.validate_log import validate_log
@@ -236,3 +238,24 @@ def test_a_configuration_of_torchtitan_in_json_is_its_flags(on_one_line, tmp_pat
     path.write_text(f"[rank0]: - root - INFO - Running with configs: {text}\n{heads.TITAN}{heads.titan_steps(2.0)}")
     [found] = runs_of(read_heads(path))
     assert found.facts["flag.training.dtype"].text == "bfloat16"
+
+
+VALUES = ("None", "-1", "0", "[1, 2]", "1e400", "9" * 20, "nan", "True", "''", "{}", "-3.5", "(", "0x10", "\ufffd")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mangled_heads_are_read_or_refused_in_words(seed, tmp_path):
+    chosen = random.Random(seed)
+    path = tmp_path / "train.log"
+    texts = [head for head, _, _ in CASES.values()] + ["\n".join(heads.megatron_block(heads.LLAMA))]
+    for text in texts * 4:
+        lines = text.split("\n")
+        for _ in range(chosen.choice([1, 3, 10])):
+            at = chosen.randrange(len(lines))
+            words = lines[at].split(" ")
+            words[chosen.randrange(len(words))] = chosen.choice(VALUES)
+            lines[at] = " ".join(words)[: chosen.choice([20, 10_000])]
+        path.write_text("\n".join(lines))
+        for head in runs_of(read_heads(path)):
+            with contextlib.suppress(PrismError):
+                job_of_head(head, str(path), "h100-sxm")
