@@ -21,6 +21,11 @@ OPENERS = (
         "training",
     ),
 )
+OF_OTHER_TOWERS = (
+    "vision_config",
+    "audio_config",
+    "quantization_config",
+)  # whose sizes are not those of the language model
 _PAIR = re.compile(r'"(\w{1,80})": ("[^"]{0,300}"|[^\s,{}\[\]"]{1,80})')
 _OPENED = re.compile(r'"(\w{1,80})": \{')
 _CALL = re.compile(r"(?:^|[(\s,])(\w{1,80})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,\s()]{1,200})")
@@ -56,11 +61,14 @@ class Blocks:
         opened = _OPENED.search(text)
         for one in _PAIR.finditer(text):
             value = one[2].strip('"')
-            yield f"{self.kind}.{one[1]}", value
+            if self.inner not in OF_OTHER_TOWERS:
+                yield f"{self.kind}.{one[1]}", value
             if self.inner:
                 yield f"{self.kind}.{self.inner}.{one[1]}", value
         if opened is not None:
             self.inner = opened[1]
+        elif text.strip() in ("}", "},") and self.inner and text.startswith(" "):
+            self.inner = ""
         elif text.strip() == "}" and not text.startswith(" "):
             self.left = 0
 

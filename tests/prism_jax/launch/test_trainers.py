@@ -259,3 +259,27 @@ def test_mangled_heads_are_read_or_refused_in_words(seed, tmp_path):
         for head in runs_of(read_heads(path)):
             with contextlib.suppress(PrismError):
                 job_of_head(head, str(path), "h100-sxm")
+
+
+def test_sizes_of_a_vision_tower_are_not_those_of_the_model(tmp_path):
+    tower = (
+        '  "vision_config": {\n    "hidden_size": 1280,\n    "num_attention_heads": 16\n  },\n  "vocab_size": 152064\n'
+    )
+    path = tmp_path / "train.log"
+    path.write_text(heads.QWEN.replace('  "vocab_size": 152064\n', tower) + heads.TRAINING + heads.bars(5.0))
+    [found] = runs_of(read_heads(path))
+    assert found.facts["config.hidden_size"].text == "3584"
+    assert job_of_head(found, str(path), "h100-sxm").stated.get("model.vocab") == 152064
+
+
+@pytest.mark.parametrize("prefix", ["[rank0]:", "0: ", "[default0]: "])
+def test_nanochat_is_read_behind_prefixes(prefix, tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("".join(prefix + line + "\n" for line in (heads.NANOCHAT + heads.nanochat_steps(0.5)).splitlines()))
+    [found] = runs_of(read_heads(path))
+    stated = job_of_head(found, str(path), "h100-sxm").stated
+    assert (stated.get("model.n_layers"), stated.get("model.vocab"), stated.get("plan.global_batch")) == (
+        20,
+        65536,
+        256,
+    )
