@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import prism_jax.placement
 from prism_jax import load_job, step_time
 from prism_jax.core.errors import DataError
 from prism_jax.placement.place import Effort, place
@@ -41,7 +40,7 @@ def quick():
     """Placements that search a little."""
     few = Effort(n_random=8, n_step=16, n_relaxed=0, n_fresh=16, n_kept=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prism_jax.placement, "place", partial(place, effort=few))
+        patch.setattr("prism_jax.placement.place.place", partial(place, effort=few))
         yield
 
 
@@ -108,7 +107,7 @@ def test_the_command_writes_what_the_run_writes(files, tmp_path, capsys):
 
 
 def test_nodes_without_names_and_bad_targets_are_refused_before_the_search(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(prism_jax.placement, "place", lambda *_, **__: pytest.fail("searched"))
+    monkeypatch.setattr("prism_jax.placement.place.place", lambda *_, **__: pytest.fail("searched"))
     numbered = tmp_path / "numbered.csv"
     numbered.write_text("node,slowdown\n" + "".join(f"{n},1\n" for n in range(4)))
     hosts = str(tmp_path / "hosts")
