@@ -129,11 +129,16 @@ WORDS = {
 }
 
 
+def words_of(method: str) -> str:
+    """What people read of a method."""
+    return WORDS.get(method, method.replace("_", " "))
+
+
 def _methods(report: ShardingReport) -> list[str]:
     """One bar per method: how far above the chosen one it stays."""
     every = {"chosen": report.best.steps, **report.baselines}
     best, worst = report.best.steps.value, max(steps.value for steps in every.values())
-    words = {name: WORDS.get(name, name.replace("_", " ")) for name in every}
+    words = {name: words_of(name) for name in every}
     width = max(map(len, words.values()))
     is_time = report.objective_unit == "s"
     unit = "ms" if is_time else report.objective_unit
@@ -158,7 +163,7 @@ def _worth(report: ShardingReport) -> list[str]:
     for over, gain, (low, high) in pairs:
         base = report.baselines.get(over, report.best.steps).value
         found.append(
-            f"gain over {WORDS.get(over, over)}: {scale * gain:.4g} {unit} ({gain / base:.1%}); "
+            f"gain over {words_of(over)}: {scale * gain:.4g} {unit} ({gain / base:.1%}); "
             f"90 % interval on fresh draws {scale * low:.4g} to {scale * high:.4g} {unit}"
         )
     found.append(

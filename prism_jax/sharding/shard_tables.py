@@ -18,7 +18,7 @@ from ..result.objective import plan_objective
 from ..result.parameters import ObjectiveChoice, Output, Overrides, Seed
 from .assignment import steps
 from .from_job import noise_free_s, own_assignment, problem_of
-from .report import BestSharding, ReachedSteps, ShardedJob, ShardingReport
+from .report import BestSharding, ReachedSteps, ShardedJob, ShardingReport, words_of
 from .search import OPTIMISED, ShardingResult, shard
 
 OFF = 0.005  # of the step: what the search and the cost model may say differently without a note
@@ -160,5 +160,5 @@ def _notes(result: ShardingResult, reached: ReachedSteps, cost_model_s: float, a
             f"{1e3 * reached.noise_free_s:.4g} ms: gradients of copied tables hide in other work to another extent"
         )
     if result.misfits:
-        found.append(f"does not fit into memory: {', '.join(result.misfits)}")
+        found.append(f"does not fit into memory: {', '.join(map(words_of, result.misfits))}")
     return found

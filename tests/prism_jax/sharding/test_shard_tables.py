@@ -152,3 +152,11 @@ def test_tables_that_leave_no_margin_are_placed_and_that_is_said(tmp_path: Path)
     memory = pj.peak_memory(tmp_path / "best.yaml")
     assert 0.9 * memory.capacity_bytes < memory.total_bytes <= memory.capacity_bytes
     assert any("no assignment was found that leaves 10% of a GPU's memory free" in note for note in report.notes)
+
+
+def test_what_does_not_fit_is_called_as_in_the_table(tmp_path: Path, capsys):
+    """On eight GPUs that keep tables whole, the job's own assignment over-fills one."""
+    plan = ["cluster.n_devices=8", "plan.dp=8", "plan.global_batch=16384", "plan.micro_batch=2048"]
+    sets = [word for field in plan for word in ("--set", field)]
+    assert main(["shard", "dlrm_dcnv2_64", *sets, "--whole", "--spread", "0"]) == 0
+    assert "note: does not fit into memory: in runs, the job's own" in capsys.readouterr().out
