@@ -19,6 +19,7 @@ from ..job.load_job import JobFile, JobSource, loaded
 from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
 from ..result.parameters import Applied, Fits, Force, JobChanges, Seed
+from ..result.prices import check_price
 from ..variability.node_names import read_hosts
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import IGNORE_MEMORY, memory_verdict
@@ -237,8 +238,7 @@ def explain_step(
     keep_programs()
     if sampling.method not in METHODS:
         raise DataError(f"--method: {sampling.method!r} is unknown; known are symmetric and brute-force")
-    if price_per_gpu_hour is not None and not 0.0 < price_per_gpu_hour < float("inf"):
-        raise DataError(f"--price: {price_per_gpu_hour:g}, but a price must be positive and finite")
+    check_price(price_per_gpu_hour)
     own, rest = calibrated_job(loaded(job, changes.texts_for(job)), measured.fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
     known = None if measured.slowdowns is None else _known(own, measured.slowdowns, measured.hosts)

@@ -36,6 +36,16 @@ def prices_of(texts: Sequence[str]) -> Prices:
     return named or None
 
 
+def check_price(price: float | None) -> None:
+    """Refuses a price that is none.
+
+    Raises:
+        DataError: value and remedy.
+    """
+    if price is not None and not 0.0 < price < inf:
+        raise DataError(f"--price: {price:g}, but a price must be positive and finite")
+
+
 def checked(prices: Prices) -> Prices:
     """The prices, by the names that the catalogue has.
 

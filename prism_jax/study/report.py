@@ -72,6 +72,9 @@ def markdown_table(table: Table) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in cells]
 
 
+LEGEND = "* best   = not distinguishable from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+
+
 @dataclass(frozen=True)
 class SweepReport(Report):
     """All jobs of a grid, in its order.
@@ -99,10 +102,7 @@ class SweepReport(Report):
         best = next((row for row in self.rows if row.is_best), None)
         told = [f"best by {self.objective}: {_words(self, best)}"] if best else []
         notes = [*_reasons(self), *(f"note: {note}" for note in self.notes)]
-        legend = (
-            "* best   = not distinguishable from it by these draws   ! does not fit into memory   ± Monte Carlo error"
-        )
-        return [*_table(self).lines(), legend, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
+        return [*_table(self).lines(), LEGEND, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
     def markdown(self) -> list[str]:
         """Returns the table alone, as Markdown."""
@@ -200,12 +200,9 @@ class ComparisonReport(Report):
     sample_unit: str = "tokens"
 
     def lines(self) -> list[str]:
-        legend = (
-            "* best   = not distinguishable from it by these draws   ! does not fit into memory   ± Monte Carlo error"
-        )
         return [
             *_jobs(self).lines(),
-            legend,
+            LEGEND,
             *_matrix(self).lines(),
             *(f"note: {note}" for note in self.notes),
             f"seed {self.record.seed}; {self.elapsed_s:.1f} s",

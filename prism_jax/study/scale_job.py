@@ -20,7 +20,7 @@ from .axes import Point, axis_of, grid, sizes_of
 from .figures import JobFigures, target_of
 from .scaling import MODES, THRESHOLD, Mode, SizeRow, job_of_size, size_rows, smallest_meeting, stop_size
 from .scaling_report import ScalingReport, TargetFacts
-from .sweep_jobs import FILL, SIZES, JobTask, check_price, load_task, source_text
+from .sweep_jobs import FILL, SIZES, JobTask, check_price_for, load_task, source_text
 
 if TYPE_CHECKING:
     from .run_grid import MeasuredTask
@@ -95,7 +95,7 @@ def scale_job(
     objective, price = growth.objective, growth.price_per_gpu_hour
     source, sizes = source_text(job), sizes_of(gpus)
     OBJECTIVES.named(objective)
-    check_price(objective, price)
+    check_price_for(objective, price)
     if mode not in MODES:
         raise DataError(f"--mode: {mode!r} is unknown; known are {', '.join(MODES)}")
     if not 0.0 < threshold < 1.0:

@@ -20,6 +20,7 @@ from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Price, StudyRun
+from ..result.prices import check_price
 from .axes import Axis, grid, sizes_of
 from .report import SweepReport, markdown_or_lines
 from .table import StudyTable, study_table
@@ -121,7 +122,7 @@ def sweep_jobs(
     fits, resume, seed = applied.fits, study.resume, study.seed
     source = source_text(job)
     OBJECTIVES.named(objective)
-    check_price(objective, price_per_gpu_hour)
+    check_price_for(objective, price_per_gpu_hour)
     sizes = [] if gpus is None else [Axis(SIZES, tuple(map(str, sizes_of(gpus))))]
     axes, points = grid(settings, sizes)
     if not settings and gpus is None:
@@ -155,14 +156,13 @@ def sweep_jobs(
     return _report(source, table, record, sample_unit).made_of(table)
 
 
-def check_price(objective: str, price: float | None) -> None:
+def check_price_for(objective: str, price: float | None) -> None:
     """Refuses a price that is none, and an objective in money without one.
 
     Raises:
         DataError: value and remedy.
     """
-    if price is not None and not 0.0 < price < float("inf"):
-        raise DataError(f"--price: {price:g}, but a price must be positive and finite")
+    check_price(price)
     if price is None and "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
         raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
 
