@@ -260,6 +260,7 @@ def preset(name: str) -> Reliability:
 
 
 MAX_BYTES = 2**20
+FORM = "a reliability is a mapping of fields (hazards, slow_phases)"
 REMEDY = "A reliability is a page of YAML or TOML (docs/horizon.md), or a preset (`prism-jax show reliability`)."
 
 
@@ -289,4 +290,4 @@ def _document(name: str) -> Document:
         text = read_text(name, MAX_BYTES, REMEDY)
     except DataError as error:
         raise ConfigError.in_file(name, error.text) from None
-    return read_toml(text, name) if Path(name).suffix == ".toml" else read_yaml(text, name)
+    return read_toml(text, name) if Path(name).suffix == ".toml" else read_yaml(text, name, FORM)

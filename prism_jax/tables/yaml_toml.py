@@ -148,8 +148,15 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _OCTAL_OR_SEXAGESIMAL = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
-def read_yaml(text: str, name: str) -> Document:
-    """Document of the one mapping in `text`; `name` is the file in messages.
+JOB_FORM = "a job is a mapping of sections (model, cluster, plan)"
+
+
+def read_yaml(text: str, name: str, form: str = JOB_FORM) -> Document:
+    """Document of the one mapping in `text`.
+
+    Args:
+        name: the file in messages.
+        form: what such a file is, for messages.
 
     Raises:
         ConfigError: not YAML, not one mapping, a duplicate key, an unsafe tag, aliases that multiply.
@@ -159,7 +166,7 @@ def read_yaml(text: str, name: str) -> Document:
     if node is None:
         raise ConfigError.in_file(name, "the file is empty. Start from a file under examples/.")
     if not isinstance(node, yaml.MappingNode):
-        message = f"a job is a mapping of sections (model, cluster, plan), not {_kind(node)}"
+        message = f"{form}, not {_kind(node)}"
         raise ConfigError([Mistake(message, reader.at(node))])
     data = reader.convert(node, ())
     if reader.mistakes:

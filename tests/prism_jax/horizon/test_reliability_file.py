@@ -123,3 +123,11 @@ def test_all_mistakes_are_reported_in_the_order_of_the_file(tmp_path):
             *((10, f"slow_phases.1.{name}") for name in ("slowdown", "duration")),
         ]
     )
+
+
+def test_a_list_is_told_what_a_reliability_is(tmp_path):
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    with pytest.raises(
+        ConfigError, match=r"list.yaml:1:1: a reliability is a mapping of fields \(hazards, slow_phases\), not a list"
+    ):
+        load_reliability(tmp_path / "list.yaml")
