@@ -65,7 +65,7 @@ _VENDORS = re.compile(
     r"mlcommons|mlperf|nvidia|nemotron|megatron-moe|2104\.04473|2205\.05198|1909\.08053|2201\.11990|maxtext|tpu-recipes|amd-agi|intel\.com|habana|neuron",
     re.IGNORECASE,
 )
-# Throughput tables of MosaicML run the Triton port of FlashAttention 1: `attn_impl` is triton in `submit_benchmarks.py` of 2023.
+# Throughput tables of MosaicML run the Triton port of FlashAttention 1: `attn_impl` is triton in their script of 2023.
 _TRITON = re.compile(r"mosaicml/(?:llm-foundry|examples)")
 _COMPILED_IN_NOTES = re.compile(r"\btorch\.?compile\b(?! (off|disabled|=? ?false))", re.IGNORECASE)
 
