@@ -76,7 +76,8 @@ def software_of_record(record: StepRecord) -> Software:
     if compiled is None and not record.compile and _COMPILED_IN_NOTES.search(record.notes):
         compiled = True
     return Software(
-        attention=_meaning(_ATTENTION, record.attention_kernel) or ("flash1" if _TRITON.search(record.source) else None),
+        attention=_meaning(_ATTENTION, record.attention_kernel)
+        or ("flash1" if _TRITON.search(record.source) else None),
         norm=_meaning(_NORM, record.norm_fused),
         activation=_meaning(_ACTIVATION, record.features),
         rope=_meaning(_ROPE, record.features),
