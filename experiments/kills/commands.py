@@ -50,6 +50,8 @@ COMMANDS = (
     Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
     Writes("calibrate", "calibrate runs.csv -o calibration.npz"),
     Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),
+    Writes("validate file", "validate file train.log --device h100-sxm -o read.yaml", codes=(0, 1)),
+    Writes("validate file, a table", "validate file runs.csv --plot accuracy.png"),
     Writes("trace predict", "trace predict local_cluster --draws 500 --plot steps.pdf"),
     Writes("trace what-if", "trace what-if local_cluster --plot workers.png"),
     Writes("trace export", "trace export local_cluster --perfetto steps.json.gz"),

@@ -17,6 +17,21 @@ framework: megatron-core
 """
 PLACED = JOB.replace("dp: 8", "dp: 16").replace("cluster: dgx-a100", "cluster: {preset: dgx-a100, n_devices: 16}")
 SPACE = "tp: [1, 2]\npp: [1, 2]\nmicro_batch: [1, 2]\nrecompute: [full]\n"
+HEAD = {
+    "bf16": True,
+    "ffn_hidden_size": 4096,
+    "global_batch_size": 16,
+    "hidden_size": 1024,
+    "micro_batch_size": 1,
+    "num_attention_heads": 16,
+    "num_layers": 2,
+    "padded_vocab_size": 1024,
+    "pipeline_model_parallel_size": 1,
+    "seq_length": 1024,
+    "tensor_model_parallel_size": 1,
+    "use_distributed_optimizer": True,
+    "world_size": 8,
+}  # of a log of Megatron-LM
 KEPT = "kept.npz"  # a fit for commands that read one; `fit fleet` makes it
 CHANGES = ("", "plan.micro_batch=2", "plan.global_batch=32", "plan.global_batch=64", "plan.seq_len=2048")
 NCCL = """\
@@ -36,6 +51,7 @@ def write_inputs(folder: Path, seed: int) -> None:
     """All of them."""
     rng = np.random.default_rng(seed)
     texts = {"job.yaml": JOB, "placed.yaml": PLACED, "space.yaml": SPACE, "all_reduce.log": _nccl_tests(rng)}
+    texts["train.log"] = _megatron_log(rng)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     tables = {
@@ -57,6 +73,17 @@ def write_inputs(folder: Path, seed: int) -> None:
     }
     for name, table in tables.items():
         table.to_csv(folder / name, index=False)
+
+
+def _megatron_log(rng: np.random.Generator) -> str:
+    """Arguments, then 20 steps."""
+    arguments = [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in HEAD.items()]
+    steps = [
+        f" iteration {n + 1:8d}/ 20 | elapsed time per iteration (ms): {step_ms:.1f} | global batch size: 16 |"
+        for n, step_ms in enumerate(40.0 + rng.standard_normal(20))
+    ]
+    lines = ["-------- arguments --------", *arguments, "-------- end of arguments --------", *steps]
+    return "\n".join(lines) + "\n"
 
 
 def _small_laws(rng: np.random.Generator) -> dict[str, pd.DataFrame]:

@@ -165,10 +165,10 @@ def test_hosts_with_their_domain_and_any_name_of_a_gpu_are_the_same_fleet(tmp_pa
     file.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
     found, notes = placed(read_measurements([file], COLUMNS).frame)
     assert set(found["gpu"]) == {f"gpu{host:03d}:{one}" for host in range(1, 5) for one in range(8)}
-    assert found["duration_s"].median() == pytest.approx(0.011)
+    assert float(np.median(found["duration_s"])) == pytest.approx(0.011)
     assert "32 in all" in notes[0]
 
 
 def test_two_hosts_of_one_short_name_stay_apart() -> None:
     rows = pd.DataFrame({"gpu": [0, 0, 0] * 2, "node": ["a.east", "a.west", "a"] * 2, "duration_s": 1.0})
-    assert placed(rows)[0]["node"].nunique() == 3
+    assert len(set(placed(rows)[0]["node"])) == 3

@@ -38,5 +38,5 @@ def test_ticks_and_label_of_an_axis_share_one_unit(end_s: float, unit: str, scal
     ax.set_xlim(0.0, end_s)
     name_time_axis(ax.xaxis, "step time")
     assert ax.get_xlabel() == f"step time ({unit})"
-    written = [float(text) for text in ax.xaxis.get_major_formatter().format_ticks(ax.get_xticks())]
+    written = [float(text) for text in ax.xaxis.get_major_formatter().format_ticks(ax.get_xticks().tolist())]
     assert written == pytest.approx(scale * ax.get_xticks())

@@ -29,7 +29,7 @@ def test_a_counter_tells_the_trips_of_a_loop():
 
 def test_a_loop_that_nobody_counts_is_named():
     program = rank_program(module(ENTRY_OF_LOOP, LOOP.replace("constant(17)", "parameter(1)")))
-    assert any("loops whose trips" in note for note in program.assumptions)
+    assert any("loops whose number of trips" in note for note in program.assumptions)
     assert sum(op.flops * n for op, n in program.classes[0].ops) == 2.0 * 4 * 8 * 8
 
 
