@@ -51,7 +51,6 @@ def write_inputs(folder: Path, seed: int) -> None:
     """All of them."""
     rng = np.random.default_rng(seed)
     texts = {"job.yaml": JOB, "placed.yaml": PLACED, "space.yaml": SPACE, "all_reduce.log": _nccl_tests(rng)}
-    texts["train.log"] = _megatron_log(rng)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     tables = {
@@ -73,6 +72,8 @@ def write_inputs(folder: Path, seed: int) -> None:
     }
     for name, table in tables.items():
         table.to_csv(folder / name, index=False)
+    # Last, so that what is drawn before stays as it was.
+    (folder / "train.log").write_text(_megatron_log(rng), encoding="utf-8")
 
 
 def _megatron_log(rng: np.random.Generator) -> str:

@@ -84,8 +84,9 @@ def check_prices(prices: Prices, devices: Sequence[str], objective: str) -> None
         raise DataError(f"--price: {idle[0]} has a price, but nothing runs on it. Give the price of {', '.join(used)}.")
     unknown = [name for name in used if price_of(prices, name) is None]
     if unknown and "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
-        remedy = f"--price {unknown[0]}=2.5" if prices else "--price 2.5"
-        raise DataError(f"objective {objective!r} needs the price of a GPU-hour of {', '.join(unknown)}: {remedy}")
+        raise DataError(
+            f"objective {objective!r} needs the price of a GPU-hour of {', '.join(unknown)}: --price {unknown[0]}=2.5"
+        )
 
 
 def _price(number: str, text: str) -> float:

@@ -92,7 +92,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("compare job.yaml placed.yaml --price 2 --price 3", "names no device"),
         ("compare job.yaml placed.yaml --price h200=2 --price H200=3", "two prices"),
         ("compare job.yaml placed.yaml --price tpu=2", "unknown device"),
-        ("compare job.yaml placed.yaml --objective cost_per_mtoken", "--price 2.5"),
+        ("compare job.yaml placed.yaml --objective cost_per_mtoken", "--price a100-80gb=2.5"),
         ("compare job.yaml placed.yaml --objective cost_per_mtoken --price h200=3", "a100-80gb"),
         ("plan job.yaml --space space.yaml --fleet 0xh200", "'0xh200' is no fleet"),
         ("plan job.yaml --space space.yaml --fleet h200", "512xh200"),

@@ -203,7 +203,7 @@ def test_a_written_fleet_is_the_fleet(cluster: str, fleet: str, tmp_path: Path) 
         (["--tokens", "1B", "--deadline", "soon"], "--deadline"),
         (["--tokens", "1B", "-o", "no/such/chosen.yaml"], "no/such"),
         (["--price", "h100-sxm=3"], "--price: h100-sxm has a price, but nothing runs on it. Give the price of h200."),
-        (["--objective", "cost_per_mtoken"], "needs the price of a GPU-hour of h200: --price 2.5"),
+        (["--objective", "cost_per_mtoken"], "needs the price of a GPU-hour of h200: --price h200=2.5"),
     ],
 )
 def test_wrong_deadlines_prices_and_files_are_refused(job: list[str], options: list[str], message: str, capsys) -> None:
