@@ -9,25 +9,11 @@ from __future__ import annotations
 from .head import Head, SaidValue
 from .models import put_configured_model, put_named_model
 from .said import LLAMA_FACTORY, SWIFT
-from .stated import StatedJob, is_true, whole
+from .stated import StatedJob, dtype_of, is_true, optimizer_of, whole
 
 NAMES = {SWIFT: "ms-swift", LLAMA_FACTORY: "llama-factory"}
 BLOCK_SIZE = 1024  # of run_clm.py, unless a model has fewer positions
 CUTOFF = {SWIFT: None, LLAMA_FACTORY: 2048}  # tokens, where none is said
-OPTIMIZERS = {
-    "adamw_torch": "adamw",
-    "adamw_torch_fused": "adamw",
-    "adamw_hf": "adamw",
-    "adamw_apex_fused": "adamw",
-    "adamw_8bit": "adamw_8bit",
-    "adamw_bnb_8bit": "adamw_8bit",
-    "paged_adamw_8bit": "paged_adamw_8bit",
-    "paged_adamw_32bit": "paged_adamw",
-    "adafactor": "adafactor",
-    "sgd": "sgd",
-    "lion_32bit": "lion",
-    "lion_8bit": "lion_8bit",
-}
 
 
 def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
@@ -51,17 +37,10 @@ def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
     job.put("plan.recompute", "full" if is_true(recompute) or enabled else "none", enabled or recompute)
     _adapters(head, job)
     name = head.said("training.optim")
-    kind = (
-        OPTIMIZERS.get(name.text.rpartition(".")[2].rstrip(">").lower().split(":")[0]) if name is not None else "adamw"
-    )
-    job.put("plan.optimizer", kind or "adamw", name)
+    job.put("plan.optimizer", optimizer_of(name) or "adamw", name)
     if name is not None and "fused" in name.text.lower():
         job.put("software.optimizer", "fused", name)
-    job.put(
-        "software.compile",
-        True if is_true(head.said("training.torch_compile")) else None,
-        head.said("training.torch_compile"),
-    )
+    job.put_set("software.compile", head.said("training.torch_compile"))
     job.put("framework", NAMES.get(head.trainer, "hf-trainer"), why="who wrote the log")
     return job
 
@@ -149,8 +128,7 @@ def _sharding(head: Head, job: StatedJob) -> None:
             True if parameters is not None and parameters.text in ("cpu", "nvme") else None,
             parameters,
         )
-        overlap = head.said("ds.overlap_comm")
-        job.put("plan.overlap.dp", is_true(overlap) if overlap is not None else None, overlap)
+        job.put_flag("plan.overlap.dp", head.said("ds.overlap_comm"))
         return
     if fsdp is not None and fsdp.text not in ("[]", "False", "''"):
         job.put("plan.sharding", "fsdp", fsdp)
@@ -179,12 +157,11 @@ def _precision(head: Head, job: StatedJob) -> None:
         if is_true(said := head.said(flag)):
             job.put("plan.dtype", name, said)
             return
-    named = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     if kind is not None:
-        job.put("plan.dtype", named.get(kind.text, "bf16"), kind)
+        job.put("plan.dtype", dtype_of(kind) or "bf16", kind)
         return
     torch = head.said("config.torch_dtype", "config.dtype", "training.torch_dtype")
-    found = named.get(torch.text.rpartition(".")[2]) if torch is not None else None
+    found = dtype_of(torch)
     job.put("plan.dtype", found or "bf16", torch, why="" if found else "not said")
     if found is None:
         job.assumed.append("precision bf16")

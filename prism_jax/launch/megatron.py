@@ -1,16 +1,17 @@
 """Arguments of Megatron-LM, its forks and Megatron-DeepSpeed, and which fields of a job they are.
 
-`NAMES` holds those that are a field as they stand; the functions below it hold those that are one together with others.
+`NAMES` holds those that are a field as they stand; the functions below it hold those that are one together with others, those
+of the model in `megatron_model`.
 Source: the parsers of arguments of Megatron-LM (2021 to Megatron-Core 0.15) and of Megatron-DeepSpeed (bigscience, microsoft).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .head import Head, SaidValue
-from .stated import StatedJob, is_true, literal, whole
+from .head import Head
+from .megatron_model import put_model
+from .stated import StatedJob, dtype_of, is_true, literal, whole
 
 
 class ArgumentName(NamedTuple):
@@ -97,15 +98,13 @@ def megatron_job(head: Head, generation: str = "") -> StatedJob:
         value = head.said(*one.names)
         job.put(one.field, whole(value, one.least), value)
     _refuse(head, job)
-    _model(head, job)
-    _experts(head, job)
-    _latent(head, job)
+    put_model(head, job)
     _layout(head, job)
     _precision(head, job)
     _states(head, job)
     _recompute(head, job)
     _kernels(head, job, generation)
-    job.put("framework", framework_of(head))
+    job.put("framework", _framework(head))
     for name in NOT_MODELLED:
         found = head.arguments.get(name)
         if found is not None and found.text not in NEUTRAL and found.text != "[1]":
@@ -113,7 +112,7 @@ def megatron_job(head: Head, generation: str = "") -> StatedJob:
     return job
 
 
-def framework_of(head: Head) -> str:
+def _framework(head: Head) -> str:
     """Megatron-DeepSpeed, Megatron-LM before 2022, or Megatron-Core and what is built on it."""
     if "zero_stage" in head.arguments or is_true(head.arguments.get("deepspeed")):
         return "megatron-deepspeed"
@@ -127,173 +126,6 @@ def _refuse(head: Head, job: StatedJob) -> None:
             job.refused.append(
                 f"line {value.line}: {name} = {value.text[:40]}: {about}, which no field of a job describes"
             )
-
-
-# --- The model -------------------------------------------------------------------------------------------------------
-
-
-def _model(head: Head, job: StatedJob) -> None:
-    hidden, heads = job.get("model.hidden", 0), job.get("model.n_heads", 1)
-    gate = next(
-        (one for one in map(head.said, ("swiglu", "glu_activation", "geglu", "quick_geglu")) if _is_set(one)), None
-    )
-    job.put("model.gated", gate is not None, gate)
-    if job.get("model.ffn_hidden") is None and hidden:
-        usual = (4 * hidden * 2 // 3) // 64 * 64 if gate is not None and gate.name == "swiglu" else 4 * hidden
-        job.put("model.ffn_hidden", usual, why="not said: as Megatron-LM takes it")
-    groups = head.said("num_key_value_heads")
-    if is_true(head.said("group_query_attention")):  # without it num_query_groups is not read
-        groups = head.said("num_query_groups")
-    job.put("model.n_kv_heads", whole(groups, 1) if groups is not None else heads, groups)
-    _norm_and_position(head, job)
-    untied = head.said("untie_embeddings_and_output_weights")
-    job.put("model.tied_embeddings", not is_true(untied), untied)
-    _biases(head, job)
-    vocab = head.said("padded_vocab_size", "vocab_padded")
-    job.put("model.vocab", whole(vocab, 1), vocab, why="padded")
-    if vocab is None:
-        _pad_vocab(head, job)
-    dropout = [one for one in map(head.said, ("hidden_dropout", "attention_dropout")) if one is not None]
-    if dropout:
-        job.put("model.dropout", any(literal(one.text) for one in dropout), *dropout)
-    window = head.said("window_size")
-    if window is not None and isinstance(size := literal(window.text), list) and size and isinstance(size[0], int):
-        _window(head, job, window, size[0])
-    layers = head.said("mtp_num_layers")
-    job.put("model.n_mtp", whole(layers), layers)
-
-
-def _is_set(value: SaidValue | None) -> bool:
-    return value is not None and literal(value.text) not in (False, None, 0)
-
-
-def _norm_and_position(head: Head, job: StatedJob) -> None:
-    norm = head.said("normalization", "norm")
-    job.put("model.norm", "rms" if norm is not None and "rms" in norm.text.lower() else "layer", norm)
-    position = head.said("position_embedding_type")
-    rotary = head.said("use_rotary_position_embeddings")
-    kind = position.text.lower().rpartition(".")[2] if position is not None else "learned"
-    kind = next((known for words, known in _POSITIONS.items() if words in kind), "learned")
-    if is_true(rotary):
-        job.put("model.position", "rope", rotary)
-    else:
-        absent = head.said("add_position_embedding")
-        off = position is None and absent is not None and literal(absent.text) is False
-        job.put("model.position", "none" if off else kind, absent if off else position)
-    norms = head.said("qk_layernorm")
-    job.put("model.qk_norm", True if is_true(norms) else None, norms)
-
-
-_POSITIONS = {"rope": "rope", "rotary": "rope", "alibi": "alibi", "none": "none", "learned": "learned"}
-
-
-def _biases(head: Head, job: StatedJob) -> None:
-    linear, no_linear = head.said("add_bias_linear"), head.said("disable_bias_linear")
-    off = is_true(no_linear) or (linear is not None and literal(linear.text) is False)
-    job.put("model.bias", not off, linear or no_linear)
-    own = head.said("add_qkv_bias", "qkv_bias")
-    job.put("model.qkv_bias", True if is_true(own) else None, own)
-
-
-def _pad_vocab(head: Head, job: StatedJob) -> None:
-    size, multiple = head.said("vocab_size"), head.said("make_vocab_size_divisible_by")
-    if size is None:
-        return
-    step = (whole(multiple, 1) or 128) * job.get("plan.tp", 1)
-    job.put("model.vocab", -(-(whole(size, 1) or 0) // step) * step, size, multiple, why="padded as Megatron-LM does")
-
-
-def _window(head: Head, job: StatedJob, window: SaidValue, size: int) -> None:
-    job.put("model.window.size", size, window)
-    skip = head.said("window_attn_skip_freq")
-    every = literal(skip.text) if skip is not None else None
-    if isinstance(every, int) and every > 1:
-        job.put("model.window.pattern", [*["sliding"] * (every - 1), "full"], skip)
-
-
-def _experts(head: Head, job: StatedJob) -> None:
-    said = head.said("num_experts")
-    number = whole(said) if said is not None and not _many(said) else None
-    if said is not None and _many(said):
-        job.refused.append(
-            f"line {said.line}: num_experts = {said.text[:40]}: layers with different numbers of experts"
-        )
-    if said is None or number is None or number <= 1:
-        for path in ("plan.ep",):
-            job.fields.pop(path, None)
-        return
-    job.put("model.moe.n_experts", number, said)
-    top, width = head.said("moe_router_topk", "topk", "moe_top_k"), head.said("moe_ffn_hidden_size")
-    job.put("model.moe.top_k", whole(top, 1) or 1, top)
-    job.put("model.moe.ffn_hidden", whole(width, 1) or job.get("model.ffn_hidden"), width)
-    shared = head.said("moe_shared_expert_intermediate_size")
-    if shared is not None:
-        job.put("model.moe.n_shared", 1, shared)
-        job.put("model.moe.shared_ffn_hidden", whole(shared, 1), shared)
-        gate = head.said("moe_shared_expert_gate")
-        job.put("model.moe.shared_gate", True if is_true(gate) else None, gate)
-    _which_layers(head, job)
-    latent, bias = head.said("moe_latent_size"), head.said("moe_router_enable_expert_bias")
-    job.put("model.moe.latent", whole(latent), latent)
-    job.put("model.moe.router_bias", True if is_true(bias) else None, bias)
-    capacity = head.said("moe_expert_capacity_factor")
-    if capacity is not None and isinstance(factor := literal(capacity.text), (int, float)) and factor > 0:
-        job.put("model.moe.capacity_factor", float(factor), capacity)
-    tensor = head.said("expert_tensor_parallel_size")
-    job.put("plan.etp", whole(tensor, 1), tensor)
-    _dispatcher(head, job)
-
-
-def _many(said: SaidValue) -> bool:
-    found = literal(said.text)
-    return isinstance(found, list) and len(found) > 1
-
-
-def _which_layers(head: Head, job: StatedJob) -> None:
-    said = head.said("moe_layer_freq", "expert_interval")
-    found = literal(said.text) if said is not None else 1
-    if isinstance(found, list) and all(one in (0, 1) for one in found) and 1 in found:
-        first = found.index(1)
-        if all(found[first:]):
-            job.put("model.moe.n_dense_first", first, said)
-        else:
-            job.not_modelled.append(said or SaidValue("", 0))
-    elif isinstance(found, int) and found > 1:
-        job.put("model.moe.every", found, said)
-    elif isinstance(found, str) and said is not None:
-        job.not_modelled.append(said)
-
-
-def _dispatcher(head: Head, job: StatedJob) -> None:
-    kind, backend = head.said("moe_token_dispatcher_type"), head.said("moe_flex_dispatcher_backend")
-    deep = head.said("moe_enable_deepep")
-    if is_true(deep):
-        job.put("software.dispatcher", "deepep", deep)
-    elif kind is not None and kind.text in ("alltoall", "alltoall_seq", "allgather"):
-        job.put("software.dispatcher", kind.text.removesuffix("_seq"), kind)
-    elif kind is not None and kind.text == "flex" and backend is not None and backend.text in ("deepep", "hybridep"):
-        job.put("software.dispatcher", backend.text, backend)
-    grouped = head.said("moe_grouped_gemm")
-    if grouped is not None and literal(grouped.text) is False:
-        job.put("software.expert_products", "apart", grouped)
-
-
-def _latent(head: Head, job: StatedJob) -> None:
-    if not is_true(head.said("multi_latent_attention")):
-        return
-    names = {
-        "kv_lora_rank": "kv_lora_rank",
-        "qk_nope_head_dim": "qk_head_dim",
-        "qk_rope_head_dim": "qk_pos_emb_head_dim",
-        "v_head_dim": "v_head_dim",
-    }
-    rank = head.said("q_lora_rank")
-    job.put("model.mla.q_lora_rank", whole(rank) or 0, rank)
-    for field, name in names.items():
-        value = head.said(name)
-        job.put(f"model.mla.{field}", whole(value, 1), value)
-    for path in ("model.head_dim", "model.n_kv_heads"):
-        job.fields.pop(path, None)
 
 
 # --- The plan --------------------------------------------------------------------------------------------------------
@@ -317,8 +149,7 @@ def _layout(head: Head, job: StatedJob) -> None:
     ulysses = head.said("ds_sequence_parallel_size")
     if (whole(ulysses) or 1) > 1:
         job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
-    parallel = head.said("sequence_parallel")
-    job.put("plan.sequence_parallel", is_true(parallel) if parallel is not None else None, parallel)
+    job.put_flag("plan.sequence_parallel", head.said("sequence_parallel"))
     _stages(head, job)
     _overlap(head, job)
 
@@ -347,11 +178,10 @@ def _overlap(head: Head, job: StatedJob) -> None:
     grads = head.said("overlap_grad_reduce", "overlap_comm")
     if grads is not None:
         job.put("plan.overlap.dp", is_true(grads), grads)
-    elif framework_of(head) == "megatron-2021":
+    elif _framework(head) == "megatron-2021":
         implementation = head.said("DDP_impl")
         job.put("plan.overlap.dp", False, implementation, why="gradients are reduced after the backward pass")
-    tensor = head.said("tp_comm_overlap")
-    job.put("plan.overlap.tp", is_true(tensor) if tensor is not None else None, tensor)
+    job.put_flag("plan.overlap.tp", head.said("tp_comm_overlap"))
     stages = head.said("overlap_p2p_comm")
     if stages is not None and job.get("plan.virtual_stages", 1) > 1:
         job.put("plan.overlap.pp", is_true(stages), stages)
@@ -364,8 +194,7 @@ def _precision(head: Head, job: StatedJob) -> None:
             job.put("plan.dtype", name, value)
     if job.get("plan.dtype") is None:
         kind = head.said("params_dtype")
-        named = {"torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.half": "fp16"}
-        job.put("plan.dtype", named.get(kind.text, "fp32") if kind else "fp32", kind)
+        job.put("plan.dtype", dtype_of(kind) or "fp32", kind)
     if lower is not None:
         job.put("plan.dtype", "nvfp4", lower)
     elif low is not None and literal(low.text) is not False:
@@ -382,7 +211,7 @@ def _precision(head: Head, job: StatedJob) -> None:
 def _states(head: Head, job: StatedJob) -> None:
     """How optimizer states are kept and sharded."""
     stage, shared = head.said("zero_stage"), head.said("use_distributed_optimizer")
-    zero = whole(stage, 0, 3) if stage is not None and framework_of(head) == "megatron-deepspeed" else None
+    zero = whole(stage, 0, 3) if stage is not None and _framework(head) == "megatron-deepspeed" else None
     if zero == 0 and job.get("plan.dtype") == "bf16" and job.get("plan.dp", 1) > 1:
         job.put("plan.zero_stage", 1, stage, why="DeepSpeed's BF16 optimizer shards its states")
     elif zero is not None:
@@ -398,8 +227,7 @@ def _states(head: Head, job: StatedJob) -> None:
             "plan.zero_stage", levels.get(kind.text, 3) if kind and own and "torch" not in own.name else 3, own, kind
         )
     _optimizer(head, job)
-    fused = head.said("gradient_accumulation_fusion")
-    job.put("plan.fused_grad_accumulation", is_true(fused) if fused is not None else None, fused)
+    job.put_flag("plan.fused_grad_accumulation", head.said("gradient_accumulation_fusion"))
     _formats(head, job)
 
 
@@ -429,8 +257,7 @@ def _formats(head: Head, job: StatedJob) -> None:
     if is_true(head.said("use_precision_aware_optimizer")):
         for field, name in _STATES.items():
             value = head.said(name)
-            kind_of = _DTYPES.get(value.text.rpartition(".")[2]) if value is not None else None
-            job.put(f"plan.state_dtypes.{field}", kind_of, value)
+            job.put(f"plan.state_dtypes.{field}", dtype_of(value), value)
 
 
 _STATES = {
@@ -439,7 +266,6 @@ _STATES = {
     "exp_avg": "exp_avg_dtype",
     "exp_avg_sq": "exp_avg_sq_dtype",
 }
-_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "uint8": "fp8", "fp32": "fp32", "bf16": "bf16"}
 
 
 def _recompute(head: Head, job: StatedJob) -> None:
@@ -465,21 +291,12 @@ def _recompute(head: Head, job: StatedJob) -> None:
     if job.get("plan.recompute") == "selective" and modules is not None:
         named = literal(modules.text)
         names = named if isinstance(named, list) else modules.text.split()
-        known = {"moe_act": "moe_act", "core_attn": "core_attn", "layernorm": "layernorm", "mla_up_proj": "mla_up_proj"}
-        known |= {"mlp": "mlp", "moe": "moe", "shared_experts": "shared_experts"}
-        job.put("plan.recompute_modules", [known[one] for one in names if one in known] or None, modules)
+        known = ("moe_act", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+        job.put("plan.recompute_modules", [one for one in names if one in known] or None, modules)
 
 
 # --- Kernels ---------------------------------------------------------------------------------------------------------
 
-FLASH_ON = (
-    "ampere",
-    "ga10x",
-    "ada",
-    "hopper",
-    "blackwell",
-    "blackwell-rtx",
-)  # FlashAttention 2 and cuDNN: from sm80 on
 NO_FLASH = ("volta", "turing", "pascal", "maxwell", "kepler")
 
 
@@ -498,7 +315,7 @@ def _kernels(head: Head, job: StatedJob, generation: str) -> None:
     if rope is not None and job.get("model.position") == "rope":
         job.put("software.rope", "fused" if is_true(rope) else "eager", rope)
     gates = head.said("bias_swiglu_fusion" if job.get("model.gated") else "bias_gelu_fusion")
-    if gates is not None and framework_of(head) != "megatron-core":
+    if gates is not None and _framework(head) != "megatron-core":
         job.put("software.activation", "fused" if is_true(gates) else "eager", gates)
 
 
@@ -544,8 +361,3 @@ def _softmax(head: Head, job: StatedJob) -> None:
 def log_interval(head: Head) -> int | None:
     """Steps between two entries of the log."""
     return whole(head.said("log_interval"), 1)
-
-
-def arguments_of(pairs: Mapping[str, Any], of: Callable[[Any], str] = str) -> dict[str, SaidValue]:
-    """Arguments from a mapping, as a block of them: for configurations that are no log."""
-    return {name: SaidValue(of(value), 0, name) for name, value in pairs.items()}

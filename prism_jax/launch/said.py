@@ -307,8 +307,7 @@ SAID: tuple[Said, ...] = (
     _groups(b"num_kv_heads: ", r"(?:^|[\]:] ?)num_kv_heads: (?P<num_kv_heads>\d{1,5})"),
     _groups(b"Number of parameters", r"(?:^|[\]:] ?)Number of parameters: (?P<model_params>[\d,]{1,20})"),
     _groups(b"using world size", r"using world size: (?P<world_size>\d{1,7})"),
-    _groups(b"micro-batches to constant", r"setting number of micro-?batches to constant (?P<grad_accum>\d{1,7})"),
-    _groups(b"microbatches to constant", r"setting number of micro-?batches to constant (?P<grad_accum>\d{1,7})"),
+    _groups(b"batches to constant", r"setting number of micro-?batches to constant (?P<grad_accum>\d{1,7})"),
 )
 BEGINS: tuple[Begin, ...] = (
     Begin(b"uilding ", re.compile(r"Building (?:\d-D )?device mesh with"), TITAN, starts_run=True, overrules=True),

@@ -6,7 +6,7 @@ from math import prod
 
 from .head import Head
 from .models import put_named_model
-from .stated import StatedJob, is_true, literal, whole
+from .stated import StatedJob, dtype_of, is_true, literal, whole
 
 # --- MaxText ---------------------------------------------------------------------------------------------------------
 
@@ -64,11 +64,7 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
     remat = head.said("remat_policy")
     job.put("plan.recompute", REMAT.get(remat.text, "selective_op") if remat is not None else None, remat)
     kind, low = head.said("dtype"), head.said("quantization")
-    job.put(
-        "plan.dtype",
-        {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}.get(kind.text, "bf16") if kind else "bf16",
-        kind,
-    )
+    job.put("plan.dtype", dtype_of(kind) or "bf16", kind)
     if low is not None and low.text in QUANTIZED:
         job.put("plan.dtype", QUANTIZED[low.text], low)
     flash = head.said("attention")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.errors import DataError, FieldPath, Mark
+from ..core.errors import DataError, FieldPath, Mark, PlanError
+from ..plan.optimizers import parse_optimizer
 from ..tables.document import Document, short
 from .head import SaidValue
 
@@ -66,8 +67,17 @@ class StatedJob:
         if value is not None:
             self.fields[path] = StatedField(path, value, tuple(one for one in said if one is not None), why)
 
+    def put_set(self, path: str, flag: SaidValue | None) -> None:
+        """States True where a flag is set, and nothing where it is not."""
+        self.put(path, is_true(flag) or None, flag)
+
+    def put_flag(self, path: str, flag: SaidValue | None) -> None:
+        """States whether a flag is set, where that is said."""
+        if flag is not None:
+            self.put(path, is_true(flag), flag)
+
     def get(self, path: str, default: Any = None) -> Any:
-        """SaidValue of a field."""
+        """Value of a field."""
         found = self.fields.get(path)
         return default if found is None else found.value
 
@@ -135,6 +145,21 @@ def is_true(value: SaidValue | None) -> bool:
     return value is not None and literal(value.text) is True
 
 
-def first_true(values: Iterable[SaidValue | None]) -> SaidValue | None:
-    """The first flag that is set."""
-    return next((one for one in values if is_true(one)), None)
+DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
+
+
+def dtype_of(value: SaidValue | None) -> str | None:
+    """A number format: bf16 of torch.bfloat16; None where it is not said or not known."""
+    if value is None:
+        return None
+    name = value.text.rpartition(".")[2]
+    return name if name in DTYPES.values() else DTYPES.get(name)
+
+
+def optimizer_of(value: SaidValue | None) -> str | None:
+    """An optimizer as `plan.optimizer` names it; None where it is not said or not known."""
+    if value is None:
+        return None
+    with suppress(PlanError):
+        return parse_optimizer(value.text.partition(":")[0])  # an enumeration: <OptimizerNames.LION: 'lion'>
+    return None

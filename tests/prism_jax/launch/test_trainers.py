@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax.core.errors import DataError, PrismError
-from prism_jax.launch.head import read_heads, runs_of
+from prism_jax.launch.head import SaidValue, read_heads, runs_of
 from prism_jax.launch.head_job import job_of_head
+from prism_jax.launch.stated import optimizer_of
 from prism_jax.validation.validate_log import validate_log
 
 from . import heads
@@ -283,3 +284,18 @@ def test_nanochat_is_read_behind_prefixes(prefix, tmp_path):
         65536,
         256,
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("<OptimizerNames.ADAMW_TORCH: 'adamw_torch'>", "adamw"),
+        ("OptimizerNames.ADAMW_TORCH_FUSED", "adamw"),
+        ("adamw_bnb_8bit", "adamw_8bit"),
+        ("paged_adamw_32bit", "paged_adamw"),
+        ("lion_8bit", "lion_8bit"),
+        ("an optimizer that nobody knows", None),
+    ],
+)
+def test_optimizers_are_known_by_any_spelling(written: str, name: str | None):
+    assert optimizer_of(SaidValue(written, 1, "training.optim")) == name
