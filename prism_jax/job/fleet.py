@@ -14,7 +14,7 @@ from ..tables.document import Document
 from ..variability.config import default_for, preset
 from .cluster_section import read_cluster
 from .job import Job
-from .load_job import JobSource, apply_overrides, loaded, read_job_file
+from .load_job import JobSource, loaded, read_job_file
 from .write_job import cluster_fields
 
 MOST_FLEETS = 26
@@ -102,9 +102,7 @@ def _cluster_section(
     size: dict[str, Any] = {"n_devices": fleet.n_devices}
     short: dict[str, Any] = {"device": fleet.name}
     if catalog.is_called(fleet.name, job.cluster.device):
-        stated = (
-            {} if isinstance(source, Job) else apply_overrides(read_job_file(source), list(overrides)).data["cluster"]
-        )
+        stated = {} if isinstance(source, Job) else read_job_file(source, overrides).data["cluster"]
         short = {"preset": stated} if isinstance(stated, str) else dict(stated)
     elif catalog.known_cluster(fleet.name):
         short = {"preset": cluster.name}

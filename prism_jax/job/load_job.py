@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -141,24 +142,50 @@ def _step(container: Any, key: str, path: FieldPath, mark: Mark) -> Any:
 MAX_BYTES = 2**20  # a job is a page of text
 
 
-def read_job_file(path: str | Path | Mapping[str, Any]) -> Document:
-    """Document of the YAML or (by its ending) TOML file `path`, of a capture, of the shipped job of that name, or of a mapping.
+LOG_READER = "prism_jax.launch.log_job"  # stands above: imported by name, and only for a file that is no job file
+
+
+def read_job_file(path: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Document:
+    """Document of the YAML or (by its ending) TOML file `path`, of a capture, of the shipped job of that name, or of a mapping;
+    or of the job that the head of a training log states.
+
+    Args:
+        overrides: "section.field=value" texts that replace or add fields; of a log, they may be what its head does not say.
 
     Raises:
-        ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML; or a mapping that holds
-            what a file cannot.
+        ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML; a mapping that holds
+            what a file cannot; or an override that is none.
+        DataError: a log of which no job can be made.
     """
     if isinstance(path, Mapping):
-        return mapping_document(path)
+        return apply_overrides(mapping_document(path), overrides)
     if not isinstance(path, (str, Path)):
         text = f"a {type(path).__name__}, but a job is a file, the name of a shipped job, or a mapping of sections"
         raise ConfigError.in_file(MAPPING, text)
     file = find_job_file(path)
     name = str(path)
     if captured_file(file) is not None:
-        return capture_document(file, name)
-    text = _text(file, name)
-    return read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)
+        return apply_overrides(capture_document(file, name), overrides)
+    try:
+        text = _text(file, name)
+        found = read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)
+    except ConfigError:
+        logged = _document_of_log(file, overrides)
+        if logged is None:
+            raise
+        return logged
+    logged = None if found.data.keys() & SECTIONS.keys() else _document_of_log(file, overrides)
+    return logged or apply_overrides(found, overrides)
+
+
+LOG_READER = "prism_jax.launch.head_job"  # stands above: imported by name, and only for a file that is no job file
+
+
+def _document_of_log(file: Path, overrides: Sequence[str]) -> Document | None:
+    """The job that a file states as trainers do; None where it states none."""
+    if file.suffix in (".yaml", ".yml", ".toml", ".json") or not file.is_file():
+        return None
+    return import_module(LOG_READER).document_of_log(file, overrides)
 
 
 MAPPING = "job"  # what messages and reports call a job that is a mapping
@@ -279,8 +306,7 @@ def load_job(path: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
     Example:
         >>> load_job("llama3_405b_16384", ["plan.micro_batch=2"])  # doctest: +SKIP
     """
-    document = apply_overrides(read_job_file(path), list(overrides))
-    return job_of(document)
+    return job_of(read_job_file(path, overrides))
 
 
 def job_of(document: Document) -> Job:
@@ -373,6 +399,6 @@ JobFile = Annotated[
     Argument(
         metavar="JOB",
         recorded_as=source_of,
-        help="YAML or TOML file, a capture, or the name of a shipped job (`prism-jax show examples`).",
+        help="YAML or TOML file, a capture, a training log with a head, or a shipped job (`prism-jax show examples`).",
     ),
 ]

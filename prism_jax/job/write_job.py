@@ -33,7 +33,7 @@ from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER
 from .captured_section import KERNELS, SOURCE
 from .job import Job
-from .load_job import JobSource, apply_overrides, job_of, read_job_file
+from .load_job import JobSource, job_of, read_job_file
 from .reference import JobField, job_fields, quantity_of
 from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
 from .sections import HF_CONFIG, MODEL_SOURCES
@@ -326,7 +326,7 @@ def job_with_plan(
     Raises:
         ConfigError: the file cannot be read, or an override is wrong.
     """
-    data = apply_overrides(read_job_file(job), list(overrides)).data
+    data = read_job_file(job, overrides).data
     kept = {name: value for name, value in data["plan"].items() if name not in dropped}
     moved, own = {**data, "plan": {**kept, **chosen}, **sections}, Path(job).parent
     if isinstance(data["model"], dict):

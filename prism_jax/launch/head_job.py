@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ..core.errors import DataError, Mark
+from ..core.errors import DataError, Mark, PrismError
 from ..job.job import Job
 from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
 from ..plan.plan import ParallelPlan
@@ -14,7 +15,7 @@ from ..system import catalog
 from ..tables.document import Document
 from ..workload.transformer.spec import TransformerSpec
 from .device import device_in, has_dtype, possible_devices, stated_device
-from .head import Head
+from .head import Head, read_heads, runs_of
 from .hugging_face import hugging_face_job, verl_job
 from .megatron import megatron_job
 from .said import HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, SWIFT, TITAN, VERL
@@ -100,9 +101,7 @@ def job_of_head(head: Head, file: str, device: str | None = None, overrides: Seq
     """
     stated = stated_job(head, device)
     given = {one.partition("=")[0].strip() for one in overrides}
-    if stated.refused and not any(one.partition(".")[0] == "model" for one in given):
-        raise DataError("; ".join(stated.refused))
-    _needs_device(head, stated, given)
+    _ask_once(head, stated, given)
     if stated.get("model.vocab") is None and not given & {"model", "model.vocab", "model.preset"}:
         _infer_vocab(head, stated, file, overrides)
     _check_parameters(head, stated, file, overrides)
@@ -110,15 +109,79 @@ def job_of_head(head: Head, file: str, device: str | None = None, overrides: Seq
     return HeadJob(stated, document, job_of(document))
 
 
+def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | None:
+    """The job file of the first run of a log that states a job; None where the file states none.
+
+    Args:
+        overrides: fields that replace or add some, as `--set` takes them; `cluster.device` is the GPU.
+
+    Raises:
+        DataError: it cannot be a job; says why.
+    """
+    try:
+        heads = list(runs_of(read_heads(file)))
+    except DataError:
+        return None
+    named = [one for one in overrides if one.partition("=")[0].strip() == "cluster.device"]
+    device = named[-1].partition("=")[2].strip() if named else None
+    own = [one for one in overrides if one not in named]
+    reasons: list[PrismError] = []
+    for head in heads:
+        try:
+            return job_of_head(head, str(file), device, own).document
+        except PrismError as error:
+            reasons.append(error)
+    if reasons:
+        raise reasons[0]
+    return None
+
+
 def _name(head: Head) -> str:
     """A neutral name: those of runs and folders are nobody's business."""
     return f"{head.trainer or 'Megatron-LM'} run at line {head.first_line}"
 
 
-def _needs_device(head: Head, stated: StatedJob, given: set[str]) -> None:
+SIZES = tuple(f"model.{name}" for name in ("n_layers", "hidden", "n_heads", "ffn_hidden", "vocab"))
+OF_PLAN = ("cluster.n_devices", "plan.seq_len", "plan.micro_batch", "plan.global_batch")
+
+
+def _ask_once(head: Head, stated: StatedJob, given: set[str]) -> None:
+    """Refuses a head that leaves open what a job cannot be without; says all of it at once, as it is typed.
+
+    Raises:
+        NoDeviceError: it is the GPU alone.
+        DataError: there are other fields.
+    """
+    has_model = "model" in given or "model.preset" in given
+    known = given | set(stated.fields)
+    reasons = [] if any(one.partition(".")[0] == "model" for one in given) else list(stated.refused)
+    sizes = [] if has_model else [one for one in SIZES if one not in known]
+    if sizes == ["model.vocab"] and (0, 0) in head.params:
+        sizes = []  # it follows from the number of parameters
+    whole_cluster = {"cluster", "cluster.preset"} & given
+    plan = [one for one in OF_PLAN if one not in known and not (whole_cluster and one == "cluster.n_devices")]
+    options = [f"--set {one}=N" for one in (*sizes, *plan)]
+    if reasons or len(sizes) > 1:
+        options.insert(0, "--set model=NAME (`prism-jax show models`), or its sizes:" if sizes else "--set model=NAME")
+    if options and not reasons:
+        reasons.append(f"the log does not say {', '.join((*sizes, *plan))}")
+    if _lacks_device(stated, given):
+        reason, name = _which_device(head, stated)
+        if not options:
+            raise NoDeviceError(f"{reason}. Name it once: --device {name}")
+        reasons.append(reason)
+        options.insert(0, "--device NAME")
+    if reasons:
+        raise DataError(f"{'; '.join(dict.fromkeys(reasons))}. Give {' '.join(options)}")
+
+
+def _lacks_device(stated: StatedJob, given: set[str]) -> bool:
     has_device = any(path.startswith("cluster.device") for path in stated.fields)
-    if has_device or any(one.startswith("cluster") for one in given):
-        return
+    return not has_device and not {"cluster", "cluster.preset", "cluster.device", "cluster.device.preset"} & given
+
+
+def _which_device(head: Head, stated: StatedJob) -> tuple[str, str]:
+    """Which GPUs are possible, in words, and the first of them."""
     left = possible_devices(head, stated.get("plan.dtype", "bf16"))
     named = head.facts.get("gpu")
     what = (
@@ -127,10 +190,9 @@ def _needs_device(head: Head, stated: StatedJob, given: set[str]) -> None:
         else "does not say which GPU it is of"
     )
     some = ", ".join(left[:MOST_DEVICES_SHOWN]) + (", ..." if len(left) > MOST_DEVICES_SHOWN else "")
-    raise NoDeviceError(
-        f"the log {what}; by its memory and rates {len(left)} of {len(catalog.device_names())} known devices are possible "
-        f"({some}). Name it once: --device {left[0] if left else 'NAME'}"
-    )
+    all_ = len(catalog.device_names())
+    reason = f"the log {what}; by its memory and rates {len(left)} of {all_} known devices are possible ({some})"
+    return reason, left[0] if left else "NAME"
 
 
 # --- Device and cluster ----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def _model(head: Head, job: StatedJob) -> None:
     if named is not None and put_named_model(job, named.text, named):
         return
     what = "names a model that is not known here" if named is not None else "does not say which model it is of"
-    job.refused.append(f"the log {what}. Give --set model=NAME (`prism-jax show models`) or its sizes")
+    job.refused.append(f"the log {what}")
 
 
 LORA = ("lora", "qlora", "dora")
@@ -184,9 +184,7 @@ def verl_job(head: Head, generation: str = "") -> StatedJob:
     job = StatedJob()
     path = head.said("verl.actor_rollout_ref.model.path")
     if path is None or not put_named_model(job, path.text, path):
-        job.refused.append(
-            "the log names no model that is known here. Give --set model=NAME (`prism-jax show models`) or its sizes"
-        )
+        job.refused.append("the log names no model that is known here")
     nodes, each = head.said("verl.trainer.nnodes"), head.said("verl.trainer.n_gpus_per_node")
     n = (whole(nodes, 1) or 1) * (whole(each, 1) or 1)
     job.put("cluster.n_devices", n, each, nodes)

@@ -218,9 +218,7 @@ def modded_job(head: Head, generation: str = "") -> StatedJob:
         said = head.facts.get(f"gpt.{name}")
         job.put(path, whole(said, 1), said)
     if job.get("model.hidden") is None:
-        job.refused.append(
-            "the log does not hold the sizes of its model (they are in the code above it). Give --set model=NAME, or its sizes"
-        )
+        job.refused.append("the log does not hold the sizes of its model (they are in the code above it)")
     else:
         job.put("model.ffn_hidden", 4 * job.get("model.hidden"), why="four times the hidden size")
     for path, value in {**_NANOCHAT, "plan.dtype": "bf16", "plan.optimizer": "muon", "plan.recompute": "none"}.items():

@@ -121,10 +121,7 @@ def _model(head: Head, job: StatedJob) -> None:
     if head.facts.get("model_args.dim") is not None:
         _llama_width(head, job)
     if not named or job.get("model.n_layers") is None:
-        job.refused.append(
-            f"line {family.line}: the log names its model {name[:80]!r} alone, which is not known here. Give --set model=NAME, "
-            "or its sizes"
-        )
+        job.refused.append(f"line {family.line}: the log names its model {name[:80]!r} alone, which is not known here")
 
 
 def _llama_width(head: Head, job: StatedJob) -> None:

@@ -92,6 +92,7 @@ class JobChanges(OptionGroup):
 
     Attributes:
         overrides: "section.field=value" texts that replace fields of a file.
+        device: GPU, short for --set cluster.device=NAME; a training log may need one.
         cluster: cluster preset, short for --set cluster=NAME; a capture needs one.
         variability: variability preset, short for --set variability=NAME.
         kernels: profile of one GPU (Kineto, recorded with shapes): its kernels time those of a capture. Short for
@@ -99,6 +100,7 @@ class JobChanges(OptionGroup):
     """
 
     overrides: Overrides = ()
+    device: Annotated[str | None, Option(metavar="NAME")] = None
     cluster: Annotated[str | None, Option(metavar="NAME")] = None
     variability: Annotated[str | None, Option(metavar="NAME")] = None
     kernels: Annotated[str | Path | None, Option(metavar="FILE")] = None
@@ -114,7 +116,8 @@ class JobChanges(OptionGroup):
 
     def _texts(self, kernels: str | Path | None) -> list[str]:
         file = None if kernels is None else dumps(str(kernels))
-        named = {"cluster": self.cluster, "variability": self.variability, "model.kernels": file}
+        named = {"cluster": self.cluster, "cluster.device": self.device, "variability": self.variability}
+        named |= {"model.kernels": file}
         return [*(f"{field}={name}" for field, name in named.items() if name is not None), *self.overrides]
 
     def inputs(self) -> dict[str, Any]:

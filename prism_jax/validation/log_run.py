@@ -107,11 +107,12 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
     inside = own.low_s <= seconds <= own.high_s
     causes = () if inside else _causes(known, own, seconds)
     explained = any(one.explains for one in causes)
+    is_of_log = not found.stated.refused  # a model that somebody else describes may be another
     return replace(
         run,
         predicted=own,
         compared_s=training_s,
-        verdict=INSIDE if inside else SICK if not explained and _is_far_above(own, seconds) else OUTSIDE,
+        verdict=INSIDE if inside else SICK if is_of_log and not explained and _is_far_above(own, seconds) else OUTSIDE,
         causes=causes,
         assumed=_assumed(found, known, own),
         notes=tuple(notes),

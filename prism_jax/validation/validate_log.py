@@ -197,7 +197,7 @@ def _without_device(head: Head) -> StatedJob | None:
 def _refuse(file: str, runs: Sequence[LogRun]) -> None:
     """Says what was measured, and why there is nothing to compare it with."""
     first = next((run for run in runs if run.measured is not None), runs[0])
-    raise DataError(f"{file}: {first.reason}. {first.lines()[0]}".replace("..", "."))
+    raise DataError(f"{file}: {first.reason.rstrip('.')}. {first.lines()[0]}")
 
 
 def _write(output: str | Path, made: Sequence[Made]) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from prism_jax.core.errors import PrismError
+from prism_jax.job.load_job import load_job
 from prism_jax.launch.head import Head, read_heads, runs_of
+from prism_jax.launch.head_job import SIZES
 
-from .heads import LLAMA, megatron_block, megatron_steps
+from .heads import LLAMA, SWIFT, bars, megatron_block, megatron_steps
 
 
 def heads_of(tmp_path: Path, lines: list[str]) -> list[Head]:
@@ -89,3 +93,29 @@ def test_many_names_do_not_grow_without_bound(tmp_path):
     lines = megatron_block({f"name_{n}": n for n in range(20_000)})
     [head] = heads_of(tmp_path, lines)
     assert len(head.arguments) <= 5000
+
+
+def test_a_log_is_a_job_wherever_a_job_file_is(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("\n".join([*megatron_block(LLAMA), *megatron_steps([1.0] * 5)]))
+    job = load_job(path, ["cluster.device=h100-sxm", "plan.tp=4", "plan.dp=4"])
+    assert (job.model.n_params(), job.plan.tp, job.cluster.device.name) == (8_030_261_248, 4, "h100-sxm")
+    with pytest.raises(PrismError, match="--device"):
+        load_job(path)
+    path.write_text("neither: a job\n")
+    with pytest.raises(PrismError, match="neither"):
+        load_job(path)
+
+
+def test_what_a_head_leaves_open_is_asked_for_once(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(SWIFT.replace("Qwen2.5-7B", "house-model") + bars(5.0, title="Train: "))
+    with pytest.raises(PrismError) as raised:
+        load_job(path)
+    asked = re.findall(r"--set (model\.\w+)=N|(--device)", str(raised.value))
+    assert [one or other for one, other in asked] == [
+        "--device",
+        *SIZES,
+    ]
+    given = [f"{name}={n}" for name, n in zip(SIZES, (2, 1024, 8, 4096, 1000), strict=True)]
+    assert load_job(path, ["cluster.device=h100-sxm", *given]).model.n_layers == 2
