@@ -25,7 +25,7 @@ from inference.cost_model.calibrate import Calibrator, rows_of
 from inference.cost_model.folds import few_rows, row_data, usable, without
 from inference.cost_model.site_density import calibrate_site
 from inference.cost_model.site_fit import bands, errors, predicted_s
-from inference.cost_model.site_runs import SiteRuns, some_of
+from inference.cost_model.site_runs import SiteRuns, kinds_of, some_of
 from inference.cost_model.step_times import StepTimesData
 from inference.cost_model.suggest import unalike
 from prism_jax.calibration.calibration import Calibration
@@ -86,6 +86,7 @@ def sites_of(data: StepTimesData) -> list[Site]:
 def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
     """The rows of a site as runs."""
     devices = np.unique(np.array([*data.names["device"], ""])[data.device[site.rows]])
+    setting = CalibrationKey(site.generation, site.framework, str(devices[0]) if len(devices) == 1 else "")
     outline: dict[str, Any] = {item.name: getattr(data, item.name)[site.rows] for item in fields(StepSurrogate)}
     return SiteRuns(
         **outline,
@@ -93,7 +94,7 @@ def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
         left_out=(data.straggler + data.open_mean)[site.rows],
         has_experts=data.has_experts[site.rows],
         weight=np.ones(len(site.rows)),
-        setting=CalibrationKey(site.generation, site.framework, str(devices[0]) if len(devices) == 1 else ""),
+        **kinds_of([setting] * len(site.rows)),
     )
 
 

@@ -1,7 +1,8 @@
 """The calibration of one site: what is known of the population, and how a few of the site's own runs move it.
 
     ln(measured) = ln(surrogate_of(correction)) + left out + site + own
-    correction   = link(population + deviation of the site)         per knob; population ~ its posterior, with covariances
+    correction   = link(population + deviation of the site)         per knob; population ~ its posterior, with covariances,
+                                                                    its middle that of each run's own software
     site         ~ Normal(0, site_sd)                               whatever no knob explains
     own          ~ misfit Student-t                                 a configuration, and runs that are wrong
     ln(misfit)   ~ Normal(population's median, misfit_sd)
@@ -17,7 +18,7 @@ leave of the runs carries over to jobs like them (`prism_jax/calibration/surroga
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from math import log
@@ -27,19 +28,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
+from prism_jax.calibration.calibration import DEGREES, KNOBS, MISFIT, Calibration, Term, linked
+from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.calibration.surrogate import MOST, ResidualGP, StepSurrogate, sensitivities, surrogate_seconds, weight_of
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import OF_SECONDS, CostCorrection
 
 from ..engine.diagnostics import one_blas_thread
-from .site_runs import SitePrior, SiteRuns, site_prior, some_of
+from .site_runs import SitePrior, SiteRuns, run_corrections, site_prior, some_of
 
 MAX_ITERATION = 50
 MAX_HALVING = 12  # of a step: the density has kinks
 TOLERANCE = 1e-6  # of the log density, relative
 FEWEST = 8  # runs that a compiled fit holds
+# What all jobs of a site share; they may differ in every other level.
+OF_SITE = (
+    Level.ALL,
+    Level.GENERATION,
+    Level.DEVICE,
+    Level.STYLE,
+    Level.GENERATION_STYLE,
+    Level.FRAMEWORK,
+    Level.WORKLOAD,
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class SiteDensity:
         self._runs: dict[str, Any] = {
             item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(StepSurrogate)
         }
-        self._runs["left_out"] = jnp.asarray(runs.left_out)
+        self._runs |= {"left_out": jnp.asarray(runs.left_out), "apart": jnp.asarray(prior.apart[runs.kind])}
         self._prior = tuple(jnp.asarray(value) for value in (prior.mean, prior.factor, prior.site_sd))
         self.n_dim = len(KNOBS) + 1
 
@@ -135,7 +147,7 @@ def _expected(z: jax.Array, runs: dict[str, Any], prior: tuple[jax.Array, ...]) 
     """[run] logarithm of the seconds; twice, so that the derivative keeps the value."""
     mean, factor, site_sd = prior
     values = mean + factor @ z[:-1]
-    of_run = jnp.broadcast_to(values[:, None], (len(KNOBS), len(runs["left_out"])))
+    of_run = values[:, None] + runs["apart"].T
     correction = CostCorrection(**{knob: linked(knob, of_run[index], jnp) for index, knob in enumerate(KNOBS)})
     seconds = surrogate_seconds(
         StepSurrogate(**{item.name: runs[item.name] for item in fields(StepSurrogate)}), correction, jnp
@@ -180,7 +192,7 @@ def calibrate_site(
     """
     if not runs.weight.any():
         return calibration
-    found = posterior(site_prior(calibration, runs.setting), runs, calibration.n_draw, key)
+    found = posterior(site_prior(calibration, runs), runs, calibration.n_draw, key)
     return of_site(calibration, found, runs, record)
 
 
@@ -223,10 +235,11 @@ def of_site(
         "site_factor": float(np.exp(found.site.mean())),
         "corrections": {knob: float(linked(knob, found.knobs[:, index].mean())) for index, knob in enumerate(KNOBS)},
     }
+    of_site = (Term(knob, "all", 0.0, ("all",), value[:, None]) for knob, value in folded.items())
     made = replace(
         calibration,
         centre=dict.fromkeys(KNOBS, 0.0),
-        terms=tuple(Term(knob, "all", 0.0, ("all",), value[:, None]) for knob, value in folded.items()),
+        terms=(*of_site, *_of_jobs(calibration, runs.setting)),
         misfit=found.misfit,
         misfit_sd=np.zeros(calibration.n_draw),
         site=np.zeros(calibration.n_draw),
@@ -235,10 +248,24 @@ def of_site(
     return replace(made, nearby=_nearby(made, runs))
 
 
+def _of_jobs(calibration: Calibration, site: CalibrationKey) -> Iterator[Term]:
+    """What jobs of one site may differ in (kernels, compilation, adapters), counted from what all its runs share."""
+    own = site.members()
+    for term in calibration.terms:
+        if term.knob == MISFIT or term.level in OF_SITE or not term.names:
+            continue
+        member = own[term.level]
+        start = term.value[:, [term.names.index(member)]] if member in term.names else 0.0
+        unsaid = "" in term.names
+        names = term.names if unsaid else ("", *term.names)
+        value = term.value - start if unsaid else np.pad(term.value - start, ((0, 0), (1, 0)))
+        yield replace(term, names=names, value=value)
+
+
 def _nearby(made: Calibration, runs: SiteRuns) -> ResidualGP:
     """What the mean of the knobs leaves of the runs that count."""
     seen = some_of(runs, np.flatnonzero(runs.weight > 0.0)[:MOST])
-    correction = made.correction(runs.setting)
+    correction = run_corrections(made, seen)
     left = seen.log_measured - seen.left_out - np.log(surrogate_seconds(seen, correction))
     misfit = np.median(made.misfit) * np.where(seen.has_experts > 0.0, made.expert_misfit, 1.0)
     return ResidualGP(sensitivities(seen, correction), left, weight_of(left, misfit))

@@ -36,7 +36,18 @@ from prism_jax.validation.calibration_report import (
 from prism_jax.validation.job_table import MeasuredRun
 
 from .site_density import SitePosterior, calibrate_site, of_site, posterior
-from .site_runs import SitePrior, SiteRuns, SiteTable, one_order, only, read_site_runs, site_prior, site_runs, some_of
+from .site_runs import (
+    SitePrior,
+    SiteRuns,
+    SiteTable,
+    one_order,
+    only,
+    read_site_runs,
+    run_corrections,
+    site_prior,
+    site_runs,
+    some_of,
+)
 from .store import save
 
 FEW = 12  # runs up to which several choices of the same number are averaged; of more, one choice by chance, which grows
@@ -47,7 +58,7 @@ SEED = 0
 
 def predicted_s(calibration: Calibration, runs: SiteRuns) -> Floats:
     """[run] seconds of the median step at the mean of the calibration's knobs, with what carries over from measured runs."""
-    correction = calibration.correction(runs.setting)
+    correction = run_corrections(calibration, runs)
     carried = 0.0 if calibration.nearby is None else calibration.nearby.log_residual(sensitivities(runs, correction))
     return np.asarray(surrogate_seconds(runs, correction)) * np.exp(runs.left_out + carried)
 
@@ -59,8 +70,11 @@ def errors(calibration: Calibration, runs: SiteRuns) -> Floats:
 
 def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[Floats, Floats]:
     """5 % and 95 % quantile [run] of what would be measured over what is predicted."""
-    has_experts = [bool(has) for has in runs.has_experts]
-    factors = row_factors(runs, runs.setting, has_experts, calibration, seed)
+    factors = np.empty((calibration.n_draw, runs.n_run))
+    for index in np.unique(runs.kind):
+        at = np.flatnonzero(runs.kind == index)
+        has_experts = [bool(has) for has in runs.has_experts[at]]
+        factors[:, at] = row_factors(some_of(runs, at), runs.kinds[index], has_experts, calibration, seed)
     low, high = np.quantile(factors, [0.05, 0.95], axis=0)
     return low, high
 
@@ -217,7 +231,7 @@ def calibrate_runs(
     table = replace(table, runs=(*table.runs, *more))
     order = one_order(table.runs)
     made = some_of(site_runs(table.runs, before, framework, progress=part_of(progress, 0.0, 0.6)), order)
-    prior = site_prior(before, made.setting)
+    prior = site_prior(before, made)
     found = posterior(prior, made, before.n_draw, key)
     after = of_site(before, found, made, record)
     curve = learning_curve(before, made, key=key, progress=part_of(progress, 0.6, 0.9))

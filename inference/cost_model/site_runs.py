@@ -1,8 +1,8 @@
 """Measured runs of one site as its calibration wants them, and what is known of a site before any run of its own.
 
 A run is a job and the seconds its step took: the outline of the job, and what that leaves out. All runs of a site share a device
-generation and a training framework. A site deviates from the mean of these as much as that mean is uncertain, and by itself: a
-normal law of its knobs, from the population's draws.
+generation and a training framework; kernels and whatever else a calibration has levels for are those of each run. A site deviates
+from the mean of these as much as that mean is uncertain, and by itself: a normal law of its knobs, from the population's draws.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from prism_jax.core.registry import did_you_mean
 from prism_jax.cost.efficiency import SHARE, CostCorrection
 from prism_jax.framework.base import Framework
 from prism_jax.framework.frameworks import FRAMEWORKS
+from prism_jax.framework.software import Software
 from prism_jax.validation.costed import costed, step_times
 from prism_jax.validation.job_table import MeasuredRun, read_job_table
 
@@ -64,6 +66,7 @@ class SitePrior:
         misfit, misfit_sd: median over sites of the scale of a configuration's own log factor, and the standard deviation of
             that scale's logarithm.
         expert_misfit: how much wider it is for models with experts.
+        apart: [kind, knob] what the software of each kind of run adds to the mean.
     """
 
     mean: Floats
@@ -72,20 +75,24 @@ class SitePrior:
     misfit: float
     misfit_sd: float
     expert_misfit: float
+    apart: Floats
 
 
-def site_prior(calibration: Calibration, setting: CalibrationKey) -> SitePrior:
-    """Normal law of the knobs of a site of that device and framework."""
+def site_prior(calibration: Calibration, runs: SiteRuns) -> SitePrior:
+    """Normal law of the knobs of a site of the device and framework of its runs."""
+    setting = runs.setting
+    mean = on_link(calibration.correction(setting))
     drawn = [on_link(calibration.corrections(setting, seed)) for seed in range(SEEDS)]
     covariance = np.cov(np.concatenate(drawn), rowvar=False)
     own = np.array([SITE_DEVIATION[knob] for knob in KNOBS])
     return SitePrior(
-        mean=on_link(calibration.correction(setting)),
+        mean=mean,
         factor=np.linalg.cholesky(covariance + np.diag(own**2)).astype(float),
         site_sd=float(np.median(calibration.site_sd)),
         misfit=max(float(np.median(calibration.misfit)), SMALLEST_MISFIT),
         misfit_sd=float(np.median(calibration.misfit_sd)),
         expert_misfit=calibration.expert_misfit,
+        apart=np.stack([on_link(calibration.correction(kind)) for kind in runs.kinds]) - mean,
     )
 
 
@@ -105,19 +112,45 @@ class SiteRuns(StepSurrogate):
         left_out: logarithm of the predicted median step over the outline's: stragglers, and what only the graph knows.
         has_experts: 1 where the model has experts.
         weight: 1, or 0 for rows that only fill up a shape.
-        setting: of all runs; without a device where there are several of one generation.
+        kind: which of `kinds` it is of.
+        setting: of the site: what all runs share; what they differ in is left open.
+        kinds: settings of the runs, each once.
     """
 
     log_measured: Floats
     left_out: Floats
     has_experts: Floats
     weight: Floats
+    kind: NDArray[np.intp]
     setting: CalibrationKey
+    kinds: tuple[CalibrationKey, ...]
 
     @property
     def n_run(self) -> int:
         """Number of measured runs."""
         return len(self.log_measured)
+
+
+def run_corrections(calibration: Calibration, runs: SiteRuns) -> CostCorrection:
+    """Corrections of the runs, every field [run]: of each run's own software."""
+    each = [calibration.correction(kind) for kind in runs.kinds]
+    own: dict[str, Any] = {knob: np.array([getattr(one, knob) for one in each])[runs.kind] for knob in KNOBS}
+    return CostCorrection(**own)
+
+
+def kinds_of(settings: Sequence[CalibrationKey]) -> dict[str, Any]:
+    """`setting`, `kinds` and `kind` of runs of these settings."""
+    kinds = tuple(dict.fromkeys(settings))
+    kind = np.array([kinds.index(one) for one in settings], dtype=np.intp)
+    blank = CalibrationKey._field_defaults
+    shared = kinds[0]._replace(**{name: blank[name] for name in blank if len({getattr(x, name) for x in kinds}) > 1})
+    of_all = [each.software for each in kinds]
+    same = {
+        item.name: getattr(of_all[0], item.name)
+        for item in fields(Software)
+        if len({getattr(one, item.name) for one in of_all}) == 1
+    }
+    return {"setting": shared._replace(software=Software(**same)), "kinds": kinds, "kind": kind}
 
 
 def site_runs(
@@ -140,32 +173,26 @@ def site_runs(
     """
     if not runs:
         raise DataError("no runs to calibrate with. Give at least one measured step; three to five tell much.")
-    generation = _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
+    _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
     _only(runs, lambda run: workload_of(run.job.model) or "transformer", "kinds of model")
-    devices = {run.job.cluster.device.name for run in runs}
     software = _framework(runs, framework)
-    own = software if isinstance(software, str) else software.name
     # The runs decide all that their jobs leave unsaid: nothing is open at a site.
     of_site = replace(calibration, site=np.zeros(calibration.n_draw)) if calibration.site is None else calibration
     told = [replace(run.job, framework=software, calibration=of_site) for run in runs]
-    device = devices.pop() if len(devices) == 1 else ""
-    setting = CalibrationKey(
-        generation, own, device, software=told[0].plan.software, workload=workload_of(told[0].model)
-    )
     jobs = [costed(job) for job in told]
     outlines = stack([one.outline for one in jobs])
-    if left_out is None:
-        correction = calibration.correction(setting)
-        seconds = np.asarray(surrogate_seconds(outlines, correction))
-        left_out = np.log(step_times(jobs, progress=progress).typical_s / seconds)
-    return SiteRuns(
+    made = SiteRuns(
         **{item.name: getattr(outlines, item.name) for item in fields(StepSurrogate)},
         log_measured=np.log([run.measured_s for run in runs]),
-        left_out=left_out,
+        left_out=np.zeros(len(runs)) if left_out is None else left_out,
         has_experts=np.array([float(run.job.model.has_experts) for run in runs]),
         weight=np.ones(len(runs)),
-        setting=setting,
+        **kinds_of([one.setting._replace(device=one.job.cluster.device.name, likeness_sd=0.0) for one in jobs]),
     )
+    if left_out is not None:
+        return made
+    seconds = np.asarray(surrogate_seconds(made, run_corrections(calibration, made)))
+    return replace(made, left_out=np.log(step_times(jobs, progress=progress).typical_s / seconds))
 
 
 def one_order(runs: Sequence[MeasuredRun]) -> NDArray[np.intp]:

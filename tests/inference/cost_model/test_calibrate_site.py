@@ -1,6 +1,7 @@
 """What a few runs say of a site: known corrections are found, bad runs do not matter, and nothing is learnt from nothing."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 from inference.cost_model.site_density import calibrate_site, of_site, posterior
 from inference.cost_model.site_fit import bands, errors, learning_curve, left_out_errors, predicted_s
 from inference.cost_model.site_runs import SITE_DEVIATION, only, site_prior, site_runs, some_of
-from prism_jax.calibration.calibration import DEGREES, KNOBS, linked
-from prism_jax.calibration.key import CalibrationKey
+from inference.cost_model.store import load, save
+from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
+from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import CostCorrection
 from prism_jax.cost.step import step_cost
+from prism_jax.framework.software import Software
 from prism_jax.job.job import Job
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
@@ -107,7 +110,7 @@ def test_the_result_speaks_of_this_site_alone():
 def test_the_factor_of_a_site_is_in_whatever_is_predicted():
     known = population(0.005)
     runs = some_of(simulated(runs_of(), base(), 0.2), FIVE)  # all 22 % slower
-    found = posterior(site_prior(known, CalibrationKey(GENERATION, FRAMEWORK)), runs, known.n_draw, KEY)
+    found = posterior(site_prior(known, runs_of()), runs, known.n_draw, KEY)
     fitted = replace(of_site(known, found, runs), nearby=None)  # the knobs alone
     assert np.exp(found.site.mean()) > 1.02
     knobs = found.knobs.mean(axis=0)
@@ -130,7 +133,7 @@ def test_the_factor_of_a_site_is_in_whatever_is_predicted():
 def test_bands_hold_what_they_promise():
     """90 of 100 simulated sites on average; 78 or fewer are as rare as one in 5,000."""
     known = population()
-    prior = site_prior(known, CalibrationKey(GENERATION, FRAMEWORK))
+    prior = site_prior(known, runs_of())
     rng = np.random.default_rng(3)
     all_runs = runs_of()
     inside = 0
@@ -199,3 +202,44 @@ def test_what_the_outline_leaves_out_comes_from_a_simulation():
 def test_no_runs_are_refused():
     with pytest.raises(DataError, match="no runs"):
         site_runs([], population())
+
+
+SLOW, FAST = (Software(attention=name) for name in ("eager", "flash2"))
+
+
+def of_software(job: Job, software: Software) -> Job:
+    return replace(job, plan=replace(job.plan, software=software))
+
+
+def two_softwares() -> Calibration:
+    """Eager attention takes twice what its kernels say, FlashAttention-2 what they say."""
+    known = population()
+    values = np.tile([np.log(2.0), 0.0], (known.n_draw, 1)) + 0.01 * np.linspace(-1.0, 1.0, known.n_draw)[:, None]
+    names = tuple(f"{GENERATION} {one.attention}" for one in (SLOW, FAST))
+    return replace(known, terms=(*known.terms, Term("attention", Level.ATTENTION, 0.1, names, values)))
+
+
+def test_every_run_is_predicted_with_its_own_software():
+    known = two_softwares()
+    jobs = [of_software(job(16), one) for one in (SLOW, FAST, SLOW, FAST)]
+    runs = site_runs(measured(np.ones(4), jobs), known, left_out=np.zeros(4))
+    assert runs.setting.software == Software(**{**asdict(jobs[0].plan.software), "attention": None})
+    true = np.log(predicted_s(known, runs))
+    assert true[0] - true[1] > 0.1
+    fitted = calibrate_site(known, replace(runs, log_measured=true), key=KEY)  # nothing is off, so nothing moves
+    np.testing.assert_allclose(np.log(predicted_s(fitted, runs)), true, atol=2e-3)
+
+
+def test_jobs_of_other_software_stay_as_far_apart_as_they_were(tmp_path: Path):
+    known = two_softwares()
+    runs = runs_of([of_software(one, FAST) for one in JOBS])
+    seen = replace(runs, log_measured=np.log(predicted_s(known, runs)) + 0.1)
+    save(calibrate_site(known, seen, key=KEY), tmp_path / "site.npz")
+    fitted = load(tmp_path / "site.npz")
+    slow, fast = (
+        fitted.correction(CalibrationKey.of(job().cluster.device, FRAMEWORK, software, job().model))
+        for software in (SLOW, FAST)
+    )
+    assert slow.attention / fast.attention == pytest.approx(2.0, rel=1e-3)
+    unsaid = fitted.correction(CalibrationKey(GENERATION, FRAMEWORK))  # as the site's runs were
+    assert unsaid.attention == pytest.approx(fast.attention, rel=1e-3)
