@@ -16,13 +16,11 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import ConfigError, DataError, FieldPath, PrismError, SpecError
-from ..core.read_file import read_text
+from ..core.errors import ConfigError, FieldPath, PrismError, SpecError
 from ..core.registry import did_you_mean
 from ..core.units import parse
 from ..system.catalog import NameTable, load_toml
-from ..tables.document import Document
-from ..tables.yaml_toml import read_toml, read_yaml
+from ..tables.yaml_toml import read_mapping
 from .reliability import Hazard, Reliability, SlowPhase
 
 TOP = ("name", "source", "observed", "hazards", "slow_phases")
@@ -259,7 +257,6 @@ def preset(name: str) -> Reliability:
     return reliability_from_dict(_entries()[found], name=found)
 
 
-MAX_BYTES = 2**20
 FORM = "a reliability is a mapping of fields (hazards, slow_phases)"
 REMEDY = "A reliability is a page of YAML or TOML (docs/horizon.md), or a preset (`prism-jax show reliability`)."
 
@@ -276,18 +273,10 @@ def load_reliability(source: str | Path) -> Reliability:
         return preset(text)
     if not text or (Path(text).suffix == "" and not Path(text).exists()):
         return preset(text)  # says which presets there are
-    document = _document(text)
+    document = read_mapping(text, FORM, REMEDY)
     found: list[SpecError] = []
     described = described_reliability(document.data, found, name=Path(text).stem)
     if described is None:
         mistakes = [document.mistake(error.path, error.text) for error in found]
         raise ConfigError(sorted(mistakes, key=lambda mistake: mistake.place))
     return described
-
-
-def _document(name: str) -> Document:
-    try:
-        text = read_text(name, MAX_BYTES, REMEDY)
-    except DataError as error:
-        raise ConfigError.in_file(name, error.text) from None
-    return read_toml(text, name) if Path(name).suffix == ".toml" else read_yaml(text, name, FORM)

@@ -18,13 +18,13 @@ from pydantic import BeforeValidator, Field, create_model
 from ..core.errors import ConfigError, Mistake
 from ..core.kernels import RECOMPUTE
 from ..core.registry import Registry
-from ..job.load_job import read_job_file
 from ..job.schema import STRICT, Count, Flag, one_of, validated
 from ..plan.plan import SHARDING
 from ..schedule.registry import SCHEDULES
-from ..tables.document import Document
+from ..tables.yaml_toml import read_mapping
 from .space import SWITCH, PlanSpace
 
+FORM = "a space of plans is a mapping of knobs to lists of values, such as `tp: [1, 2, 4]`"
 MOST_VALUES = 64
 SWITCHES = tuple(knob.name for knob in fields(PlanSpace) if knob.default == SWITCH)
 NAMED: dict[str, Iterable[str] | Registry[Any]] = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "sharding": SHARDING}
@@ -36,9 +36,7 @@ def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
     Raises:
         ConfigError: everything that is wrong, one line per mistake.
     """
-    document: Document = read_job_file(path)
-    if not isinstance(document.data, dict):
-        raise ConfigError([document.mistake((), "it must name knobs with lists of values, such as `tp: [1, 2, 4]`")])
+    document = read_mapping(str(path), FORM, f"{FORM[0].upper()}{FORM[1:]}.")
     found: list[Mistake] = []
     checked = validated(_model(), document.data, document, (), found)
     if found or checked is None:

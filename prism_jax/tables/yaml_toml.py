@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from ..core.errors import ConfigError, FieldPath, Mark, Mistake
+from ..core.errors import ConfigError, DataError, FieldPath, Mark, Mistake
+from ..core.read_file import read_text
 from .document import MAX_DEPTH, MAX_FIELDS, Document, is_too_long, short
 
 _AT = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
@@ -172,6 +173,26 @@ def read_yaml(text: str, name: str, form: str = JOB_FORM) -> Document:
     if reader.mistakes:
         raise ConfigError(reader.mistakes)
     return Document(name, data, reader.marks)
+
+
+MAX_BYTES = 2**20  # a page that people write
+
+
+def read_mapping(name: str, form: str, remedy: str) -> Document:
+    """Document of the one mapping in a YAML or (by its ending) TOML file.
+
+    Args:
+        form: what such a file is, for messages.
+        remedy: what to do where it cannot be read.
+
+    Raises:
+        ConfigError: no such file, too large, not UTF-8 text, or as `read_yaml` and `read_toml` have it.
+    """
+    try:
+        text = read_text(name, MAX_BYTES, remedy)
+    except DataError as error:
+        raise ConfigError.in_file(name, error.text) from None
+    return read_toml(text, name) if name.endswith(".toml") else read_yaml(text, name, form)
 
 
 def read_value(text: str, source: Mark) -> Any:

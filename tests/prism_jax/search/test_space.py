@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.core.errors import PlanError
+from prism_jax.core.errors import ConfigError, PlanError
 from prism_jax.job.load_job import load_job
 from prism_jax.job.rules import problems
 from prism_jax.search.ask_tell import AskTell
@@ -14,6 +14,7 @@ from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plan_costs import FEASIBLE, HOST_MEMORY, MEMORY, REASONS, feasibility
 from prism_jax.search.plan_table import PlanTable
 from prism_jax.search.space import default_space
+from prism_jax.search.space_file import read_space
 
 
 def every_plan(evaluator):
@@ -126,3 +127,10 @@ def test_the_default_space_of_the_published_job_has_a_million_plans():
     job = load_job("gpt3_175b_1024")
     space = default_space(job, any_framework=True)
     assert Evaluator(job, space).first[-1] >= 1_000_000
+
+
+def test_a_file_that_is_no_mapping_says_what_a_space_is(tmp_path, space):
+    file = tmp_path / "space.yaml"
+    file.write_text("- tp: [1, 2]\n")
+    with pytest.raises(ConfigError, match=r"space.yaml:1:1: a space of plans is a mapping of knobs to lists"):
+        read_space(file, space)
