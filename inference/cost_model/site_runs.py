@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from prism_jax.calibration.calibration import KNOBS, Calibration
 from prism_jax.calibration.key import CalibrationKey, workload_of
-from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import StepSurrogate, alike, sensitivities, stack, surrogate_seconds
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
 from prism_jax.core.errors import DataError
@@ -52,6 +52,7 @@ SITE_DEVIATION: Mapping[str, float] = {
 }
 SEEDS = 8  # of the fresh draws that members never seen deviate by, in the covariance
 EDGE = 1e-9  # of a share, from 0 and 1
+MISFITS, ALIKE = 3.0, 0.9  # how far apart runs are of two softwares, and how alike they are: judgements, not fitted
 SMALLEST_MISFIT = 1e-3  # of a calibration that knows none
 
 
@@ -131,6 +132,22 @@ class SiteRuns(StepSurrogate):
         return len(self.log_measured)
 
 
+def two_softwares(calibration: Calibration, runs: SiteRuns) -> tuple[int, int, float] | None:
+    """Two runs made of the same parts that no configuration's own deviation explains: which, and the seconds of the second over
+    those of the first, both over what is predicted. The pair that is farthest apart; None: there is none.
+    """
+    correction = run_corrections(calibration, runs)
+    left = runs.log_measured - runs.left_out - np.log(surrogate_seconds(runs, correction))
+    misfit = np.median(calibration.misfit) * np.where(runs.has_experts > 0.0, calibration.expert_misfit, 1.0)
+    apart = np.abs(left[:, None] - left) / np.maximum(np.hypot(misfit[:, None], misfit), SMALLEST_MISFIT)
+    parts = sensitivities(runs, correction)
+    apart = np.where(alike(parts, parts) >= ALIKE, apart, 0.0)
+    first, second = np.unravel_index(int(apart.argmax()), apart.shape)
+    if apart[first, second] <= MISFITS:
+        return None
+    return int(first), int(second), float(np.exp(left[second] - left[first]))
+
+
 def run_corrections(calibration: Calibration, runs: SiteRuns) -> CostCorrection:
     """Corrections of the runs, every field [run]: of each run's own software."""
     each = [calibration.correction(kind) for kind in runs.kinds]
@@ -175,6 +192,7 @@ def site_runs(
         raise DataError("no runs to calibrate with. Give at least one measured step; three to five tell much.")
     _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
     _only(runs, lambda run: workload_of(run.job.model) or "transformer", "kinds of model")
+    _only([run for run in runs if run.version], lambda run: run.version, "versions or methods")
     software = _framework(runs, framework)
     # The runs decide all that their jobs leave unsaid: nothing is open at a site.
     of_site = replace(calibration, site=np.zeros(calibration.n_draw)) if calibration.site is None else calibration
@@ -226,20 +244,22 @@ def _framework(runs: Sequence[MeasuredRun], given: str) -> str | Framework:
     return stated[0].job.framework
 
 
-def _only(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str], what: str) -> str:
-    """What all runs share.
+_REMEDIES = {"frameworks": ", or name the one of all by --framework.", "versions or methods": ": --only '{}'."}
+
+
+def _only(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str], what: str) -> None:
+    """Refuses runs that do not share it.
 
     Raises:
-        DataError: they do not; names two that differ.
+        DataError: names two that differ.
     """
-    first = of(runs[0])
-    other = next((run for run in runs if of(run) != first), None)
+    other = next((run for run in runs if of(run) != of(runs[0])), None)
     if other is not None:
+        first = of(runs[0])
         raise DataError(
             f"the runs are of two {what}: {first} ({runs[0].id}) and {of(other)} ({other.id}). Calibrate each by itself"
-            + (", or name the one of all by --framework." if what == "frameworks" else ".")
+            + _REMEDIES.get(what, ".").format(first)
         )
-    return first
 
 
 @dataclass(frozen=True)
@@ -250,14 +270,22 @@ class SiteTable:
     dropped: Mapping[str, str]
 
 
-def read_site_runs(path: str | Path) -> SiteTable:
-    """The runs of a table; those without a time are left out.
+def read_site_runs(path: str | Path, version: str = "") -> SiteTable:
+    """The runs of a table, all or those of one version or method; those without a time are left out.
 
     Raises:
         DataError: the file cannot be read, a row is malformed, or no row can be used; names row and field.
     """
     found = read_job_table(path)
-    runs = tuple(run for run in found if not math.isnan(run.measured_s))
+    dropped = {run.id: f"of another version or method, {run.version}" for run in found if run.version != version}
+    dropped = {name: why for name, why in dropped.items() if version}
+    if version and len(dropped) == len(found):
+        known = sorted({run.version for run in found if run.version})
+        raise DataError(
+            f"--only {version}: no run is of it{did_you_mean(version, known)}. {Path(path).name} has {known}."
+        )
+    dropped |= {run.id: "no measured time" for run in found if math.isnan(run.measured_s)}
+    runs = tuple(run for run in found if run.id not in dropped)
     if not runs:
         raise DataError(f"{Path(path).name}: no row has a measured time, so there is nothing to calibrate with")
-    return SiteTable(runs, {run.id: "no measured time" for run in found if math.isnan(run.measured_s)})
+    return SiteTable(runs, dropped)

@@ -73,6 +73,9 @@ Runs = Annotated[
 Framework = Annotated[
     str, Option("--framework", "NAME", help="Training framework of the runs that do not specify one.")
 ]
+Only = Annotated[
+    str, Option("--only", "VERSION", help="Use only the runs of this version or method (columns of the table).")
+]
 Out = Annotated[
     str | Path | None, Option("--out -o", "FILE", help="Save the calibration (.npz); `predict --fit` uses it.")
 ]
@@ -91,6 +94,7 @@ def calibrate_site(
     *,
     logged: Logs = Logs(),
     framework: Framework = "",
+    only: Only = "",
     out: Out = None,
     seed: Seed = 0,
     progress: Progress = silent,
@@ -101,6 +105,7 @@ def calibrate_site(
         runs: a table of jobs (CSV; docs/job_table.md) with a column step_time_s; None: logs alone.
         logged: jobs and their training logs, in any format that `trace info` reads.
         framework: training software of all runs, where they do not say.
+        only: version or method whose runs are used, where the table has several.
         out: where to keep the calibration (.npz), for `fits`.
         seed: same seed, same answer.
         progress: told what is being done.
@@ -129,6 +134,7 @@ def calibrate_site(
         more=tuple(one.run for one in read),
         key=jax.random.key(seed),
         framework=framework,
+        only_version=only,
         progress=part(progress, "calibrating"),
         record=run_record(_inputs(runs, logged, framework), seed),
     )
@@ -174,6 +180,7 @@ def calibrate(
     logged: Logs = Logs(),
     out: Out = None,
     framework: Framework = "",
+    only: Only = "",
     suggest: Annotated[int | None, Option("--suggest", "N", least=1, most=100)] = None,
     seed: Seed = 0,
     progress: Progress = silent,
@@ -181,14 +188,16 @@ def calibrate(
     """Calibrate the cost model, or suggest what to measure for that.
 
     Args:
-        runs, logged, out, framework, seed, progress: as in `calibrate_site`.
+        runs, logged, out, framework, only, seed, progress: as in `calibrate_site`.
         suggest: only list the N jobs of the table to measure first; needs no measured times.
     """
     if suggest is None:
-        return calibrate_site(runs, logged=logged, framework=framework, out=out, seed=seed, progress=progress)
+        return calibrate_site(
+            runs, logged=logged, framework=framework, only=only, out=out, seed=seed, progress=progress
+        )
     if runs is None:
         raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
-    if out is not None or framework or logged.logs:
+    if out is not None or framework or only or logged.logs:
         raise DataError(
             "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
         )

@@ -91,7 +91,8 @@ class SiteReport(Report):
         corrections: knob -> what became of it.
         site_factor: of everything alike.
         record: kept with the calibration.
-        notes: what people should know of the logs that runs are from; absent where there are none.
+        notes: what people should know of the runs and the logs that they are from; absent where there is nothing.
+        shipped_stands: runs that are left out are predicted better by what ships, which is kept; absent where they are not.
     """
 
     kind: ClassVar[str] = "site-calibration"
@@ -110,6 +111,7 @@ class SiteReport(Report):
     elapsed_s: float
     record: Mapping[str, Json]
     notes: Annotated[tuple[str, ...] | None, WHERE_KNOWN] = None
+    shipped_stands: Annotated[bool | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         framework = self.framework or "framework not specified"
@@ -122,6 +124,7 @@ class SiteReport(Report):
             *_runs(self.runs),
             "",
             *_curve(self),
+            *([SHIPPED_STANDS] if self.shipped_stands else []),
             "",
             *_moves(self),
             "",
@@ -170,6 +173,9 @@ class SuggestionReport(Report):
         ]
 
 
+SHIPPED_STANDS = (
+    "runs left out are predicted better by the shipped calibration: it stands, also in the file that is written"
+)
 BAR_WIDTH = 24
 MOST_RUNS = 20  # that are listed, worst first
 MOST_MOVES = 5

@@ -6,6 +6,7 @@ Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `clu
 - `set`: further changes, "plan.tp=4 plan.dp=8";
 - `step_time_s`, `step_time_sd_s`: seconds of a step and their standard deviation;
 - `fits`, `peak_memory_bytes`: whether the job ran or was out of memory, and the most that the allocator of a device reserved;
+- `version`, `method`: of the software, in words of your own: runs of one calibration share them;
 - `row`, `source`, `notes`: what the row is called, where it is from, and anything else.
 
 `measured_step_time_s` is another name of `step_time_s`, and `id` of `row`. A run's log stands for a job file and the typical step
@@ -40,7 +41,7 @@ WHAT = "a table of jobs in CSV"
 STEP_TIME, STEP_TIME_SD, FITS, PEAK = "step_time_s", "step_time_sd_s", "fits", "peak_memory_bytes"
 ALIASES = {"measured_step_time_s": STEP_TIME, "id": "row"}
 FIELDS = (*SECTIONS, "framework")  # first parts of the names of columns that say what a job is
-OTHERS = ("job", "set", "row", "source", "notes", STEP_TIME, STEP_TIME_SD, FITS, PEAK)
+OTHERS = ("job", "set", "row", "source", "notes", "version", "method", STEP_TIME, STEP_TIME_SD, FITS, PEAK)
 SDS = 2.0  # of the range in which nearly all steps lie, on either side
 
 
@@ -52,6 +53,7 @@ class MeasuredRun:
         measured_s: not a number where the row does not say it.
         measured_range: seconds of a short and of a long step, where their spread is known.
         source: where it is from.
+        version: of the software, and the method, in the user's words; empty where the row does not say.
     """
 
     id: str
@@ -59,6 +61,7 @@ class MeasuredRun:
     measured_s: float
     measured_range: tuple[float, float] | None = None
     source: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,8 @@ def _run(table: _Table, row: _Row, measured: bool) -> MeasuredRun:
     sd = seconds_field(row.text(STEP_TIME_SD), STEP_TIME_SD, row.where) if measured else None
     span = (max(0.0, seconds - SDS * sd), seconds + SDS * sd) if seconds and sd else None
     source = row.text("source") or table.name
-    return MeasuredRun(_name(row, job), job, math.nan if seconds is None else seconds, span, source)
+    version = " ".join(text for column in ("version", "method") if (text := row.text(column)))
+    return MeasuredRun(_name(row, job), job, math.nan if seconds is None else seconds, span, source, version)
 
 
 def _memory_run(table: _Table, row: _Row) -> MemoryRun | None:

