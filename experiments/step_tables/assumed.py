@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, exp, gcd, log
 
 from experiments.step_tables.cluster import cluster_of_record
 from experiments.step_tables.model import divisors, model_of_record, preset_named, trained_model
 from experiments.step_tables.plan import framework_of_record, noted_global_batch, plan_of_record, states_degrees
 from experiments.step_tables.records import Assumption, StepRecord, UnsupportedRowError, assuming
+from prism_jax.calibration.calibration import uncalibrated
+from prism_jax.calibration.surrogate import seconds_under
 from prism_jax.core.errors import PrismError
 from prism_jax.core.kernels import RECOMPUTE
+from prism_jax.cost.block_cost import BlockCostModel
 from prism_jax.cost.memory import memory
 from prism_jax.framework.frameworks import framework_of
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster
+from prism_jax.variability.tree import Variability
 from prism_jax.workload.base.workload import Workload
 from prism_jax.workload.transformer.spec import TransformerSpec
 
@@ -31,10 +36,12 @@ class Peers:
     Attributes:
         by_model: (field, source, model) -> value.
         by_source: (field, source) -> value.
+        devices: source -> the device that its rows name.
     """
 
     by_model: dict[tuple[str, str, str], int]
     by_source: dict[tuple[str, str], int]
+    devices: dict[str, str] = field(default_factory=dict)
 
     def value(self, field: str, record: StepRecord) -> int | None:
         """That of rows of the same source and model, else of the same source; None if no row states it."""
@@ -46,14 +53,19 @@ def peers_of(records: Iterable[StepRecord]) -> Peers:
     """From all rows of a table."""
     by_model: defaultdict[tuple[str, str, str], Counter[int]] = defaultdict(Counter)
     by_source: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    devices: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
-        for field in FIELDS:
-            value = getattr(record, field)
+        for name in FIELDS:
+            value = getattr(record, name)
             if value:
-                by_model[field, record.source, _bare(record.model_name)][value] += 1
-                by_source[field, record.source][value] += 1
+                by_model[name, record.source, _bare(record.model_name)][value] += 1
+                by_source[name, record.source][value] += 1
+        if record.gpu:
+            devices[record.source][record.gpu] += 1
     return Peers(
-        {k: _most_frequent(v) for k, v in by_model.items()}, {k: _most_frequent(v) for k, v in by_source.items()}
+        {k: _most_frequent(v) for k, v in by_model.items()},
+        {k: _most_frequent(v) for k, v in by_source.items()},
+        {source: min(counts, key=lambda one: (-counts[one], one)) for source, counts in devices.items()},
     )
 
 
@@ -325,7 +337,8 @@ def _fits(model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str)
     return needed.total_bytes * (1.0 + framework_of(framework).memory_margin) <= cluster.device.hbm_bytes
 
 
-# Parallel degrees that a row does not state: the first of the usual ones under which the model fits into memory.
+# Parallel degrees that a row does not state: the quickest of the usual ones under which the model fits into memory, as who
+# publishes a time has chosen them.
 
 STAGES = (2, 4, 8, 16)
 LONG_SEQUENCE = 32_768  # from which on sequences are split rather than matrices
@@ -336,7 +349,7 @@ def with_degrees(record: StepRecord, model: TransformerSpec, cluster: Cluster) -
     """The record with its degrees, if it states none; its sequence length is known.
 
     Notes:
-        Tensor parallelism first, up to a node, then pipeline stages; activations are recomputed only where nothing fits without
+        Tensor parallelism up to a node, and pipeline stages; activations are recomputed only where nothing fits without
         and the row does not say. If nothing fits at all, the widest. On TPU, chips that exceed the sequences of a step share
         them: by context parallelism for long sequences, by tensor parallelism for others.
     """
@@ -344,20 +357,30 @@ def with_degrees(record: StepRecord, model: TransformerSpec, cluster: Cluster) -
         return _shared_sequences(record)
     if states_degrees(record):
         return record, ()
-    widest: _Found | None = None
+    widest: _Found = (record, ())
+    fitting: list[tuple[float, _Found]] = []
     for tp, pp, recompute in _candidates(record, model, cluster):
+        if fitting and recompute:
+            break
         given: dict[str, int | str] = {"tp": tp, "pp": pp} | ({"recompute": recompute} if recompute else {})
-        found = assuming(record, "not published: the first of the usual ones that fits into memory", given)
+        found = assuming(record, "not published: the quickest of the usual ones that fit into memory", given)
         try:
-            done = with_batch(found[0], model, cluster)
-            plan = plan_of_record(done[0])
+            plan = plan_of_record(with_batch(found[0], model, cluster)[0])
             fits = memory(model, cluster, plan, framework_of(framework_of_record(record)).memory).fits
+            if fits:
+                fitting.append((_seconds_of_token(record, model, cluster, plan), found))
         except (UnsupportedRowError, PrismError):
             continue
-        if fits:
-            return found
         widest = found
-    return widest or (record, ())
+    return min(fitting, key=lambda one: one[0])[1] if fitting else widest
+
+
+def _seconds_of_token(record: StepRecord, model: Workload, cluster: Cluster, plan: ParallelPlan) -> float:
+    """Of a step without variability, uncalibrated, over its tokens."""
+    job = Job(model, cluster, plan, Variability(), record.id, framework_of_record(record), uncalibrated())
+    job.check()
+    seconds = float(seconds_under([BlockCostModel(model, cluster, job.plan, job.efficiency)])[0])
+    return seconds / (plan.global_batch * plan.seq_len)
 
 
 def _candidates(record: StepRecord, model: TransformerSpec, cluster: Cluster) -> Iterator[tuple[int, int, str]]:
@@ -443,8 +466,19 @@ def completed(record: StepRecord, peers: Peers) -> tuple[StepRecord, tuple[Assum
     return record, (*like, *devices, *shape, *length, *degrees, *batch, *divided)
 
 
+_NODES = re.compile(r"\b(\d{1,6}) ?nodes\b", re.IGNORECASE)
+
+
 def _with_devices(record: StepRecord, peers: Peers) -> tuple[StepRecord, tuple[Assumption, ...]]:
-    """The usual number of devices of the source, where a row states a rate per device and no number."""
+    """The device of the source's other rows, where one names none; their number, where it states a rate per device and none."""
+    alike = peers.devices.get(record.source, "")
+    if not record.gpu and alike:
+        named = assuming(record, "as other rows of the source", {"gpu": alike})
+        done = _with_devices(named[0], peers)
+        return done[0], (*named[1], *done[1])
+    nodes = _NODES.search(record.notes)
+    if record.n_gpus is None and record.dp is None and nodes:
+        return assuming(record, "nodes that the notes name", {"n_gpus": int(nodes[1]) * (record.gpus_per_node or 8)})
     beside = peers.value("n_gpus", record)
     has_rate = record.tokens_per_s_per_gpu or record.tflops_per_gpu
     if record.n_gpus is not None or beside is None or not has_rate or record.measured_s:

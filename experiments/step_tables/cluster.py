@@ -66,6 +66,12 @@ def _template(record: StepRecord, n_gpus: int) -> Cluster:
     return replace(catalog.default_cluster(device.like or device.name, n_gpus), device=device)
 
 
+def is_of_known_machine(record: StepRecord) -> bool:
+    """Whether its source, or the words for its network, name a machine whose fabric is known."""
+    named = any(re.search(pattern, record.network, re.IGNORECASE) for pattern, _ in _MACHINES)
+    return named or bool(_LLAMA3.search(record.source))
+
+
 def _with_node_size(cluster: Cluster, record: StepRecord) -> Cluster:
     """Node and innermost tier of the size the row states; rack-scale NVLink domains keep theirs."""
     size = record.gpus_per_node
@@ -77,8 +83,7 @@ def _with_node_size(cluster: Cluster, record: StepRecord) -> Cluster:
 
 def _with_network(cluster: Cluster, record: StepRecord) -> Cluster:
     rate = network_bytes_per_s(record.network, cluster.node_size)
-    is_preset = any(re.search(pattern, record.network, re.IGNORECASE) for pattern, _ in _MACHINES)
-    if rate is None or is_preset or _LLAMA3.search(record.source) or len(cluster.tiers) < 2:
+    if rate is None or is_of_known_machine(record) or len(cluster.tiers) < 2:
         return cluster
     outer: tuple[Tier, ...] = tuple(replace(tier, bytes_per_s=rate) for tier in cluster.tiers[1:])
     return replace(cluster, tiers=(cluster.tiers[0], *outer))

@@ -146,7 +146,7 @@ RECIPES = (
     _t5("mt5-170m", 8, 512, 1024, 6, micro_batch=64, global_batch=2048),
     _t5("mt5-390m", 12, 768, 2048, 12, micro_batch=32, global_batch=2048),
     _t5("mt5-3b", 24, 2048, 5120, 32, micro_batch=24, global_batch=1920, tp=2),
-    Recipe(r"libai", "bert", {"gpu": "V100-32GB"}, "the stated micro-batches fill its memory"),
+    Recipe(r"libai", "bert|gpt", {"gpu": "V100-32GB"}, "the stated micro-batches fill its memory"),
 )
 
 

@@ -59,6 +59,7 @@ PATTERNS: dict[str, tuple[SourcePattern, ...]] = {
     "megatron-core": (
         in_notes(r"^megatron-lm .*\bTE \d", 50),  # Transformer Engine: a version of after 2022
         in_notes(r"megatron-core|megatron-bridge|\bnemo\b", 80),
+        SourcePattern(table=r"\Amegatron-core\b", rank=TABLE + 5),  # a framework's own column, with its FSDP, too
         *by_name(r"nvidia|nemo\b|nemotron|megatron|mcore|mlcommons|simumax|primus", 90, gpu=_NO_TPU),
     ),
     "megatron-2021": (
@@ -79,10 +80,11 @@ PATTERNS: dict[str, tuple[SourcePattern, ...]] = {
     "nanotron": by_name(r"nanotron", 10),
     "deepspeed": (in_notes(r"(?<!megatron \+ )deepspeed zero", 70), *by_name(r"deepspeed|bloomberggpt", 75)),
     "fsdp": (
+        by_name(r"fsdp2.*automodel|automodel.*fsdp2", -80)[0],  # a vendor's, of modules as Hugging Face has them
         in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),
         *by_name(
-            r"llm-foundry|mosaicml|fms-fsdp|foundation-model-stack|torchtitan|torchtune|pytorch blog|axolotl"
-            r"|composer|plain pytorch|open_lm"
+            r"llm-foundry|mosaicml|fms-fsdp|foundation-model-stack|torchtitan|torchtune|pytorch blog"
+            r"|axolotl|hugging ?face trainer|yafsdp|ms-swift|composer|plain pytorch|open_lm"
             r"|\baccelerate\b|lightning|litgpt|llama-?factory|\bolmo\b|(?<!megatron )(?<!megatron-)\bfsdp\d?\b|opt-175b|metaseq",
             80,
         ),
@@ -90,6 +92,7 @@ PATTERNS: dict[str, tuple[SourcePattern, ...]] = {
     "colossalai": by_name(r"colossal-?ai", 40),
     "jax": (
         in_notes(r"maxtext|paxml|\bjax\b", 10),
+        *by_name(r"neuronx|torch[_-]xla", 5),  # compiled whole, ahead of time
         *by_name(r"maxtext|tpu-recipes|\bpax(ml)?\b|palm\b|\bt5x\b|alpa\b|levanter|easylm", 20),
         SourcePattern(gpu=r"\btpu", rank=NOTHING_ELSE),  # a TPU without other words runs JAX
     ),

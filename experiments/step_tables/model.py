@@ -173,6 +173,13 @@ _FOUR_BITS = (
     ("nf4", re.compile(r"\bqlora\b|\bnf4\b", re.IGNORECASE)),
 )
 _USUAL = AdapterSpec(16)
+_TARGETS = (  # words of a column of its own
+    (re.compile(r"all-linear|\ball\b|c_attn.*w1|mlp.*attention|attention.*mlp|gate_proj"), ("all",)),
+    (re.compile(r"qkv.*(output|proj)"), ("linear_qkv", "linear_proj")),
+    (re.compile(r"qkv"), ("linear_qkv",)),
+    (re.compile(r"attention|[qv]_proj"), ("attention",)),
+    (re.compile(r"mlp"), ("mlp",)),
+)
 _ADAPTER_RECIPES = (
     (re.compile("mlcommons"), AdapterSpec(16, ("linear_qkv", "linear_proj"), dropout=0.1)),
     (re.compile("NVIDIA"), AdapterSpec(16, ("linear_qkv",))),
@@ -189,7 +196,8 @@ def adapters_of_record(record: StepRecord) -> AdapterSpec | None:
     rank = _RANK.search(record.notes)
     return replace(
         recipe,
-        rank=int(rank[1]) if rank else recipe.rank,
+        rank=record.lora_rank or (int(rank[1]) if rank else recipe.rank),
+        targets=next((named for words, named in _TARGETS if words.search(record.lora_targets)), recipe.targets),
         quantised=_quantised(record),
         fused="fused_lora" in record.features,
     )

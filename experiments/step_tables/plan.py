@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.step_tables.frameworks import recognised
-from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_optimizer
+from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_of_record
 from experiments.step_tables.usual import usual_recompute
 from prism_jax.calibration.open_fields import Odds
 from prism_jax.framework.frameworks import FRAMEWORKS, framework_of
 from prism_jax.framework.software import EAGER, FUSED, TYPICAL, VENDOR, Software
 from prism_jax.plan.fields import DTYPES
 from prism_jax.plan.plan import Overlap, ParallelPlan
+from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.system.catalog import default_cluster
 
 
@@ -29,8 +30,8 @@ def framework_of_record(record: StepRecord) -> str:
     if stated.strip().lower() in FRAMEWORKS:
         return stated.strip().lower()
     before_2022 = (
-        stated if record.date and record.date < "2022-06" else ""
-    )  # notes of these years name Megatron-LM of 2021
+        stated if record.date and record.date < "2023-03" else ""
+    )  # before the first release of Megatron-Core its name stands for Megatron-LM of 2021
     own = recognised(notes=before_2022, table=stated, source="", gpu="") if stated else ""
     return own or recognised(notes=record.notes, table=record.table, source=record.source, gpu=record.gpu)
 
@@ -84,10 +85,14 @@ def software_of_record(record: StepRecord) -> Software:
         cross_entropy=_meaning(_CROSS_ENTROPY, record.features),
         compile=compiled,
         cuda_graphs=_meaning(_GRAPHS, record.cuda_graphs),
-        tuning=VENDOR if _VENDORS.search(record.source) else TYPICAL,
+        tuning=VENDOR if _is_vendors(record) else TYPICAL,
         date=_date(record),
         dispatcher=_meaning(_DISPATCHER, f"{record.features} {record.notes}"),
     )
+
+
+def _is_vendors(record: StepRecord) -> bool:
+    return record.vendor == "yes" if record.vendor else bool(_VENDORS.search(record.source))
 
 
 def _meaning(words: Words, text: str) -> Any:
@@ -238,6 +243,7 @@ _SHARDED = ("fsdp", "hsdp", "zero3")
 _SLICES = re.compile(r"\b([1-9]\d{0,6}) slice\(s\)")
 _INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
 _DDP_BUCKET = re.compile(r"DDP bucket (\d{1,12}(?:\.\d{1,12})?) MB")
+_LIST = re.compile(r"\[( ?\d{1,6}(?: ?, ?\d{1,6}){0,999} ?)\]")
 _LAYER_SPLIT = re.compile(r"layer split \[( ?\d{1,6}(?: ?, ?\d{1,6}){0,999} ?)\]")
 
 
@@ -263,6 +269,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
     micro_batch, global_batch = batches_of_record(record, dp, seq_len)
     virtual_stages = _virtual_stages(record, pp, global_batch // (dp * micro_batch))
     sharding, dp_shard = _sharding(record, dp, pp)
+    offloads = offloads_of_record(record)
     return ParallelPlan(
         micro_batch=micro_batch,
         global_batch=global_batch,
@@ -274,7 +281,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         ep=_ep(record, tp * dp * cp),
         etp=_etp(record),
         virtual_stages=virtual_stages,
-        schedule="interleaved" if virtual_stages > 1 else "1f1b",
+        schedule=_schedule(record, pp, virtual_stages),
         sequence_parallel=_sequence_parallel(record, tp),
         zero_stage=_zero_stage(record, dp, pp),
         sharding=sharding,
@@ -288,7 +295,9 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         layer_split=_layer_split(record, pp * virtual_stages),
         fused_grad_accumulation=_fuses_accumulation(record),
         grad_bucket=_grad_bucket(record),
-        offload_optimizer=offloads_optimizer(record),
+        offload_optimizer="offload_optimizer" in offloads,
+        offload_parameters="offload_parameters" in offloads,
+        offload_activations="offload_activations" in offloads,
     )
 
 
@@ -332,14 +341,27 @@ def _dp(record: StepRecord, n_others: int) -> int:
     return dp
 
 
+def _schedule(record: StepRecord, pp: int, virtual_stages: int) -> str:
+    """As a column names it, where that takes as many chunks; else by their number."""
+    if pp > 1 and virtual_stages == 1 and record.schedule in SCHEDULES and record.schedule != "interleaved":
+        return record.schedule
+    return "interleaved" if virtual_stages > 1 else "1f1b"
+
+
 def _virtual_stages(record: StepRecord, pp: int, n_micro_batch: int) -> int:
-    is_interleaved = _INTERLEAVED.search(record.notes) or _needs_interleaving(record, pp, n_micro_batch)
+    is_interleaved = (
+        record.schedule == "interleaved"
+        or _INTERLEAVED.search(record.notes)
+        or _needs_interleaving(record, pp, n_micro_batch)
+    )
     stated = record.vpp or (_one_layer_chunks(record, pp) if is_interleaved else 1)
     return stated if pp > 1 and n_micro_batch >= pp else 1
 
 
 def _needs_interleaving(record: StepRecord, pp: int, n_micro_batch: int) -> bool:
     """A depth that nobody states, where plain 1F1B would idle a third of the step, in software that can interleave."""
+    if record.schedule in SCHEDULES:
+        return False
     known = framework_of(framework_of_record(record)).capabilities.schedules
     able = known is None or "interleaved" in known
     return record.vpp is None and able and n_micro_batch < _FEW_PER_STAGE * pp
@@ -433,7 +455,9 @@ def _ep(record: StepRecord, n_ranks: int) -> int:
 
 
 def _etp(record: StepRecord) -> int | None:
-    """Ranks that an expert is split over, where the notes say it; 0: as tp."""
+    """Ranks that an expert is split over, where a column or the notes say it; 0: as tp."""
+    if record.etp is not None:
+        return record.etp
     found = _ETP.search(record.notes)
     return int(found[1] or 0) if found else None
 
@@ -452,9 +476,15 @@ def _grad_bucket(record: StepRecord) -> int | None:
 
 
 def _layer_split(record: StepRecord, n_chunk: int) -> tuple[int, ...]:
-    """Layers per stage from the notes, less the embedding and the head that some sources count as layers."""
-    found = _LAYER_SPLIT.search(record.notes)
-    if not found or n_chunk == 1:
+    """Layers per stage from a column or the notes, less the embedding and the head that some sources count as layers."""
+    found = _LIST.search(record.layer_split) or _LAYER_SPLIT.search(record.notes)
+    if n_chunk == 1:
+        return ()
+    if "hold one layer fewer" in record.layer_split:
+        each = ((record.n_layers or 0) + 2) // n_chunk
+        sizes = [each - 1, *[each] * (n_chunk - 2), each - 1]
+        return tuple(sizes) if min(sizes) > 0 and sum(sizes) == record.n_layers else ()
+    if not found:
         return ()
     sizes = [int(size) for size in found[1].split(",")]
     if "pseudo-layers" in record.notes:

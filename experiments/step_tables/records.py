@@ -36,13 +36,15 @@ _CSV_INTEGERS = {
     "layers": "n_layers", "hidden": "hidden", "ffn": "ffn", "heads": "n_heads", "kv_heads": "n_kv_heads", "vocab": "vocab",
     "experts": "n_experts", "experts_topk": "top_k", "seq_len": "seq_len", "num_gpus": "n_gpus",
     "gpus_per_node": "gpus_per_node", "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep",
-    "micro_batch": "micro_batch", "global_batch": "global_batch",
+    "micro_batch": "micro_batch", "global_batch": "global_batch", "etp": "etp", "lora_rank": "lora_rank",
 }  # fmt: skip
 _CSV_TEXTS = {
     "model": "model_name", "gpu": "gpu", "sharding": "sharding", "precision": "precision", "recompute": "recompute",
     "network": "network", "notes": "notes", "source_path_or_table": "table", "kind": "kind", "other_features": "features",
     "attention_kernel": "attention_kernel", "norm_fused": "norm_fused", "compile": "compile", "cuda_graphs": "cuda_graphs",
-    "framework": "framework", "date": "date",
+    "framework": "framework", "schedule": "schedule", "layer_split": "layer_split", "method": "method", "routing": "routing",
+    "lora_targets": "lora_targets", "vendor": "vendor", "fabric_stated": "fabric_stated", "layout_stated": "layout_stated",
+    "date": "date",
 }  # fmt: skip
 _CSV_FLOATS = {
     "measured_tflops_per_gpu": "tflops_per_gpu",
@@ -119,6 +121,16 @@ class StepRecord:
     compile: str = ""
     cuda_graphs: str = ""
     framework: str = ""
+    etp: int | None = None
+    schedule: str = ""  # a name of a schedule, or words
+    layer_split: str = ""
+    method: str = ""  # what no field of a job states, in words
+    routing: str = ""  # of experts: balanced, forced, real
+    lora_rank: int | None = None
+    lora_targets: str = ""
+    vendor: str = ""  # yes, no: whether who makes the device, or submits its benchmarks, ran it
+    fabric_stated: str = ""  # yes, no; blank: the table does not ask
+    layout_stated: str = ""
     date: str = ""
     same_as: str = ""  # place of an earlier row that is the same, all its columns included
 
@@ -242,6 +254,7 @@ def _csv_record(row: Mapping[str, Any], where: str) -> StepRecord:
     fields["measured_s"] = seconds_field(row.get(MEASURED), MEASURED, where)
     fields |= {field: row.get(column, "") for column, field in _CSV_TEXTS.items()}
     fields["sequence_parallel"] = boolean_field(row.get("seq_parallel"), "seq_parallel", where)
+    fields["gated"] = boolean_field(row.get("gated"), "gated", where)
     return StepRecord(id=row["id"], source=row["source"], **fields)
 
 
@@ -274,20 +287,25 @@ def assuming(
     return replace(record, **changes), tuple(Assumption(field, value, why) for field, value in values.items())
 
 
-# Whether a row keeps its optimizer on the host, by the words of its notes.
+# What a row keeps on the host, by the words of its notes: field of the plan and what says that it is so.
 
-_OPTIMIZER = re.compile(
-    r"zero-offload|optimizer offload\b|offloaded adamw?|cpu offload: yes|cpu offload with fused optimizer",
-    re.IGNORECASE,
+_OFF = r"off-?load(?:ed|ing)?\b(?!\s*[:=]?\s*(?:no|none|n|off|false)\b)"
+_OFFLOADS = (
+    (
+        "offload_optimizer",
+        rf"zero-{_OFF}|optimi[sz]er (?:state )?(?:cpu )?{_OFF}|offloaded adamw?|cpu {_OFF}: yes|cpu {_OFF} with fused optimizer",
+    ),
+    ("offload_parameters", rf"param(?:eter)?s? (?:cpu )?{_OFF}"),
+    ("offload_activations", rf"activations?(?:/optimi[sz]er)?(?: cpu)? {_OFF}"),
 )
-_MORE = re.compile(
-    r"param(eter)?s? (cpu )?offload|activations?(/optimizer)?( cpu)? off-?load|may be offloaded", re.IGNORECASE
-)
+_MAY_OFFLOAD = re.compile(r"\bmay be offloaded", re.IGNORECASE)  # open: nothing is taken for offloaded
 
 
-def offloads_optimizer(record: StepRecord) -> bool:
-    """The optimizer, and neither parameters nor activations, which are not modelled."""
-    return bool(_OPTIMIZER.search(record.notes)) and not _MORE.search(record.notes)
+def offloads_of_record(record: StepRecord) -> tuple[str, ...]:
+    """Fields of the plan that are on: `offload_optimizer`, `offload_parameters`, `offload_activations`."""
+    if _MAY_OFFLOAD.search(record.notes):
+        return ()
+    return tuple(field for field, words in _OFFLOADS if re.search(words, record.notes, re.IGNORECASE))
 
 
 # Which rows of a steps table train a transformer, or adapters of one, on the accelerators: what can be simulated.
@@ -302,11 +320,10 @@ class UnsupportedRowError(Exception):
 
 _NOT_DECODER = "not a decoder-only transformer"
 _HYBRID = "hybrid architecture (state-space or linear attention layers)"
-_OFFLOAD = "offload to the host"  # of more than the optimizer
 _RELATIVE = "published for relative comparison only"
 NO_NUMBER = "no time, token rate or FLOP rate"
 
-OTHER_KINDS = (_NOT_DECODER, _HYBRID, _OFFLOAD, _RELATIVE, NO_NUMBER)
+OTHER_KINDS = (_NOT_DECODER, _HYBRID, _RELATIVE, NO_NUMBER)
 
 _BY_NAME = (
     (r"\b(bert|roberta|deberta|m?t5|ul2|bart|vit|whisper|wan\d[\d.]*|flux|unet|dlrm|resnet)\b|diffusion", _NOT_DECODER),
@@ -318,7 +335,6 @@ _BY_NAME = (
 )
 _BY_NOTES = (
     (r"\bencoder(\(?-decoder\)?)? model", _NOT_DECODER),
-    (r"(?<!no )(?<!without )\boff-?load(?!\s*[:=]\s*(?:no|none|off|false)\b)", _OFFLOAD),
     (r"\buse for relative \w+ only|\busable only as", _RELATIVE),
 )
 
@@ -333,5 +349,5 @@ def refuse_other_kinds(record: StepRecord, *, is_encoder: bool = False) -> None:
         for pattern, reason in rules:
             if is_encoder and reason == _NOT_DECODER:
                 continue
-            if re.search(pattern, text, re.IGNORECASE) and not (reason == _OFFLOAD and offloads_optimizer(record)):
+            if re.search(pattern, text, re.IGNORECASE):
                 raise UnsupportedRowError(reason)

@@ -6,7 +6,7 @@ Rows that cannot be turned into a job stay in the list and say why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from experiments.step_tables.assumed import (
     rates_disagree,
     with_usual_micro_batch,
 )
-from experiments.step_tables.cluster import cluster_of_record, defect_of_record, slower_than_peers
+from experiments.step_tables.cluster import cluster_of_record, defect_of_record, is_of_known_machine, slower_than_peers
 from experiments.step_tables.encoders import encoder_of_record, trains_encoder, with_gradients_behind, with_recipe
 from experiments.step_tables.model import trained_model
 from experiments.step_tables.plan import framework_of_record, open_recompute, plan_of_record
@@ -38,7 +38,8 @@ from experiments.step_tables.samples import (
     plan_of_samples,
     sample_records,
 )
-from experiments.step_tables.usual import usual_dtypes
+from experiments.step_tables.usual import REAL_ROUTING, usual_dtypes, usual_micro_batches, usual_virtual_stages
+from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, USUAL_NETWORK, VIRTUAL_STAGES, Odds, imbalance_of
 from prism_jax.core.errors import PrismError
 from prism_jax.cost.partition import layers_of_chunks
 from prism_jax.framework.frameworks import framework_of
@@ -197,7 +198,9 @@ def _with_job(known: MeasuredRow, record: StepRecord, beside_peers: str, peers: 
     if trains_encoder(record):
         return _with_encoder(known, record)
     refuse_other_kinds(record)
+    record, by_recipe = with_recipe(record)
     record, assumed = completed(record, peers)
+    assumed = (*by_recipe, *assumed)
     cluster, plan = cluster_of_record(record), plan_of_record(record)
     model = trained_model(record)
     plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
@@ -207,10 +210,7 @@ def _with_job(known: MeasuredRow, record: StepRecord, beside_peers: str, peers: 
     measured_s = _measured_s(record, model, plan)
     _check(model, cluster, plan)
     defect = defect_of_record(record, cluster, beside_peers) or (rates_disagree(record, model) if assumed else "")
-    is_open = not record.precision and "fp32 by default" not in record.notes
-    open_dtype = usual_dtypes(cluster.device, plan.software.tuning) if is_open else ()
-    asked = (("dtype", open_dtype), ("recompute", open_recompute(record)))
-    open_plan = tuple((field, odds) for field, odds in asked if len(odds) > 1)
+    open_plan = tuple((field, odds) for field, odds in open_of_record(record, model, cluster, plan) if len(odds) > 1)
     return replace(
         known,
         measured_s=measured_s,
@@ -221,6 +221,24 @@ def _with_job(known: MeasuredRow, record: StepRecord, beside_peers: str, peers: 
         assumed=assumed,
         open_plan=open_plan,
     )
+
+
+def open_of_record(
+    record: StepRecord, model: Workload, cluster: Cluster, plan: ParallelPlan
+) -> Iterator[tuple[str, Odds]]:
+    """Fields of plan and cluster that the row does not state, with the odds of what they may be."""
+    if not record.precision and "fp32 by default" not in record.notes:
+        yield "dtype", usual_dtypes(cluster.device, plan.software.tuning)
+    yield "recompute", open_recompute(record)
+    if record.micro_batch is None and not record.gpu.lower().startswith("tpu"):
+        yield "micro_batch", usual_micro_batches(plan)
+    if record.routing == "real" and imbalance_of(model) is not None:
+        yield IMBALANCE, REAL_ROUTING
+    if "not listed" in record.schedule and record.vpp is None:
+        yield VIRTUAL_STAGES, usual_virtual_stages(n_body(model), plan)
+    says_none = record.fabric_stated == "no" if record.fabric_stated else not record.network
+    if says_none and not is_of_known_machine(record) and plan.n_devices > cluster.node_size and len(cluster.tiers) > 1:
+        yield NETWORK, USUAL_NETWORK
 
 
 def _check(model: Workload, cluster: Cluster, plan: ParallelPlan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prism_jax.calibration.open_fields import Odds
 from prism_jax.framework.software import VENDOR
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Device
 
 # Recomputation where nobody states it, by framework. DeepSpeed's lineage checkpoints every layer: the published configurations of
@@ -22,12 +23,16 @@ _DTYPES: tuple[tuple[str, Odds], ...] = (
     ("ampere", (("bf16", 0.75), ("fp16", 0.25))),
     ("hopper", (("bf16", 0.75), ("fp8", 0.25))),
     ("blackwell", (("fp8", 0.5), ("bf16", 0.25), ("nvfp4", 0.25))),
+    ("cdna3", (("bf16", 0.6), ("fp8", 0.4))),
+    ("cdna4", (("fp8", 0.5), ("bf16", 0.3), ("mxfp4", 0.2))),
 )
 # Vendors and who submits benchmarks with them use the fastest format that converges: NVIDIA and its partners have trained
 # language models for MLPerf Training in fp8 on Hopper since v3.0, on Blackwell in fp8 and (v5.1) in nvfp4.
 _DTYPES_OF_VENDORS: tuple[tuple[str, Odds], ...] = (
     ("hopper", (("fp8", 0.9), ("bf16", 0.1))),
     ("blackwell", (("fp8", 0.6), ("nvfp4", 0.35), ("bf16", 0.05))),
+    ("cdna3", (("fp8", 0.8), ("bf16", 0.2))),
+    ("cdna4", (("fp8", 0.5), ("mxfp4", 0.4), ("bf16", 0.1))),
 )
 
 
@@ -42,3 +47,30 @@ def usual_dtypes(device: Device, tuning: str | None = None) -> Odds:
     able = [(name, odds) for name, odds in given if name in device.peak_flops_per_s]
     whole = sum(odds for _, odds in able)
     return tuple((name, odds / whole) for name, odds in able)
+
+
+# Load of the busiest rank over the mean under a router that learns and no capacity: with a loss that balances 1.0 to 1.5, without
+# one whatever a gate likes. Judgement, chosen in sight of the rows that state real routing.
+REAL_ROUTING: Odds = ((1.0, 0.3), (1.5, 0.35), (2.5, 0.2), (4.0, 0.15))
+
+# Of a pipeline that states none: one sequence keeps it busy, larger ones fill the devices. Judgement.
+_MICRO_BATCHES = ((1, 0.6), (2, 0.25), (4, 0.15))
+# Chunks per stage where a source says that schedules were 1F1B or interleaved: NVIDIA's recipes mostly interleave. Judgement.
+_INTERLEAVED_ODDS = 0.7
+
+
+def usual_micro_batches(plan: ParallelPlan) -> Odds:
+    """Sequences of a micro-batch, in multiples of the plan's, that its batch and its pipeline allow."""
+    share = plan.global_batch // plan.dp
+    given = [(plan.micro_batch * factor, odds) for factor, odds in _MICRO_BATCHES]
+    able = [(n, odds) for n, odds in given if share % n == 0 and share // n >= (plan.pp if plan.pp > 1 else 1)]
+    whole = sum(odds for _, odds in able)
+    return tuple((n, odds / whole) for n, odds in able)
+
+
+def usual_virtual_stages(n_layers: int, plan: ParallelPlan) -> Odds:
+    """Chunks per stage: one, or what gives chunks of one or two layers."""
+    if plan.pp == 1 or plan.n_micro_batch < plan.pp or plan.n_micro_batch % plan.pp:
+        return ()
+    able = [n for n in (n_layers // plan.pp, n_layers // (2 * plan.pp)) if n > 1 and n_layers % (n * plan.pp) == 0]
+    return (*((n, _INTERLEAVED_ODDS / len(able)) for n in able), (1, 1.0 - _INTERLEAVED_ODDS)) if able else ()

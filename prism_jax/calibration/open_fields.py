@@ -36,6 +36,11 @@ from .surrogate import seconds_under
 Odds = tuple[tuple[Any, float], ...]  # values and their probabilities; the first is the most likely one
 NEW = "9999"  # the date of software whose date is not stated
 NOTHING_STATED = Software()
+NETWORK = "cluster.network"  # its values are factors on the bandwidth between nodes
+VIRTUAL_STAGES = "virtual_stages"  # above 1 under the interleaved schedule, else under plain 1F1B
+IMBALANCE = "model.moe.imbalance"
+# Where nobody states a fabric: the vendor's reference design, or one with half or with twice its ports per device. Judgement.
+USUAL_NETWORK: Odds = ((1.0, 0.6), (0.5, 0.2), (2.0, 0.2))
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,14 @@ RULES = (
     # how kernels are started
     Usual("compile", (((False), 0.75), ((True), 0.25)), frameworks=("fsdp",), since="2024-03"),
     Usual("compile", _sure(False)),
+    Usual(
+        "cuda_graphs",  # recipes of NVIDIA for Blackwell set them (Megatron-Bridge, MLPerf Training since v5.0)
+        (("layers", 0.85), ("none", 0.15)),
+        frameworks=("megatron-core",),
+        generations=("blackwell",),
+        since="2025-01",
+        tuning=VENDOR,
+    ),
     Usual(
         "cuda_graphs",
         (("none", 0.5), ("layers", 0.5)),
@@ -249,17 +262,30 @@ def open_fields(
     own, generation = framework_of(framework), cluster.device.generation
     asked = [
         *((f"software.{name}", _odds(name, own, generation, plan, model)) for name in names if _matters(name, model)),
-        *((f"plan.{name}", odds) for name, odds in more),
+        *((name if "." in name else f"plan.{name}", odds) for name, odds in more),
     ]
-    others = {name: [one for one in given if one[0] != _value(plan, name)] for name, given in asked}
-    variants = [_with(plan, name, value) for name, given in others.items() for value, _ in given]
+
+    def assumed(name: str) -> Any:
+        return {NETWORK: 1.0, IMBALANCE: imbalance_of(model)}.get(name) or _value(plan, name)
+
+    others = {name: [one for one in given if one[0] != assumed(name)] for name, given in asked}
+    variants = [(name, value) for name, given in others.items() for value, _ in given]
     if not variants:
         return ()
     base = BlockCostModel(model, cluster, plan, efficiency_of(plan.software))
-    apart = [base.with_plan(one).under(efficiency_of(one.software).correction) for one in variants]
+
+    def costs(name: str, value: Any) -> BlockCostModel:
+        if name == NETWORK:
+            return BlockCostModel(model, between_nodes(cluster, value), plan, base.eff)
+        if name == IMBALANCE:
+            return BlockCostModel(with_imbalance(model, value), cluster, plan, base.eff)
+        one = _with(plan, name, value)
+        return base.with_plan(one).under(efficiency_of(one.software).correction)
+
+    apart = [costs(name, value) for name, value in variants]
     seconds = seconds_under([base, *apart])
     log_ratio = iter(np.log(seconds[1:] / seconds[0]).tolist())
-    found = [_field(name, _value(plan, name), given, log_ratio) for name, given in others.items()]
+    found = [_field(name, assumed(name), given, log_ratio) for name, given in others.items()]
     return tuple(sorted((one for one in found if one.sd > SMALLEST), key=lambda one: -one.sd))
 
 
@@ -288,6 +314,25 @@ def _field(name: str, assumed: Any, others: Sequence[tuple[Any, float]], log_rat
     return OpenField(name, *zip(*every, strict=True))
 
 
+def between_nodes(cluster: Cluster, factor: float) -> Cluster:
+    """The cluster with `factor` times the bandwidth of every tier but the innermost; of networks without tiers as it is."""
+    if len(cluster.tiers) < 2:
+        return cluster
+    outer = tuple(replace(tier, bytes_per_s=factor * tier.bytes_per_s) for tier in cluster.tiers[1:])
+    return replace(cluster, tiers=(cluster.tiers[0], *outer))
+
+
+def imbalance_of(model: Workload) -> float | None:
+    """Load of the busiest expert rank over the mean, as the model has it; None: it has no experts, or a capacity decides."""
+    moe = getattr(model, "moe", None)
+    return None if moe is None or moe.capacity_factor else moe.imbalance
+
+
+def with_imbalance(model: Any, imbalance: float) -> Any:
+    """The model, whose experts no capacity limits, with another load of the busiest rank."""
+    return replace(model, moe=replace(model.moe, imbalance=imbalance))
+
+
 def _value(plan: ParallelPlan, name: str) -> Any:
     section, _, field = name.partition(".")
     return getattr(plan.software if section == "software" else plan, field)
@@ -297,4 +342,6 @@ def _with(plan: ParallelPlan, name: str, value: Any) -> ParallelPlan:
     section, _, field = name.partition(".")
     if section == "software":
         return replace(plan, software=replace(plan.software, **{field: value}))
+    if field == VIRTUAL_STAGES:
+        return replace(plan, virtual_stages=value, schedule="interleaved" if value > 1 else "1f1b")
     return replace(plan, **{field: value})

@@ -143,7 +143,6 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
         ({"dp": "4"}, "degrees do not multiply to the number of devices"),
         ({"precision": "nvfp4"}, "device has no nvfp4"),
         ({"precision": "fp6"}, "precision fp6 is not modelled"),
-        ({"notes": "activation offload on"}, "offload to the host"),
         ({"gpu": "GTX 480"}, "no preset of device GTX 480"),
         ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
         ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
@@ -162,7 +161,13 @@ def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str
 
 def test_support_is_counted_by_reason(tmp_path: Path):
     rows = read_step_rows(
-        write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": "", "id": "x-2"}, {"model": "UL2-3B"})
+        write_csv(
+            tmp_path / "steps.csv",
+            {},
+            {"gpu": "", "source": "elsewhere"},
+            {"gpu": "", "source": "elsewhere", "id": "x-2"},
+            {"model": "UL2-3B"},
+        )
     )
     found = count_support(rows)
     assert (found.n, found.n_supported, found.n_transformer) == (4, 1, 3)
@@ -360,7 +365,7 @@ def test_assumptions_are_left_out_of_the_fit_and_stated_rows_make_none():
     rows = read_step_rows(STEPS / "steps.csv.gz")
     kept = {row.id for row in usable(rows)}
     assumed = {row.id for row in rows if row.assumed}
-    assert 100 < len(assumed) < 250
+    assert 100 < len(assumed) < 300
     assert not kept & assumed
 
 
