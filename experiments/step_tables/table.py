@@ -43,6 +43,7 @@ from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, USUAL_NETWORK,
 from prism_jax.core.errors import PrismError
 from prism_jax.cost.partition import layers_of_chunks
 from prism_jax.framework.frameworks import framework_of
+from prism_jax.framework.software import VENDOR
 from prism_jax.job.rules import MAX_CHUNK_RUNS, check_plan
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import RATE_OF, Cluster
@@ -236,7 +237,8 @@ def open_of_record(
         yield IMBALANCE, REAL_ROUTING
     if "not listed" in record.schedule and record.vpp is None:
         yield VIRTUAL_STAGES, usual_virtual_stages(n_body(model), plan)
-    says_none = record.fabric_stated == "no" if record.fabric_stated else not record.network
+    by_vendor = plan.software.tuning == VENDOR  # on its reference design, unless a table says that nobody states it
+    says_none = record.fabric_stated == "no" if record.fabric_stated else not (record.network or by_vendor)
     if says_none and not is_of_known_machine(record) and plan.n_devices > cluster.node_size and len(cluster.tiers) > 1:
         yield NETWORK, USUAL_NETWORK
 

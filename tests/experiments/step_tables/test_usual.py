@@ -67,6 +67,7 @@ EXPERTS = {"experts": "8", "experts_topk": "2", "ffn": "2048", "ep": "4"}
         ({"vpp": "", "schedule": "1f1b or interleaved, not listed"}, {VIRTUAL_STAGES}),
         ({"fabric_stated": "no"}, {NETWORK}),
         ({"fabric_stated": "", "network": ""}, {NETWORK}),
+        ({"fabric_stated": "", "network": "", "vendor": "yes"}, set()),
         ({"fabric_stated": "no", "network": "Alps"}, set()),
         ({"fabric_stated": "no", "num_gpus": "8", "dp": "1"}, set()),
         ({**EXPERTS, "routing": "balanced"}, set()),
