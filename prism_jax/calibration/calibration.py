@@ -22,7 +22,8 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.content import ByContent
 from ..core.errors import DataError
-from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency, MeasuredTables, efficiency
+from ..cost.compute import peak_shares
+from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency, MeasuredTables, efficiency, generations
 from ..framework.base import Framework
 from ..plan.plan import ParallelPlan
 from ..system.catalog import load_json
@@ -95,7 +96,7 @@ class Calibration(ByContent):
 
     def corrections(self, setting: CalibrationKey, seed: int = 0) -> CostCorrection:
         """Draws of the correction: every field an array [draw]; settings that share an unseen member share its draws."""
-        return self._linked(self._summed(setting, seed))
+        return self._linked(self._summed(setting, seed), setting)
 
     def mean(self, setting: CalibrationKey) -> dict[str, float]:
         """Knob -> posterior mean on the link's scale, where members that were not seen do not deviate."""
@@ -103,7 +104,7 @@ class Calibration(ByContent):
 
     def correction(self, setting: CalibrationKey) -> CostCorrection:
         """Correction at the posterior mean of the link's scale: what predictions use."""
-        correction = self._linked(self.mean(setting))
+        correction = self._linked(self.mean(setting), setting)
         return CostCorrection(**{name: float(getattr(correction, name)) for name in KNOBS})
 
     def constants(self, generation: str) -> Efficiency:
@@ -216,9 +217,19 @@ class Calibration(ByContent):
         rng = np.random.default_rng([seed, crc32(f"{term.knob} {term.level} {member}".encode())])
         return term.sd * rng.normal(size=self.n_draw)
 
-    @staticmethod
-    def _linked(summed: Mapping[str, Any]) -> CostCorrection:
-        return CostCorrection(**{knob: linked(knob, value) for knob, value in summed.items()})
+    def _linked(self, summed: Mapping[str, Any], setting: CalibrationKey) -> CostCorrection:
+        """The correction of these sums, under which no kernel runs above the peak of the device."""
+        found = CostCorrection(**{knob: linked(knob, value) for knob, value in summed.items()})
+        if setting.generation not in generations():
+            return found
+        products, narrow, attention = peak_shares(setting.device, self.constants(setting.generation))
+        gemm = np.maximum(found.gemm, products)
+        return replace(
+            found,
+            gemm=gemm,
+            fp8=np.maximum(found.fp8, narrow / gemm),
+            attention=np.maximum(found.attention, attention),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, four digits; what the preset holds."""

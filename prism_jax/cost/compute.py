@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.arrays import Floats, Values, is_traced, namespace
 from ..core.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.fields import QUANTISED
+from ..system import catalog
 from ..system.hardware import Device
-from ..system.likeness import board_speed
+from ..system.likeness import board_speed, tensor_core_cut
 from ..workload.base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
 
@@ -156,6 +157,8 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     slower = dict(eff.attention_kernels)
     fused = fused * np.array([slower.get(op.variant, 1.0) for op in table.ops])
+    products = flops / (peak * eff.gemm_max)
+    fused = products + xp.maximum(fused - products, 0.0) * tensor_core_cut(device)
     busy = xp.where(is_gemm, product, xp.where(is_attention, fused, 0.0))
     for each in classes:
         if each.busy_s is not None:
@@ -196,6 +199,20 @@ def _reached(dtype: str, device: Device, eff: Efficiency) -> Values:
     """FLOP/s of one format."""
     peak = device.peak(dtype) * (eff.gemm_fp8 if dtype in QUANTISED else 1.0)
     return peak if dtype == "fp32" else peak * board_speed(device)
+
+
+def peak_shares(name: str, eff: Efficiency) -> tuple[float, float, float]:
+    """What endless products, those in 8 bits and attention reach of the peak in a step: smaller factors would exceed the peak.
+
+    Args:
+        name: of a preset, for the speed of its board; that of the generation's measured board for any other.
+    """
+    device = catalog.device(name) if catalog.known_device(name) else None
+    speed = eff.in_step * (1.0 if device is None else float(board_speed(device)))
+    beside = 1.0 if device is None else float(tensor_core_cut(device))
+    whole = max(eff.attention_forward, eff.attention_backward)
+    attention = 1.0 / (1.0 / eff.gemm_max + max(1.0 / whole - 1.0 / eff.gemm_max, 0.0) * beside)
+    return speed * eff.gemm_max, speed * eff.gemm_max * eff.gemm_fp8, speed * attention
 
 
 def _own_s(

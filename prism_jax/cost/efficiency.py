@@ -147,6 +147,11 @@ def efficiency(generation: str) -> Efficiency:
     return _build(generation)
 
 
+def generations() -> tuple[str, ...]:
+    """Names of the generations that have a preset."""
+    return tuple(_table())
+
+
 def with_cuda_core_products(eff: Efficiency) -> Efficiency:
     """`eff` with what products reach outside of tensor cores, which need no long inner dimensions; see `cuda_cores.toml`."""
     return replace(eff, **_cuda_core_products())

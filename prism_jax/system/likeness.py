@@ -13,7 +13,8 @@ than boards on sockets. On another board
 where g is what dynamic power makes of the clock, by the law of power of the generation. So A100 PCIe (300 W for the peak of 400)
 reaches 0.92 of A100 SXM's share, L4 0.83 and L40 1.22 of L40S's, GB300 (1,400 W for GB200's peak) 1.15 of GB200's. On a measured
 board itself the speed is 1. More peak on the same watts is never slower; a limit above that of the known device counts in the
-same way. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`).
+same way. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`). Attention runs at that speed;
+what it does apart from products takes as long on a board whose tensor cores are cut (`tensor_core_cut`), as those of H20.
 """
 
 from __future__ import annotations
@@ -135,16 +136,26 @@ def board_speed(device: Device) -> Values:
     return _speed_of_preset(known, max(device.power_watts, catalog.device(known).power_watts))
 
 
+def tensor_core_cut(device: Device) -> Values:
+    """Peak of a multiprocessor over that on the board where the shares of the generation were measured, 1 at most."""
+    board = _reference(device.generation, catalog.known_device(device.like or device.name) or "")
+    if not board or _RATED not in device.peak_flops_per_s:
+        return 1.0
+    measured = catalog.device(board)
+    own = (device.peak(_RATED) / device.n_sm) / (measured.peak(_RATED) / measured.n_sm)
+    return namespace(own).minimum(own, 1.0)
+
+
 @cache
 def _speed_of_preset(name: str, power_watts: float) -> float:
     own = catalog.device(name)
-    reference = _table().get(own.generation, {}).get("package", {}).get(name) or _reference(own.generation)
-    return float(_speed(replace(own, power_watts=power_watts), reference))
+    return float(_speed(replace(own, power_watts=power_watts), _reference(own.generation, name)))
 
 
-def _reference(generation: str) -> str:
-    """The board that devices of a generation are compared with; empty: there is none."""
-    return _table().get(generation, {}).get("board", "")
+def _reference(generation: str, name: str = "") -> str:
+    """The board that devices of a generation, or the preset of that name, are compared with; empty: there is none."""
+    own = _table().get(generation, {})
+    return own.get("package", {}).get(name) or own.get("board", "")
 
 
 def _speed(device: Device, reference: str) -> Values:
