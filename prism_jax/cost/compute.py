@@ -20,9 +20,9 @@ from ..core.arrays import Floats, Values, is_traced, namespace
 from ..core.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.fields import QUANTISED
 from ..system import catalog
-from ..system.hardware import Device
+from ..system.hardware import RATE_OF, Device
 from ..system.likeness import board_speed, tensor_core_cut
-from ..workload.base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
+from ..workload.base.kernels import CAST, CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
@@ -166,7 +166,8 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             rows = np.flatnonzero(is_own)
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
-    memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
+    moved = hbm * xp.where(np.array([op.variant == CAST for op in table.ops]), eff.cast_traffic, 1.0)
+    memory = stream_s(moved, launches, device.hbm_bytes_per_s, eff)
     alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
     runs = np.array([op.variant != TENSOR_CORES or name != "fp32" for op, name in zip(table.ops, dtypes, strict=True)])
     measured = _measured_in_step(table)
@@ -198,7 +199,7 @@ def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Value
 def _reached(dtype: str, device: Device, eff: Efficiency) -> Values:
     """FLOP/s of one format."""
     peak = device.peak(dtype) * (eff.gemm_fp8 if dtype in QUANTISED else 1.0)
-    return peak if dtype == "fp32" else peak * board_speed(device)
+    return peak if dtype == "fp32" else peak * board_speed(device, RATE_OF.get(dtype, dtype))
 
 
 def peak_shares(name: str, eff: Efficiency) -> tuple[float, float, float]:

@@ -94,6 +94,7 @@ class Efficiency:
         attention_half_width: head width at which they would reach half of an infinitely wide head (the shares hold for 128).
         attention_kernels: (name, seconds over those of the kernel that the shares are of); names of `software.FLASH_ATTENTION`.
         memory: of the HBM bandwidth in a large memory-bound pass.
+        cast_traffic: bytes of the passes that quantise, over those where casts write transposed copies on their way.
         memory_half_bytes: size at which a pass reaches half of that.
         cache_bytes: last-level cache; a pass over less finds part of its data there.
         cache_speed: bandwidth of that cache over `memory` times the HBM's.
@@ -130,6 +131,7 @@ class Efficiency:
     in_step: float
     overlap_slowdown: float
     flop_joules: float = 0.0
+    cast_traffic: float = 1.0
     correction: CostCorrection = NEUTRAL
 
 

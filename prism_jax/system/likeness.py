@@ -120,20 +120,22 @@ def _log_ratio(figure: float, other: float) -> float:
     return log(figure / other) if figure > 0 else 0.0
 
 
-_RATED = "fp16"  # the format whose peak is compared; those of other formats are multiples of it
+_RATED = "fp16"  # the format whose peak is compared; those of most others are multiples of it
+_APART = ("fp4",)  # and these are compared in their own: B300 has B200's peaks but in fp4, which is 1.5 times as high
 
 
-def board_speed(device: Device) -> Values:
-    """Speed of products on tensor cores over what the shares of the generation say; 1 where no law is known.
+def board_speed(device: Device, dtype: str = _RATED) -> Values:
+    """Speed of products in a format on tensor cores over what the shares of the generation say; 1 where no law is known.
 
     Notes:
         A device that is like a preset has that one's speed at its own limit or above: a lower limit has lowered its peaks
         already (`system.likeness`). Peaks and watts of a device of its own may be traced by JAX.
     """
     known = catalog.known_device(device.like or device.name)
+    of = dtype if dtype in _APART else _RATED
     if not known:
-        return _speed(device, _reference(device.generation))
-    return _speed_of_preset(known, max(device.power_watts, catalog.device(known).power_watts))
+        return _speed(device, _reference(device.generation), of)
+    return _speed_of_preset(known, max(device.power_watts, catalog.device(known).power_watts), of)
 
 
 def tensor_core_cut(device: Device) -> Values:
@@ -147,9 +149,9 @@ def tensor_core_cut(device: Device) -> Values:
 
 
 @cache
-def _speed_of_preset(name: str, power_watts: float) -> float:
+def _speed_of_preset(name: str, power_watts: float, of: str) -> float:
     own = catalog.device(name)
-    return float(_speed(replace(own, power_watts=power_watts), _reference(own.generation, name)))
+    return float(_speed(replace(own, power_watts=power_watts), _reference(own.generation, name), of))
 
 
 def _reference(generation: str, name: str = "") -> str:
@@ -158,11 +160,11 @@ def _reference(generation: str, name: str = "") -> str:
     return own.get("package", {}).get(name) or own.get("board", "")
 
 
-def _speed(device: Device, reference: str) -> Values:
-    if not reference or _RATED not in device.peak_flops_per_s:
+def _speed(device: Device, reference: str, of: str) -> Values:
+    if not reference or of not in device.peak_flops_per_s:
         return 1.0
     board = catalog.device(reference)
-    room = (device.power_watts / device.peak(_RATED)) / (board.power_watts / board.peak(_RATED))
+    room = (device.power_watts / device.peak(of)) / (board.power_watts / board.peak(of))
     law = power_law(device) or population_law()
     return namespace(room).minimum(_table()[device.generation]["most"], law.clock_at(room))
 

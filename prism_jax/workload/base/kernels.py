@@ -28,6 +28,7 @@ class KernelLaw(Protocol):
 
 # Variants of products and what goes with them: a convolution, one that Winograd's algorithm can do, what only tensor cores need.
 CONVOLUTION, WINOGRAD, TENSOR_CORES = "convolution", "winograd", "tensor_cores"
+CAST = "cast"  # variant of passes that quantise what a product reads
 ROUTED = "expert"  # knob of kernels that route tokens or belong to routed experts
 
 
@@ -42,8 +43,8 @@ class Kernel(NamedTuple):
         n_launch: kernels started, each time.
         count: how often it runs; a share where only some of the layers run it (recomputation by layer).
         flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
-        variant: of attention: which of `software.FLASH_ATTENTION` it is; of products: `CONVOLUTION`, `WINOGRAD`, `TENSOR_CORES`,
-            or the `kernel` of a `Precision`.
+        variant: of attention: which of `software.FLASH_ATTENTION` it is; of passes: `CAST`; of products:
+            `CONVOLUTION`, `WINOGRAD`, `TENSOR_CORES`, or the `kernel` of a `Precision`.
         host_share: host time of starting one of its kernels, over that of a kernel on the lists of `cost/presets`.
         law: its seconds, where they do not follow from its sizes; the class still says how it varies.
         dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).

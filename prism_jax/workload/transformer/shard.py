@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ...framework.software import Software
 from ...plan.fields import ELEMENT_BYTES, Precision, precision_of, share_in_bf16
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel
+from ..base.kernels import CAST, Kernel
 from .sizes import DEQUANTISE_LAUNCHES, QUANTISED_BYTES, TransformerSizes
 
 
@@ -151,8 +151,8 @@ def _casts(name: str, a: float, out: float, shard: Shard, precision: Precision) 
     n_pass = precision.passes(shard.trains)
     per_element = n_pass * shard.element_bytes + precision.copies(shard.trains) * precision.input_bytes
     return [
-        stream(f"{name}_cast", "F", per_element * a, float(n_pass)),
-        stream(f"{name}_cast", "B", per_element * out, float(n_pass)),
+        stream(f"{name}_cast", "F", per_element * a, float(n_pass))._replace(variant=CAST),
+        stream(f"{name}_cast", "B", per_element * out, float(n_pass))._replace(variant=CAST),
     ]
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import SpecError
-from prism_jax.cost.compute import op_seconds
+from prism_jax.cost.compute import op_seconds, uncorrected_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.kernel_laws import cuda_core_device
 from prism_jax.system.catalog import device, device_names
 from prism_jax.system.hardware import Device
 from prism_jax.system.likeness import board_speed, device_like
 from prism_jax.system.power import KIND_OF, PowerLaw, StepPower, power_law, slowdown, step_power
-from prism_jax.workload.base.kernels import Kernel, KernelTable
+from prism_jax.workload.base.kernels import CAST, Kernel, KernelTable
 
 LAW = PowerLaw(idle_share=0.2, exponent=3.0, floor_clock=0.5, busy={"gemm": 1.0}, bound={"gemm": 1.0}, lowest_clock=0.1)
 
@@ -232,6 +232,35 @@ def test_a_blackwell_board_with_more_watts_is_faster(name: str, of: str, faster:
     assert given.peak_flops_per_s == less.peak_flops_per_s
     assert board_speed(given) == pytest.approx(board_speed(more))
     assert board_speed(device_like(of, power_watts=5000.0)) == pytest.approx(1.26)  # the power holds nothing back
+
+
+def test_a_peak_that_more_watts_do_not_pay_for_is_not_reached():
+    """GB300 has 1.5 times the fp4 peak of GB200 and 1.17 times its watts; large products gain 1.18 to 1.27 (aiconfigurator)."""
+    more, less = device("gb300"), device("gb200")
+    assert 1.18 <= board_speed(more, "fp4") * more.peak("fp4") / less.peak("fp4") <= 1.27
+
+
+def test_cut_tensor_cores_leave_the_rest_of_attention_as_it_is():
+    """H20 has a quarter of H100's peak on every multiprocessor: attention reaches more of it than products lose."""
+    eff = efficiency("hopper")
+    fused = Kernel("a", "F", "attention", 1e15, 1e9, 1.0, 65536.0, 65536.0, 128.0, 512.0)
+    table = KernelTable.of([fused])
+    shares = {
+        name: 1e15
+        / float(uncorrected_seconds(table, device(name), "bf16", eff)[0])
+        / device(name).peak("bf16")
+        / board_speed(device(name))
+        for name in ("h100-sxm", "h20")
+    }
+    assert eff.attention_forward * eff.in_step * 0.9 < shares["h100-sxm"] < shares["h20"] < eff.gemm_max * eff.in_step
+
+
+def test_casts_on_cdna_move_what_separate_passes_move():
+    eff, own = efficiency("cdna4"), device("mi355x")
+    cast = Kernel("c", "F", "memory", 0.0, 4e9, 1.0, variant=CAST)
+    plain = KernelTable.of([cast._replace(variant="")])
+    ratio = uncorrected_seconds(KernelTable.of([cast]), own, "fp8", eff) / uncorrected_seconds(plain, own, "fp8", eff)
+    assert ratio[0] == pytest.approx(7 / 3, rel=0.02)
 
 
 def test_a_board_with_room_gains_what_power_held_back_and_no_more():
