@@ -33,6 +33,7 @@ _BAR = re.compile(rb"\d/(?:\d{1,9}|\?) {1,2}\[\d")
 _FIRST = re.compile(r"-{5,60} arguments -{5,60}")
 _LAST = re.compile(r"-{5,60} end of arguments -{5,60}")
 _ARGUMENT = re.compile(r"(?:^|[\s:\]>])([A-Za-z]\w{0,100}) {1,2}\.{2,120}(?: (.*))?$")
+_ORIGIN = re.compile(r"\.{1,64}(?:default|updated)$")  # GPT-NeoX says of every value whether it is its own
 _WRAPPED = re.compile(r"^(?:[\w.\[\]@-]{0,60}:)?(?:\s{0,3}\[[\w ]{1,20}\]:)?[\s.]{0,120}(\S.*)$")
 _PRINTED = re.compile(r"\[config\.py:\d{1,6}:print(?:_\w{1,40})?\] {1,4}([a-z_]\w{0,80}) (?: |\.{2,60} )(.*)$")
 _PARAM = re.compile(r"\bConfig param (\w{1,80}): (.*)$")
@@ -205,7 +206,7 @@ class _Reader:
         name, text = found[1], found[2]
         if text is None:
             self.waiting = name
-        self._keep(self.heads[-1].arguments, name, text or "", number)
+        self._keep(self.heads[-1].arguments, name, _ORIGIN.sub("", text or ""), number)
 
     def _wrapped(self, text: str, number: int) -> None:
         name, self.waiting = self.waiting, ""

@@ -36,8 +36,8 @@ NAMES = (
     ArgumentName("model.ffn_hidden", ("ffn_hidden_size",)),
     ArgumentName("model.max_seq_len", ("max_position_embeddings",)),
     ArgumentName("plan.seq_len", ("seq_length", "encoder_seq_length")),
-    ArgumentName("plan.micro_batch", ("micro_batch_size", "batch_size")),
-    ArgumentName("plan.global_batch", ("global_batch_size",)),
+    ArgumentName("plan.micro_batch", ("micro_batch_size", "train_micro_batch_size_per_gpu", "batch_size")),
+    ArgumentName("plan.global_batch", ("global_batch_size", "train_batch_size")),
     ArgumentName("plan.tp", ("tensor_model_parallel_size", "model_parallel_size")),
     ArgumentName("plan.pp", ("pipeline_model_parallel_size", "pipe_parallel_size")),
     ArgumentName("plan.cp", ("context_parallel_size", "ds_sequence_parallel_size")),
@@ -132,7 +132,7 @@ def _refuse(head: Head, job: StatedJob) -> None:
 
 
 def _layout(head: Head, job: StatedJob) -> None:
-    world = head.said("world_size")
+    world = head.said("world_size", "global_num_gpus")
     n_devices = whole(world, 1)
     job.put("cluster.n_devices", n_devices, world)
     model = job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)
@@ -193,7 +193,7 @@ def _precision(head: Head, job: StatedJob) -> None:
         if is_true(value):
             job.put("plan.dtype", name, value)
     if job.get("plan.dtype") is None:
-        kind = head.said("params_dtype")
+        kind = head.said("precision", "params_dtype")
         job.put("plan.dtype", dtype_of(kind) or "fp32", kind)
     if lower is not None:
         job.put("plan.dtype", "nvfp4", lower)
@@ -232,11 +232,11 @@ def _states(head: Head, job: StatedJob) -> None:
 
 
 def _optimizer(head: Head, job: StatedJob) -> None:
-    kind = head.said("optimizer")
+    kind = head.said("optimizer", "optimizer_type")
     named = {"adam": "adam", "adamw": "adamw", "sgd": "sgd_momentum", "muon": "muon", "lion": "lion", "lamb": "lamb"}
-    if kind is not None and kind.text not in named:
+    if kind is not None and kind.text.lower() not in named:
         job.not_modelled.append(kind)
-    job.put("plan.optimizer", named.get(kind.text) if kind else "adam", kind)
+    job.put("plan.optimizer", named.get(kind.text.lower()) if kind else "adam", kind)
     host = next((one for one in map(head.said, ("cpu_optimizer", "optimizer_cpu_offload")) if is_true(one)), None)
     if host is not None:
         share = head.said("optimizer_offload_fraction")
@@ -320,10 +320,13 @@ def _kernels(head: Head, job: StatedJob, generation: str) -> None:
 
 
 def _attention(head: Head, job: StatedJob, generation: str) -> None:
-    masked = head.said("masked_softmax_fusion")
+    masked = head.said("masked_softmax_fusion", "scaled_upper_triang_masked_softmax_fusion")
     unfused = "fused_softmax" if masked is None or is_true(masked) else "eager"
     flash = next((one for one in map(head.said, _FLASH) if is_true(one)), None)
     backend = head.said("attention_backend")
+    kinds = head.said("attention_config")
+    if kinds is not None and "flash" in kinds.text:
+        flash = flash or kinds
     kind = backend.text.lower().rpartition(".")[2] if backend is not None else ""
     engine = head.said("transformer_impl")
     has_engine = engine is not None and engine.text == "transformer_engine"

@@ -31,7 +31,7 @@ def _sizes(head: Head, job: StatedJob) -> None:
         groups = head.said("num_query_groups")
     job.put("model.n_kv_heads", whole(groups, 1) if groups is not None else heads, groups)
     _norm_and_position(head, job)
-    untied = head.said("untie_embeddings_and_output_weights")
+    untied = head.said("untie_embeddings_and_output_weights", "no_weight_tying")
     job.put("model.tied_embeddings", not is_true(untied), untied)
     _biases(head, job)
     vocab = head.said("padded_vocab_size", "vocab_padded")
@@ -55,7 +55,7 @@ def _is_set(value: SaidValue | None) -> bool:
 def _norm_and_position(head: Head, job: StatedJob) -> None:
     norm = head.said("normalization", "norm")
     job.put("model.norm", "rms" if norm is not None and "rms" in norm.text.lower() else "layer", norm)
-    position = head.said("position_embedding_type")
+    position = head.said("position_embedding_type", "pos_emb")
     rotary = head.said("use_rotary_position_embeddings")
     kind = position.text.lower().rpartition(".")[2] if position is not None else "learned"
     kind = next((known for words, known in _POSITIONS.items() if words in kind), "learned")

@@ -165,7 +165,7 @@ def _launch_flags(text: str) -> Pairs:
 
 
 TIMED = (b"timing", b"forward-backward ..", b"all-grads-sync ..", b"params-all-gather ..", b"optimizer ..")
-_UPDATE = re.compile(r"\btiming(?:_s)?/(update_actor):(\d{1,9}(?:\.\d{1,9})?)")
+_UPDATE = re.compile(r"\btiming(?:_s)?/(update_actor):(?:np\.float\d\d\()?(\d{1,9}(?:\.\d{1,9})?)")
 _TIMER = re.compile(
     r"\b(forward-backward|all-grads-sync|params-all-gather|optimizer) \.{3,60}: \(([\d.]{1,15}), ([\d.]{1,15})\)"
 )

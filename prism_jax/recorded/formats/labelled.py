@@ -27,6 +27,7 @@ NUMBER = re.compile(
     r"(?<![\w.,])[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?![\d,])|\d{1,18})(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?(?![\d.]|_)"
     r"|(?<![\w.,])[-+]?(?:[nN]a[nN]|[iI]nf)(?!\w)"
 )
+_NUMPY = re.compile(r"\bnp\.float\d\d\(([^()]{1,40})\)")  # as Python prints a number of NumPy
 _UNIT = re.compile(r" {0,2}([A-Za-zµ]{1,12}(?:(?: ?/ ?| per )[A-Za-z]{1,12}){0,2})")
 _OF = re.compile(r" {0,8}/ {0,8}\d{1,15}(?![\d.]) {0,2}([a-z]{2,10})?| of \d{1,15}\b")
 _FRONT = 160  # characters in which rank and time stand
@@ -172,6 +173,8 @@ def read_line(text: str) -> Line:
     text = text[:LONGEST_LINE]
     if "[" in text or "\x1b" in text:
         text = COLOUR.sub("", text)
+    if "np.float" in text:
+        text = _NUMPY.sub(r"\1", text)
     found: list[LabelledNumber] = []
     bar = _bar(text, found) if "[" in text and "/" in text else ("", 0)
     if bar is not None and not bar[0] and "it" in text:

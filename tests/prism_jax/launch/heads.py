@@ -89,6 +89,41 @@ GPT_2021 = {
     "world_size": 8,
 }  # before sequence parallelism: names that came later are absent
 
+
+def neox_block(arguments: Mapping[str, object]) -> str:
+    """A block of arguments of GPT-NeoX, which says of every value whether it is its default."""
+    rows = [f"  {name} {'.' * (32 - len(name))} {value}" for name, value in arguments.items()]
+    rows = [f"{row}{'.' * (64 - len(row))}updated" for row in rows]
+    return "\n".join(
+        [
+            "-------------------- arguments --------------------",
+            *rows,
+            "---------------- end of arguments ----------------\n",
+        ]
+    )
+
+
+NEOX = {
+    "attention_config": "['flash', 'flash']",
+    "checkpoint_activations": True,
+    "global_num_gpus": 32,
+    "hidden_size": 2048,
+    "max_position_embeddings": 2048,
+    "model_parallel_size": 2,
+    "no_weight_tying": True,
+    "num_attention_heads": 16,
+    "num_layers": 24,
+    "optimizer_type": "Adam",
+    "padded_vocab_size": 50432,
+    "pipe_parallel_size": 1,
+    "pos_emb": "rotary",
+    "precision": "fp16",
+    "seq_length": 2048,
+    "train_batch_size": 256,
+    "train_micro_batch_size_per_gpu": 8,
+    "zero_stage": 1,
+}
+
 TITAN = """\
 + torchrun --nproc_per_node=8 -m torchtitan.train --module llama3 --config llama3_8b --training.steps=10
 [rank0]:[titan] 2031-05-06 07:08:09,000 - root - INFO - Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=4, cp=1, tp=2, ep=1
@@ -303,9 +338,10 @@ VERL = (
 )
 
 
-def verl_steps(step_s: float, n: int = 12) -> str:
-    """Steps of verl."""
+def verl_steps(step_s: float, n: int = 12, number: str = "{}") -> str:
+    """Steps of verl, with numbers as Python or as NumPy prints them."""
     return "".join(
-        f"{RAY}step:{one} - timing_s/gen:10.0 - timing_s/update_actor:20.0 - timing_s/step:{step_s:.3f}\n"
+        f"{RAY}step:{one} - timing_s/gen:10.0 - timing_s/update_actor:{number.format(20.0)} - "
+        f"timing_s/step:{number.format(step_s)}\n"
         for one in range(n)
     )

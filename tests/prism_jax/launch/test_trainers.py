@@ -125,6 +125,29 @@ CASES = {
 }
 
 
+CASES |= {
+    "verl of NumPy": (heads.VERL, heads.verl_steps(60.0, number="np.float64({})"), {"plan.dp": 8}),
+    "GPT-NeoX": (
+        heads.neox_block(heads.NEOX),
+        "\n".join(heads.megatron_steps([1.5] * 12)),
+        {
+            "model.n_layers": 24,
+            "model.position": "rope",
+            "model.tied_embeddings": False,
+            "plan.tp": 2,
+            "plan.dp": 16,
+            "plan.micro_batch": 8,
+            "plan.global_batch": 256,
+            "plan.dtype": "fp16",
+            "plan.recompute": "full",
+            "plan.zero_stage": 1,
+            "plan.optimizer": "adam",
+            "cluster.n_devices": 32,
+        },
+    ),
+}
+
+
 @pytest.mark.parametrize("name", list(CASES))
 def test_fields_of_a_head(name, tmp_path):
     head, steps, wanted = CASES[name]
