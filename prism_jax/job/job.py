@@ -102,6 +102,13 @@ class Job(ByContent):
         return tuple(name.removeprefix(_SOFTWARE) for name, _ in self.filled if name.startswith(_SOFTWARE))
 
     @property
+    def stated_plan(self) -> ParallelPlan:
+        """The plan as it was written: what the framework filled in is open (None) again."""
+        chosen = {name: None for name, _ in self.filled if not name.startswith(_SOFTWARE)}
+        software = replace(self.plan.software, **dict.fromkeys(self.open_software))
+        return replace(self.plan, software=software, **chosen)
+
+    @property
     def software(self) -> Framework:
         """The framework as an object.
 

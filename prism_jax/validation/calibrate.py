@@ -16,11 +16,11 @@ from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import check_target, run_record
 from ..recorded.trace_facts import LogReading, Skip
 from ..result.parameters import Seed
-from ..tables.csv_rows import read_packed_text
+from ..tables.parquet_text import read_table_text
 from .calibration_report import SiteReport, SuggestionReport
 from .job_table import JobLog as JobLog, read_job_logs
 
-RUNS = "a table of jobs in CSV"
+RUNS = "a table of jobs in CSV or parquet"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ Runs = Annotated[
     str | Path | None,
     Argument(
         metavar="RUNS",
-        help="CSV of measured runs: columns job (a job file) and measured_step_time_s, or the schema of steps.csv.",
+        help="Table of measured runs, CSV or parquet (docs/job_table.md): fields of jobs, or a column job; and step_time_s.",
     ),
 ]
 Framework = Annotated[
@@ -102,7 +102,7 @@ def calibrate_site(
     """Calibrate the cost model with a few measured runs, and show how the error falls with their number.
 
     Args:
-        runs: a table of jobs (CSV; docs/job_table.md) with a column step_time_s; None: logs alone.
+        runs: a table of jobs (CSV or parquet; docs/job_table.md) with a column step_time_s; None: logs alone.
         logged: jobs and their training logs, in any format that `trace info` reads.
         framework: training software of all runs, where they do not say.
         only: version or method whose runs are used, where the table has several.
@@ -123,7 +123,7 @@ def calibrate_site(
     if runs is None and not logs:
         raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
     if runs is not None:
-        read_packed_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
+        read_table_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
     read = read_job_logs(logs, skip, logged.stated)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
@@ -157,7 +157,7 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     """Which jobs of a table to measure first: those that stand for all others in what their steps are made of.
 
     Args:
-        runs: a table of jobs (CSV; docs/job_table.md); measured times are not needed.
+        runs: a table of jobs (CSV or parquet; docs/job_table.md); measured times are not needed.
         n: how many to suggest.
 
     Raises:
@@ -166,7 +166,7 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     Example:
         >>> [job.id for job in suggest_runs("jobs.csv", 3).suggested]  # doctest: +SKIP
     """
-    read_packed_text(Path(runs), RUNS)
+    read_table_text(Path(runs), RUNS)
     inference()
     found = import_module("inference.cost_model.suggest").suggest_runs(str(runs), n)
     record = RunRecord(**run_record({"runs": runs, "suggest": n}, 0))

@@ -1,4 +1,4 @@
-"""Reads tables of measured jobs, a CSV with one job per row by fields of a job file, and measured runs from the logs of jobs.
+"""Reads tables of measured jobs, CSV or parquet with one job per row by fields of a job file, and runs from the logs of jobs.
 
 Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `cluster.n_devices`), blank where nothing is said, and
 
@@ -9,7 +9,7 @@ Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `clu
 - `version`, `method`: of the software, in words of your own: runs of one calibration share them;
 - `row`, `source`, `notes`: what the row is called, where it is from, and anything else.
 
-`measured_step_time_s` is another name of `step_time_s`, and `id` of `row`. A run's log stands for a job file and the typical step
+`ALIASES` are other names of them. A run's log stands for a job file and the typical step
 of the log.
 """
 
@@ -32,14 +32,21 @@ from ..core.units import format_s
 from ..job.job import Job
 from ..job.load_job import SECTIONS, FieldChange, apply_overrides, job_of, load_job, read_job_file, with_fields
 from ..recorded.formats.open_trace import open_trace
-from ..tables.csv_rows import CsvTable, Seen, boolean_field, number_of, read_packed_text, seconds_field
+from ..tables.csv_rows import CsvTable, Seen, boolean_field, number_of, seconds_field
 from ..tables.document import Document, short
-from ..tables.streams import head
+from ..tables.parquet_text import first_line, read_table_text
 from ..trace.step_log import StepLog, without_warm_up
 
-WHAT = "a table of jobs in CSV"
+WHAT = "a table of jobs in CSV or parquet"
 STEP_TIME, STEP_TIME_SD, FITS, PEAK = "step_time_s", "step_time_sd_s", "fits", "peak_memory_bytes"
-ALIASES = {"measured_step_time_s": STEP_TIME, "id": "row"}
+ALIASES = {
+    "measured_s": STEP_TIME,
+    "measured_step_time_s": STEP_TIME,
+    "id": "row",
+    "date": "software.date",
+    "software.framework": "framework",
+    "cluster.gpu": "cluster.device",
+}
 FIELDS = (*SECTIONS, "framework")  # first parts of the names of columns that say what a job is
 OTHERS = ("job", "set", "row", "source", "notes", "version", "method", STEP_TIME, STEP_TIME_SD, FITS, PEAK)
 SDS = 2.0  # of the range in which nearly all steps lie, on either side
@@ -81,7 +88,7 @@ def is_job_table(path: Path) -> bool:
         DataError: the file cannot be read.
     """
     check_input(path)
-    columns = {one.strip().strip('"') for one in head(path).decode("utf-8", "replace").partition("\n")[0].split(",")}
+    columns = {one.strip().strip('"') for one in first_line(path).split(",")}
     has_job = "job" in columns or any(one.split(".")[0] in FIELDS for one in columns)
     return has_job and bool(columns & {STEP_TIME, *ALIASES})
 
@@ -133,7 +140,7 @@ class _Table:
 
     def __init__(self, file: Path) -> None:
         self.file, self.name = file, file.name
-        table, seen = CsvTable(read_packed_text(file, WHAT), file.name), Seen()
+        table, seen = CsvTable(read_table_text(file, WHAT), file.name), Seen()
         named = {column: ALIASES.get(column, column) for column in table.columns}
         self.columns = tuple(named.values())
         self._check(table.place(1), named)

@@ -59,8 +59,8 @@ def validate_steps(
     """Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.
 
     Args:
-        files: tables of jobs (CSV; docs/job_table.md): columns step_time_s and job (a job file) or fields such as plan.tp;
-            also as .gz; scored and, where groups are left out, fitted together.
+        files: tables of jobs (CSV, also as .gz, or parquet; docs/job_table.md): columns step_time_s and job (a job file) or
+            fields such as plan.tp; scored and, where groups are left out, fitted together.
         leave_out: score blindly: predict the rows of every such group (scale: number of devices) by a calibration fitted to the
             other rows.
         fit: predict with a calibration saved by `prism-jax calibrate`.
@@ -183,10 +183,10 @@ def shipped_rows_note(report: StepsValidationReport) -> str:
 
 
 def _row_of(run: MeasuredRun, made: type[MeasuredRow]) -> MeasuredRow:
-    """A measured job as a row of the table it is from; its variability is that of its device."""
+    """A measured job as a row of the table it is from: what it leaves open stays so; its variability is that of its device."""
     job, seconds = run.job, None if isnan(run.measured_s) else run.measured_s
-    triple = (job.model, job.cluster, job.plan)
-    return made(run.id, run.source, seconds, run.measured_range, *triple, framework=job.software.name)
+    triple, name = (job.model, job.cluster, job.stated_plan), job.software.name
+    return made(run.id, run.source, seconds, run.measured_range, *triple, framework=name, open_plan=job.open_plan)
 
 
 def _check_ways(leave_out: str | None, fit: str | Path | None) -> None:

@@ -90,7 +90,7 @@ def test_the_same_table_is_validated(runs, folder, capsys):
         found = json.loads(capsys.readouterr().out)
         assert [row["framework"] for row in found["rows"]] == ["megatron-core"] * len(CHANGES)
         errors.append(found["overall"]["median_ape"])
-    assert errors[0] == pytest.approx(0.3 / 1.3, abs=0.03)
+    assert errors[0] == pytest.approx(0.3 / 1.3, abs=0.04)  # what the rows leave open is at its mean: 3 % here
     assert errors[1] < 0.4 * errors[0]
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from prism_jax.core.errors import DataError
+from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.tables.streams import example_files
-from prism_jax.validation.job_table import read_job_table
+from prism_jax.validation.job_table import is_job_table, read_job_table
 
 HEADER = "job,set,measured_step_time_s"
 
@@ -78,3 +79,36 @@ def test_the_example_of_the_page_is_read(file: Path) -> None:
     assert [run.id for run in runs][::4] == ["one node", "to do"]
     assert runs[1].measured_range == pytest.approx((7.31, 7.51))
     assert runs[3].job.plan.global_batch == 256
+
+
+TABLE = (
+    "row,source,date,software.framework,model,cluster.device,cluster.n_devices,plan.dp,plan.micro_batch,plan.global_batch,plan.tp,"
+    "plan.seq_len,measured_s\n"
+    "a,lab,2024-05,fsdp,llama-2-7b,h100-sxm,16,16,1,32,,4096,1.5\n"
+    "b,lab,,fsdp,llama-2-7b,h100-sxm,16,8,1,32,2,4096,2\n"
+)
+
+
+def test_a_parquet_is_read_as_the_csv_of_the_same_rows(file: Path) -> None:
+    import pandas as pd
+
+    file.write_text(TABLE)
+    packed = file.with_suffix(".parquet")
+    pd.read_csv(file).to_parquet(packed)  # whole numbers with gaps are floats there
+    assert is_job_table(packed)
+    rows = [[(run.id, run.job, run.measured_s, run.source) for run in read_job_table(one)] for one in (file, packed)]
+    assert rows[0] == rows[1]
+    assert [run.job.plan.software.date for run in read_job_table(packed)] == ["2024-05", ""]
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(DataError, match="parquet"):
+        read_job_table(packed)
+
+
+def test_what_a_row_leaves_blank_stays_open(file: Path) -> None:
+    """The job of a row is built again for its score: what the framework filled in must not count as stated there."""
+    file.write_text(TABLE)
+    job = read_job_table(file)[0].job
+    again = Job(job.model, job.cluster, job.stated_plan, job.variability, framework=job.framework)
+    assert "compile" in job.open_software
+    assert again.open_software == job.open_software
+    assert again.plan == job.plan
