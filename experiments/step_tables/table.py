@@ -38,8 +38,14 @@ from experiments.step_tables.samples import (
     plan_of_samples,
     sample_records,
 )
-from experiments.step_tables.usual import REAL_ROUTING, usual_dtypes, usual_micro_batches, usual_virtual_stages
 from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, USUAL_NETWORK, VIRTUAL_STAGES, Odds, imbalance_of
+from prism_jax.calibration.usual import (
+    REAL_ROUTING,
+    USUAL_ROUTING,
+    usual_dtypes,
+    usual_micro_batches,
+    usual_virtual_stages,
+)
 from prism_jax.core.errors import PrismError
 from prism_jax.cost.partition import layers_of_chunks
 from prism_jax.framework.frameworks import framework_of
@@ -228,16 +234,18 @@ def open_of_record(
     record: StepRecord, model: Workload, cluster: Cluster, plan: ParallelPlan
 ) -> Iterator[tuple[str, Odds]]:
     """Fields of plan and cluster that the row does not state, with the odds of what they may be."""
+    by_vendor = (
+        plan.software.tuning == VENDOR
+    )  # on its reference design, with forced routing, unless a column says otherwise
     if not record.precision and "fp32 by default" not in record.notes:
         yield "dtype", usual_dtypes(cluster.device, plan.software.tuning)
     yield "recompute", open_recompute(record)
     if record.micro_batch is None and not record.gpu.lower().startswith("tpu"):
         yield "micro_batch", usual_micro_batches(plan)
-    if record.routing == "real" and imbalance_of(model) is not None:
-        yield IMBALANCE, REAL_ROUTING
+    if imbalance_of(model) is not None and (record.routing == "real" or not (record.routing or by_vendor)):
+        yield IMBALANCE, REAL_ROUTING if record.routing else USUAL_ROUTING
     if "not listed" in record.schedule and record.vpp is None:
         yield VIRTUAL_STAGES, usual_virtual_stages(n_body(model), plan)
-    by_vendor = plan.software.tuning == VENDOR  # on its reference design, unless a table says that nobody states it
     says_none = record.fabric_stated == "no" if record.fabric_stated else not (record.network or by_vendor)
     if says_none and not is_of_known_machine(record) and plan.n_devices > cluster.node_size and len(cluster.tiers) > 1:
         yield NETWORK, USUAL_NETWORK

@@ -262,7 +262,7 @@ def open_fields(
     own, generation = framework_of(framework), cluster.device.generation
     asked = [
         *((f"software.{name}", _odds(name, own, generation, plan, model)) for name in names if _matters(name, model)),
-        *((name if "." in name else f"plan.{name}", odds) for name, odds in more),
+        *((name if "." in name else f"plan.{name}", odds) for name, odds in more if _is_open(name, odds, model)),
     ]
 
     def assumed(name: str) -> Any:
@@ -320,6 +320,11 @@ def between_nodes(cluster: Cluster, factor: float) -> Cluster:
         return cluster
     outer = tuple(replace(tier, bytes_per_s=factor * tier.bytes_per_s) for tier in cluster.tiers[1:])
     return replace(cluster, tiers=(cluster.tiers[0], *outer))
+
+
+def _is_open(name: str, odds: Odds, model: Workload) -> bool:
+    """Whether the field still is: a load that the model states, or that a capacity limits, is known."""
+    return name != IMBALANCE or imbalance_of(model) == odds[0][0]
 
 
 def imbalance_of(model: Workload) -> float | None:

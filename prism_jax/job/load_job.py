@@ -35,6 +35,7 @@ from .job import Job
 from .rules import problems
 from .schema import Text, job_section, one_of, validated
 from .sections import located, read_data, read_model, read_plan, read_published, read_software, read_variability
+from .unstated import open_in_file
 
 MOST_SHOWN = 200  # characters of an option in a message
 SHORTHAND = (
@@ -338,7 +339,7 @@ def job_of(document: Document) -> Job:
         raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem
     framework = document.data.get("framework") or ""
-    said = {"called": called, "published": published}
+    said = {"called": called, "published": published, "open_plan": open_in_file(document.data, model, cluster)}
     return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework, **said)
 
 

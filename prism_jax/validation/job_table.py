@@ -19,7 +19,7 @@ import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from ..core.registry import did_you_mean
 from ..core.units import format_s
 from ..job.job import Job
 from ..job.load_job import SECTIONS, FieldChange, apply_overrides, job_of, load_job, read_job_file, with_fields
+from ..job.unstated import open_in_row
 from ..recorded.formats.open_trace import open_trace
 from ..tables.csv_rows import CsvTable, Seen, boolean_field, number_of, seconds_field
 from ..tables.document import Document, short
@@ -188,7 +189,10 @@ class _Table:
         ]
         try:
             base = self._base(row, bool(changes))
-            return job_of(apply_overrides(with_fields(base, changes), _words(row.text("set"))))
+            document = apply_overrides(with_fields(base, changes), _words(row.text("set")))
+            job = job_of(document)
+            own = open_in_row(document.data, job.model, job.cluster, job.plan, job.framework)
+            return replace(job, open_plan=own)
         except ConfigError as error:
             raise DataError("; ".join(self._in_row(row, str(mistake)) for mistake in error.mistakes)) from None
         except PrismError as error:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from experiments.step_tables.table import read_step_rows
-from experiments.step_tables.usual import usual_dtypes, usual_recompute
 from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, VIRTUAL_STAGES
+from prism_jax.calibration.usual import usual_dtypes, usual_recompute
 from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.framework.software import TYPICAL, VENDOR
 from prism_jax.system import catalog
@@ -72,6 +72,8 @@ EXPERTS = {"experts": "8", "experts_topk": "2", "ffn": "2048", "ep": "4"}
         ({"fabric_stated": "no", "num_gpus": "8", "dp": "1"}, set()),
         ({**EXPERTS, "routing": "balanced"}, set()),
         ({**EXPERTS, "routing": "real"}, {IMBALANCE}),
+        ({**EXPERTS, "routing": ""}, {IMBALANCE}),
+        ({**EXPERTS, "routing": "", "vendor": "yes"}, set()),
         ({**EXPERTS, "routing": "real", "notes": "capacity factor 1"}, set()),
     ],
 )

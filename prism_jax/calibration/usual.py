@@ -1,11 +1,14 @@
-"""What a published run may have done where its table says nothing: recomputation by framework, formats by device. Odds."""
+"""What a run may have done where its table or its job file says nothing: formats, recomputation, chunks, batches, routing. Odds.
+
+Judgements as those of `open_fields`, each with what speaks for it.
+"""
 
 from __future__ import annotations
 
-from prism_jax.calibration.open_fields import Odds
-from prism_jax.framework.software import VENDOR
-from prism_jax.plan.plan import ParallelPlan
-from prism_jax.system.hardware import Device
+from ..framework.software import VENDOR
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Device
+from .open_fields import Odds
 
 # Recomputation where nobody states it, by framework. DeepSpeed's lineage checkpoints every layer: the published configurations of
 # GPT-NeoX (`checkpoint-activations: true` in configs/*.yml) and the scripts of Megatron-DeepSpeed (`--checkpoint-activations`).
@@ -52,6 +55,8 @@ def usual_dtypes(device: Device, tuning: str | None = None) -> Odds:
 # Load of the busiest rank over the mean under a router that learns and no capacity: with a loss that balances 1.0 to 1.5, without
 # one whatever a gate likes. Judgement, chosen in sight of the rows that state real routing.
 REAL_ROUTING: Odds = ((1.0, 0.3), (1.5, 0.35), (2.5, 0.2), (4.0, 0.15))
+# Where nobody says how tokens are routed: benchmarks force a balance, training with a balancing loss or bias is near it.
+USUAL_ROUTING: Odds = ((1.0, 0.8), (1.25, 0.15), (1.6, 0.05))
 
 # Of a pipeline that states none: one sequence keeps it busy, larger ones fill the devices. Judgement.
 _MICRO_BATCHES = ((1, 0.6), (2, 0.25), (4, 0.15))
