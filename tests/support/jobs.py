@@ -39,7 +39,7 @@ STATED = Software(
 def stated(job: Job) -> Job:
     """The job with nothing left open, so that its step does not stand at a mean over what is."""
     etp = 1 if job.model.has_experts else None
-    return replace(job, plan=replace(job.plan, software=STATED, etp=etp), filled=())
+    return replace(job, plan=replace(job.plan, software=STATED, etp=etp), filled=(), open_plan=())
 
 
 def make_job(variability: Variability | None = None, *, n_micro_batch: int = 4, **plan: object) -> Job:
