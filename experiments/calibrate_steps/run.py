@@ -31,7 +31,8 @@ from prism_jax.validation.score import MeasuredRow
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / ".." / "shared" / "data"
-TABLES = [DATA / name for name in ("steps/steps.csv.gz", "steps2/rows.csv.gz", "steps2/new_sources.csv.gz")]
+NAMES = ("steps/steps.csv.gz", "steps2/rows.csv.gz", "steps2/new_sources.csv.gz", "steps3/rows.csv.gz")
+TABLES = [DATA / name for name in NAMES]
 WORKLOADS = [DATA / "steps/steps_nonllm.csv.gz"]
 PRESET = HERE.parents[1] / "prism_jax" / "calibration" / "presets" / "calibration.json"
 DRAWS = 96

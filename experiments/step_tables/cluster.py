@@ -129,7 +129,14 @@ def defect_of_record(record: StepRecord, cluster: Cluster | None = None, beside_
         beside_peers: what jobs like it say of its fabric; told where its own bandwidth says nothing.
     """
     fabric = _fabric(record, cluster) or ([beside_peers] if beside_peers else [])
-    return "; ".join(dict.fromkeys([*_remarks(record.notes), *_pipeline_bug(record), *fabric]))
+    return "; ".join(dict.fromkeys([*_excluded(record), *_remarks(record.notes), *_pipeline_bug(record), *fabric]))
+
+
+OPEN = ("precision not stated",)  # is a field with odds here, and no reason to leave a row out
+
+
+def _excluded(record: StepRecord) -> list[str]:
+    return [record.excluded] if record.excluded and record.excluded not in OPEN else []
 
 
 def _remarks(notes: str) -> list[str]:

@@ -91,3 +91,11 @@ def test_an_all_reduce_under_a_quarter_of_the_ports_is_a_degraded_fabric(
 def test_the_framework_is_told_by_words(fields: dict[str, object], framework: str):
     assert framework in FRAMEWORKS.names or framework == ""
     assert framework_of_record(record(**fields)) == framework
+
+
+@pytest.mark.parametrize(
+    ("excluded", "defect"),
+    [("load imbalance not stated", "load imbalance not stated"), ("precision not stated", "")],
+)
+def test_a_row_that_says_nothing_of_the_model_is_set_aside_but_for_what_is_open(excluded, defect):
+    assert defect_of_record(record(excluded=excluded)) == defect
