@@ -183,6 +183,7 @@ class LogValidationReport(Report):
     """A training log against what its own head predicts."""
 
     kind: ClassVar[str] = "log-validation"
+    picture: ClassVar[str] = "prism_jax.validation.picture:draw_log"
 
     runs: tuple[LogRun, ...]
     record: Annotated[RunRecord, INLINE]

@@ -1,4 +1,4 @@
-"""Predicted against measured step times as a picture: one point per row, seconds on logarithmic axes."""
+"""Predicted against measured step times as pictures: of tables one point per row, of logs the steps of every run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ from ..core.picture import (
     new_figure,
     style,
 )
+from ..core.units import format_s
+from .log_report import LogRun, LogValidationReport
 from .report import StepsValidationReport
 
 if TYPE_CHECKING:
+    from ..trace.step_log import StepLog
     from .score import RowResult
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, PURPLE, GREEN, CYAN, OLIVE, WINE)  # of the largest groups; the others are grey
@@ -126,3 +129,46 @@ def _steps(ax: Axes, errors: Sequence[float], colour: str, width: float) -> None
 def draw_accuracy(report: StepsValidationReport) -> Figure:
     """Predicted against measured, and which share of rows has at most a given error."""
     return plot_accuracy(report.parts.rows)
+
+
+MOST_RUNS = 6  # panels
+
+
+def draw_log(report: LogValidationReport) -> Figure:
+    """The steps of every run over its iterations, and how they are distributed, with what the head predicts."""
+    known = [(run, steps) for run, steps in zip(report.runs, report.parts, strict=True) if steps is not None]
+    with style():
+        n = min(len(known), MOST_RUNS)
+        figure = new_figure((9.0, 0.8 + 2.9 * max(n, 1)))
+        panels = figure.subplots(max(n, 1), 2, squeeze=False, sharey="row", width_ratios=(3.2, 1.0))
+        for (left, right), (run, steps) in zip(panels, known, strict=False):
+            _plot_run(run, steps, left, right)
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        if len(known) > n:
+            figure.suptitle(f"{n} of {len(known)} runs")
+    return figure
+
+
+def _plot_run(run: LogRun, steps: StepLog, left: Axes, right: Axes) -> None:
+    """One run: points over iterations, and the share of its steps by their time."""
+    left.plot(steps.step, steps.step_s, ".", color="#444444", markersize=5, label="measured steps", rasterized=True)
+    right.hist(steps.step_s, bins=30, orientation="horizontal", color=GREY, weights=np.full(len(steps), 1 / len(steps)))
+    found, title = run.predicted, [f"lines {run.first_line} to {run.last_line}, {run.trainer}: {run.verdict}"]
+    lines = {"measured median": (None if run.measured is None else run.measured.median_s, "black", "--")}
+    lines["of it one update of the actor"] = run.compared_s, ROSE, "--"
+    lines["predicted median"] = None if found is None else found.p50_s, INDIGO, "-"
+    for name, (seconds, colour, line) in lines.items():
+        if seconds is not None:
+            title.append(f"{name.removesuffix(' median')} {format_s(seconds)}")
+            for ax in (left, right):
+                ax.axhline(seconds, color=colour, linewidth=1.2, linestyle=line, label=name)
+    if found is not None:
+        for ax in (left, right):
+            ax.axhspan(found.low_s, found.high_s, color=INDIGO, alpha=0.15, linewidth=0, label="predicted, 90 %")
+    left.set_title("; ".join(title), loc="left", fontsize="medium")
+    left.set_xlabel("step")
+    left.set_ylim(bottom=0.0)
+    right.set_xlabel("share of steps")
+    right.xaxis.set_major_formatter(PercentFormatter(1.0))
+    name_time_axis(left.yaxis, "step time")

@@ -115,12 +115,14 @@ def validate_log(
     if output is not None:
         check_target(output)
     asked = _Asked(of_log.device, tuple(of_log.overrides), of_log.skip, seed)
-    runs, made = _all_runs(path, asked, progress)
+    found = _all_runs(path, asked, progress)
+    runs = [one.run for one in found]
     if output is not None:
-        _write(output, made)
+        _write(output, [one.made for one in found])
     if not any(run.predicted for run in runs):
         _refuse(str(file), runs)
-    return LogValidationReport(tuple(runs), RunRecord(**run_record({"file": file, **of_log.inputs()}, seed)))
+    report = LogValidationReport(tuple(runs), RunRecord(**run_record({"file": file, **of_log.inputs()}, seed)))
+    return report.made_of(tuple(one.steps for one in found))
 
 
 class _Asked(NamedTuple):
@@ -143,10 +145,18 @@ def runs_in(path: Path, device: str | None = None, slower: float = 1.0) -> tuple
     Raises:
         DataError: the file cannot be read, or has no head.
     """
-    return tuple(_all_runs(path, _Asked(device, slower=slower), silent)[0])
+    return tuple(one.run for one in _all_runs(path, _Asked(device, slower=slower), silent))
 
 
-def _all_runs(path: Path, asked: _Asked, progress: Progress) -> tuple[list[LogRun], list[Made]]:
+class _Found(NamedTuple):
+    """A run, what its head was made, and its steps once it has settled; None: there are none."""
+
+    run: LogRun
+    made: Made
+    steps: StepLog | None
+
+
+def _all_runs(path: Path, asked: _Asked, progress: Progress) -> list[_Found]:
     heads = list(runs_of(read_heads(path)))
     if not heads:
         raise DataError(f"{path}: no head that says what ran was found. {open_steps(path)}")
@@ -159,9 +169,9 @@ def _all_runs(path: Path, asked: _Asked, progress: Progress) -> tuple[list[LogRu
             measured = replace(measured[0], step_s=measured[0].step_s * asked.slower), measured[1]
             head.timers = {name: array("d", [asked.slower * one for one in some]) for name, some in head.timers.items()}
         steps = measured if isinstance(measured, PrismError) else _figures(*measured)
-        runs.append(run_of(head, one, steps, asked.seed))
-    timed = [index for index, run in enumerate(runs) if run.measured is not None] or list(range(len(runs)))
-    return [runs[index] for index in timed], [made[index] for index in timed]  # a start without a step is no run
+        settled_steps = None if isinstance(measured, PrismError) else measured[0]
+        runs.append(_Found(run_of(head, one, steps, asked.seed), one, settled_steps))
+    return [one for one in runs if one.steps is not None] or runs  # a start without a step is no run
 
 
 def open_steps(path: Path) -> str:

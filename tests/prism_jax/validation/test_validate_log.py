@@ -115,6 +115,22 @@ def _columns(step_s: list[float]):
     return np.arange(1, len(step_s) + 1), np.array(step_s), np.ones(len(step_s), np.int32)
 
 
+def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, capsys):
+    path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
+    report = validate_log(path, device="h100-sxm")
+    panels = report.figure().axes
+    assert len(panels) == 4
+    for run, ax in zip(report.runs, panels[::2], strict=True):
+        assert len(ax.lines[0].get_xdata()) == run.measured.n
+        assert {line.get_ydata()[0] for line in ax.lines[1:]} == {run.measured.median_s, run.predicted.p50_s}
+        [band] = ax.patches
+        assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx(
+            (run.predicted.low_s, run.predicted.high_s)
+        )
+    assert main(["validate", str(path), "--device", "h100-sxm", "--plot", str(tmp_path / "steps.png")]) == 0
+    assert (tmp_path / "steps.png").stat().st_size > 1000
+
+
 @pytest.mark.skipif(not LOGS.exists(), reason=f"the open logs are not at {LOGS}")
 def test_heads_of_the_open_logs_say_what_is_known_of_them():
     from experiments.log_heads.run import outcome
