@@ -25,9 +25,8 @@ from ..core.report import RunRecord
 from ..horizon.checkpoint import Checkpoint
 from ..horizon.predict_run import FIT
 from ..horizon.reliability import Reliability
-from ..horizon.simulated_job import level_draws
 from ..job.job import Job
-from ..result.distribution import holding
+from ..prediction.facts import level_draws
 from ..search.figures import plan_facts
 from ..simulate.predict import predict
 from .availability import AVAILABILITY, Availability
@@ -219,10 +218,10 @@ def _gain(gain: CloudGain, wish: CloudRequirements, asked: CloudRequest) -> Gain
         against="what is running" if running else "on demand",
         reference=rent_facts(gain.reference, wish, asked),
         saved_usd=saved_usd,
-        saved_usd_interval=holding(saved_usd, float(low), float(high)),
+        saved_usd_interval=(float(low), float(high)),
         saved_s=float(gain.saved_s.mean()),
         saved_share=gain.share,
-        saved_share_interval=holding(gain.share, *gain.share_interval),
+        saved_share_interval=gain.share_interval,
     )
 
 

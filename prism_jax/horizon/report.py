@@ -88,11 +88,11 @@ class OutcomeFacts:
         time_s, mc_error_s: over chance and over what is not known, and the Monte Carlo error.
         chance_s: over chance alone, rates and the level of the step being as stated.
         expected_interval_s: 90 % interval of the expected time over what is not known: rates, and the level of the step.
-        goodput, goodput_interval: mean share of the wall time in steps that are kept, and 90 % of the worlds.
+        goodput, goodput_interval: share of the wall time in steps that are kept: median and 90 % of the worlds.
         seconds: bucket -> mean seconds; they add up to the mean time.
         waiting_s: part of the bucket `failure`: for nodes to come back.
         interruptions: mean number.
-        expected_s: mean time by the exact form, which takes rates as constant and nodes as there when they are needed.
+        expected_s: expected time by the exact form (constant rates, nodes there when needed): median over what is not known.
         extra_s: mean time above that of steps without variability, failures and checkpoints.
         interval_slope, mtbf_slope: seconds of expected time by second of the interval, and by second of the mean time to failure.
     """

@@ -7,17 +7,12 @@ from functools import partial
 
 import jax
 import numpy as np
-from scipy.special import ndtri
 
-from ..calibration.band import model_factors
-from ..core.arrays import Floats
 from ..core.processes import Progress
 from ..core.report import RunRecord
 from ..fits.load_fits import FittedJob
-from ..job.job import Job
-from ..prediction.facts import job_facts
+from ..prediction.facts import job_facts, level_draws
 from ..prediction.predicted_step import at_log_level
-from ..result.distribution import holding
 from ..simulate.predict import predict
 from .advice import MTBF_H, changes, response
 from .checkpoint import Checkpoint, Recovery
@@ -38,7 +33,6 @@ from .simulated_run import simulated_run
 from .steps import step_sum
 
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99}
-N_LEVEL = 400  # draws of the level of a job that its own log sets
 NOTHING = Reliability((), name="none")
 
 
@@ -106,20 +100,10 @@ def simulated(
     return report, run, outcome, known
 
 
-def level_draws(job: Job, seed: int) -> Floats:
-    """[draw] equally likely factors on the step time: what the cost model, or the log that sets the level, leaves open."""
-    if job.level is not None:
-        own = job.level
-        return np.array([own.quantile(float(ndtri((i + 0.5) / N_LEVEL))) for i in range(N_LEVEL)])
-    return model_factors(
-        job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed, job.open_fields
-    )
-
-
 def _outcome(run: TrainingRun, outcome: RunOutcome, known: RunOutcome) -> OutcomeFacts:
     slope = run.gradient() if run.rate_s > 0.0 else {"interval_s": 0.0, "mtbf_s": 0.0}
     low, high = np.quantile(outcome.goodput, (0.05, 0.95))
-    goodput, expected_s = float(outcome.goodput.mean()), float(run.expected_s())
+    goodput, expected_s = float(np.median(outcome.goodput)), float(np.median(outcome.expected_s))
     noise_free_s = run.n_steps * run.steps.noise_free_s
     return OutcomeFacts(
         time_s=_times(outcome),
@@ -128,9 +112,9 @@ def _outcome(run: TrainingRun, outcome: RunOutcome, known: RunOutcome) -> Outcom
             **{name: outcome.mc_error(p) for name, p in QUANTILES.items()},
         ),
         chance_s=_times(known),
-        expected_interval_s=holding(expected_s, *outcome.band()),
+        expected_interval_s=outcome.band(),
         goodput=goodput,
-        goodput_interval=holding(goodput, float(low), float(high)),
+        goodput_interval=(float(low), float(high)),
         seconds={name: float(value.mean()) for name, value in outcome.seconds.items()},
         waiting_s=float(outcome.waiting_s.mean()),
         interruptions=float(outcome.n_failure.mean()),

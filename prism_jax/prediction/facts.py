@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
 from ..calibration.band import model_factors
+from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.report import RunRecord
 from ..cost.memory import MemoryBreakdown
@@ -17,11 +19,13 @@ from ..host.busy_time import busy_time
 from ..job.job import Job
 from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
+from ..result.tails import PRESETS, tail_draws
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..workload.transformer.spec import TransformerSpec
 from .check_report import expert_notes, host_facts, host_notes, job_names, memory_facts, open_facts, recipe_notes
 from .report import (
     AllocationFacts,
+    Bounds,
     Elapsed,
     JobFacts,
     ModelBand,
@@ -29,12 +33,15 @@ from .report import (
     PublishedFigure,
     StepTime,
     StepTimeError,
+    TailFacts,
+    TailQuantiles,
     WholeMatrix,
 )
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation
 
+N_LEVEL = 400  # draws of the level of a job that its own log sets
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 BAND = ("p5", "p50", "p95")  # of the model
 SLOWER = (0.01, 0.02, 0.05, 0.1)  # fractions above the median
@@ -154,10 +161,44 @@ def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
     """
     if job.level is not None:
         return ModelBand(**{name: median_s * job.level.quantile(float(ndtri(QUANTILES[name]))) for name in BAND})
-    factors = model_factors(
+    factors = level_draws(job, seed)
+    return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
+
+
+def level_draws(job: Job, seed: int) -> Floats:
+    """[draw] equally likely factors on the step time: what the cost model, or the log that sets the level, leaves open."""
+    if job.level is not None:
+        own = job.level
+        return np.array([own.quantile(float(ndtri((i + 0.5) / N_LEVEL))) for i in range(N_LEVEL)])
+    return model_factors(
         job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed, job.open_fields
     )
-    return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
+
+
+def with_tails(report: PredictionReport, job: Job, distribution: StepTimeDistribution, seed: int) -> PredictionReport:
+    """The report with how far tails of systems differ, where the variability of the job is a preset's."""
+    if job.variability.name not in PRESETS or job.variability.is_zero:
+        return report
+    tails, names = tail_draws(job.plan.n_devices), ("p95", "p99")
+    drawn_s = {name: tails.quantiles(distribution, QUANTILES[name]) for name in names}
+    level = np.random.default_rng(seed).choice(level_draws(job, seed), len(tails.log_ratio))
+    median_s, guarantee = distribution.quantile(0.5), report.guarantee
+    if guarantee is not None:
+        guarantee = tails.guarantee(distribution, guarantee.p, guarantee.confidence)
+    return replace(
+        report,
+        tail=TailFacts(
+            TailQuantiles(**{name: _bounds(drawn_s[name] / median_s - 1.0) for name in names}),
+            TailQuantiles(**{name: _bounds(drawn_s[name] * level) for name in names}),
+        ),
+        guarantee=guarantee,
+        prob_slower={f"{fraction:g}": tails.prob_slower(distribution, fraction) for fraction in SLOWER},
+    )
+
+
+def _bounds(drawn: Floats) -> Bounds:
+    low, high = np.quantile(drawn, (QUANTILES["p5"], QUANTILES["p95"]))
+    return Bounds(float(low), float(high))
 
 
 def job_facts(job: Job) -> JobFacts:

@@ -25,14 +25,14 @@ from ..fits.load_fits import FittedJob, LogLevel
 from ..job.framework_notes import framework_notes
 from ..job.job import Job
 from ..job.rules import workload_notes
-from ..result.distribution import StepTimeDistribution, holding
+from ..result.distribution import StepTimeDistribution
 from ..simulate.batches import epistemic_band
 from ..simulate.inputs import KnownGpus, known_gpus
 from ..simulate.predict import COLUMNS_PER_CALL, DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from ..system.likeness import device_notes
 from ..variability.slowdowns_file import SlowdownTable
-from .facts import QUANTILES, prediction_report
+from .facts import QUANTILES, prediction_report, with_tails
 from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport
 
 WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit
@@ -161,8 +161,9 @@ def simulated(
     ]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
-        band = _band(replace(fitted, job=job), asked, known, report, progress)
-        report = replace(report, epistemic_s=band)
+        report = _with_band(replace(fitted, job=job), asked, known, report, progress)
+    else:
+        report = with_tails(report, job, distribution, asked.seed)
     return report, distribution, explanation
 
 
@@ -218,10 +219,10 @@ def _worth_a_warm_run(asked: Simulation, distribution: StepTimeDistribution, cou
     return asked.explained and distribution.method == asked.method and count <= MAX_WARM_COLUMNS
 
 
-def _band(
+def _with_band(
     fitted: FittedJob, asked: Simulation, known: KnownGpus | None, report: PredictionReport, progress: Progress
-) -> FitBand:
-    """90 % interval of each quantile of the step time, seconds, over posterior draws; it holds the quantile itself."""
+) -> PredictionReport:
+    """The report with quantiles of the step time as posterior draws have them: medians and 90 % intervals of the same draws."""
     found = epistemic_band(
         fitted.job,
         fitted.draws,
@@ -231,5 +232,6 @@ def _band(
         known=known,
         progress=part(progress, "posterior draws"),
     )
-    times = report.step_time_s
-    return FitBand(**{name: Bounds(*holding(getattr(times, name), *bounds)) for name, bounds in found.items()})
+    times = replace(report.step_time_s, **{name: one.median for name, one in found.items()})
+    band = FitBand(**{name: Bounds(one.p5, one.p95) for name, one in found.items()})
+    return replace(report, step_time_s=times, epistemic_s=band)

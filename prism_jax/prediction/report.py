@@ -92,6 +92,27 @@ class FitBand:
 
 
 @dataclass(frozen=True)
+class TailQuantiles:
+    """90 % intervals of the upper quantiles."""
+
+    p95: Bounds
+    p99: Bounds
+
+
+@dataclass(frozen=True)
+class TailFacts:
+    """What the tails of systems that were measured leave open of one that was not.
+
+    Attributes:
+        over_p50: quantile over the median, minus 1.
+        measured_s: of the quantile that would be measured, seconds: that, and what the cost model does not know.
+    """
+
+    over_p50: TailQuantiles
+    measured_s: TailQuantiles
+
+
+@dataclass(frozen=True)
 class LevelFacts:
     """The level of a job from its own log: what was predicted without the log, times a factor, is what was measured.
 
@@ -221,7 +242,8 @@ class PredictionReport(Report):
         fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
         allocation: the spreads within one allocation and between allocations. Without an explanation (`--fast`) these two are
             None, and `breakdown_s`, `criticality` and `p95_owner_s` are empty.
-        guarantee: None where too little was simulated for one; `notes` says so.
+        guarantee: None where too little was simulated for one; `notes` says so. With `tail`, it and `prob_slower` are of a system
+            that was not measured.
         prob_slower: fraction above the median, as text -> probability.
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
@@ -230,6 +252,7 @@ class PredictionReport(Report):
         given: what given slowdowns of GPUs cost; absent where none are given.
         money: absent without a price.
         epistemic_s: what applied fits leave open; absent without fits of variability.
+        tail: how far tails of systems differ from a preset of variability; absent where a fit or the job says how steps vary.
     """
 
     kind: ClassVar[str] = "prediction"
@@ -267,6 +290,7 @@ class PredictionReport(Report):
     level: Annotated[LevelFacts | None, WHERE_KNOWN] = None
     money: Annotated[MoneyFacts | None, WHERE_KNOWN] = None
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
+    tail: Annotated[TailFacts | None, WHERE_KNOWN] = None
     open_fields: tuple[OpenFieldFacts, ...] = ()
     criticality_mc_error: Mapping[str, float] = field(default_factory=dict)
     p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
@@ -389,7 +413,11 @@ def _over(times: StepTime, name: str) -> str:
 
 
 def _band(report: PredictionReport, name: str) -> str:
-    """What the fits leave open, where there are any."""
+    """What the fits leave open, where there are any; else what tails of systems do."""
+    if report.tail is not None and name != "p50":
+        over, told = getattr(report.tail.over_p50, name), getattr(report.tail.measured_s, name)
+        low, high = format_s(told.low, 3), format_s(told.high, 3)
+        return f" ({over.low:+.1%} to {over.high:+.1%} by system; {low} to {high} measured)"
     band = None if report.epistemic_s is None else getattr(report.epistemic_s, name)
     return f"   ({format_s(band.low, 5)} to {format_s(band.high, 5)}, 90 % interval of the fit)" if band else ""
 

@@ -63,20 +63,6 @@ def check_prob(p: float, name: str = "p") -> float:
     return p
 
 
-def holding(estimate: float, low: float, high: float) -> tuple[float, float]:
-    """The interval, widened as far as it takes to hold the estimate.
-
-    Notes:
-        An estimate at the mean of what a fit leaves open, and quantiles over draws of it, are unlike statistics of a curved
-        function: where draws hardly differ, the estimate may lie outside. A wider interval covers at least as often.
-
-    Example:
-        >>> holding(2.0, 1.0, 1.5)
-        (1.0, 2.0)
-    """
-    return min(low, estimate), max(high, estimate)
-
-
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")  # samples that are equal count half
 NEAR = np.linspace(-0.1, 0.1, 5)  # of p (1 - p): levels whose variances are averaged
 REACH = 2.0  # level errors to either side at which the quantile function is read
@@ -148,15 +134,19 @@ class Guarantee:
     p: float
     confidence: float
     bound_s: float
-    kind: str  # order_statistic | randomisations | refits
+    kind: str  # order_statistic | randomisations | refits | systems
 
     @shown
     def sentence(self) -> str:
         """The guarantee in words."""
         return (
             f"with {100 * self.confidence:.6g}% confidence at least {100 * self.p:.6g}% of steps "
-            f"take at most {format_s(self.bound_s)} under this model"
+            f"take at most {format_s(self.bound_s)} under this model{self._scope}"
         )
+
+    @property
+    def _scope(self) -> str:
+        return ", with the tails of other systems" if self.kind == "systems" else ""
 
 
 def order_statistic_bound(samples_s: Float[np.ndarray, " sample"], p: float, confidence: float) -> Guarantee:

@@ -26,7 +26,6 @@ from ..core.arrays import Floats
 from ..core.processes import Progress, silent
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
-from ..result.distribution import holding
 from ..result.objective import OBJECTIVES, PlanObjective
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, TailScorer
@@ -247,16 +246,21 @@ def promise(
     pairs = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET + k, None) for k in range(N_SEEDS)])
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
     half = float(stdtrit(N_SEEDS - 1, 0.5 + LEVEL / 2) * gains.std(ddof=1) / np.sqrt(N_SEEDS))
-    middle = float(gains.mean())
-    error = model_errors(evaluator.job, (base, best), seed)
-    by_model = _quantiles(1.0 - (1.0 - middle) * error[:, 1] / error[:, 0])
+    middle, seconds = float(gains.mean()), pairs.mean(axis=0)
     over = None
     if posterior:
-        under = [_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior]
-        over = holding(middle, *_wider(_quantiles(np.array([1.0 - own[1] / own[0] for own in under])), half))
-    base_s, best_s = (float(value) for value in pairs.mean(axis=0))
+        under = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior])
+        drawn = 1.0 - under[:, 1] / under[:, 0]
+        middle, seconds = float(np.median(drawn)), np.median(under, axis=0)
+        over = _wider(_quantiles(drawn), half)
+    error = model_errors(evaluator.job, (base, best), seed)
+    ratio = error[:, 1] / error[:, 0]
+    by_model = _quantiles(
+        1.0 - (1.0 - middle) * ratio / np.median(ratio)
+    )  # the gain is the median of what may be measured
+    base_s, best_s = (float(value) for value in seconds)
     by_chance = (middle - half, middle + half)
-    return GainEstimate(base_s, best_s, middle, by_chance, holding(middle, *_wider(by_model, half)), over)
+    return GainEstimate(base_s, best_s, middle, by_chance, _wider(by_model, half), over)
 
 
 def _quantiles(gains: np.ndarray) -> tuple[float, float]:

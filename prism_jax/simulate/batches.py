@@ -16,7 +16,7 @@ from jax import Array
 from ..core.processes import Progress, silent
 from ..graph.draws import ScoreChain, typed_key
 from ..job.job import Job
-from ..result.distribution import StepTimeDistribution
+from ..result.distribution import MedianInterval, StepTimeDistribution
 from ..variability.tree import Variability
 from .inputs import KnownGpus, column_inputs, regime_factors
 from .predict import DEFAULT_COLUMNS, REGIME_SCORES, columns_or_full, predict
@@ -37,8 +37,8 @@ def epistemic_band(
     n_samples: int,
     known: KnownGpus | None = None,
     progress: Progress = silent,
-) -> dict[str, tuple[float, float]]:
-    """90 % interval of each quantile of the step time, seconds, over `draws` of the job's variability.
+) -> dict[str, MedianInterval]:
+    """Median and 90 % interval of each quantile of the step time, seconds, over `draws` of the job's variability.
 
     Args:
         draws: posterior draws; 20 or more for an interval that means something.
@@ -56,8 +56,8 @@ def epistemic_band(
         distribution = columns_or_full(program, key, n_samples, known)
         found.append([distribution.quantile(p) for p in quantiles.values()])
         progress((index + 1) / len(draws))
-    low, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return {name: (float(low[i]), float(high[i])) for i, name in enumerate(quantiles)}
+    low, middle, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], axis=0)
+    return {name: MedianInterval(float(middle[i]), float(low[i]), float(high[i])) for i, name in enumerate(quantiles)}
 
 
 def alike(programs: Sequence[Program]) -> list[Program]:

@@ -11,6 +11,7 @@ A report in plain types writes an interval in one of these ways; a new way of wr
 | `median`, `after` or `p50` beside `p5` and `p95` | it | both |
 | `predicted_s` beside `low_s` and `high_s` | it | both |
 | `step_time_s` beside `epistemic_s` | each quantile | its low and high |
+| `step_time_s` beside `tail` | p95 and p99, also over p50 | low and high |
 | `step_time_s` beside `model_band_s` | p50 | p5 and p95 |
 """
 
@@ -66,5 +67,13 @@ def _beside(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[float, float, fl
     if "step_time_s" in facts and "model_band_s" in facts:
         for name, band in (facts.get("epistemic_s") or {}).items():
             yield f"epistemic {name}", (facts["step_time_s"][name], band["low"], band["high"])
+        yield from _of_tails(facts["step_time_s"], facts.get("tail") or {})
         band = facts["model_band_s"]
         yield "model band", (facts["step_time_s"]["p50"], band["p5"], band["p95"])
+
+
+def _of_tails(times: dict[str, float], tail: dict[str, Any]) -> Iterator[tuple[str, tuple[float, float, float]]]:
+    for name, band in tail.get("over_p50", {}).items():
+        yield f"tail over p50 {name}", (times[name] / times["p50"] - 1.0, band["low"], band["high"])
+    for name, band in tail.get("measured_s", {}).items():
+        yield f"tail measured {name}", (times[name], band["low"], band["high"])

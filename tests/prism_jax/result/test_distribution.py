@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
@@ -10,7 +9,6 @@ from prism_jax.core.errors import DataError
 from prism_jax.result.distribution import (
     StepTimeDistribution,
     StepTimes,
-    holding,
     html_table,
     independent_bound,
     level_error,
@@ -165,23 +163,6 @@ def test_sentence_says_what_is_guaranteed() -> None:
 
 def test_sentence_does_not_round_a_high_quantile_to_all_steps() -> None:
     assert "at least 99.9% of steps" in order_statistic_bound(np.arange(9000.0), 0.999, 0.99).sentence()
-
-
-# --- Intervals that hold their estimate ------------------------------------------------------------------------------
-
-
-NUMBER = st.floats(-1e6, 1e6)
-
-
-@given(NUMBER, NUMBER, NUMBER)
-def test_an_interval_holds_its_estimate_and_what_it_held_before(estimate: float, a: float, b: float):
-    low, high = holding(estimate, min(a, b), max(a, b))
-    assert low <= estimate <= high
-    assert low <= min(a, b)
-    assert high >= max(a, b)
-    assert {low, high} <= {estimate, a, b}
-    if min(a, b) <= estimate <= max(a, b):
-        assert (low, high) == (min(a, b), max(a, b))
 
 
 # --- Monte carlo -----------------------------------------------------------------------------------------------------
