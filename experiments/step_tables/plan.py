@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from experiments.step_tables.dates import date_of_record
 from experiments.step_tables.frameworks import recognised
 from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_of_record
 from prism_jax.calibration.open_fields import Odds
@@ -60,7 +61,6 @@ _DISPATCHER: Words = (
     (r"all-?gather dispatcher", "allgather"),
 )
 _ETP = re.compile(r"\bETP (\d{1,6})\b|expert TP follows attention TP")
-_ARXIV_DATE = re.compile(r"\b(\d\d)(\d\d)\.\d{5}")
 # Results of those who make the device, or who submit its benchmarks with them.
 _VENDORS = re.compile(
     r"mlcommons|mlperf|nvidia|nemotron|megatron-moe|2104\.04473|2205\.05198|1909\.08053|2201\.11990|maxtext|tpu-recipes|amd-agi|intel\.com|habana|neuron",
@@ -86,7 +86,7 @@ def software_of_record(record: StepRecord) -> Software:
         compile=compiled,
         cuda_graphs=_meaning(_GRAPHS, record.cuda_graphs),
         tuning=VENDOR if _is_vendors(record) else TYPICAL,
-        date=_date(record),
+        date=date_of_record(record),
         dispatcher=_meaning(_DISPATCHER, f"{record.features} {record.notes}"),
     )
 
@@ -97,12 +97,6 @@ def _is_vendors(record: StepRecord) -> bool:
 
 def _meaning(words: Words, text: str) -> Any:
     return next((value for pattern, value in words if re.search(pattern, text, re.IGNORECASE)), None)
-
-
-def _date(record: StepRecord) -> str:
-    """Year and month: as stated, else those of the paper."""
-    found = _ARXIV_DATE.search(record.source)
-    return record.date[:7] if record.date else f"20{found[1]}-{found[2]}" if found else ""
 
 
 # What a row of a steps table recomputes in the backward pass: its own column, corrected by what its notes say or

@@ -44,7 +44,7 @@ _CSV_TEXTS = {
     "attention_kernel": "attention_kernel", "norm_fused": "norm_fused", "compile": "compile", "cuda_graphs": "cuda_graphs",
     "framework": "framework", "schedule": "schedule", "layer_split": "layer_split", "method": "method", "routing": "routing",
     "lora_targets": "lora_targets", "vendor": "vendor", "fabric_stated": "fabric_stated", "layout_stated": "layout_stated",
-    "date": "date", "exclude_from_score": "excluded",
+    "date": "date", "exclude_from_score": "excluded", "commit_or_version": "release",
 }  # fmt: skip
 _CSV_FLOATS = {
     "measured_tflops_per_gpu": "tflops_per_gpu",
@@ -133,6 +133,7 @@ class StepRecord:
     layout_stated: str = ""
     date: str = ""
     excluded: str = ""  # why a step says nothing of the model, in the words of who collected it
+    release: str = ""  # of the software, or the commit that holds the figures
     same_as: str = ""  # place of an earlier row that is the same, all its columns included
 
     def beyond(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from experiments.step_tables.dates import ROUNDS
 from experiments.step_tables.records import MEASURED, NO_NUMBER, StepRecord, UnsupportedRowError
 from prism_jax.core.errors import SpecError
 from prism_jax.framework.software import Software
@@ -23,15 +24,6 @@ from prism_jax.workload.base.workload import Workload
 
 REQUIRED = ("id", "model", "gpu", "num_gpus", "global_batch", "samples_per_s")
 _ROUND = re.compile(r"training_results_(v\d\.\d)")
-# Day on which a round of MLPerf Training was published: its software is not newer.
-_PUBLISHED = {
-    "v2.0": "2022-06",
-    "v2.1": "2022-11",
-    "v3.0": "2023-06",
-    "v3.1": "2023-11",
-    "v4.0": "2024-06",
-    "v4.1": "2024-11",
-}
 
 
 def is_samples_table(columns: Collection[str]) -> bool:
@@ -75,7 +67,7 @@ def _record(row: Mapping[str, str], where: str) -> StepRecord:
         notes=row.get("notes", ""),
         framework=row.get("framework", ""),
         precision=row.get("precision", ""),
-        date=_PUBLISHED.get(round_of_results[1], "") if round_of_results else "",
+        date=ROUNDS.get(round_of_results[1], "") if round_of_results else "",
     )
 
 
