@@ -55,9 +55,14 @@ def row_data(rows: Sequence[MeasuredRow], progress: Progress = silent) -> StepTi
         stragglers(jobs, part_of(progress, 0.5, 1.0)),
         [row.job[0].has_experts for row in rows],
         [one.setting for one in jobs],
-        [row.source for row in rows],
+        [site_of(row) for row in rows],
         [one.job.open_fields for one in jobs],
     )
+
+
+def site_of(row: MeasuredRow) -> str:
+    """A source on one generation of devices: what a publication has of two is two clusters, each with its own software."""
+    return f"{row.source} on {row.job[1].device.generation}"
 
 
 def stragglers(jobs: Sequence[CostedJob], progress: Progress = silent) -> Floats:

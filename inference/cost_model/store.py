@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
-from prism_jax.calibration.key import LEVELS
+from prism_jax.calibration.key import LEVELS, STEP
 from prism_jax.calibration.surrogate import MOST, ResidualGP
 from prism_jax.core.archive import Archive, kind_of, opened, write_archive
 from prism_jax.core.errors import DataError
@@ -96,7 +96,7 @@ def _calibration(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
     terms = []
     for plain in about["terms"]:
         knob, level, names, sd = plain["knob"], plain["level"], tuple(plain["names"]), float(plain["sd"])
-        if knob not in (*KNOBS, MISFIT) or level not in LEVELS or not 0.0 <= sd <= LARGEST:
+        if knob not in (*KNOBS, MISFIT, STEP) or level not in LEVELS or not 0.0 <= sd <= LARGEST:
             raise DataError(f"no knob {knob} at level {level}, of deviation {sd:g}.")
         name = _variable(knob, level)
         value = checked(name, 2)[:, None] if names == ("all",) else checked(name, 3)

@@ -23,13 +23,22 @@ from ..core.arrays import Floats
 from ..core.content import ByContent
 from ..core.errors import DataError
 from ..cost.compute import peak_shares
-from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency, MeasuredTables, efficiency, generations
+from ..cost.efficiency import (
+    NEUTRAL,
+    OF_SECONDS,
+    SHARE,
+    CostCorrection,
+    Efficiency,
+    MeasuredTables,
+    efficiency,
+    generations,
+)
 from ..framework.base import Framework
 from ..plan.plan import ParallelPlan
 from ..system.catalog import load_json
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
-from .key import OF_HARDWARE, USED_OR_NOT, CalibrationKey, Level
+from .key import OF_HARDWARE, STEP, UNDATED_SD, USED_OR_NOT, CalibrationKey, Level
 from .surrogate import ResidualGP, sensitivities, stack, surrogate_of
 
 KNOBS = tuple(item.name for item in fields(CostCorrection))
@@ -201,12 +210,21 @@ class Calibration(ByContent):
     def _summed_of(self, setting: CalibrationKey, seed: int | None) -> dict[str, Floats]:
         """The same of a framework that is stated."""
         own = setting.members()
-        total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
+        total: dict[str, Any] = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
+        total[STEP] = np.zeros(self.n_draw)
         replaced = frozenset() if self.measured is None else self.measured.knobs
         for term in self.terms:
             if term.knob in total and not (term.knob in replaced and term.level in OF_HARDWARE):
-                total[term.knob] = total[term.knob] + self._of(own[term.level], term, seed)
-        return total
+                per = self._years(setting, seed) if term.level == Level.DATE else 1.0
+                total[term.knob] = total[term.knob] + per * self._of(own[term.level], term, seed)
+        whole = total.pop(STEP)
+        return total | {knob: total[knob] + whole for knob in OF_SECONDS}
+
+    def _years(self, setting: CalibrationKey, seed: int | None) -> Floats | float:
+        """[draw] of the software; one number without `seed`, or where its date is stated."""
+        if seed is None or setting.software.date:
+            return setting.years
+        return setting.years + UNDATED_SD * np.random.default_rng([seed, 6]).normal(size=self.n_draw)
 
     def _of(self, member: str, term: Term, seed: int | None) -> Floats | float:
         """[draw] what a member deviates by: one never seen by a fresh draw, or by nothing without `seed`."""

@@ -35,15 +35,33 @@ class Level(StrEnum):
     GRAPHS = "cuda graphs"
     TUNING = "tuning"
     WORKLOAD = "workload"
+    ADAPTERS = "adapters"
+    DATE = "date"  # a slope per year: its members are kinds of model
 
 
 LEVELS = tuple(Level)
 # A job without a member does not use it: nothing deviates.
-USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS, Level.WORKLOAD)
+USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS, Level.WORKLOAD, Level.ADAPTERS)
 NOTHING_STATED = Software()
 # What tables measured on the hardware replace: how it differs from presets, and how its kernels do.
 OF_HARDWARE = (Level.GENERATION, Level.DEVICE, Level.GENERATION_STYLE, Level.ATTENTION)
+STEP = "step"  # what whole steps deviate by: as much in every knob that is of seconds
+# Years of software count from SINCE. What is older differs by what its own fields say (kernels, fusion): with a slope since 2021
+# rows of left-out sources were 1.3 points worse, since 2024.5 as good as since 2025 but for the A100 rows of the reference (seen
+# when it was chosen). A job without a date runs what the newest evidence ran; no slope goes further than a year beyond that.
+SINCE, NEWEST, BEYOND = 2025.0, 2026.5, 1.0
+UNDATED_SD = 0.5  # years, of software whose date is not stated
+OLD_FRAMEWORKS = ("megatron-2021",)  # whose name dates them
 UNLIKE_DEVICES = ("tpu",)  # generations whose name stands for a line of different chips; elsewhere devices share one
+
+
+def years_of(date: str, framework: str = "") -> float:
+    """Years of software after `SINCE`: of "2024-05" its middle, of "2024" its summer; see `SINCE` for what is not stated."""
+    if not date:
+        return 0.0 if framework in OLD_FRAMEWORKS else NEWEST - SINCE
+    year, _, month = date.partition("-")
+    stated = int(year) + ((int(month[:2]) - 0.5) / 12.0 if month else 0.5)
+    return min(max(stated, SINCE), NEWEST + BEYOND) - SINCE
 
 
 def workload_of(model: Workload) -> str:
@@ -66,6 +84,7 @@ class CalibrationKey(NamedTuple):
         software: which kernels run.
         likeness_sd: of a device that is only like the known one named `device`: log standard deviation of its step times.
         workload: kind of model; empty for transformers, which all other levels speak of.
+        has_adapters, has_experts: of the model.
     """
 
     generation: str
@@ -75,6 +94,8 @@ class CalibrationKey(NamedTuple):
     software: Software = Software()
     likeness_sd: float = 0.0
     workload: str = ""
+    has_adapters: bool = False
+    has_experts: bool = False
 
     @classmethod
     def of(
@@ -92,7 +113,14 @@ class CalibrationKey(NamedTuple):
         own = framework_of(framework)
         of_device = device.like or device.name
         workload = "" if model is None else workload_of(model)
-        return cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, workload)
+        kind = cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, workload)
+        has_adapters = getattr(model, "adapters", None) is not None
+        return kind._replace(has_adapters=has_adapters, has_experts=model is not None and model.has_experts)
+
+    @property
+    def years(self) -> float:
+        """Of its software, see `years_of`."""
+        return years_of(self.software.date, self.framework)
 
     def members(self) -> dict[str, str]:
         """The member of every level that it belongs to; empty where that is not known, or where a level has no members.
@@ -104,7 +132,9 @@ class CalibrationKey(NamedTuple):
         both = f"{self.generation} {style}" if style else ""
         device = self.device if self.generation in UNLIKE_DEVICES else ""
         named = ("all", self.generation, device, style, both, self.framework)
-        return dict(zip(LEVELS, (*named, *self._features(), self.workload), strict=True))
+        adapters = (self.framework or "not stated") if self.has_adapters else ""
+        dated = "experts" if self.has_experts else "dense"
+        return dict(zip(LEVELS, (*named, *self._features(), self.workload, adapters, dated), strict=True))
 
     def _features(self) -> tuple[str, ...]:
         """Members of the levels of the software: kernels are a matter of the generation, too."""

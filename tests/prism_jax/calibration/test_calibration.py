@@ -9,11 +9,12 @@ import pytest
 from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term, calibration_from, shipped, uncalibrated
 from prism_jax.calibration.evidence import Cell, CellScore, cell_of, evidence, shipped_cells
-from prism_jax.calibration.key import CalibrationKey, Level
+from prism_jax.calibration.key import BEYOND, NEWEST, SINCE, STEP, UNDATED_SD, CalibrationKey, Level
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, MeasuredCost, MeasuredTables, efficiency
 from prism_jax.framework.frameworks import FRAMEWORKS, style_of
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.system.catalog import cluster, default_cluster
@@ -43,6 +44,39 @@ def test_deviations_of_all_levels_add_up() -> None:
     assert made().correction(CalibrationKey("hopper", "nanotron")).gemm == pytest.approx(1.1)
     assert made().correction(CalibrationKey("hopper", "fsdp")).gemm == pytest.approx(1.1 * 0.8)
     assert made().correction(CalibrationKey("ampere", "nanotron")).gemm == pytest.approx(1.0)
+
+
+def slope(per_year: float = -0.1) -> Calibration:
+    return made(terms=(Term(STEP, Level.DATE, 0.03, ("dense",), np.full((N, 1), per_year)),))
+
+
+def dated(date: str, framework: str = "fsdp") -> CalibrationKey:
+    return CalibrationKey("hopper", framework, software=Software(date=date))
+
+
+def test_a_year_of_software_is_a_factor_of_every_second() -> None:
+    """Of the step as a whole: exp(-0.1 x 1 year) of whatever it is made of."""
+    plan = ParallelPlan(1, 64, 4096, tp=8, dp=4)
+    outline = stack([surrogate_of(model("llama-2-7b"), cluster("dgx-h100", 32), plan, efficiency("hopper"))])
+    seconds = [surrogate_seconds(outline, slope().correction(dated(date)))[0] for date in ("2025-03", "2026-03")]
+    assert seconds[1] / seconds[0] == pytest.approx(np.exp(-0.1))
+
+
+def test_dates_beyond_the_evidence_change_nothing() -> None:
+    """Older than pairs of releases, and newer than a year after the newest of them."""
+    factor = {date: slope().correction(dated(date)).gemm for date in ("2018", "2022-05", "2027-07", "2031")}
+    assert factor["2018"] == factor["2022-05"] == pytest.approx(1.0)
+    assert factor["2031"] == pytest.approx(np.exp(-0.1 * (NEWEST + BEYOND - SINCE)))
+    assert factor["2027-07"] == pytest.approx(factor["2031"], rel=0.01)
+
+
+def test_software_without_a_date_is_as_new_as_the_evidence_and_wider() -> None:
+    current = slope().correction(dated(""))
+    assert current.gemm == pytest.approx(np.exp(-0.1 * (NEWEST - SINCE)))
+    assert slope().correction(dated("", "megatron-2021")).gemm == pytest.approx(1.0)  # its name dates it
+    drawn = np.log(np.asarray(slope().corrections(dated("")).gemm))
+    assert drawn.std() == pytest.approx(0.1 * UNDATED_SD, rel=0.2)
+    assert np.asarray(slope().corrections(dated("2026")).gemm).std() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_framework_that_is_not_stated_is_one_of_those_measured() -> None:
