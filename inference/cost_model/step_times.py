@@ -126,10 +126,7 @@ _OF_SOFTWARE = (  # how far kernels are from what their bytes, launches and spee
     Assumed("overlap_window", Level.TUNING, 0.15),
     Assumed("step_s", Level.TUNING, 0.25),
 )
-_OF_STEPS = (  # how far whole steps deviate
-    Assumed(STEP, Level.ADAPTERS, 0.05),  # what trainers do around adapters
-    Assumed(STEP, Level.DATE, 0.03, 0.10),  # per year
-)
+_OF_STEPS = (Assumed(STEP, Level.DATE, 0.03, 0.10),)  # whole steps, per year
 _OF_WORKLOADS = (  # how far kernels of models that are not transformers are from the laws of those of transformers
     Assumed("gemm", Level.WORKLOAD, 0.25),  # convolutions run as other products, small layers as none that was measured
     Assumed("attention", Level.WORKLOAD, 0.15),
@@ -195,8 +192,7 @@ class StepTimesData(StepSurrogate):
         open_mean, open_sd: of the logarithm of the step over the one that the row's assumptions give; see `open_fields`.
         has_experts: 1 where the model has experts.
         centre: [row, knob] of `KNOBS`, on the link's scale: what deviations are counted from.
-        all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, workload, adapters,
-            date, site:
+        all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, workload, date, site:
             [row] index into `names` of that level; one past the last name where the row has none.
         years: of the software (`calibration.key.years_of`), by which what a member of the level of dates deviates is multiplied.
         names: level -> names of its members.
@@ -221,7 +217,6 @@ class StepTimesData(StepSurrogate):
     graphs: Index
     tuning: Index
     workload: Index
-    adapters: Index
     date: Index
     site: Index
     years: NDArray[np.float64]

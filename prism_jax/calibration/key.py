@@ -35,13 +35,12 @@ class Level(StrEnum):
     GRAPHS = "cuda graphs"
     TUNING = "tuning"
     WORKLOAD = "workload"
-    ADAPTERS = "adapters"
     DATE = "date"  # a slope per year: its members are kinds of model
 
 
 LEVELS = tuple(Level)
 # A job without a member does not use it: nothing deviates.
-USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS, Level.WORKLOAD, Level.ADAPTERS)
+USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS, Level.WORKLOAD)
 NOTHING_STATED = Software()
 # What tables measured on the hardware replace: how it differs from presets, and how its kernels do.
 OF_HARDWARE = (Level.GENERATION, Level.DEVICE, Level.GENERATION_STYLE, Level.ATTENTION)
@@ -84,7 +83,7 @@ class CalibrationKey(NamedTuple):
         software: which kernels run.
         likeness_sd: of a device that is only like the known one named `device`: log standard deviation of its step times.
         workload: kind of model; empty for transformers, which all other levels speak of.
-        has_adapters, has_experts: of the model.
+        has_experts: of the model.
     """
 
     generation: str
@@ -94,7 +93,6 @@ class CalibrationKey(NamedTuple):
     software: Software = Software()
     likeness_sd: float = 0.0
     workload: str = ""
-    has_adapters: bool = False
     has_experts: bool = False
 
     @classmethod
@@ -113,9 +111,8 @@ class CalibrationKey(NamedTuple):
         own = framework_of(framework)
         of_device = device.like or device.name
         workload = "" if model is None else workload_of(model)
-        kind = cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, workload)
-        has_adapters = getattr(model, "adapters", None) is not None
-        return kind._replace(has_adapters=has_adapters, has_experts=model is not None and model.has_experts)
+        experts = model is not None and model.has_experts
+        return cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, workload, experts)
 
     @property
     def years(self) -> float:
@@ -132,9 +129,8 @@ class CalibrationKey(NamedTuple):
         both = f"{self.generation} {style}" if style else ""
         device = self.device if self.generation in UNLIKE_DEVICES else ""
         named = ("all", self.generation, device, style, both, self.framework)
-        adapters = (self.framework or "not stated") if self.has_adapters else ""
         dated = "experts" if self.has_experts else "dense"
-        return dict(zip(LEVELS, (*named, *self._features(), self.workload, adapters, dated), strict=True))
+        return dict(zip(LEVELS, (*named, *self._features(), self.workload, dated), strict=True))
 
     def _features(self) -> tuple[str, ...]:
         """Members of the levels of the software: kernels are a matter of the generation, too."""
