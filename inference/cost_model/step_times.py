@@ -192,8 +192,8 @@ class StepTimesData(StepSurrogate):
         open_mean, open_sd: of the logarithm of the step over the one that the row's assumptions give; see `open_fields`.
         has_experts: 1 where the model has experts.
         centre: [row, knob] of `KNOBS`, on the link's scale: what deviations are counted from.
-        all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, workload, date, site:
-            [row] index into `names` of that level; one past the last name where the row has none.
+        all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, workload, date,
+        site: [row] index into `names` of that level; one past the last name where the row has none.
         years: of the software (`calibration.key.years_of`), by which what a member of the level of dates deviates is multiplied.
         names: level -> names of its members.
     """

@@ -80,7 +80,7 @@ class Software:
             performance pages, recipes followed to the letter); typical: what everybody else reaches.
         cross_entropy_chunks: parts of the tokens that `linear` works on one after another, and that `eager` casts to fp32 one
             after another (torchtune, torchtitan); 0: as Liger chooses, and one.
-        date: of the software, "2024-05" or "2024"; empty: current.
+        date: of the software, "2024-05" or "2024"; empty: as the newest that was measured (`calibration.key.years_of`).
 
     Notes:
         bytes and launches of each choice: `workload/transformer`, `host_share`; speeds of attention kernels: `cost/presets`.

@@ -162,7 +162,7 @@ ABOUT: dict[str, str] = {
     "software.expert_counts": "who has to know the tokens of each expert: the host, which waits in every layer, or the device",
     "software.expert_products": "of the experts of a device: one kernel, a library call for each, or modules one after another",
     "software.tuning": "vendor: a result or recipe that the vendor of the device has tuned; typical: anything else",
-    "software.date": "year, or year and month, of the software; the current one if it is left out",
+    "software.date": "year, or year and month, of the software; the newest that was measured if it is left out",
     "data": "what is known of the samples of a batch",
     "published": "what others measured of this job; it changes no prediction",
     "variability": "how much the hardware varies; by default the preset of the device",
