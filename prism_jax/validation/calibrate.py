@@ -153,12 +153,13 @@ def _inputs(runs: str | Path | None, logged: Logs, framework: str) -> dict[str, 
     return found
 
 
-def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
-    """Which jobs of a table to measure first: those that stand for all others in what their steps are made of.
+def suggest_runs(runs: str | Path, n: int, asked: Sequence[str] = ()) -> SuggestionReport:
+    """Which jobs of a table to measure first: those whose times narrow the intervals of the others most.
 
     Args:
         runs: a table of jobs (CSV or parquet; docs/job_table.md); measured times are not needed.
         n: how many to suggest.
+        asked: rows whose intervals are to be narrow; all if empty.
 
     Raises:
         DataError: the table cannot be read, or is malformed.
@@ -168,9 +169,10 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     """
     read_table_text(Path(runs), RUNS)
     inference()
-    found = import_module("inference.cost_model.suggest").suggest_runs(str(runs), n)
-    record = RunRecord(**run_record({"runs": runs, "suggest": n}, 0))
-    return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record)
+    found, log_sd = import_module("inference.cost_model.suggest").suggest_runs(str(runs), n, asked)
+    inputs = {"runs": runs, "suggest": n} | ({"for": list(asked)} if asked else {})
+    record = RunRecord(**run_record(inputs, 0))
+    return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record, log_sd)
 
 
 @use_case(then=(calibration_messages,))
@@ -182,6 +184,7 @@ def calibrate(
     framework: Framework = "",
     only: Only = "",
     suggest: Annotated[int | None, Option("--suggest", "N", least=1, most=100)] = None,
+    asked: Annotated[Sequence[str], Option("--for", "ROW", is_repeated=True)] = (),
     seed: Seed = 0,
     progress: Progress = silent,
 ) -> SiteReport | SuggestionReport:
@@ -190,8 +193,11 @@ def calibrate(
     Args:
         runs, logged, out, framework, only, seed, progress: as in `calibrate_site`.
         suggest: only list the N jobs of the table to measure first; needs no measured times.
+        asked: with --suggest: the row of the table whose interval is to be narrow; may be repeated; all rows if not given.
     """
     if suggest is None:
+        if asked:
+            raise DataError("--for: names rows for --suggest. Add --suggest 3, or remove it.")
         return calibrate_site(
             runs, logged=logged, framework=framework, only=only, out=out, seed=seed, progress=progress
         )
@@ -199,6 +205,6 @@ def calibrate(
         raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
     if out is not None or framework or only or logged.logs:
         raise DataError(
-            "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
+            "--suggest: can be combined with --for and --json only, since nothing is fitted. Remove the other options."
         )
-    return suggest_runs(runs, suggest)
+    return suggest_runs(runs, suggest, asked)

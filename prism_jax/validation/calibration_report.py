@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Annotated, ClassVar
 
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
@@ -141,36 +142,50 @@ class SuggestedJob:
         noise_free_s: predicted seconds of its step, without variability.
         parts: knob -> share of the step's time that hangs on it.
         stands_for: jobs of the table that are nearer to it than to any other suggested one, itself included.
+        log_sd_after: as the report's `log_sd`, once it and those before it are measured.
     """
 
     id: str
     noise_free_s: float
     parts: Mapping[str, float]
     stands_for: int
+    log_sd_after: Annotated[float | None, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)
 class SuggestionReport(Report):
-    """Which jobs of a table to measure first."""
+    """Which jobs of a table to measure first, in that order.
+
+    Attributes:
+        log_sd: standard deviation of the logarithm of a step of the jobs asked about before any run.
+    """
 
     kind: ClassVar[str] = "suggestion"
 
     suggested: tuple[SuggestedJob, ...]
     n_job: int
     record: Annotated[RunRecord, INLINE]
+    log_sd: Annotated[float | None, WHERE_KNOWN] = None
 
     def lines(self) -> list[str]:
         found = self.suggested
         width = max(3, *(len(one.id) for one in found))
         return [
-            f"measure these {len(found)} of {self.n_job} jobs first; the other jobs are similar to them",
+            f"measure these {len(found)} of {self.n_job} jobs first, in this order",
+            f"90 % interval of a job, upper over lower end: {_span(self.log_sd)} now; then as below",
             "",
-            f"{'job':<{width}}   step time  represents  largest components",
+            f"{'job':<{width}}   step time  represents  then   largest components",
             *(
-                f"{one.id:<{width}}  {format_s(one.noise_free_s):>10}  {one.stands_for:>10}  {_parts(one.parts)}"
+                f"{one.id:<{width}}  {format_s(one.noise_free_s):>10}  {one.stands_for:>10}  {_span(one.log_sd_after)}"
+                f"  {_parts(one.parts)}"
                 for one in found
             ),
         ]
+
+
+def _span(log_sd: float | None) -> str:
+    """Upper over lower end of a normal 90 % interval."""
+    return "" if log_sd is None else f"x {exp(2.0 * 1.645 * log_sd):.2f}"
 
 
 SHIPPED_STANDS = (

@@ -1,14 +1,17 @@
-"""Which jobs to measure: one of every kind, whatever their order, and no measured time is looked at."""
+"""Which jobs to measure: those that narrow the others most by the law of the site, and no measured time is looked at."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from inference.cost_model.suggest import suggest_runs, unalike
+from inference.cost_model.site_runs import SiteRuns
+from inference.cost_model.suggest import JobLaw, job_law, suggest_runs
 from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
+from tests.inference.cost_model.sites import population, runs_of
 
 JOB = """\
 model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
@@ -18,26 +21,40 @@ variability: a100-default
 """
 
 
-def test_one_of_every_cluster_is_picked() -> None:
-    rng = np.random.default_rng(0)
-    kind = rng.permutation(np.repeat(np.arange(4), [3, 9, 5, 20]))
-    parts = np.eye(4, 14)[kind] + 0.02 * rng.normal(size=(len(kind), 14))
-    chosen = unalike(parts, 4)
-    assert sorted(kind[chosen]) == [0, 1, 2, 3]
-    assert (np.diff(chosen) > 0).all()
+def known() -> tuple[SiteRuns, JobLaw]:
+    runs = runs_of()
+    return runs, job_law(population(), runs)
 
 
-def test_one_pick_is_the_median_and_no_more_are_picked_than_there_are() -> None:
-    line = np.array([[0.0], [1.0], [2.0], [3.0], [40.0]])
-    assert unalike(line, 1).tolist() == [2]
-    assert unalike(line, 9).tolist() == [0, 1, 2, 3, 4]
+def test_the_variance_after_runs_is_that_of_a_normal_law() -> None:
+    _, law = known()
+    seen = [4, 8, 1]
+    after = law
+    for at in seen:
+        after = after.after(at)
+    inner = law.covariance[np.ix_(seen, seen)] + np.diag(law.own[seen])
+    told = law.covariance[:, seen] @ np.linalg.solve(inner, law.covariance[seen])
+    np.testing.assert_allclose(after.covariance, law.covariance - told, atol=1e-12)
 
 
-def test_more_picks_are_never_farther_from_the_rest() -> None:
-    parts = np.random.default_rng(1).normal(size=(40, 5))
-    apart = np.linalg.norm(parts[:, None] - parts[None], axis=-1)
-    left = [apart[:, unalike(parts, n)].min(axis=1).sum() for n in range(1, 12)]
-    assert (np.diff(left) < 0.0).all()
+def test_the_first_job_is_the_best_of_all_and_every_further_one_narrows_the_rest() -> None:
+    runs, law = known()
+    every = range(runs.n_run)
+    found = law.best(5, every)
+    assert found[0][1] == pytest.approx(min(law.after(at).sd(every) for at in every))
+    assert (np.diff([law.sd(every), *(sd for _, sd in found)]) < 0.0).all()
+    assert len({at for at, _ in law.best(99, every)}) == runs.n_run
+
+
+def test_a_job_asked_about_is_measured_itself() -> None:
+    runs, law = known()
+    assert [law.best(1, [at])[0][0] for at in range(runs.n_run)] == [*range(runs.n_run)]
+
+
+def test_no_measured_time_is_looked_at() -> None:
+    runs, law = known()
+    other = job_law(population(), replace(runs, log_measured=runs.log_measured + np.arange(runs.n_run)))
+    np.testing.assert_array_equal(law.covariance, other.covariance)
 
 
 def write(folder: Path, *changes: str) -> str:
@@ -52,8 +69,10 @@ def test_jobs_alike_stand_for_each_other(tmp_path: Path, capsys: pytest.CaptureF
     table = write(tmp_path, *alike, "model.hidden=8192 plan.micro_batch=8 plan.global_batch=64")
     assert main(["calibrate", table, "--suggest", "2", "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [one["stands_for"] for one in found["suggested"]] == [3, 1]
-    assert found["suggested"][1]["id"] == "3"
+    assert sorted((one["stands_for"], one["id"] == "3") for one in found["suggested"]) == [(1, True), (3, False)]
+    assert found["log_sd"] > found["suggested"][0]["log_sd_after"] > found["suggested"][1]["log_sd_after"]
+    assert main(["calibrate", table, "--suggest", "1", "--for", "3", "--json", "-q"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)["suggested"]] == ["3"]
     assert found["n_job"] == 4
     assert main(["calibrate", table, "--suggest", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -66,4 +85,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with pytest.raises(DataError, match="unknown column .gpu."):
         suggest_runs(tmp_path / "rows.csv", 2)
     assert main(["calibrate", write(tmp_path, ""), "--suggest", "2", "-o", str(tmp_path / "x.npz")]) == 2
-    assert "--suggest: can be combined with --json only" in capsys.readouterr().err
+    assert "--suggest: can be combined with --for and --json only" in capsys.readouterr().err
+    assert main(["calibrate", write(tmp_path, ""), "--suggest", "2", "--for", "x"]) == 2
+    assert "--for x: jobs.csv has no such row" in capsys.readouterr().err
+    assert main(["calibrate", write(tmp_path, ""), "--for", "0"]) == 2
