@@ -15,10 +15,11 @@ from ..core.report import RunRecord
 from ..core.use_case import Argument, Message, Option, use_case
 from ..core.write_file import check_target, run_record
 from ..recorded.trace_facts import LogReading, Skip
-from ..result.parameters import Seed
+from ..result.parameters import Overrides, Seed
 from ..tables.parquet_text import read_table_text
 from .calibration_report import SiteReport, SuggestionReport
-from .job_table import JobLog as JobLog, read_job_logs
+from .job_table import JobLog as JobLog, LoggedRun, read_job_logs
+from .validate_log import OfLog, measured_runs
 
 RUNS = "a table of jobs in CSV or parquet"
 
@@ -37,15 +38,17 @@ class SiteParts:
 
 
 def job_logs_of(option: str, texts: Sequence[str]) -> list[JobLog]:
-    """Jobs and logs of JOB=LOG texts.
+    """Jobs and logs of JOB=LOG texts, or of LOG alone, whose head then states the job.
 
     Raises:
-        DataError: one is not that.
+        DataError: one is neither.
     """
     found = []
     for text in texts:
         job, equals, log = text.partition("=")
-        if not (equals and job.strip() and log.strip()):
+        if not equals and Path(text).suffix not in (".yaml", ".yml", ".toml", ""):
+            job, log = "", text
+        elif not (equals and job.strip() and log.strip()):
             raise DataError(f"{option} {text}: write JOB=LOG, such as --log job.yaml=train.log")
         found.append(JobLog(job.strip(), log.strip()))
     return found
@@ -56,11 +59,27 @@ class Logs(LogReading):
     """Training logs of jobs.
 
     Attributes:
-        logs: a job file and its training log (formats: `prism-jax show traces`); may be repeated.
+        logs: a job file and its training log (formats: `prism-jax show traces`), or a log that has a head; may be repeated.
+        device: GPU of the logs that have a head and do not say it.
+        overrides: "section.field=value" texts that replace fields of the jobs that heads state.
     """
 
-    logs: Annotated[Sequence[JobLog], Option("--log", "JOB=LOG", parse=job_logs_of, is_repeated=True)] = ()
+    logs: Annotated[Sequence[JobLog], Option("--log", "[JOB=]LOG", parse=job_logs_of, is_repeated=True)] = ()
     skip: Skip = None
+    device: Annotated[str | None, Option("--device", "NAME")] = None
+    overrides: Overrides = ()
+
+    def runs(self, seed: int) -> tuple[LoggedRun, ...]:
+        """The measured runs of all logs.
+
+        Raises:
+            DataError: a job or a log cannot be read; names it.
+        """
+        own = tuple(one for one in self.logs if one.job)
+        of_log = OfLog(self.device, self.overrides, skip=self.skip)
+        logs = [one.log for one in self.logs if not one.job]
+        headed = [run for at, log in enumerate(logs, start=1) for run in measured_runs(log, of_log, seed, f"log {at}")]
+        return (*read_job_logs(own, self.skip, self.stated), *headed)
 
 
 Runs = Annotated[
@@ -117,14 +136,13 @@ def calibrate_site(
     Example:
         >>> calibrate_site("runs.csv", out="my_cluster.npz").error.after.median_ape  # doctest: +SKIP
     """
-    logs, skip = logged.logs, logged.skip
     if out is not None:
         check_target(out)
-    if runs is None and not logs:
+    if runs is None and not logged.logs:
         raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
     if runs is not None:
         read_table_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
-    read = read_job_logs(logs, skip, logged.stated)
+    read = logged.runs(seed)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
 
@@ -148,8 +166,10 @@ def calibrate_site(
 def _inputs(runs: str | Path | None, logged: Logs, framework: str) -> dict[str, Any]:
     found: dict[str, Any] = {"runs": runs, "framework": framework}
     if logged.logs:
-        logs = [f"{one.job}={one.log}" for one in logged.logs]
+        logs = [f"{one.job}={one.log}" if one.job else one.log for one in logged.logs]
         found |= {"logs": logs, "skip": logged.skip, "unit": logged.unit, **logged.stated}
+        found |= {"device": logged.device} if logged.device else {}
+        found |= {"set": list(logged.overrides)} if logged.overrides else {}
     return found
 
 

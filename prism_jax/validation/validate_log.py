@@ -13,6 +13,7 @@ import numpy as np
 from ..core.errors import DataError, PrismError
 from ..core.processes import Progress, silent
 from ..core.report import RunRecord
+from ..core.units import format_s
 from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record, write_text
 from ..launch.head import Head, read_heads, runs_of
@@ -23,8 +24,8 @@ from ..recorded.formats.open_trace import detect, open_trace
 from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
 from ..result.parameters import Overrides, Seed
 from ..trace.step_log import StepLog, without_warm_up
-from .job_table import is_job_table
-from .log_report import LogRun, LogValidationReport, MeasuredSteps
+from .job_table import LoggedRun, MeasuredRun, is_job_table, typical_step_s
+from .log_report import SICK, LogRun, LogValidationReport, MeasuredSteps
 from .log_run import Made, run_of
 from .report import StepsValidationReport, steps_validation_tables
 from .validate import rows_messages, validate_steps
@@ -123,6 +124,33 @@ def validate_log(
         _refuse(str(file), runs)
     report = LogValidationReport(tuple(runs), RunRecord(**run_record({"file": file, **of_log.inputs()}, seed)))
     return report.made_of(tuple(one.steps for one in found))
+
+
+def measured_runs(file: str | Path, of_log: OfLog, seed: int, called: str) -> tuple[LoggedRun, ...]:
+    """The runs of a log as measured runs of the jobs that its head states; those that are sick are left out, and said.
+
+    Args:
+        called: what reports call the log.
+
+    Raises:
+        DataError: the file cannot be read, no job can be made of any run, or all of them are sick.
+    """
+    found = _all_runs(Path(file), _Asked(of_log.device, tuple(of_log.overrides), of_log.skip, seed), silent)
+    if not any(one.run.predicted for one in found):
+        _refuse(str(file), [one.run for one in found])
+    name, runs, sick = Path(file).name, [], []
+    for number, (run, (_, head, _), steps) in enumerate(found, start=1):
+        if head is None or steps is None or run.verdict == SICK:
+            sick.append(
+                f"{name}, run {number} of {len(found)}: {run.verdict}, left out: {run.reason or run.lines()[1]}"
+            )
+            continue
+        seconds = run.compared_s or typical_step_s(steps)
+        what = f"{called} is {name}, run {number} of {len(found)}: typical step {format_s(seconds)} of {len(steps):,} entries"
+        runs.append(LoggedRun(MeasuredRun(f"{called} run {number}", head.job, seconds), (what, run.lines()[2])))
+    if not runs:
+        raise DataError(f"{'; '.join(sick)}. A calibration would take the fault of a machine for its speed.")
+    return (runs[0]._replace(notes=(*runs[0].notes, *sick)), *runs[1:])
 
 
 class _Asked(NamedTuple):

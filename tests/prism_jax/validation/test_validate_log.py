@@ -115,6 +115,18 @@ def _columns(step_s: list[float]):
     return np.arange(1, len(step_s) + 1), np.array(step_s), np.ones(len(step_s), np.int32)
 
 
+def test_a_site_is_calibrated_by_a_log_alone_but_not_by_a_sick_one(typical_s, tmp_path, capsys):
+    path = log_of(tmp_path, (LLAMA, [1.2 * typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [40 * typical_s] * 8))
+    assert main(["calibrate", "--log", str(path), "--device", "h100-sxm", "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    [run] = found["runs"]
+    assert run["measured_s"] == pytest.approx(1.2 * typical_s, rel=1e-3)
+    assert any("run 2 of 2: sick, left out" in note for note in found["notes"])
+    sick = log_of(tmp_path, (LLAMA, [20 * typical_s] * 8))
+    assert main(["calibrate", "--log", str(sick), "--device", "h100-sxm"]) == 2
+    assert "sick" in capsys.readouterr().err
+
+
 def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, capsys):
     path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
     report = validate_log(path, device="h100-sxm")
