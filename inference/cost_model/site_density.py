@@ -226,8 +226,10 @@ def of_site(
     calibration: Calibration, found: SitePosterior, runs: SiteRuns, record: Mapping[str, Any] | None = None
 ) -> Calibration:
     """The calibration that says the same of whatever it is asked for: the posterior of this site, and the runs it is from."""
+    # Jobs of another date differ by the years between; what the years of the site's own date add is in its knobs already
+    of_seconds = found.site - _of_date(calibration, runs.setting)
     folded = {
-        knob: found.knobs[:, index] + (found.site if knob in OF_SECONDS else 0.0) for index, knob in enumerate(KNOBS)
+        knob: found.knobs[:, index] + (of_seconds if knob in OF_SECONDS else 0.0) for index, knob in enumerate(KNOBS)
     }
     about = {
         **runs.setting._asdict() | {"software": asdict(runs.setting.software)},
@@ -248,11 +250,21 @@ def of_site(
     return replace(made, nearby=_nearby(made, runs))
 
 
+def _of_date(calibration: Calibration, site: CalibrationKey) -> Floats:
+    """[draw] what the date of the site's software adds to all seconds."""
+    kind = site.members()[Level.DATE]
+    dated = (one for one in calibration.terms if one.level == Level.DATE and kind in one.names)
+    return sum((site.years * one.value[:, one.names.index(kind)] for one in dated), np.zeros(calibration.n_draw))
+
+
 def _of_jobs(calibration: Calibration, site: CalibrationKey) -> Iterator[Term]:
     """What jobs of one site may differ in (kernels, compilation, adapters), counted from what all its runs share."""
     own = site.members()
     for term in calibration.terms:
         if term.knob == MISFIT or term.level in OF_SITE or not term.names:
+            continue
+        if term.level == Level.DATE:
+            yield term
             continue
         member = own[term.level]
         start = term.value[:, [term.names.index(member)]] if member in term.names else 0.0

@@ -222,7 +222,7 @@ class Calibration(ByContent):
 
     def _years(self, setting: CalibrationKey, seed: int | None) -> Floats | float:
         """[draw] of the software; one number without `seed`, or where its date is stated."""
-        if seed is None or setting.software.date:
+        if seed is None or setting.software.date or self.site is not None:  # a site's runs had the date that they had
             return setting.years
         return setting.years + UNDATED_SD * np.random.default_rng([seed, 6]).normal(size=self.n_draw)
 

@@ -20,7 +20,7 @@ from inference.cost_model.site_fit import (
 from inference.cost_model.site_runs import SITE_DEVIATION, only, site_prior, site_runs, some_of, two_softwares
 from inference.cost_model.store import load, save
 from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
-from prism_jax.calibration.key import CalibrationKey, Level
+from prism_jax.calibration.key import STEP, CalibrationKey, Level
 from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import CostCorrection
 from prism_jax.cost.step import step_cost
@@ -291,3 +291,21 @@ def test_versions_and_methods_are_refused_by_name():
     with pytest.raises(DataError, match=r"two versions or methods: 25.02 .* and 25.04 .*: --only '25.02'"):
         site_runs(both, population(), left_out=np.zeros(3))
     assert site_runs(both[:2], population(), left_out=np.zeros(2)).n_run == 2
+
+
+def test_jobs_of_another_date_differ_by_the_years_between():
+    known = population()
+    slopes = np.tile([-0.1, -0.3], (known.n_draw, 1)) + 0.02 * np.linspace(-1.0, 1.0, known.n_draw)[:, None]
+    known = replace(known, terms=(*known.terms, Term(STEP, Level.DATE, 0.03, ("dense", "experts"), slopes)))
+    old, new = Software(date="2025-06"), Software(date="2026-06")
+    runs = runs_of([of_software(one, old) for one in JOBS])
+    fitted = calibrate_site(known, replace(runs, log_measured=np.log(predicted_s(known, runs))), key=KEY)
+    settings = [CalibrationKey(GENERATION, FRAMEWORK, software=one) for one in (old, new)]
+    for made in (known, fitted):
+        first, then = (made.correction(one) for one in settings)
+        assert then.gemm / first.gemm == pytest.approx(np.exp(-0.1), rel=1e-3)
+    assert fitted.correction(settings[0]).gemm == pytest.approx(known.correction(settings[0]).gemm, rel=1e-2)
+    before, after = (np.log(made.corrections(settings[0]).gemm).std() for made in (known, fitted))
+    assert after < before  # the uncertainty of the slope is not there for the date of the runs
+    undated = CalibrationKey(GENERATION, FRAMEWORK)
+    assert np.log(fitted.corrections(undated, 1).gemm).std() == np.log(fitted.corrections(undated, 2).gemm).std()
