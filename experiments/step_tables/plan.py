@@ -46,7 +46,8 @@ _ATTENTION: Words = (
     (r"unfused|^eager", "eager"),
     (r"flash3|flash-?attention-?3|\bfa3\b|cudnn attention|sdpa cudnn|^te\b|transformer ?engine|aiter", "flash3"),
     (r"flash1|flash-?attention-1|xformers|triton flash", "flash1"),
-    (r"flash2|flash-?attention-?2|flash-attention varlen|ring flash", "flash2"),
+    (r"^(?!.*sdpa).*cudnn", "flash3"),
+    (r"flash2|flash-?attention-?2|flex ?attention|flash-attention varlen|ring flash", "flash2"),
 )
 _NORM: Words = ((r"^(eager|false|no)\b", EAGER), (r"\w", FUSED))
 _COMPILE: Words = ((r"^none|^no\b|^false", False), (r"^unknown", None), (r"\w", True))

@@ -26,6 +26,7 @@ from experiments.step_tables.records import (
     NO_NUMBER,
     OTHER_KINDS,
     WHAT,
+    Assumption,
     StepRecord,
     UnsupportedRowError,
     records_of,
@@ -54,6 +55,7 @@ from prism_jax.job.rules import MAX_CHUNK_RUNS, check_plan
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import RATE_OF, Cluster
 from prism_jax.tables.csv_rows import CsvTable, read_packed_text
+from prism_jax.tables.document import short
 from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.base.workload import Workload, completed_plan, n_body
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -207,7 +209,7 @@ def _with_job(known: MeasuredRow, record: StepRecord, beside_peers: str, peers: 
     refuse_other_kinds(record)
     record, by_recipe = with_recipe(record)
     record, assumed = completed(record, peers)
-    assumed = (*by_recipe, *assumed)
+    assumed = (*_unknown_framework(record, known.framework), *by_recipe, *assumed)
     cluster, plan = cluster_of_record(record), plan_of_record(record)
     model = trained_model(record)
     plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
@@ -228,6 +230,13 @@ def _with_job(known: MeasuredRow, record: StepRecord, beside_peers: str, peers: 
         assumed=assumed,
         open_plan=open_plan,
     )
+
+
+def _unknown_framework(record: StepRecord, framework: str) -> tuple[Assumption, ...]:
+    """What software is taken for that the row names and that is none of ours."""
+    if framework or not record.framework:
+        return ()
+    return (Assumption("framework", "plain PyTorch", f"{short(record.framework)} is not known"),)
 
 
 def open_of_record(

@@ -106,3 +106,23 @@ def test_columns_that_say_what_was_in_notes_decide(tmp_path: Path) -> None:
     assert isinstance(adapted, TransformerSpec)
     assert adapted.adapters is not None
     assert (adapted.adapters.rank, adapted.adapters.targets) == (64, ("linear_qkv", "linear_proj"))
+
+
+def test_software_that_is_not_known_is_said_and_does_not_fit(tmp_path: Path) -> None:
+    row = row_of(tmp_path, framework="Trainer of nobody")
+    assert [str(one) for one in row.assumed] == ["framework plain PyTorch assumed: 'Trainer of nobody' is not known"]
+    assert row_of(tmp_path).assumed == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "framework"),
+    [
+        ("PyTorch FSDP2 (NeMo Automodel, Hugging Face-like modules)", "fsdp"),
+        ("Megatron-Core (FSDP)", "megatron-core"),
+        ("neuronx-nemo-megatron", "jax"),
+        ("Hugging Face Trainer", "fsdp"),
+        ("Hugging Face Trainer + DeepSpeed", "deepspeed"),
+    ],
+)
+def test_a_column_names_the_framework(tmp_path: Path, words: str, framework: str) -> None:
+    assert row_of(tmp_path, framework=words).framework == framework
