@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prism_jax.calibration.calibration import Calibration, uncalibrated
+from prism_jax.calibration.evidence import width_law
 from prism_jax.calibration.surrogate import stack
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
@@ -163,4 +164,5 @@ def _fold(
 ) -> Calibration:
     left_out = owner == group
     record = {"left_out": group, "rows": int((~left_out).sum())}
-    return calibrator.fit(without(data, left_out), key=key, record=record)
+    made = calibrator.fit(without(data, left_out), key=key, record=record)
+    return replace(made, width=width_law(group))

@@ -10,6 +10,9 @@ site           a user's jobs run at one site
 own            as much as the parts are alike that their steps are made of (`ResidualGP`); equal jobs share all of it
 unsaid         a field that both leave open with the same odds has the same value
 device         what a device that is only like a known one is off by, if both run on it
+
+All of these but what is unsaid are as much wider as the evidence near a job is thin (`evidence.WidthLaw`); between jobs of equal
+evidence they cancel as before.
 """
 
 from __future__ import annotations
@@ -30,7 +33,16 @@ from ..workload.base.workload import Workload
 from .calibration import Calibration
 from .key import CalibrationKey
 from .open_fields import OpenField
-from .surrogate import SHARED, StepSurrogate, alike, sensitivities, stack, surrogate_of, surrogate_seconds
+from .surrogate import (
+    SHARED,
+    StepSurrogate,
+    alike,
+    network_share,
+    sensitivities,
+    stack,
+    surrogate_of,
+    surrogate_seconds,
+)
 
 
 def table_factors(
@@ -100,6 +112,35 @@ def outline_factors(
     return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(left)
 
 
+def reasons_of(
+    one: StepSurrogate, setting: CalibrationKey, has_experts: bool, calibration: Calibration
+) -> tuple[dict[str, float] | None, float]:
+    """What makes a job less sure than those that much is known of, and the factor of `widths`; None where no law says it.
+
+    Args:
+        one: its outline: stacked, one row.
+    """
+    factor = float(widths(one, setting, [has_experts], calibration)[0])
+    if calibration.width is None or calibration.site is not None or setting.workload:
+        return None, factor
+    share = _unmeasured_network(one, setting, calibration)
+    return calibration.width.reasons(setting, has_experts, float(share[0])), factor
+
+
+def why_wide(
+    model: Workload, cluster: Cluster, plan: ParallelPlan, calibration: Calibration, framework: str | Framework
+) -> dict[str, float] | None:
+    """What makes a job less sure than others, by how much each holds; None where no law says it.
+
+    Raises:
+        SpecError: no constants for the device.
+        PlanError: `layer_split` does not fit.
+    """
+    setting = CalibrationKey.of(cluster.device, framework, plan.software, model)
+    one = stack([surrogate_of(model, cluster, plan, calibration.constants(setting.generation))])
+    return reasons_of(one, setting, model.has_experts, calibration)[0]
+
+
 def unsaid(open_fields: Sequence[OpenField], n_draw: int, seed: int) -> Floats:
     """[draw] log factors of what is left unsaid, to its mean."""
     return sum((each.drawn(n_draw, seed) for each in open_fields), np.zeros(n_draw))
@@ -114,7 +155,25 @@ def row_factors(
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
     own = np.stack([calibration.deviations(setting, has, seed) for has in has_experts], axis=-1)
-    return corrected(rows, setting, calibration, seed) * np.exp(own)
+    return (corrected(rows, setting, calibration, seed) * np.exp(own)) ** widths(
+        rows, setting, has_experts, calibration
+    )
+
+
+def widths(
+    rows: StepSurrogate, setting: CalibrationKey, has_experts: Sequence[bool], calibration: Calibration
+) -> Floats:
+    """[row] factors of the logarithmic width of what the calibration leaves open, by the evidence near each."""
+    if calibration.width is None or calibration.site is not None:
+        return np.ones(len(has_experts))
+    found = calibration.width.factors(setting, has_experts, _unmeasured_network(rows, setting, calibration))
+    return np.maximum(found, 1.0) if setting.likeness_sd else found  # a device that is only alike is no known one
+
+
+def _unmeasured_network(rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration) -> Floats:
+    """[row] share of the step that hangs on a network between nodes that was not measured."""
+    is_measured = calibration.measured is not None and "network" in calibration.measured.knobs
+    return network_share(rows, calibration.correction(setting)) * (not is_measured)
 
 
 def repeated_factors(
@@ -138,7 +197,8 @@ def repeated_factors(
     own = [calibration.deviations(setting, has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
     left = [unsaid(given, len(own[0]), at) for given, at in zip(open_fields or ((),) * len(own), seeds, strict=True)]
     repeats = [corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
-    return np.concatenate(repeats) * np.exp(np.stack(own, axis=-1) + np.stack(left, axis=-1))
+    known = np.concatenate(repeats) * np.exp(np.stack(own, axis=-1))
+    return known ** widths(rows, setting, has_experts, calibration) * np.exp(np.stack(left, axis=-1))
 
 
 def corrected(
@@ -224,13 +284,25 @@ def joint_factors(
     """
     alike_in = _correlation(cases, calibration)
     has_experts = [case.of[0].has_experts for case in cases]
+    wide = _widths(cases, calibration)
     fixed = np.stack([np.ones(calibration.n_draw) if case.tables is None else case.tables for case in cases], axis=-1)
     drawn = []
     for at in range(n_repeat * seed, n_repeat * (seed + 1)):
         own = calibration.joint_deviations([case.setting for case in cases], alike_in, has_experts, at)
         left = np.stack([unsaid(case.open_fields, calibration.n_draw, at) for case in cases], axis=-1)
-        drawn.append(_of_corrections(cases, calibration, at) * np.exp(own + left) * fixed)
+        drawn.append((_of_corrections(cases, calibration, at) * np.exp(own)) ** wide * np.exp(left) * fixed)
     return np.concatenate(drawn)
+
+
+def _widths(cases: Sequence[CalibrationCase], calibration: Calibration) -> Floats:
+    """[case] see `widths`."""
+    found = np.ones(len(cases))
+    for members in _settings(cases):
+        rows = stack([cases[k].outline for k in members])
+        found[members] = widths(
+            rows, cases[members[0]].setting, [cases[k].of[0].has_experts for k in members], calibration
+        )
+    return found
 
 
 def _of_corrections(cases: Sequence[CalibrationCase], calibration: Calibration, seed: int) -> Floats:

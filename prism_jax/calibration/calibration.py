@@ -38,6 +38,7 @@ from ..plan.plan import ParallelPlan
 from ..system.catalog import load_json
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
+from .evidence import WidthLaw, width_law
 from .key import OF_HARDWARE, STEP, UNDATED_SD, USED_OR_NOT, CalibrationKey, Level
 from .surrogate import ResidualGP, sensitivities, stack, surrogate_of
 
@@ -85,6 +86,8 @@ class Calibration(ByContent):
         nearby: measured runs of the site, whose own deviations carry over to jobs like them; None: none are known.
         record: how it was made.
         measured: tables measured on the hardware at hand, in place of presets and of what they were off by; None: none.
+        width: how much wider what it leaves open is for the evidence near a job; None: as it is. A site that was measured
+            itself is as sure as its runs make it.
     """
 
     centre: Mapping[str, float]
@@ -97,6 +100,7 @@ class Calibration(ByContent):
     nearby: ResidualGP | None = None
     record: Mapping[str, Any] | None = None
     measured: MeasuredTables | None = None
+    width: WidthLaw | None = None
 
     @property
     def n_draw(self) -> int:
@@ -299,7 +303,7 @@ def calibration_from(plain: Mapping[str, Any]) -> Calibration:
 @cache
 def shipped() -> Calibration:
     """The calibration of this package."""
-    return calibration_from(load_json(__name__.rpartition(".")[0], "calibration.json"))
+    return replace(calibration_from(load_json(__name__.rpartition(".")[0], "calibration.json")), width=width_law())
 
 
 def uncalibrated() -> Calibration:

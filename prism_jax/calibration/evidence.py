@@ -1,17 +1,24 @@
-"""Is a case covered? Measured rows near a job: how many, of how many sources, and how far off they were when left out.
+"""Is a case covered? Measured rows near a job: how many, of how many sources, how far off they were when left out; how wide
+intervals must be for that.
 
 `presets/evidence.json` holds counts and errors by *cell*, not rows: what measured jobs have in common, in coarse steps. It is
 made by `experiments/calibrate_steps/evidence.py` from a blind score. Cells that agree with a job in everything are taken first,
 then those that differ in the least important things, until enough rows are found.
+
+What makes a job less sure than others (`REASONS`) widens its interval by a factor each, fitted to that score by the script. Jobs
+without a reason are *known*, others *near*, and *far* with one that also takes the error out of what others have in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
+from ..core.arrays import Floats
 from ..core.report import shown
 from ..framework.frameworks import style_of
 from ..plan.fields import QUANTISED
@@ -19,6 +26,7 @@ from ..plan.plan import ParallelPlan
 from ..system.catalog import load_json
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
+from .key import CalibrationKey
 
 ENOUGH_ROWS, ENOUGH_SOURCES = 8, 2
 FAR = 4  # a difference of this weight or more is an extrapolation
@@ -74,6 +82,85 @@ class CellScore:
     inside: tuple[float, ...]
 
 
+CLASSES = KNOWN, NEAR, FAR_OFF = "known", "near", "far"
+FEW_ALIKE, FEW_OF_GENERATION = 4, 3  # other sources of its generation and framework, of its generation
+NETWORK = (0.05, 0.15)  # shares of the step between which the network comes to count
+REASONS = {  # class, and why
+    "framework": (NEAR, f"fewer than {FEW_ALIKE} measured sources of its framework on this generation"),
+    "adapters": (NEAR, "adapters"),
+    "experts": (FAR_OFF, "experts"),
+    "generation": (FAR_OFF, f"fewer than {FEW_OF_GENERATION} measured sources of its device generation"),
+    "network": (FAR_OFF, "the step hangs on the network between nodes; measured (`fit collectives`), it is surer"),
+}
+
+
+@dataclass(frozen=True)
+class WidthLaw:
+    """How wide an interval must be for the evidence near a job.
+
+    Attributes:
+        usual: logarithm of the factor of what the calibration itself leaves open, of a job without a reason to doubt.
+        effects: what each of `REASONS` adds to it.
+        n_sources: measured ones, of "generation" and of "generation framework".
+    """
+
+    usual: float
+    effects: Mapping[str, float]
+    n_sources: Mapping[str, int]
+
+    def reasons(self, setting: CalibrationKey, has_experts: bool, network_share: float) -> dict[str, float]:
+        """How much each of `REASONS` holds, 0 to 1; those that do not are left out.
+
+        Args:
+            network_share: of the step, 0 to 1; see `surrogate.network_share`.
+        """
+        low, high = NETWORK
+        alike = self.n_sources.get(f"{setting.generation} {setting.framework}", 0)
+        found = {
+            "framework": float(alike < FEW_ALIKE),
+            "adapters": float(setting.has_adapters),
+            "experts": float(has_experts),
+            "generation": float(self.n_sources.get(setting.generation, 0) < FEW_OF_GENERATION),
+            "network": min(max((network_share - low) / (high - low), 0.0), 1.0),
+        }
+        return {name: much for name, much in found.items() if much > 0.0}
+
+    def factors(self, setting: CalibrationKey, has_experts: Sequence[bool], network_share: Floats) -> Floats:
+        """[row] factors of logarithmic widths; 1 of models that are not transformers, which have widths of their own."""
+        if setting.workload:
+            return np.ones(len(network_share))
+        found = [self.reasons(setting, *own) for own in zip(has_experts, network_share.tolist(), strict=True)]
+        return np.exp([self.usual + sum(self.effects[name] * much for name, much in one.items()) for one in found])
+
+
+def class_of(reasons: Mapping[str, float]) -> str:
+    """Known, near or far; a reason that holds by less than half makes no class."""
+    classes = {REASONS[name][0] for name, much in reasons.items() if much >= 0.5}
+    return FAR_OFF if FAR_OFF in classes else NEAR if classes else KNOWN
+
+
+def why(reasons: Mapping[str, float]) -> tuple[str, ...]:
+    """The reasons in words, those that widen the interval out of the ordinary in front."""
+    ranked = sorted(reasons, key=lambda name: REASONS[name][0] != FAR_OFF)
+    return tuple(REASONS[name][1] for name in ranked if reasons[name] >= 0.5)
+
+
+@cache
+def width_law(left_out: str = "") -> WidthLaw:
+    """The law as fitted to all sources but one, which its counts lack, too; of a name that is none, to all of them."""
+    plain = load_json(__name__.rpartition(".")[0], "evidence.json")
+    names, fits = plain["sources"], plain["width"]
+    found: dict[str, set[str]] = {}
+    for cell in plain["cells"]:
+        generation, framework = cell["cell"][:2]
+        own = {names[number] for number in cell["sources"]} - {left_out}
+        for key in (generation, f"{generation} {framework}"):
+            found.setdefault(key, set()).update(own)
+    usual, *effects = fits["without"].get(left_out, fits["all"])
+    counts = {key: len(own) for key, own in found.items()}
+    return WidthLaw(usual, dict(zip(REASONS, effects, strict=True)), counts)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Measured rows near a job.
@@ -84,6 +171,8 @@ class Evidence:
         inside: the same of the share inside the 90 % interval.
         differs: in what the rows differ from the job, in words, most important first.
         is_extrapolated: whether that is something that changes the answer.
+        kind: known, near or far, which decides how wide the interval is; empty where that is not known.
+        why: it is not known, in words.
     """
 
     n_rows: int
@@ -92,11 +181,22 @@ class Evidence:
     inside: float | None
     differs: tuple[str, ...]
     is_extrapolated: bool
+    kind: str = ""
+    why: tuple[str, ...] = ()
 
     @property
     @shown
     def sentence(self) -> str:
         """What a person reads."""
+        return f"{self.known}: {self._rows}" if self.kind else self._rows
+
+    @property
+    def known(self) -> str:
+        """Known, near or far, and why."""
+        return f"{self.kind} ({'; '.join(self.why)})" if self.why else self.kind
+
+    @property
+    def _rows(self) -> str:
         if self.median_error is None or self.inside is None:
             return "no measured run is near this job: its interval rests on the spread between all measured ones"
         n_rows = f"{self.n_rows:,} measured runs of {self.n_sources} source{'s' if self.n_sources > 1 else ''}"
@@ -122,10 +222,13 @@ def cell_of(model: Workload, cluster: Cluster, plan: ParallelPlan, framework: st
     )
 
 
-def evidence(own: Cell, cells: Sequence[CellScore] | None = None) -> Evidence:
+def evidence(
+    own: Cell, cells: Sequence[CellScore] | None = None, reasons: Mapping[str, float] | None = None
+) -> Evidence:
     """What was measured near a job of that cell.
 
     Args:
+        reasons: of a `WidthLaw`, why its interval is wide.
         cells: the scored cells; None: those of the shipped calibration.
     """
     known = shipped_cells() if cells is None else cells
@@ -140,7 +243,8 @@ def evidence(own: Cell, cells: Sequence[CellScore] | None = None) -> Evidence:
             break
         taken.append(one)
         farthest = distance
-    return _summary(own, taken, farthest)
+    found = _summary(own, taken, farthest)
+    return found if reasons is None else replace(found, kind=class_of(reasons), why=why(reasons))
 
 
 def _summary(own: Cell, taken: Sequence[CellScore], farthest: int) -> Evidence:

@@ -83,7 +83,7 @@ class CalibrationKey(NamedTuple):
         software: which kernels run.
         likeness_sd: of a device that is only like the known one named `device`: log standard deviation of its step times.
         workload: kind of model; empty for transformers, which all other levels speak of.
-        has_experts: of the model.
+        has_experts, has_adapters: of the model.
     """
 
     generation: str
@@ -94,6 +94,7 @@ class CalibrationKey(NamedTuple):
     likeness_sd: float = 0.0
     workload: str = ""
     has_experts: bool = False
+    has_adapters: bool = False
 
     @classmethod
     def of(
@@ -112,7 +113,9 @@ class CalibrationKey(NamedTuple):
         of_device = device.like or device.name
         workload = "" if model is None else workload_of(model)
         experts = model is not None and model.has_experts
-        return cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, workload, experts)
+        has_adapters = getattr(model, "adapters", None) is not None
+        kind = (workload, experts, has_adapters)
+        return cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, *kind)
 
     @property
     def years(self) -> float:

@@ -352,6 +352,12 @@ def sensitivities(rows: StepSurrogate, correction: CostCorrection) -> Floats:
     )
 
 
+def network_share(rows: StepSurrogate, correction: CostCorrection) -> Floats:
+    """[row] share of the step's time that hangs on the network between nodes."""
+    seconds = np.asarray(surrogate_seconds(rows, correction))
+    return (np.asarray(surrogate_seconds(rows, _moved(correction, "network"))) / seconds - 1.0) / _STEP
+
+
 def _moved(correction: CostCorrection, knob: str) -> CostCorrection:
     """`correction` with one knob larger by `_STEP` of itself; the share, of what is left to either side."""
     value = getattr(correction, knob)

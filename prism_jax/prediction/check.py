@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from ..calibration.evidence import cell_of, evidence
 from ..core.units import format_bytes
 from ..core.use_case import Message, Option, use_case
 from ..cost.memory import MemoryBreakdown, memory_notes
@@ -20,6 +19,7 @@ from .check_report import (
     HostFacts,
     MemoryFacts,
     check_facts,
+    evidence_of_job,
     expert_notes,
     host_facts,
     host_notes,
@@ -117,7 +117,7 @@ def check_job(
             *fitted.unused,
         ),
         open_fields=open_facts(own),
-        evidence=evidence(cell_of(own.model, own.cluster, plan, own.software.name)),
+        evidence=evidence_of_job(own),
         host_memory_bytes_per_node=host,
         states=states_words(own),
     )

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from ..calibration.band import model_factors
-from ..calibration.evidence import Evidence
+from ..calibration.band import model_factors, why_wide
+from ..calibration.evidence import Evidence, cell_of, evidence
 from ..calibration.open_fields import OpenField
 from ..core.report import WHERE_KNOWN, Report, from_plain
 from ..core.text_table import Facts, uncertain_memory
@@ -71,6 +71,18 @@ class OpenFieldFacts:
         others = ", ".join(f"{one.value} ({one.odds:.0%}) {one.change:+.1%}" for one in self.alternatives)
         gain = f"; stated, the interval is {self.narrows:.0%} narrower" if self.narrows >= SMALLEST_GAIN else ""
         return f"{self.assumed} ({self.odds:.0%}); {others}{gain}"
+
+
+def evidence_of_job(job: Job) -> Evidence:
+    """Measured runs near a job, and how sure that makes its prediction.
+
+    Raises:
+        SpecError: no constants for the device.
+    """
+    reasons = None
+    if job.level is None:
+        reasons = why_wide(job.model, job.cluster, job.plan, job.effective_calibration, job.framework)
+    return evidence(cell_of(job.model, job.cluster, job.plan, job.software.name), reasons=reasons)
 
 
 def open_facts(job: Job) -> tuple[OpenFieldFacts, ...]:

@@ -22,7 +22,16 @@ from ..result.spread import AllocationSpread
 from ..result.tails import PRESETS, tail_draws
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..workload.transformer.spec import TransformerSpec
-from .check_report import expert_notes, host_facts, host_notes, job_names, memory_facts, open_facts, recipe_notes
+from .check_report import (
+    evidence_of_job,
+    expert_notes,
+    host_facts,
+    host_notes,
+    job_names,
+    memory_facts,
+    open_facts,
+    recipe_notes,
+)
 from .report import (
     AllocationFacts,
     Bounds,
@@ -108,6 +117,7 @@ def prediction_report(
         tail_columns=distribution.tail_columns,
         notes=(*distribution.notes, *unbounded, *host_notes(job), *expert_notes(job), *recipe_notes(job)),
         open_fields=open_facts(job),
+        evidence=evidence_of_job(job),
         seed=seed,
         elapsed_s=elapsed,
         record=record,

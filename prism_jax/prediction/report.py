@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
+from ..calibration.evidence import Evidence
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import bar, decimals, prob, time_to, time_with_error, uncertain_memory, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
@@ -248,6 +249,7 @@ class PredictionReport(Report):
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
         open_fields: what the job leaves unsaid, the field that widens `model_band_s` most in front.
+        evidence: measured runs near the job, which decide how wide `model_band_s` is.
         criticality_mc_error, p95_owner_mc_error_s: Monte Carlo standard errors of `criticality` and `p95_owner_s`.
         given: what given slowdowns of GPUs cost; absent where none are given.
         money: absent without a price.
@@ -292,6 +294,7 @@ class PredictionReport(Report):
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
     tail: Annotated[TailFacts | None, WHERE_KNOWN] = None
     open_fields: tuple[OpenFieldFacts, ...] = ()
+    evidence: Annotated[Evidence | None, WHERE_KNOWN] = None
     criticality_mc_error: Mapping[str, float] = field(default_factory=dict)
     p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
     given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
@@ -392,6 +395,8 @@ def _model_band(report: PredictionReport) -> list[str]:
         lines.append(_level(report.level))
     elif not report.job.framework:
         lines.append(NO_FRAMEWORK)
+    if report.evidence is not None and report.evidence.kind:
+        lines.append(f"  evidence: {report.evidence.known}")
     return lines + [f"  {one.sentence}" for one in report.open_fields[:TOLD]]
 
 

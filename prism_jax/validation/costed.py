@@ -23,7 +23,7 @@ from zlib import crc32
 
 import numpy as np
 
-from ..calibration.band import repeated_factors
+from ..calibration.band import reasons_of, repeated_factors
 from ..calibration.calibration import Calibration
 from ..calibration.key import CalibrationKey
 from ..calibration.open_fields import OpenField, doubtful
@@ -141,6 +141,11 @@ N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3 %
 OUTSIDE = (0.05, 0.95)  # probabilities of the bounds
 ROWS_AT_ONCE = 32
 LINE = re.compile(r" line [0-9]{1,12}\Z")
+
+
+def evidence_of(one: CostedJob) -> tuple[dict[str, float] | None, float]:
+    """What makes a job less sure than others, and the factor by which what its calibration leaves open is wider."""
+    return reasons_of(stack([one.outline]), one.setting, one.job.model.has_experts, one.job.effective_calibration)
 
 
 def intervals(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Floats:

@@ -88,8 +88,8 @@ def _cells(name: str, found: MemoryOutcomes) -> list[str]:
 
 WORST_ROWS = 40
 FEW_MODELS = 12
-NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
-FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %")
+NAME, SOURCE, REASON, GROUP = 26, 20, 33, 35  # characters: with numbers, 120 columns
+FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %", "width", "score")
 
 
 def steps_validation_tables(report: StepsValidationReport) -> list[Table]:
@@ -105,8 +105,22 @@ def steps_validation_tables(report: StepsValidationReport) -> list[Table]:
         Table("by source", ("source", *FIGURES), [_score(*group) for group in by_source]),
         *_models(report),
         Table("overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
+        *_classes(report),
         _sources(report.sources),
     ]
+
+
+def _classes(report: StepsValidationReport) -> list[Table]:
+    """Scores by how much is known near a row, and of its sources."""
+    columns = ("evidence", *FIGURES)
+    found = [_score(name, one.rows) for name, one in report.by_class.items()]
+    sources = [_source(name, one.sources) for name, one in report.by_class.items()]
+    title = "by evidence near the row; width: median of high over low; score: of the 90 % interval of the logarithm"
+    return (
+        [Table(title, columns, found), Table("by evidence, sources", ("evidence", *OF_SOURCES), sources)]
+        if found
+        else []
+    )
 
 
 def _models(report: StepsValidationReport) -> list[Table]:
@@ -118,13 +132,31 @@ def _models(report: StepsValidationReport) -> list[Table]:
 
 def _sources(found: SourceScore) -> Table:
     """Every source counts once."""
-    columns = ("sources", "mean of medians", "mean in 90 %", "8 rows or more", "of them below 60 % in 90 %")
-    counts = (str(found.n_large), str(found.n_large_low))
-    return Table(
-        "by source, each counting once",
-        columns,
-        [[str(found.n), _percent(found.mean_median_ape), _percent(found.mean_coverage_90), *counts]],
-    )
+    return Table("by source, each counting once", ("", *OF_SOURCES), [_source("all", found)])
+
+
+OF_SOURCES = (
+    "sources",
+    "mean of medians",
+    "mean in 90 %",
+    "score",
+    "width ~ error",
+    "8 rows or more",
+    "below 60 % in 90 %",
+)
+
+
+def _source(name: str, found: SourceScore) -> list[str]:
+    return [
+        name,
+        str(found.n),
+        _percent(found.mean_median_ape),
+        _percent(found.mean_coverage_90),
+        _number(found.mean_interval_score),
+        _number(found.width_follows_error),
+        str(found.n_large),
+        str(found.n_large_low),
+    ]
 
 
 def n_unlisted(report: StepsValidationReport) -> int:
@@ -189,7 +221,13 @@ def _score(name: str, score: Score) -> list[str]:
         _percent(score.bias, "+"),
         _percent(score.p90_ape),
         _percent(score.coverage_90),
+        _number(score.sharpness.width),
+        _number(score.sharpness.interval_score),
     ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _percent(value: float | None, sign: str = "") -> str:

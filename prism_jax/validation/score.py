@@ -13,8 +13,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
 
+from ..calibration.evidence import CLASSES, class_of
 from ..calibration.open_fields import Odds
+from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -80,6 +84,10 @@ class RowResult:
         defect, unsupported: in words; empty if there is nothing to say.
         assumed: what the row does not state and was taken for, one text each.
         software: what it states of its kernels, field by field.
+        reasons: why its interval is wider than where much is known, and by how much each of `evidence.REASONS` holds, 0-1; None
+            where the calibration has no law of it.
+        widened: factor by which what the calibration leaves open is wider for it.
+        open_sd: log standard deviation of what the row leaves unsaid.
     """
 
     id: str
@@ -104,6 +112,14 @@ class RowResult:
     unsupported: str = ""
     assumed: tuple[str, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, float] | None = None
+    widened: float = 1.0
+    open_sd: float = 0.0
+
+    @property
+    def evidence(self) -> str:
+        """Known, near or far; empty where no law says it."""
+        return "" if self.reasons is None else class_of(self.reasons)
 
     @property
     def dominant(self) -> str:
@@ -185,6 +201,47 @@ def errors_of(found: Sequence[float]) -> Errors:
     return Errors(len(found), float(np.median(size)), float(size.mean()), float(errors.mean()), p90)
 
 
+OUTSIDE_PROB = 0.1  # of a time outside of its interval, on either side half of it
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """How wide intervals are, and what they cost: of step times' logarithms. None where there is no row.
+
+    Attributes:
+        width: median of high / low.
+        interval_score: mean of the width plus 20 times what a time lies outside (Gneiting and Raftery, JASA 102, 2007).
+        crps: mean of the continuous ranked probability score of the normal law with these bounds.
+    """
+
+    width: float | None = None
+    interval_score: float | None = None
+    crps: float | None = None
+
+
+def sharpness_of(rows: Iterable[RowResult]) -> Sharpness:
+    """Of rows with a measured time and an interval."""
+    every = [(row.low_s, row.high_s, row.measured_s) for row in rows if row.low_s and row.high_s and row.measured_s]
+    if not every:
+        return Sharpness()
+    low, high, at = np.log(np.array(every, dtype=float)).T
+    return Sharpness(
+        float(np.exp(np.median(high - low))), float(interval_scores(low, high, at).mean()), _crps(low, high, at)
+    )
+
+
+def interval_scores(low: Floats, high: Floats, at: Floats) -> Floats:
+    """[row] width plus 20 times what lies outside of an interval of 90 %."""
+    return high - low + 2.0 / OUTSIDE_PROB * (np.maximum(low - at, 0.0) + np.maximum(at - high, 0.0))
+
+
+def _crps(low: Floats, high: Floats, at: Floats) -> float:
+    sd = np.maximum((high - low) / (-2.0 * ndtri(OUTSIDE_PROB / 2.0)), 1e-12)
+    z = (at - (low + high) / 2.0) / sd
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    return float((sd * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))).mean())
+
+
 @dataclass(frozen=True)
 class Score:
     """Errors of a group of rows: relative, absolute where the name says ape. None where there is no row.
@@ -194,6 +251,7 @@ class Score:
         n_unsupported: rows without a prediction.
         n_defect: rows with a prediction and a known defect.
         coverage_90: share of rows whose measured time lies in its 90 % interval.
+        sharpness: of these intervals.
     """
 
     n: int
@@ -204,6 +262,7 @@ class Score:
     bias: float | None
     p90_ape: float | None
     coverage_90: float | None
+    sharpness: Sharpness = Sharpness()
 
 
 @dataclass(frozen=True)
@@ -215,6 +274,8 @@ class SourceScore:
         mean_median_ape: mean over sources of the median absolute error of their rows.
         mean_coverage_90: mean over sources of the share of rows inside their interval.
         n_large, n_large_low: sources of `LARGE` rows or more, and those of them with less than `LOW` inside.
+        mean_interval_score: mean over sources of the mean interval score of their rows.
+        width_follows_error: rank correlation over sources of the median width and the median absolute error.
     """
 
     n: int
@@ -222,6 +283,16 @@ class SourceScore:
     mean_coverage_90: float | None
     n_large: int
     n_large_low: int
+    mean_interval_score: float | None = None
+    width_follows_error: float | None = None
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """Rows that as much is known of, and their sources, each counting once."""
+
+    rows: Score
+    sources: SourceScore
 
 
 @dataclass(frozen=True)
@@ -234,6 +305,7 @@ class Validation:
         overall_baseline: over the rows of `overall`, what the other groups' typical utilisation says; None where no group was
             left out.
         rows: in the order of the table.
+        by_class: known, near, far: by the evidence near a row.
     """
 
     overall: Score
@@ -243,6 +315,7 @@ class Validation:
     by_model: dict[str, Score]
     sources: SourceScore
     rows: tuple[RowResult, ...]
+    by_class: dict[str, ClassScore]
 
 
 def validation_of(rows: Sequence[RowResult]) -> Validation:
@@ -257,7 +330,16 @@ def validation_of(rows: Sequence[RowResult]) -> Validation:
         by_model=_scores([row for row in rows if row.model], lambda row: row.model),
         sources=source_score(by_source.values()),
         rows=tuple(rows),
+        by_class={name: _class_score([row for row in rows if row.evidence == name]) for name in _classes(rows)},
     )
+
+
+def _classes(rows: Sequence[RowResult]) -> list[str]:
+    return [name for name in CLASSES if any(row.evidence == name and not row.defect for row in rows)]
+
+
+def _class_score(rows: Sequence[RowResult]) -> ClassScore:
+    return ClassScore(score(rows), source_score(_scores(rows, lambda row: row.source).values()))
 
 
 def _scores(rows: Sequence[RowResult], name_of: Callable[[RowResult], str]) -> dict[str, Score]:
@@ -280,7 +362,28 @@ def source_score(scores: Iterable[Score]) -> SourceScore:
         mean_coverage_90=float(np.mean(inside)) if inside else None,
         n_large=len(large),
         n_large_low=sum((one.coverage_90 or 0.0) < LOW for one in large),
+        mean_interval_score=_mean([one.sharpness.interval_score for one in every]),
+        width_follows_error=_rank_correlation(
+            [
+                (one.sharpness.width, one.median_ape)
+                for one in every
+                if one.sharpness.width and one.median_ape is not None
+            ]
+        ),
     )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's; None of fewer than three, or where one of both is always the same."""
+    if len(pairs) < 3:
+        return None
+    ranks = rankdata(np.array(pairs), axis=0)
+    return float(np.corrcoef(ranks.T)[0, 1]) if (ranks.std(axis=0) > 0.0).all() else None
 
 
 def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bool = False) -> Score:
@@ -300,4 +403,5 @@ def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bo
         bias=errors.bias,
         p90_ape=errors.p90_ape,
         coverage_90=float(np.mean(inside)) if inside else None,
+        sharpness=Sharpness() if baseline else sharpness_of(scored),
     )

@@ -21,7 +21,7 @@ from ..core.processes import Progress, part_of, processes, silent
 from ..framework.software import SOFTWARE_VALUES
 from ..job.job import Job
 from ..system.hardware import mfu
-from .costed import CostedJob, costed, intervals, job_of_row, parts_of, step_times
+from .costed import CostedJob, costed, evidence_of, intervals, job_of_row, parts_of, step_times
 from .score import MeasuredRow, RowResult, Validation, group_of, validation_of, with_baseline
 
 LEAST_SHARED = 400  # rows that take longer than processes to start
@@ -203,6 +203,7 @@ def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str,
     assert row.measured_s is not None
     job, plan, span = one.job, one.job.plan, row.measured_range
     predicted_s = found.noise_free_s if deterministic_only else found.typical_s
+    reasons, widened = evidence_of(one)
     low_s, high_s = found.low * predicted_s, found.high * predicted_s
     return RowResult(
         id=row.id,
@@ -225,6 +226,9 @@ def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str,
         defect=row.defect,
         assumed=tuple(str(item) for item in row.assumed),
         software=_stated_software(job),
+        reasons=reasons,
+        widened=widened,
+        open_sd=float(np.sqrt(sum(item.sd**2 for item in job.open_fields + one.doubts))),
     )
 
 

@@ -62,4 +62,6 @@ def only_misfit(scale: float, n_draw: int = 128) -> Calibration:
         replace(term, sd=0.0, value=np.repeat(term.value.mean(axis=0, keepdims=True), n_draw, axis=0))
         for term in known.terms
     )
-    return replace(known, terms=terms, site_sd=0.0 * ones, misfit=scale * ones, misfit_sd=0.0 * ones, site=None)
+    return replace(
+        known, terms=terms, site_sd=0.0 * ones, misfit=scale * ones, misfit_sd=0.0 * ones, site=None, width=None
+    )
