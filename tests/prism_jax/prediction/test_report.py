@@ -155,7 +155,8 @@ def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
     assert first.endswith(" s)")
     assert second.strip().startswith("framework not specified, using the average; set `framework:`")
     told = replace(made, job=replace(made.job, framework="megatron-core"))
-    assert "framework" not in told.lines()[start + 1]
+    assert "framework not specified" not in told.lines()[start + 1]
+    assert told.lines()[start + 1].startswith("  evidence: ")
 
 
 def test_both_spreads_are_named():
