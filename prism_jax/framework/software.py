@@ -54,7 +54,7 @@ class Software:
     Attributes:
         attention: eager: separate kernels for scores, scale, mask, softmax and values, as plain PyTorch runs them;
             fused_softmax: scale, mask and softmax in one (Megatron-LM 2021); flash1, flash2: FlashAttention 1 and 2, and
-            PyTorch's SDPA of the same years; flash3: FlashAttention-3, cuDNN's fused attention, Transformer Engine.
+            PyTorch's SDPA of the same years; flash3: FlashAttention-3 and 4, cuDNN's fused attention, Transformer Engine.
         norm: eager: an RMSNorm of separate PyTorch operations in fp32; fused: one kernel (Apex, Transformer Engine, Liger,
             Triton). LayerNorm is one kernel in PyTorch itself.
         activation: eager: SiLU and product (or bias and GELU) apart; fused: one kernel.

@@ -147,7 +147,7 @@ ABOUT: dict[str, str] = {
     "cluster.source": "where the figures are from",
     "plan": "how the model and the batch are spread over the GPUs; tp * cp * dp * pp is their number",
     "software": "which kernels run and how they are started; what is left out is what the framework usually does",
-    "software.attention": "attention kernel; eager and fused_softmax write scores to memory, flash3 stands for cuDNN, too",
+    "software.attention": "attention kernel; eager and fused_softmax write scores to memory, flash3 is cuDNN or FA4, too",
     "software.norm": "RMSNorm as one kernel or as separate operations",
     "software.activation": "activation of the MLP as one kernel or as separate operations",
     "software.rope": "rotary embedding as one kernel or as separate operations",

@@ -150,10 +150,16 @@ _ORDER = (
 )
 
 
+# Kernels of adapters are listed one by one, those of a layer stand for about two launches each (casts, copies, bias;
+# `host_launch_s` of cost/presets/efficiency.toml), so that with the same share adapters count about twice.
+_HOST_SHARE = 0.5
+
+
 def adapter_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard, is_moe: bool) -> list[Kernel]:
     """Kernels of all adapters of a layer; named by the product they stand beside, a blank and their own name."""
     own = replace(shard.in_16_bits, trains=True)
     ops = [op for target in targets_of(model, is_moe) for op in _of_target(model, plan, own, target)]
+    ops = [op._replace(host_share=op.host_share * _HOST_SHARE) for op in ops]
     return [op._replace(dtype="bf16") if op.kernel == "gemm" else op for op in ops]
 
 
