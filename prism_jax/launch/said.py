@@ -164,15 +164,38 @@ def _launch_flags(text: str) -> Pairs:
                 yield (one[1] if one[1] == "nproc_per_node" else f"training.{one[1]}"), one[2].strip("'\"`")
 
 
-TIMED = (b"timing", b"forward-backward ..", b"all-grads-sync ..", b"params-all-gather ..", b"optimizer ..")
+TIMED = (
+    b"timing",
+    b"time (ms) |",
+    b"forward-backward ..",
+    b"all-grads-sync ..",
+    b"params-all-gather ..",
+    b"optimizer ..",
+)
 _UPDATE = re.compile(r"\btiming(?:_s)?/(update_actor):(?:np\.float\d\d\()?(\d{1,9}(?:\.\d{1,9})?)")
 _TIMER = re.compile(
     r"\b(forward-backward|all-grads-sync|params-all-gather|optimizer) \.{3,60}: \(([\d.]{1,15}), ([\d.]{1,15})\)"
 )
 
 
+_OLD_TIMERS = re.compile(r"\| ((?:forward|backward)-[a-z-]{3,40}|optimizer): ([\d.]{1,15})(?= |$)")
+_OLD_EXCHANGE = "backward-params-all-reduce"
+
+
+def _on_one_line(text: str) -> Pairs:
+    """Timers of Megatron-LM before 2022; what a pipeline waits for is of its passes."""
+    found = {one[1]: 1e-3 * float(one[2]) for one in _OLD_TIMERS.finditer(text)}
+    passes = [seconds for name, seconds in found.items() if name not in (_OLD_EXCHANGE, "optimizer")]
+    if passes:
+        yield "timer_forward-backward", repr(sum(passes))
+        for name, known in ((_OLD_EXCHANGE, "all-grads-sync"), ("optimizer", "optimizer")):
+            if name in found:
+                yield f"timer_{known}", repr(found[name])
+
+
 def _timers(text: str) -> Pairs:
-    """Parts of a step: of verl in seconds; of Megatron-LM in ms, the least and the most over ranks."""
+    """Parts of a step: of verl in seconds; of Megatron-LM in ms, the least and the most over ranks; before 2022 on one line."""
+    yield from _on_one_line(text)
     for one in _UPDATE.finditer(text):
         yield f"timer_{one[1]}", one[2]
     for one in _TIMER.finditer(text):

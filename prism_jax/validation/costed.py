@@ -80,6 +80,11 @@ def parts_of(plan: ParallelPlan, cost: StepCost, prompt_cost: StepCost, step_s: 
     return dict(zip(PARTS, (compute_s, comm_s, host_s, rest_s), strict=True))
 
 
+def ends_of(cost: StepCost) -> tuple[float, float]:
+    """Seconds after the last backward pass, mean over stages: of exchanges that nothing hides, and of the optimizer."""
+    return float(cost.end_comm_s.mean()), float(cost.end_compute_s.mean())
+
+
 def _compute_s(plan: ParallelPlan, cost: StepCost) -> float:
     return _per_stage(plan, float(cost.compute_s.sum())) + float(cost.end_compute_s.mean())
 

@@ -43,12 +43,14 @@ class PredictedStep:
         p50_s: typical step, seconds.
         low_s, high_s: 90 % of what would be measured lies between them.
         parts_s: seconds of the noise-free step by cause.
+        ends_s: seconds after its last backward pass: exchange of gradients and parameters that nothing hides, and optimizer.
     """
 
     p50_s: float
     low_s: float
     high_s: float
     parts_s: Mapping[str, float] = field(default_factory=dict)
+    ends_s: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,21 @@ class StepCause:
 
 
 @dataclass(frozen=True)
+class TimedPart:
+    """A part of the step that the log times.
+
+    Attributes:
+        name: of the part.
+        measured_s: median over steps of its slowest rank.
+        predicted_s: of the typical step.
+    """
+
+    name: str
+    measured_s: float
+    predicted_s: float
+
+
+@dataclass(frozen=True)
 class LogRun:
     """One run of a log.
 
@@ -110,6 +127,7 @@ class LogRun:
         compared_s: seconds that the prediction is held against, where the measured step is more than one of training.
         causes: at most two, the likeliest first, of a run outside.
         assumed: what the head leaves unsaid, what matters most first.
+        timed: parts of the step that the log times, in the order in which they run.
         not_modelled: arguments with an effect that no field describes.
         notes: other things to be known.
         job: fields of a job file, by path.
@@ -127,6 +145,7 @@ class LogRun:
     compared_s: Annotated[float | None, WHERE_KNOWN] = None
     causes: tuple[StepCause, ...] = ()
     assumed: tuple[Assumption, ...] = ()
+    timed: tuple[TimedPart, ...] = ()
     not_modelled: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     job: Mapping[str, Json] = field(default_factory=dict)
@@ -173,9 +192,20 @@ class LogRun:
             found.append(
                 "  sick: nothing that the head leaves open explains this. Look at the machine before calibrating."
             )
+        if self.timed:
+            found.append(f"  where: {self._where()}")
         if self.not_modelled:
             found.append(f"  not modelled: {', '.join(self.not_modelled)}")
         return [*found, *(f"  note: {one}" for one in self.notes)]
+
+    def _where(self) -> str:
+        """The parts, and which of them holds most of the difference."""
+        apart = [one.measured_s - one.predicted_s for one in self.timed]
+        whole, most = sum(apart), max(range(len(apart)), key=lambda at: abs(apart[at]))
+        texts = [f"{one.name} {format_s(one.measured_s)}, predicted {format_s(one.predicted_s)}" for one in self.timed]
+        if whole and apart[most] / whole > 0.5:
+            texts[most] += f" ({min(apart[most] / whole, 1.0):.0%} of the difference)"
+        return "; ".join(texts)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..core.errors import PrismError
-from ..core.units import format_s
 from ..job.job import Job
 from ..launch.head import Head
 from ..launch.head_job import HeadJob
@@ -29,6 +28,7 @@ from .log_report import (
     MeasuredSteps,
     PredictedStep,
     StepCause,
+    TimedPart,
 )
 
 MOST_CAUSES = 2
@@ -98,7 +98,7 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
         own = either(job, found.stated.either, doubts, seed)
     except PrismError as error:
         return replace(run, reason=f"the job cannot be simulated: {error}")
-    notes = [*run.notes, *_memory(head, job), *_timers(head, own)]
+    notes = [*run.notes, *_memory(head, job)]
     if run.measured is None:
         return replace(run, predicted=own, assumed=_assumed(found, {}, own), notes=tuple(notes))
     training_s = _training_s(head)
@@ -115,6 +115,7 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
         verdict=INSIDE if inside else SICK if is_of_log and not explained and _is_far_above(own, seconds) else OUTSIDE,
         causes=causes,
         assumed=_assumed(found, known, own),
+        timed=_timed(head, own),
         notes=tuple(notes),
     )
 
@@ -147,14 +148,23 @@ def _training_s(head: Head) -> float | None:
     return update / max(epochs * (samples // each if samples and each else 1), 1)
 
 
-def _timers(head: Head, own: PredictedStep) -> list[str]:
+PARTS = {
+    "forward and backward": ("forward-backward",),
+    "exchange of gradients and parameters": ("all-grads-sync", "params-all-gather"),
+    "optimizer": ("optimizer",),
+}  # part -> timers of Megatron-LM that it is the sum of
+
+
+def _timed(head: Head, own: PredictedStep) -> tuple[TimedPart, ...]:
     """Parts of the step as the log times them, next to those that are predicted."""
-    names = ("forward-backward", "all-grads-sync", "params-all-gather", "optimizer")
-    timed = [f"{name} {format_s(spent)}" for name in names if (spent := _median(head, name)) is not None]
-    if not timed:
-        return []
-    parts = ", ".join(f"{name} {format_s(spent)}" for name, spent in own.parts_s.items())
-    return [f"timed: {', '.join(timed)}; predicted: {parts}"]
+    exchange_s, optimizer_s = own.ends_s
+    known = dict(zip(PARTS, (own.p50_s - exchange_s - optimizer_s, exchange_s, optimizer_s), strict=True))
+    spent = {name: [_median(head, one) for one in timers] for name, timers in PARTS.items()}
+    return tuple(
+        TimedPart(name, sum(one or 0.0 for one in spent[name]), known[name])
+        for name in PARTS
+        if any(one is not None for one in spent[name])
+    )
 
 
 def _is_far_above(own: PredictedStep, seconds: float) -> bool:
@@ -197,6 +207,7 @@ def _assumed(found: HeadJob, known: Mapping[str, PredictedStep], own: PredictedS
             tuple(exp(ratio) - 1.0 for ratio in one.log_ratio[1:]),
         )
         for one in job.open_fields
+        if one.name != "cluster.network"  # said of the network that is assumed
     ]
     half, twice = (known.get(f"network between nodes at {words} its bandwidth") for words in ("half", "twice"))
     said = [Assumption(text) for text in stated.assumed]

@@ -10,7 +10,7 @@ from math import exp, log
 from ..calibration.open_fields import doubtful
 from ..core.errors import PrismError
 from ..job.job import Job
-from .costed import costed, intervals, parts_of, step_times
+from .costed import costed, ends_of, intervals, parts_of, step_times
 from .log_causes import Possibility, with_software
 from .log_report import PredictedStep
 
@@ -35,6 +35,7 @@ def predictions(jobs: Sequence[Job], doubts: Sequence[tuple[str, float]], seed: 
             low_s=float(typical * low),
             high_s=float(typical * high),
             parts_s=parts_of(one.job.plan, one.cost, one.prompt_cost, float(free)),
+            ends_s=ends_of(one.cost),
         )
         for one, typical, free, (low, high) in zip(costs, steps.typical_s, steps.noise_free_s, bounds, strict=True)
     ]

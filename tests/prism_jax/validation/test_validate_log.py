@@ -127,6 +127,29 @@ def test_a_site_is_calibrated_by_a_log_alone_but_not_by_a_sick_one(typical_s, tm
     assert "sick" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "timers",
+    [
+        "(min, max) time across ranks (ms):\n    forward-backward ........: (1100.00, {passes:.2f})\n"
+        "    all-grads-sync ..........: (1.00, 12.00)\n    params-all-gather .......: (1.00, 8.00)\n"
+        "    optimizer ...............: (20.00, 30.00)",
+        "time (ms) | forward-compute: 300.00 | forward-recv: 200.00 | backward-compute: {rest:.2f} | "
+        "backward-params-all-reduce: 20.00 | optimizer-clip-main-grad: 4.00 | optimizer: 30.00 | batch-generator: 3.71",
+    ],
+)
+def test_timers_of_a_log_say_where_the_difference_lies(timers, typical_s, tmp_path):
+    passes = 1e3 * 2 * typical_s
+    text = timers.format(passes=passes, rest=passes - 500.0)
+    steps = [f"{line}\n{text}" for line in megatron_steps([passes / 1e3 + 0.05] * 8)]
+    path = tmp_path / "train.log"
+    path.write_text("\n".join([*megatron_block(LLAMA), *steps]) + "\n")
+    [run] = validate_log(path, device="h100-sxm").runs
+    assert [one.measured_s for one in run.timed] == pytest.approx([passes / 1e3, 0.02, 0.03], rel=1e-3)
+    assert run.predicted is not None
+    assert sum(one.predicted_s for one in run.timed) == pytest.approx(run.predicted.p50_s)
+    assert any(line.startswith("  where: forward and backward") and "100%" in line for line in run.lines())
+
+
 def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, capsys):
     path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
     report = validate_log(path, device="h100-sxm")
