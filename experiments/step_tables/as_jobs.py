@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.step_tables.table import read_step_rows
+from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, VIRTUAL_STAGES, imbalance_of
 from prism_jax.core.errors import PrismError
 from prism_jax.framework.software import Software
 from prism_jax.job.write_job import cluster_fields, model_fields, plan_fields
@@ -45,10 +46,24 @@ def cells(row: MeasuredRow) -> dict[str, str]:
         "software": plan_fields(plan.software),
         "data": plan_fields(plan.data),
     }
-    found = {path: value for path, value in _flat(fields) if path.removeprefix("plan.") not in is_open}
+    found = {**_stated(row), **dict(_flat(fields))}
+    found = {path: value for path, value in found.items() if path not in _blank(is_open)}
     known = {"row": row.id, "source": row.source, "framework": row.framework}
     seconds = {} if row.measured_s is None else {"measured_s": repr(row.measured_s)}
     return {**known, **seconds, **{path: flow(value) for path, value in found.items()}}
+
+
+def _stated(row: MeasuredRow) -> dict[str, Any]:
+    """Fields that a blank would leave open, at values that files need not write."""
+    model, _, plan = row.job
+    stated = {f"plan.{name}": getattr(plan, name) for name in ("dtype", "recompute", "schedule", "virtual_stages")}
+    return stated if imbalance_of(model) is None else {**stated, IMBALANCE: imbalance_of(model)}
+
+
+def _blank(is_open: set[str]) -> set[str]:
+    """Columns that stay empty; a micro-batch and tiers are written as they are assumed."""
+    with_schedule = {"schedule"} if VIRTUAL_STAGES in is_open else set()
+    return {name if "." in name else f"plan.{name}" for name in (is_open | with_schedule) - {"micro_batch", NETWORK}}
 
 
 def _cluster(cluster: Cluster) -> dict[str, Any]:

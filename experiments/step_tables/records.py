@@ -323,6 +323,7 @@ class UnsupportedRowError(Exception):
 _NOT_DECODER = "not a decoder-only transformer"
 _HYBRID = "hybrid architecture (state-space or linear attention layers)"
 _RELATIVE = "published for relative comparison only"
+_SHORTER = "sequences of unknown length"
 NO_NUMBER = "no time, token rate or FLOP rate"
 
 OTHER_KINDS = (_NOT_DECODER, _HYBRID, _RELATIVE, NO_NUMBER)
@@ -337,6 +338,7 @@ _BY_NAME = (
 )
 _BY_NOTES = (
     (r"\bencoder(\(?-decoder\)?)? model", _NOT_DECODER),
+    (r"\bsequences (may be|are) shorter than", _SHORTER),
     (r"\buse for relative \w+ only|\busable only as", _RELATIVE),
 )
 
