@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -18,6 +19,7 @@ import pandas as pd
 
 from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import check_input
+from prism_jax.launch.head_job import logged_runs
 from prism_jax.recorded.formats.event_file import EVENT_FILE
 from prism_jax.recorded.formats.mllog import MARKER, read_mllog
 from prism_jax.recorded.formats.open_trace import STEP_LOGS
@@ -77,9 +79,24 @@ def read_training_log(path: Path, run: str, unit_s: float | None = None) -> RawT
     known = next(known for known in reversed(STEP_LOGS) if known.recognises(begins))  # the last takes any text
     stated = known.read_stated
     found = known.read([path]) if unit_s is None or stated is None else stated([path], Stated(unit_s))
-    log, _ = without_warm_up(cast(StepLog, found), hint="")
-    table = _table(log, run, {"framework": log.framework} if log.framework else {}, single="")
-    return replace(table, in_si=stated is not None)
+    runs = logged_runs(path) or [({}, cast(StepLog, found))]  # a new block of arguments is a new run
+    if len(runs) == 1:
+        runs = [(runs[0][0], cast(StepLog, found))]
+    tables = []
+    for number, (said, one) in enumerate(runs, start=1):
+        log, _ = without_warm_up(one, hint="")
+        about = {**said, **({"framework": log.framework} if log.framework else {})}
+        tables.append(_table(log, run if len(runs) == 1 else f"{run} run {number}", about, single=""))
+    return replace(_joined(tables), in_si=stated is not None)
+
+
+def _joined(tables: Sequence[RawTable]) -> RawTable:
+    """Runs of one log as one table."""
+    frame = pd.concat([one.frame for one in tables], ignore_index=True)
+    header = tuple(dict.fromkeys(name for one in tables for name in one.header))
+    row_hash = np.concatenate([one.row_hash for one in tables])
+    notes = tuple(note for one in tables for note in one.notes)
+    return replace(tables[0], frame=frame, header=header, row_hash=row_hash, notes=notes)
 
 
 def _table(log: StepLog, run: str, about: dict[str, Any], single: str) -> RawTable:

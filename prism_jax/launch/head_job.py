@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from ..core.errors import DataError, Mark, PrismError
 from ..job.job import Job
 from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
 from ..plan.plan import ParallelPlan
+from ..recorded.formats.open_trace import detect
+from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
 from ..system import catalog
 from ..tables.document import Document
+from ..trace.step_log import StepLog
 from ..workload.transformer.spec import TransformerSpec
 from .device import device_in, has_dtype, possible_devices, stated_device
 from .head import Head, read_heads, runs_of
@@ -134,6 +138,21 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
     if reasons:
         raise reasons[0]
     return None
+
+
+def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
+    """Runs of a text log whose heads state what ran: GPU and number of GPUs where they are said, and its steps."""
+    found: list[tuple[dict[str, Any], StepLog]] = []
+    with suppress(PrismError):
+        heads = list(runs_of(read_heads(file))) if detect(file) is TEXT_LOG else []
+        for head in heads:
+            with suppress(PrismError):  # a start without a step is no run
+                steps = read_text_log(file, between=(head.first_line, head.last_line))
+                job = stated_job(head)
+                gpu = job.get("cluster.device") or job.get("cluster.device.preset")
+                said = {"gpu": gpu, "n_gpus": job.get("cluster.n_devices")}
+                found.append(({name: value for name, value in said.items() if value is not None}, steps))
+    return found
 
 
 def _name(head: Head) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 
 from ..core.errors import DataError, UnitError
 from ..core.units import parse
 from ..core.use_case import UNRECORDED, Option, use_case
+from ..launch.head_job import logged_runs
 from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, recorded, trace_facts
 from ..trace.detector import SlowPhaseDetector
 from ..trace.step_log import StepLog, without_warm_up
@@ -80,7 +83,8 @@ def watch_steps(
         'wait'
     """
     _check(restart_cost_s, smallest, n_learn, remaining)
-    recording, n_left_out = without_warm_up(recorded(source, meta, log.stated), skip)
+    runs = logged_runs(Path(source)) if isinstance(source, (str, Path)) and not log.stated and meta is None else []
+    recording, n_left_out = without_warm_up(_last(runs) or recorded(source, meta, log.stated), skip)
     detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
     step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
     if n_step < n_learn + detector.confirm:
@@ -106,6 +110,15 @@ def watch_steps(
         time_left=left,
     )
     return report.made_of(WatchParts(recording, watched))
+
+
+def _last(runs: Sequence[tuple[dict[str, Any], StepLog]]) -> StepLog | None:
+    """Steps of the last of several runs of a log, each with a job of its own: that is the one to act upon."""
+    if len(runs) < 2:
+        return None
+    said, steps = runs[-1]
+    job = f": {said['n_gpus']} x {said.get('gpu', 'GPUs')}" if "n_gpus" in said else ""
+    return replace(steps, notes=(*steps.notes, f"run {len(runs)} of {len(runs)} of the log{job}"))
 
 
 def _check(restart_cost_s: float, smallest: float, n_learn: int, remaining: int | None) -> None:

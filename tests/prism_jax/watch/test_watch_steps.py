@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from inference.data.formats import read_training_log
 from prism_jax import watch_steps
 from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
@@ -15,6 +16,7 @@ from prism_jax.trace.dependencies import durations
 from prism_jax.trace.pipeline import dependencies
 from prism_jax.trace.step_log import StepLog
 from prism_jax.watch.report import WatchReport
+from tests.prism_jax.launch import heads
 from tests.support.broken_traces import BROKEN, Broken
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import draws, record, timed
@@ -170,3 +172,26 @@ def test_broken_logs_and_traces_are_refused_in_one_line(
     tmp_path: Path, kind: Broken, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert re.search(kind.match, refused([str(kind.make(tmp_path))], capsys))
+
+
+def test_of_a_log_of_several_jobs_the_last_is_watched(tmp_path):
+    """A new block of arguments is a new job: its steps are no slow phase of the one before."""
+    path = tmp_path / "train.log"
+    rng = np.random.default_rng(0)
+    runs = [(heads.LLAMA, 1.0), ({**heads.LLAMA, "global_batch_size": 128}, 2.0)]
+    lines = [
+        line
+        for arguments, seconds in runs
+        for line in [
+            *heads.megatron_block(arguments),
+            *heads.megatron_steps(seconds * (1.0 + 0.01 * rng.standard_normal(120))),
+        ]
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    report = watch_steps(path)
+    assert report.normal_s == pytest.approx(2.0, rel=0.02)
+    assert not report.phases
+    assert any("run 2 of 2 of the log: 16 x GPUs" in line for line in report.lines())
+    table = read_training_log(path, "mine")
+    assert set(table.frame["run"]) == {"mine run 1", "mine run 2"}
+    assert set(table.frame["n_gpus"]) == {16}
