@@ -91,6 +91,18 @@ def test_devices_have_the_datasheet_numbers(name: str, tflops: float, gb_per_s: 
     assert found.power_watts == watts
 
 
+@pytest.mark.parametrize(("core", "chip", "n"), [("neuroncore-v2", "trainium1", 2), ("neuroncore-v3", "trainium2", 8)])
+def test_cores_add_up_to_their_chip_and_its_node(core: str, chip: str, n: int) -> None:
+    one, whole = device(core), device(chip)
+    assert n * one.peak("bf16") == pytest.approx(whole.peak("bf16"), rel=1e-3)
+    for field in ("hbm_bytes", "hbm_bytes_per_s", "power_watts", "n_sm"):
+        assert n * getattr(one, field) == pytest.approx(getattr(whole, field))
+    cores, chips = default_cluster(one.name, 1024), default_cluster(whole.name, 1024)
+    assert cores.node_size == n * chips.node_size
+    for own, other in zip(cores.tiers, chips.tiers, strict=True):
+        assert n * own.bytes_per_s == pytest.approx(other.bytes_per_s)
+
+
 @pytest.mark.parametrize(
     ("name", "tflops", "gb_per_s", "n_mxu", "ici_gb_per_s", "pod"),
     [  # per chip, both directions of the interconnect, as in the Cloud TPU documentation
