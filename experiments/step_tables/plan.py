@@ -44,7 +44,10 @@ Words = Sequence[tuple[str, Any]]  # regular expressions and what each means; th
 _ATTENTION: Words = (
     (r"fused[\s_-]*softmax|unfused \(megatron", "fused_softmax"),
     (r"unfused|^eager", "eager"),
-    (r"flash[34]|flash-?attention-?[34]|\bfa[34]\b|cudnn attention|sdpa cudnn|^te\b|transformer ?engine|aiter", "flash3"),
+    (
+        r"flash[34]|flash-?attention-?[34]|\bfa[34]\b|cudnn attention|sdpa cudnn|^te\b|transformer ?engine|aiter",
+        "flash3",
+    ),
     (r"flash1|flash-?attention-1|xformers|triton flash", "flash1"),
     (r"^(?!.*sdpa).*cudnn", "flash3"),
     (r"flash2|flash-?attention-?2|flex ?attention|flash-attention varlen|ring flash", "flash2"),

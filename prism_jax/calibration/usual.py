@@ -1,4 +1,4 @@
-"""What a run may have done where its table or its job file says nothing: formats, recomputation, chunks, batches, routing. Odds.
+"""What a run may have done where its table or its job file says nothing: formats, recomputation, chunks, routing. Odds.
 
 Judgements as those of `open_fields`, each with what speaks for it.
 """
@@ -52,25 +52,11 @@ def usual_dtypes(device: Device, tuning: str | None = None) -> Odds:
     return tuple((name, odds / whole) for name, odds in able)
 
 
-# Load of the busiest rank over the mean under a router that learns and no capacity: with a loss that balances 1.0 to 1.5, without
-# one whatever a gate likes. Judgement, chosen in sight of the rows that state real routing.
-REAL_ROUTING: Odds = ((1.0, 0.3), (1.5, 0.35), (2.5, 0.2), (4.0, 0.15))
 # Where nobody says how tokens are routed: benchmarks force a balance, training with a balancing loss or bias is near it.
 USUAL_ROUTING: Odds = ((1.0, 0.8), (1.25, 0.15), (1.6, 0.05))
 
-# Of a pipeline that states none: one sequence keeps it busy, larger ones fill the devices. Judgement.
-_MICRO_BATCHES = ((1, 0.6), (2, 0.25), (4, 0.15))
 # Chunks per stage where a source says that schedules were 1F1B or interleaved: NVIDIA's recipes mostly interleave. Judgement.
 _INTERLEAVED_ODDS = 0.7
-
-
-def usual_micro_batches(plan: ParallelPlan) -> Odds:
-    """Sequences of a micro-batch, in multiples of the plan's, that its batch and its pipeline allow."""
-    share = plan.global_batch // plan.dp
-    given = [(plan.micro_batch * factor, odds) for factor, odds in _MICRO_BATCHES]
-    able = [(n, odds) for n, odds in given if share % n == 0 and share // n >= (plan.pp if plan.pp > 1 else 1)]
-    whole = sum(odds for _, odds in able)
-    return tuple((n, odds / whole) for n, odds in able)
 
 
 def usual_virtual_stages(n_layers: int, plan: ParallelPlan) -> Odds:
