@@ -19,7 +19,7 @@ from typing import Any
 from prism_jax.core.picture import figure_bytes
 from prism_jax.core.write_file import write_bytes, write_text
 from prism_jax.validation.picture import plot_accuracy
-from prism_jax.validation.score import RowResult, Score, Validation, score, validation_of
+from prism_jax.validation.score import ClassScore, RowResult, Score, SourceScore, Validation, score, validation_of
 
 DOCS = Path(__file__).resolve().parent
 N_WORST, PER_SOURCE = 40, 5
@@ -52,6 +52,7 @@ def page(outcome: Validation, record: Mapping[str, Any]) -> str:
     parts = [
         introduction(outcome, record),
         overall(outcome),
+        by_evidence(outcome),
         by_feature(outcome),
         by_source(outcome),
         worst(outcome),
@@ -113,6 +114,27 @@ Of the rows without a known defect: {shares}. `median`, `mean` and `p90` are of 
 with its sign. The baseline knows no plan and no network: it says that a job reaches the model-FLOP utilisation that
 the other sources typically reach on that generation of GPUs. A simulator that does not beat it is not worth its input
 file."""
+
+
+def by_evidence(outcome: Validation) -> str:
+    """Scores of rows that much, less and little is known near, and of their sources."""
+    found = {"all": ClassScore(outcome.overall, outcome.sources), **outcome.by_class}
+    rows = [(name, *figures(one.rows)) for name, one in found.items()]
+    sources = [(name, *figures_of_sources(one.sources)) for name, one in found.items()]
+    return f"""## By evidence
+
+An interval is as wide as the evidence near a job is thin. **Known**: many measured sources of its framework on its
+generation of GPUs. **Near**: few of these, or adapters. **Far**: few sources of the generation, experts, or a step that
+hangs on a network between nodes that was not measured. What each of these widens an interval by was fitted without the
+source that is scored (`experiments/calibrate_steps/widths.py`). `width` is the median of high over low; `score` the mean
+interval score of the logarithm, its width plus 20 times what a time lies outside; `CRPS` is of the normal law with these
+bounds. Less is better.
+
+{table(("rows", *FIGURES), rows)}
+
+Every source counting once; `width ~ error`: rank correlation of the median width and the median error of sources.
+
+{table(("sources", *OF_SOURCES), sources)}"""
 
 
 def by_feature(outcome: Validation) -> str:
@@ -232,14 +254,26 @@ rows are public but under many licences, and are not part of this repository: th
 time."""
 
 
-FIGURES = ("n", "median", "mean", "bias", "p90", "in 90 %", "defect", "not predicted")
+FIGURES = ("n", "median", "mean", "bias", "p90", "in 90 %", "width", "score", "CRPS", "defect", "not predicted")
+OF_SOURCES = ("n", "mean of medians", "in 90 %", "score", "width ~ error")
 
 
 def figures(one: Score) -> tuple[str, ...]:
     shares = (one.median_ape, one.mape, one.bias, one.p90_ape, one.coverage_90)
     signs = ("", "", "+", "", "")
     words = ["-" if value is None else f"{value:{sign}.1%}" for value, sign in zip(shares, signs, strict=True)]
-    return (f"{one.n:,}", *words, f"{one.n_defect:,}", f"{one.n_unsupported:,}")
+    sharp = one.sharpness
+    numbers = (number(sharp.width), number(sharp.interval_score), number(sharp.crps, 3))
+    return (f"{one.n:,}", *words, *numbers, f"{one.n_defect:,}", f"{one.n_unsupported:,}")
+
+
+def figures_of_sources(one: SourceScore) -> tuple[str, ...]:
+    shares = ("-" if x is None else f"{x:.1%}" for x in (one.mean_median_ape, one.mean_coverage_90))
+    return (f"{one.n:,}", *shares, number(one.mean_interval_score), number(one.width_follows_error))
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
