@@ -20,6 +20,7 @@ from typing import Any
 from experiments.calibrate_steps.widths import Widths, rescored, width_law_of, widths_of
 from experiments.step_tables.table import read_step_rows
 from prism_jax.calibration.evidence import Cell, cell_of
+from prism_jax.calibration.key import workload_of
 from prism_jax.core.write_file import write_text
 from prism_jax.validation.score import MeasuredRow
 
@@ -39,7 +40,7 @@ def main() -> None:
     read = [row for table in given.tables for row in read_step_rows(table)]
     scored = [(row, by_id[row.source, row.id]) for row in read if (row.source, row.id) in by_id and not row.defect]
     sources = sorted({row.source for row, _ in scored})
-    rows = widths_of(scored)
+    rows = widths_of([pair for pair in scored if not workload_of(pair[0].job[0])])  # others have widths of their own
     law = width_law_of(rows)
     made = {
         "made_by": "experiments/calibrate_steps/evidence.py",

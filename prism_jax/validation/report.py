@@ -112,12 +112,11 @@ def steps_validation_tables(report: StepsValidationReport) -> list[Table]:
 
 def _classes(report: StepsValidationReport) -> list[Table]:
     """Scores by how much is known near a row, and of its sources."""
-    columns = ("evidence", *FIGURES)
     found = [_score(name, one.rows) for name, one in report.by_class.items()]
     sources = [_source(name, one.sources) for name, one in report.by_class.items()]
     title = "by evidence near the row; width: median of high over low; score: of the 90 % interval of the logarithm"
     return (
-        [Table(title, columns, found), Table("by evidence, sources", ("evidence", *OF_SOURCES), sources)]
+        [Table(title, ("evidence", *FIGURES), found), Table("by evidence, sources", ("evidence", *OF_SOURCES), sources)]
         if found
         else []
     )
