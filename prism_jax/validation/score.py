@@ -14,7 +14,6 @@ from statistics import median
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from ..calibration.evidence import CLASSES, class_of
 from ..calibration.open_fields import Odds
@@ -382,6 +381,8 @@ def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Spearman's; None of fewer than three, or where one of both is always the same."""
     if len(pairs) < 3:
         return None
+    from scipy.stats import rankdata  # half a second, which listing reports does not pay
+
     ranks = rankdata(np.array(pairs), axis=0)
     return float(np.corrcoef(ranks.T)[0, 1]) if (ranks.std(axis=0) > 0.0).all() else None
 
