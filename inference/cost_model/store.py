@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
+from prism_jax.calibration.evidence import width_law
 from prism_jax.calibration.key import LEVELS, STEP
 from prism_jax.calibration.surrogate import MOST, ResidualGP
 from prism_jax.core.archive import Archive, kind_of, opened, write_archive
@@ -113,6 +114,7 @@ def _calibration(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
         site=checked("site", 2) if "site" in arrays else None,
         nearby=_nearby(arrays) if LEFT in arrays else None,
         record=dict(about["record"]),
+        width=None if "site" in arrays else width_law(),  # of what ships, where that stands
     )
 
 

@@ -253,7 +253,7 @@ def test_jobs_of_other_software_stay_as_far_apart_as_they_were(tmp_path: Path):
     assert unsaid.attention == pytest.approx(fast.attention, rel=1e-3)
 
 
-def test_runs_that_do_not_help_each_other_leave_what_was_known():
+def test_runs_that_do_not_help_each_other_leave_what_was_known(tmp_path: Path):
     before = np.array([0.02, -0.02, 0.03, -0.03])
     assert helps(before, 0.5 * before)
     assert helps(before, before + np.array([0.01, -0.01, 0.01, -0.01]) * before)  # worse by chance, as far as they tell
@@ -268,6 +268,10 @@ def test_runs_that_do_not_help_each_other_leave_what_was_known():
         assert report.shipped_stands is (stands or None)
         assert (fit.calibration.site is None) is stands  # what is saved, and predicts
         assert ("it stands" in str(report)) is stands
+        fit.save(tmp_path / "site.npz")
+        assert (
+            load(tmp_path / "site.npz").width is not None
+        ) is stands  # the evidence of others decides the interval again
         assert fit.calibration.record is not None
         assert fit.calibration.record["framework"] == FRAMEWORK
 
