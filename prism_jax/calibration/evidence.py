@@ -5,8 +5,8 @@ intervals must be for that.
 made by `experiments/calibrate_steps/evidence.py` from a blind score. Cells that agree with a job in everything are taken first,
 then those that differ in the least important things, until enough rows are found.
 
-What makes a job less sure than others (`REASONS`) widens its interval by a factor each, fitted to that score by the script. Jobs
-without a reason are *known*, others *near*, and *far* with one that also takes the error out of what others have in common.
+What makes a prediction less certain than others (`REASONS`) widens its interval by a factor each, fitted to that score by the
+script. Jobs without a reason are *known*, others *near*; *far* is a job with a reason under which errors are larger, too.
 """
 
 from __future__ import annotations
@@ -86,11 +86,19 @@ CLASSES = KNOWN, NEAR, FAR_OFF = "known", "near", "far"
 FEW_ALIKE, FEW_OF_GENERATION = 4, 3  # other sources of its generation and framework, of its generation
 NETWORK = (0.05, 0.15)  # shares of the step between which the network comes to count
 REASONS = {  # class, and why
-    "framework": (NEAR, f"fewer than {FEW_ALIKE} measured sources of its framework on this generation"),
-    "adapters": (NEAR, "adapters"),
-    "experts": (FAR_OFF, "experts"),
-    "generation": (FAR_OFF, f"fewer than {FEW_OF_GENERATION} measured sources of its device generation"),
-    "network": (FAR_OFF, "the step hangs on the network between nodes; measured (`fit collectives`), it is surer"),
+    "framework": (NEAR, f"fewer than {FEW_ALIKE} sources with measurements of this framework and device generation"),
+    "adapters": (NEAR, "the model is trained by adapters"),
+    "experts": (FAR_OFF, "the model has experts"),
+    "generation": (FAR_OFF, f"fewer than {FEW_OF_GENERATION} sources with measurements of this device generation"),
+    "network": (
+        FAR_OFF,
+        "much of the step is communication between nodes, whose network was not measured (`prism-jax fit collectives`)",
+    ),
+}
+MEANING = {
+    KNOWN: "nothing widens the interval",
+    NEAR: "a wider interval than usual",
+    FAR_OFF: "a wider interval and larger errors than usual",
 }
 
 
@@ -172,7 +180,7 @@ class Evidence:
         differs: in what the rows differ from the job, in words, most important first.
         is_extrapolated: whether that is something that changes the answer.
         kind: known, near or far, which decides how wide the interval is; empty where that is not known.
-        why: it is not known, in words.
+        why: the reasons for which it is not known, in words.
     """
 
     n_rows: int
@@ -188,15 +196,19 @@ class Evidence:
     @shown
     def sentence(self) -> str:
         """What a person reads."""
-        return f"{self.known}: {self._rows}" if self.kind else self._rows
+        return f"{self.known}; {self.nearest}" if self.kind else self.nearest
 
     @property
     def known(self) -> str:
-        """Known, near or far, and why."""
-        return f"{self.kind} ({'; '.join(self.why)})" if self.why else self.kind
+        """Known, near or far, what that means, and why; empty where that is not known."""
+        if not self.kind:
+            return ""
+        meaning = f"{self.kind} ({MEANING[self.kind]})"
+        return f"{meaning}: {'; '.join(self.why)}" if self.why else meaning
 
     @property
-    def _rows(self) -> str:
+    def nearest(self) -> str:
+        """How many measured runs are near the job, in what they differ from it, and how far off they were when left out."""
         if self.median_error is None or self.inside is None:
             return "no measured run is near this job: its interval rests on the spread between all measured ones"
         n_rows = f"{self.n_rows:,} measured runs of {self.n_sources} source{'s' if self.n_sources > 1 else ''}"
@@ -228,8 +240,8 @@ def evidence(
     """What was measured near a job of that cell.
 
     Args:
-        reasons: of a `WidthLaw`, why its interval is wide.
         cells: the scored cells; None: those of the shipped calibration.
+        reasons: why its interval is wide, from `WidthLaw.reasons`; None: no law says it.
     """
     known = shipped_cells() if cells is None else cells
     ranked = sorted(((_distance(own, one.cell), one) for one in known), key=lambda pair: pair[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..calibration.band import model_factors, why_wide
 from ..calibration.evidence import Evidence, cell_of, evidence
-from ..calibration.open_fields import OpenField
+from ..calibration.open_fields import NETWORK, OpenField
 from ..core.report import WHERE_KNOWN, Report, from_plain
 from ..core.text_table import Facts, uncertain_memory
 from ..core.units import format_bytes, format_count
@@ -68,9 +68,9 @@ class OpenFieldFacts:
     @property
     def words(self) -> str:
         """The same without the name."""
-        others = ", ".join(f"{one.value} ({one.odds:.0%}) {one.change:+.1%}" for one in self.alternatives)
-        gain = f"; stated, the interval is {self.narrows:.0%} narrower" if self.narrows >= SMALLEST_GAIN else ""
-        return f"{self.assumed} ({self.odds:.0%}); {others}{gain}"
+        others = "; ".join(f"if {one.value} ({one.odds:.0%}): step {one.change:+.1%}" for one in self.alternatives)
+        gain = f"; stating it narrows the interval by {self.narrows:.0%}" if self.narrows >= SMALLEST_GAIN else ""
+        return f"{self.assumed} ({self.odds:.0%} likely); {others}{gain}"
 
 
 def evidence_of_job(job: Job) -> Evidence:
@@ -102,15 +102,19 @@ def _facts(field: OpenField, variance: float) -> OpenFieldFacts:
     others = zip(field.values[1:], field.odds[1:], field.log_ratio[1:], strict=True)
     return OpenFieldFacts(
         name=field.name,
-        assumed=_written(field.values[0]),
+        assumed=_written(field.name, field.values[0]),
         odds=field.odds[0],
-        alternatives=tuple(Alternative(_written(value), odds, exp(ratio) - 1.0) for value, odds, ratio in others),
+        alternatives=tuple(
+            Alternative(_written(field.name, value), odds, exp(ratio) - 1.0) for value, odds, ratio in others
+        ),
         narrows=1.0 - sqrt(max(0.0, 1.0 - field.sd**2 / variance)),
     )
 
 
-def _written(value: Any) -> str:
-    """As a job file has it."""
+def _written(name: str, value: Any) -> str:
+    """As a job file has it; of a network that nobody describes, its bandwidth over that of the usual cluster of the device."""
+    if name == NETWORK:
+        return "the usual bandwidth between nodes" if value == 1.0 else f"{value:g} x that"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -352,7 +356,7 @@ def check_facts(report: CheckReport) -> Facts:
         "framework": report.framework or "not specified",
         **({"states": report.states} if report.states else {}),
         "variability": report.variability,
-        **({"evidence": report.evidence.sentence} if report.evidence else {}),
+        **(_evidence(report.evidence) if report.evidence else {}),
         **({"assumed": "what such software usually does"} if report.open_fields else {}),
         **{f"  {one.name.removeprefix('software.')}": one.words for one in report.open_fields[:TOLD]},
         "memory": f"{total} of {capacity} per device on stage {report.memory_stage}, the fullest: {verdict}",
@@ -361,6 +365,11 @@ def check_facts(report: CheckReport) -> Facts:
         **({"host": host.sentence} if host else {}),
     }
     return Facts(report.name, values)
+
+
+def _evidence(found: Evidence) -> dict[str, str]:
+    """The class and the measured runs, each on a line of its own."""
+    return {"evidence": found.known, "  nearest": found.nearest} if found.kind else {"evidence": found.nearest}
 
 
 def _batch(report: CheckReport) -> str:

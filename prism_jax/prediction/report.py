@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from textwrap import wrap
 from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
@@ -102,11 +103,11 @@ class TailQuantiles:
 
 @dataclass(frozen=True)
 class TailFacts:
-    """What the tails of systems that were measured leave open of one that was not.
+    """90 % intervals of quantiles of the step time on a system that was not measured, from the spread between measured ones.
 
     Attributes:
         over_p50: quantile over the median, minus 1.
-        measured_s: of the quantile that would be measured, seconds: that, and what the cost model does not know.
+        measured_s: quantile that would be measured, seconds: the same and the error of the cost model together.
     """
 
     over_p50: TailQuantiles
@@ -318,6 +319,7 @@ class PredictionReport(Report):
 
 
 BAR_WIDTH = 24
+LINE = 110  # characters, of sentences
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
@@ -356,6 +358,7 @@ def _quantiles(report: PredictionReport) -> list[str]:
             f"{_over(times, name)}{_band(report, name)}"
             for name in ("p50", "p95", "p99")
         ),
+        *_tail(report),
         f"  mean  {time_to(times.mean, times.std / 10)}, std {time_to(times.std, times.std / 10)}",
         *_spreads(report),
         f"  without variability {time_to(fixed, times.std / 10)}; the median lies {_beside(times.p50 / fixed - 1.0)}",
@@ -395,9 +398,11 @@ def _model_band(report: PredictionReport) -> list[str]:
         lines.append(_level(report.level))
     elif not report.job.framework:
         lines.append(NO_FRAMEWORK)
-    if report.evidence is not None and report.evidence.kind:
-        lines.append(f"  evidence: {report.evidence.known}")
-    return lines + [f"  {one.sentence}" for one in report.open_fields[:TOLD]]
+    known = report.evidence.known if report.evidence is not None else ""
+    sentences = [*([f"evidence: {known}"] if known else []), *(one.sentence for one in report.open_fields[:TOLD])]
+    return lines + [
+        line for one in sentences for line in wrap(one, LINE, initial_indent="  ", subsequent_indent="    ")
+    ]
 
 
 def _level(level: LevelFacts) -> str:
@@ -420,11 +425,19 @@ def _over(times: StepTime, name: str) -> str:
 def _band(report: PredictionReport, name: str) -> str:
     """What the fits leave open, where there are any; else what tails of systems do."""
     if report.tail is not None and name != "p50":
-        over, told = getattr(report.tail.over_p50, name), getattr(report.tail.measured_s, name)
-        low, high = format_s(told.low, 3), format_s(told.high, 3)
-        return f" ({over.low:+.1%} to {over.high:+.1%} by system; {low} to {high} measured)"
+        over = getattr(report.tail.over_p50, name)
+        return f" ({over.low:+.1%} to {over.high:+.1%} on 90 % of systems)"
     band = None if report.epistemic_s is None else getattr(report.epistemic_s, name)
     return f"   ({format_s(band.low, 5)} to {format_s(band.high, 5)}, 90 % interval of the fit)" if band else ""
+
+
+def _tail(report: PredictionReport) -> list[str]:
+    """Upper quantiles that would be measured: the spread of systems and what the cost model leaves open together."""
+    if report.tail is None:
+        return []
+    own = ((name, getattr(report.tail.measured_s, name)) for name in ("p95", "p99"))
+    bounds = ", ".join(f"{name} {format_s(one.low, 3)} to {format_s(one.high, 3)}" for name, one in own)
+    return [f"  90 % intervals of what would be measured, with the model interval: {bounds}"]
 
 
 def _rates(report: PredictionReport) -> list[str]:

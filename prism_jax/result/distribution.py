@@ -146,7 +146,7 @@ class Guarantee:
 
     @property
     def _scope(self) -> str:
-        return ", with the tails of other systems" if self.kind == "systems" else ""
+        return ", on an unmeasured system" if self.kind == "systems" else ""
 
 
 def order_statistic_bound(samples_s: Float[np.ndarray, " sample"], p: float, confidence: float) -> Guarantee:

@@ -50,6 +50,18 @@ def test_json_says_what_follows_from_the_job(job, capsys):
     assert summary["fits"] == needed.fits
 
 
+def test_a_person_reads_class_and_reasons_nearest_runs_and_the_open_fabric_in_words(job, capsys):
+    open_ = ["--set", "cluster={device: h100-sxm, n_devices: 64}"]
+    (fabric,) = (one for one in checked(capsys, job, *open_)["open_fields"] if one["name"] == "cluster.network")
+    assert fabric["assumed"] == "the usual bandwidth between nodes"
+    assert [one["value"] for one in fabric["alternatives"]] == ["0.5 x that", "2 x that"]
+    assert main(["check", job, "--set", "framework=other"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (known,) = (number for number, line in enumerate(lines) if line.startswith("evidence "))
+    assert "a wider interval than usual): fewer than 4 sources" in lines[known]
+    assert lines[known + 1].startswith("  nearest ")
+
+
 def test_a_framework_with_measured_peaks_narrows_the_interval(job, capsys):
     known, unknown = (
         checked(capsys, job, "--set", f"framework={name}")["memory_bytes_per_gpu"]

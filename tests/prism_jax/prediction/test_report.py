@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from prism_jax.calibration.evidence import Evidence
 from prism_jax.core.text_table import bar, prob, with_error
-from prism_jax.prediction.report import ModelBand, PublishedFigure
+from prism_jax.prediction.report import Bounds, ModelBand, PublishedFigure, TailFacts, TailQuantiles
 from tests.support.synthetic import EXPLANATION, distribution, report
 
 KEYS = {
@@ -157,6 +158,24 @@ def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
     told = replace(made, job=replace(made.job, framework="megatron-core"))
     assert "framework not specified" not in told.lines()[start + 1]
     assert told.lines()[start + 1].startswith("  evidence: ")
+
+
+def test_long_reasons_go_on_in_the_next_line():
+    far = Evidence(0, 0, None, None, (), True, kind="far", why=("one reason " * 8, "another reason " * 8))
+    lines = replace(report(), evidence=far, open_fields=()).lines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("  evidence: far (a wider interval"))
+    words = " ".join(line.strip() for line in lines[start : start + 3])
+    assert words.count("one reason") == words.count("another reason") == 8
+    assert max(map(len, lines)) <= 110
+    assert lines[start + 1].startswith("    ")
+
+
+def test_quantiles_on_other_systems_stand_by_the_preset_s_and_in_seconds():
+    ratio, seconds = Bounds(0.001, 0.1), Bounds(6.0, 8.0)
+    tail = TailFacts(TailQuantiles(ratio, Bounds(0.002, 0.2)), TailQuantiles(seconds, Bounds(6.1, 9.0)))
+    text = "\n".join(replace(report(), tail=tail).lines())
+    assert "over p50 (+0.1% to +10.0% on 90 % of systems)\n" in text
+    assert "what would be measured, with the model interval: p95 6 s to 8 s, p99 6.1 s to 9 s\n" in text
 
 
 def test_both_spreads_are_named():

@@ -53,7 +53,7 @@ def test_a_guarantee_holds_on_that_share_of_systems():
     bound = tails.guarantee(times, 0.95, 0.9)
     assert (tails.quantiles(times, 0.95) <= bound.bound_s).mean() == pytest.approx(0.9, abs=0.02)
     assert bound.bound_s > times.guarantee(0.95, 0.9).bound_s
-    assert "with the tails of other systems" in bound.sentence()
+    assert "on an unmeasured system" in bound.sentence()
 
 
 def test_both_levels_move_together():
