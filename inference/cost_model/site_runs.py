@@ -270,6 +270,20 @@ class SiteTable:
     dropped: Mapping[str, str]
 
 
+def of_version(rows: Sequence[MeasuredRun], version: str, path: str | Path) -> list[MeasuredRun]:
+    """Rows of a table that are of one version or method; all if none is named.
+
+    Raises:
+        DataError: no row is.
+    """
+    found = [row for row in rows if not version or row.version == version]
+    if version and not found:
+        known = sorted({row.version for row in rows if row.version})
+        words = did_you_mean(version, known) if known else "; none is stated in a column version or method"
+        raise DataError(f"--only {version}: no row of {Path(path).name} is of it{words}")
+    return found
+
+
 def read_site_runs(path: str | Path, version: str = "") -> SiteTable:
     """The runs of a table, all or those of one version or method; those without a time are left out.
 
@@ -277,15 +291,12 @@ def read_site_runs(path: str | Path, version: str = "") -> SiteTable:
         DataError: the file cannot be read, a row is malformed, or no row can be used; names row and field.
     """
     found = read_job_table(path)
-    dropped = {run.id: f"of another version or method, {run.version}" for run in found if run.version != version}
-    dropped = {name: why for name, why in dropped.items() if version}
-    if version and len(dropped) == len(found):
-        known = sorted({run.version for run in found if run.version})
-        raise DataError(
-            f"--only {version}: no run is of it{did_you_mean(version, known)}. {Path(path).name} has {known}."
-        )
+    own = of_version(found, version, path)
+    kept = {run.id for run in own}
+    other = {run.id: run.version or "not stated" for run in found if run.id not in kept}
+    dropped = {name: f"of another version or method, {stated}" for name, stated in other.items()}
     dropped |= {run.id: "no measured time" for run in found if math.isnan(run.measured_s)}
-    runs = tuple(run for run in found if run.id not in dropped)
+    runs = tuple(run for run in own if run.id not in dropped)
     if not runs:
         raise DataError(f"{Path(path).name}: no row has a measured time, so there is nothing to calibrate with")
     return SiteTable(runs, dropped)

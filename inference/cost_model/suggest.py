@@ -26,7 +26,7 @@ from prism_jax.core.registry import did_you_mean
 from prism_jax.validation.calibration_report import SuggestedJob
 from prism_jax.validation.job_table import read_job_table
 
-from .site_runs import SiteRuns, run_corrections, site_prior, site_runs
+from .site_runs import SiteRuns, of_version, run_corrections, site_prior, site_runs
 
 MOST = 2000  # jobs of a table: all pairs of them are held against each other
 
@@ -76,18 +76,22 @@ def job_law(calibration: Calibration, runs: SiteRuns) -> JobLaw:
     return JobLaw(parts, of_site @ of_site.T + prior.site_sd**2 + shared, (1.0 - SHARED) * scale**2)
 
 
-def suggest_runs(path: str | Path, n: int, asked: Sequence[str] = ()) -> tuple[list[SuggestedJob], float]:
+def suggest_runs(
+    path: str | Path, n: int, asked: Sequence[str] = (), version: str = ""
+) -> tuple[list[SuggestedJob], float]:
     """`n` jobs of a table (CSV; measured times are not needed) in the order in which to measure them, and the standard deviation
     of the logarithm of a step of the jobs asked about before any run.
 
     Args:
         asked: rows whose intervals are to be narrow; all if empty.
+        version: of the software, or method; only such rows are looked at. Empty: all.
 
     Raises:
-        DataError: the table cannot be read, is malformed, is of several sites, has more than `MOST` jobs, or has no such row.
+        DataError: the table cannot be read, is malformed, is of several sites, has more than `MOST` jobs, or has no such row or
+            version.
         SpecError: no constants for a job's device.
     """
-    rows = read_job_table(path, measured=False)
+    rows = of_version(read_job_table(path, measured=False), version, path)
     if len(rows) > MOST:
         raise DataError(f"{Path(path).name}: {len(rows)} jobs, of which at most {MOST} can be held against each other.")
     names = [row.id for row in rows]

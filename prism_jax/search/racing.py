@@ -255,9 +255,8 @@ def promise(
         over = _wider(_quantiles(drawn), half)
     error = model_errors(evaluator.job, (base, best), seed)
     ratio = error[:, 1] / error[:, 0]
-    by_model = _quantiles(
-        1.0 - (1.0 - middle) * ratio / np.median(ratio)
-    )  # the gain is the median of what may be measured
+    # The gain is the median of what may be measured.
+    by_model = _quantiles(1.0 - (1.0 - middle) * ratio / np.median(ratio))
     base_s, best_s = (float(value) for value in seconds)
     by_chance = (middle - half, middle + half)
     return GainEstimate(base_s, best_s, middle, by_chance, _wider(by_model, half), over)

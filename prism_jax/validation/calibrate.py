@@ -173,24 +173,25 @@ def _inputs(runs: str | Path | None, logged: Logs, framework: str) -> dict[str, 
     return found
 
 
-def suggest_runs(runs: str | Path, n: int, asked: Sequence[str] = ()) -> SuggestionReport:
+def suggest_runs(runs: str | Path, n: int, asked: Sequence[str] = (), only: str = "") -> SuggestionReport:
     """Which jobs of a table to measure first: those whose times narrow the intervals of the others most.
 
     Args:
         runs: a table of jobs (CSV or parquet; docs/job_table.md); measured times are not needed.
         n: how many to suggest.
         asked: rows whose intervals are to be narrow; all if empty.
+        only: version or method whose rows are looked at, where the table has several.
 
     Raises:
-        DataError: the table cannot be read, or is malformed.
+        DataError: the table cannot be read, is malformed, or has no such row or version.
 
     Example:
         >>> [job.id for job in suggest_runs("jobs.csv", 3).suggested]  # doctest: +SKIP
     """
     read_table_text(Path(runs), RUNS)
     inference()
-    found, log_sd = import_module("inference.cost_model.suggest").suggest_runs(str(runs), n, asked)
-    inputs = {"runs": runs, "suggest": n} | ({"for": list(asked)} if asked else {})
+    found, log_sd = import_module("inference.cost_model.suggest").suggest_runs(str(runs), n, asked, only)
+    inputs = {"runs": runs, "suggest": n} | ({"for": list(asked)} if asked else {}) | ({"only": only} if only else {})
     record = RunRecord(**run_record(inputs, 0))
     return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record, log_sd)
 
@@ -223,8 +224,8 @@ def calibrate(
         )
     if runs is None:
         raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
-    if out is not None or framework or only or logged.logs:
+    if out is not None or framework or logged.logs:
         raise DataError(
-            "--suggest: can be combined with --for and --json only, since nothing is fitted. Remove the other options."
+            "--suggest: can be combined with --for, --only and --json, since nothing is fitted. Remove the other options."
         )
-    return suggest_runs(runs, suggest, asked)
+    return suggest_runs(runs, suggest, asked, only)

@@ -80,12 +80,25 @@ def test_jobs_alike_stand_for_each_other(tmp_path: Path, capsys: pytest.CaptureF
     assert "matrix products" in lines[-1]
 
 
+def test_jobs_of_one_version_alone_are_suggested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write(tmp_path, "plan.global_batch=800", "plan.global_batch=1600", "plan.global_batch=2400")
+    first, *rows = Path(table).read_text().splitlines()
+    versions = ("1.0", "2.0", "2.0")
+    Path(table).write_text("\n".join([f"{first},version", *(f"{r},{v}" for r, v in zip(rows, versions, strict=True))]))
+    assert main(["calibrate", table, "--suggest", "3"]) == 2
+    assert "--only '1.0'" in capsys.readouterr().err
+    assert main(["calibrate", table, "--suggest", "3", "--only", "2.0", "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(one["id"] for one in found["suggested"]) == ["1", "2"]
+    assert found["n_job"] == 2
+
+
 def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rows.csv").write_text("id,gpu\n1,H100\n")
     with pytest.raises(DataError, match="unknown column .gpu."):
         suggest_runs(tmp_path / "rows.csv", 2)
     assert main(["calibrate", write(tmp_path, ""), "--suggest", "2", "-o", str(tmp_path / "x.npz")]) == 2
-    assert "--suggest: can be combined with --for and --json only" in capsys.readouterr().err
+    assert "--suggest: can be combined with --for, --only and --json" in capsys.readouterr().err
     assert main(["calibrate", write(tmp_path, ""), "--suggest", "2", "--for", "x"]) == 2
     assert "--for x: jobs.csv has no such row" in capsys.readouterr().err
     assert main(["calibrate", write(tmp_path, ""), "--for", "0"]) == 2

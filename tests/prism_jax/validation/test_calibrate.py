@@ -216,4 +216,4 @@ def test_runs_of_one_version_are_chosen(runs, folder, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["n_run"], list(found["dropped"].values())) == (3, ["of another version or method, 2.0"])
     assert main(["calibrate", table, "--only", "3.0", "-q"]) == 2
-    assert "--only 3.0: no run is of it" in capsys.readouterr().err
+    assert "--only 3.0: no row of " in capsys.readouterr().err
