@@ -6,6 +6,7 @@ that is. `compile` fuses what its eager kernels leave apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,8 @@ ONCE_PER_NODE = (DEEPEP, HYBRIDEP)
 ON_HOST, ON_DEVICE = "host", "device"
 GROUPED, STREAMS, APART = "grouped", "streams", "apart"
 VENDOR, TYPICAL = "vendor", "typical"
+DATE = re.compile(r"[0-9]{4}(-(0[1-9]|1[0-2])(-[0-9]{2})?)?")
+DATE_FORM = 'a year, or year and month, as text in quotes: "2024-05"'
 SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
     "attention": ATTENTION_KERNELS,
     "norm": FUSION,
@@ -80,7 +83,7 @@ class Software:
             performance pages, recipes followed to the letter); typical: what everybody else reaches.
         cross_entropy_chunks: parts of the tokens that `linear` works on one after another, and that `eager` casts to fp32 one
             after another (torchtune, torchtitan); 0: as Liger chooses, and one.
-        date: of the software, "2024-05" or "2024"; empty: as the newest that was measured (`calibration.key.years_of`).
+        date: of the software, "2024-05", "2024" or a day; empty: as the newest that was measured (`calibration.key.years_of`).
 
     Notes:
         bytes and launches of each choice: `workload/transformer`, `host_share`; speeds of attention kernels: `cost/presets`.
@@ -141,6 +144,8 @@ class Software:
 
 def software_problems(software: Software) -> Iterator[Problem]:
     """Values that no field of it takes."""
+    if software.date and not DATE.fullmatch(software.date):
+        yield Problem("software.date", f"{software.date!r} must be {DATE_FORM}")
     for name, known in SOFTWARE_VALUES.items():
         value = getattr(software, name)
         if value is not None and value not in known:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ..core import units
 from ..core.errors import FieldPath, Mistake, PrismError, UnitError
 from ..core.registry import ELSEWHERE, Registry, did_you_mean
-from ..framework.software import SOFTWARE_VALUES, Software
+from ..framework.software import DATE, DATE_FORM, SOFTWARE_VALUES, Software
 from ..plan.fields import STATE_DTYPE_VALUES, PlanField
 from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
@@ -48,7 +48,6 @@ Flag = Annotated[bool, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 AtLeastOne = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
-Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d)?$")]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 
 
@@ -84,6 +83,17 @@ class Takes:
 
 class NotOneOfError(ValueError):
     """What a value must be; a message puts the value in front."""
+
+
+def dated(value: object) -> object:
+    """The date of software as it is written.
+
+    Raises:
+        NotOneOfError: it is none, or no text.
+    """
+    if not isinstance(value, str) or not DATE.fullmatch(value):
+        raise NotOneOfError(f"must be {DATE_FORM}")
+    return value
 
 
 def one_of(names: Iterable[str] | Registry[Any]) -> Any:
@@ -232,7 +242,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "dropout": Annotated[float, Field(strict=True, ge=0.0, lt=1.0)],
     },
     "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
-    | {"date": Date, "cross_entropy_chunks": CountOrZero},
+    | {"date": Annotated[str, BeforeValidator(dated)], "cross_entropy_chunks": CountOrZero},
     "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
     "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
     "Device": {

@@ -26,7 +26,7 @@ from prism_jax.framework.frameworks import (
     framework_of,
     style_of,
 )
-from prism_jax.framework.software import SOFTWARE_VALUES, Software
+from prism_jax.framework.software import SOFTWARE_VALUES, Software, software_problems
 from prism_jax.plan.plan import ParallelPlan
 
 
@@ -151,3 +151,8 @@ def test_what_is_stated_stays() -> None:
     full = usual_software(stated, framework_of("fsdp"), "hopper")
     assert (full.norm, full.compile) == ("fused", True)
     assert full.open_fields == ()
+
+
+@pytest.mark.parametrize(("date", "is_one"), [("", True), ("2024", True), ("2024-05-17", True), ("2024-13", False)])
+def test_a_date_that_is_none_is_refused_before_it_is_read(date: str, is_one: bool):
+    assert (list(software_problems(Software(date=date))) == []) is is_one

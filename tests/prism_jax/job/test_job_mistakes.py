@@ -56,6 +56,8 @@ MISTAKES = {
     ],
     "name: small": [
         ("name: [a]", "job.yaml:1:1 name: ['a'], but it must be text"),
+        ("software: {date: 2024}", "software.date: 2024 must be a year, or year and month, as text in quotes"),
+        ("software: {date: 2024-13}", "software.date: '2024-13' must be a year, or year and month"),
         ("nmae: small", "job.yaml:1:1 nmae: unknown field, did you mean name?"),
     ],
     "model: llama-2-7b\n": [("", "job.yaml model: is missing")],
