@@ -86,10 +86,10 @@ CLASSES = KNOWN, NEAR, FAR_OFF = "known", "near", "far"
 FEW_ALIKE, FEW_OF_GENERATION = 4, 3  # other sources of its generation and framework, of its generation
 NETWORK = (0.05, 0.15)  # shares of the step between which the network comes to count
 REASONS = {  # class, and why
-    "framework": (NEAR, f"fewer than {FEW_ALIKE} sources with measurements of this framework and device generation"),
+    "framework": (NEAR, f"framework not stated, or fewer than {FEW_ALIKE} sources measured it on this generation"),
     "adapters": (NEAR, "the model is trained by adapters"),
     "experts": (FAR_OFF, "the model has experts"),
-    "generation": (FAR_OFF, f"fewer than {FEW_OF_GENERATION} sources with measurements of this device generation"),
+    "generation": (FAR_OFF, f"fewer than {FEW_OF_GENERATION} sources measured this device generation"),
     "network": (
         FAR_OFF,
         "much of the step is communication between nodes, whose network was not measured (`prism-jax fit collectives`)",
@@ -148,9 +148,10 @@ def class_of(reasons: Mapping[str, float]) -> str:
 
 
 def why(reasons: Mapping[str, float]) -> tuple[str, ...]:
-    """The reasons in words, those that widen the interval out of the ordinary in front."""
-    ranked = sorted(reasons, key=lambda name: REASONS[name][0] != FAR_OFF)
-    return tuple(REASONS[name][1] for name in ranked if reasons[name] >= 0.5)
+    """The reasons in words, those of *far* in front; that few measured a generation says the same of its frameworks."""
+    held = [name for name, much in reasons.items() if much >= 0.5]
+    ranked = sorted(held, key=lambda name: REASONS[name][0] != FAR_OFF)
+    return tuple(REASONS[name][1] for name in ranked if name != "framework" or "generation" not in held)
 
 
 @cache

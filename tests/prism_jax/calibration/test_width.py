@@ -53,6 +53,7 @@ def test_the_farthest_reason_makes_the_class_and_is_said_first():
     )
     assert class_of({"network": 0.4}) == "known"
     assert why({"adapters": 1.0, "experts": 1.0}) == (REASONS["experts"][1], REASONS["adapters"][1])
+    assert why({"framework": 1.0, "generation": 1.0}) == (REASONS["generation"][1],)
 
 
 def test_other_kinds_of_model_keep_their_own_widths():

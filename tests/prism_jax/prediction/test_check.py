@@ -58,7 +58,7 @@ def test_a_person_reads_class_and_reasons_nearest_runs_and_the_open_fabric_in_wo
     assert main(["check", job, "--set", "framework=other"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (known,) = (number for number, line in enumerate(lines) if line.startswith("evidence "))
-    assert "a wider interval than usual): fewer than 4 sources" in lines[known]
+    assert "a wider interval than usual): framework not stated, or fewer than 4 sources measured it" in lines[known]
     assert lines[known + 1].startswith("  nearest ")
 
 
