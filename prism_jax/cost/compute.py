@@ -210,9 +210,9 @@ def peak_shares(name: str, eff: Efficiency) -> tuple[float, float, float]:
     """
     device = catalog.device(name) if catalog.known_device(name) else None
     speed = eff.in_step * (1.0 if device is None else float(board_speed(device)))
-    beside = 1.0 if device is None else float(tensor_core_cut(device))
+    cut = 1.0 if device is None else float(tensor_core_cut(device))
     whole = max(eff.attention_forward, eff.attention_backward)
-    attention = 1.0 / (1.0 / eff.gemm_max + max(1.0 / whole - 1.0 / eff.gemm_max, 0.0) * beside)
+    attention = 1.0 / (1.0 / eff.gemm_max + max(1.0 / whole - 1.0 / eff.gemm_max, 0.0) * cut)
     return speed * eff.gemm_max, speed * eff.gemm_max * eff.gemm_fp8, speed * attention
 
 
