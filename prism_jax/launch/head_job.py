@@ -24,7 +24,7 @@ from .hugging_face import hugging_face_job, verl_job
 from .megatron import megatron_job
 from .said import HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, SWIFT, TITAN, VERL
 from .small_trainers import maxtext_job, modded_job, nanochat_job
-from .stated import StatedJob
+from .stated import StatedJob, whole
 from .torchtitan import torchtitan_job
 
 EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
@@ -235,8 +235,8 @@ def _cluster(head: Head, job: StatedJob, name: str) -> None:
 
 def _node_size(head: Head, n_devices: int | None) -> tuple[int | None, str]:
     local = head.said("local_world_size", "nproc_per_node", "gpus_per_node")
-    if local is not None and local.text.isdigit():
-        return int(local.text), f"line {local.line}: {local.name}"
+    if local is not None and local.text.isascii() and local.text.isdecimal():
+        return whole(local, 1), f"line {local.line}: {local.name}"
     seen = head.most.get("most_gpu_index")
     if seen is not None:
         return int(seen) + 1, "GPUs that nvidia-smi lists"
@@ -303,8 +303,8 @@ def rank_parameters(model: Any, plan: ParallelPlan, stage: int) -> int | None:
     for layer in range(stage * per, (stage + 1) * per):
         one = model.layer_params(layer)
         split = one.attention_qkv + one.attention_out - outer[0] + one.mlp - (outer[1] if one.mlp else 0) + one.shared
-        whole = one.norms + one.router + outer[0] + (outer[1] if one.mlp else 0)
-        total += split // tp + whole + one.experts // (plan.ep * plan.expert_tp)
+        undivided = one.norms + one.router + outer[0] + (outer[1] if one.mlp else 0)
+        total += split // tp + undivided + one.experts // (plan.ep * plan.expert_tp)
     vocab = model.vocab * model.hidden // tp
     if stage == 0:
         total += vocab + (model.max_seq_len * model.hidden if model.position == "learned" else 0)

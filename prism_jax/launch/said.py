@@ -173,12 +173,11 @@ TIMED = (
     b"optimizer ..",
 )
 _UPDATE = re.compile(r"\btiming(?:_s)?/(update_actor):(?:np\.float\d\d\()?(\d{1,9}(?:\.\d{1,9})?)")
+_MS = r"(\d{1,12}(?:\.\d{0,12})?)"
 _TIMER = re.compile(
-    r"\b(forward-backward|all-grads-sync|params-all-gather|optimizer) \.{3,60}: \(([\d.]{1,15}), ([\d.]{1,15})\)"
+    rf"\b(forward-backward|all-grads-sync|params-all-gather|optimizer) \.{{3,60}}: \({_MS}, {_MS}\)", re.ASCII
 )
-
-
-_OLD_TIMERS = re.compile(r"\| ((?:forward|backward)-[a-z-]{3,40}|optimizer): ([\d.]{1,15})(?= |$)")
+_OLD_TIMERS = re.compile(rf"\| ((?:forward|backward)-[a-z-]{{3,40}}|optimizer): {_MS}(?= |$)", re.ASCII)
 _OLD_EXCHANGE = "backward-params-all-reduce"
 
 

@@ -61,7 +61,9 @@ def _mesh(head: Head, job: StatedJob) -> None:
         each = zip(names.text.replace("'", "").split(","), sizes.text.split(","), strict=False)
         found |= {name.strip(): SaidValue(size.strip(), names.line, "device mesh") for name, size in each}
     degrees = {
-        name: whole(one, 1) or 1 for name, one in found.items() if one.text.lstrip("-").isdigit() and int(one.text) > 0
+        name: whole(one, 1) or 1
+        for name, one in found.items()
+        if one.text.isascii() and one.text.isdecimal() and int(one.text) > 0
     }
     for name, path in DEGREES.items():
         job.put(path, degrees.get(name), found.get(name))

@@ -107,6 +107,16 @@ def test_a_log_is_a_job_wherever_a_job_file_is(tmp_path):
         load_job(path)
 
 
+def test_digits_that_are_no_number_say_nothing(tmp_path):
+    """Python calls a raised two a digit, and no integer."""
+    path = tmp_path / "train.log"
+    jobs = []
+    for size in ("\N{SUPERSCRIPT TWO}", "--5", ""):
+        path.write_text("\n".join(megatron_block({**LLAMA, "local_world_size": size})), encoding="utf-8")
+        jobs.append(load_job(path, ["cluster.device=h100-sxm"]))
+    assert jobs[0].cluster == jobs[1].cluster == jobs[2].cluster
+
+
 def test_what_a_head_leaves_open_is_asked_for_once(tmp_path):
     path = tmp_path / "train.log"
     path.write_text(SWIFT.replace("Qwen2.5-7B", "house-model") + bars(5.0, title="Train: "))

@@ -150,6 +150,14 @@ def test_timers_of_a_log_say_where_the_difference_lies(timers, typical_s, tmp_pa
     assert any(line.startswith("  where: forward and backward") and "100%" in line for line in run.lines())
 
 
+def test_timers_that_are_no_numbers_are_passed_over(typical_s, tmp_path):
+    broken = "time (ms) | forward-compute: 1.2.3 | optimizer: . |\n    forward-backward .......: (1.2.3, ...)\n"
+    path = tmp_path / "train.log"
+    path.write_text("\n".join([*megatron_block(LLAMA), *(broken + line for line in megatron_steps([typical_s] * 8))]))
+    [run] = validate_log(path, device="h100-sxm").runs
+    assert run.timed == ()
+
+
 def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, capsys):
     path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
     report = validate_log(path, device="h100-sxm")
