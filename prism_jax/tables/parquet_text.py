@@ -65,20 +65,40 @@ def _is_parquet(file: Path) -> bool:
 def _rows(file: Path, what: str) -> Iterator[list[str]]:
     """Names of columns, then rows of texts."""
     try:
-        with pq.ParquetFile(file) as table:
-            names, found = table.schema_arrow.names, table.metadata
-            size = sum(found.row_group(one).total_byte_size for one in range(found.num_row_groups))
-            if found.num_rows > MAX_ROWS or len(names) > MAX_COLUMNS or size > MAX_BYTES:
-                raise DataError(
-                    f"{file}: {found.num_rows:,} rows of {len(names):,} columns, at most {MAX_ROWS:,} of {MAX_COLUMNS:,} and "
-                    f"{MAX_BYTES >> 20} MiB are read. Split the table."
-                )
-            yield names
-            for batch in table.iter_batches(BATCH_ROWS):
-                yield from ([_text(row[name]) for name in names] for row in batch.to_pylist())
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0][:200]
+        yield from _cells(file)
+    except MemoryError:
+        raise DataError(f"{file}: needs more memory than there is. Split the table.") from None
+    except (pa.ArrowException, OSError, RecursionError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:200].rstrip(".")
         raise DataError(f"{file}: no parquet file that can be read: {reason}. Give {what}.") from None
+
+
+def _cells(file: Path) -> Iterator[list[str]]:
+    """The same; of a text that many rows share one copy is held at a time, whatever it is packed to in the file."""
+    with pq.ParquetFile(file) as table:
+        schema, found = table.schema_arrow, table.metadata
+    size = sum(found.row_group(one).total_byte_size for one in range(found.num_row_groups))
+    if found.num_rows > MAX_ROWS or len(schema.names) > MAX_COLUMNS or size > MAX_BYTES:
+        raise DataError(
+            f"{file}: {found.num_rows:,} rows of {len(schema.names):,} columns, at most {MAX_ROWS:,} of {MAX_COLUMNS:,} and "
+            f"{MAX_BYTES >> 20} MiB are read. Split the table."
+        )
+    yield schema.names
+    texts = [one.name for one in schema if pa.types.is_string(one.type) or pa.types.is_binary(one.type)]
+    with pq.ParquetFile(file, read_dictionary=texts) as table:
+        for batch in table.iter_batches(BATCH_ROWS):
+            for at in range(batch.num_rows):
+                yield [_text(_value(name, one[at])) for name, one in zip(schema.names, batch.columns, strict=True)]
+
+
+def _value(name: str, cell: pa.Scalar) -> Any:
+    """Raises:
+    ValueError: Python has no such value: a year of a million, a clock of a place that nobody knows.
+    """
+    try:
+        return cell.as_py()
+    except (pa.ArrowException, ArithmeticError, LookupError, ValueError) as error:
+        raise ValueError(f"column {name}: {error}") from None
 
 
 def _text(value: Any) -> str:

@@ -104,6 +104,37 @@ def test_a_parquet_is_read_as_the_csv_of_the_same_rows(file: Path) -> None:
         read_job_table(packed)
 
 
+def test_a_parquet_has_no_more_text_than_a_csv_may_have(file: Path) -> None:
+    """A text that all rows share is stored once: 100 rows of a MiB are a small file, and are not unpacked at once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["x" * 2**20]))
+    packed = file.with_suffix(".parquet")
+    pq.write_table(pa.table({"notes": shared}), packed, store_schema=False, dictionary_pagesize_limit=2**24)
+    assert packed.stat().st_size < 2**18
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        with pytest.raises(DataError, match="more than 64 MiB of text. Split the table"):
+            read_job_table(packed)
+    finally:
+        pa.set_memory_pool(before)
+    assert (pool.max_memory() or 0) < 2**24
+
+
+@pytest.mark.parametrize("seconds", [[2**62, 0], [-(2**61), 1]])
+def test_a_value_that_python_lacks_is_named(file: Path, seconds: list[int]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    packed = file.with_suffix(".parquet")
+    table = {"job": ["job.yaml"] * 2, "step_time_s": [1.0, 2.0], "notes": pa.array(seconds, pa.timestamp("ms"))}
+    pq.write_table(pa.table(table), packed)
+    with pytest.raises(DataError, match="runs.parquet: no parquet file that can be read: column notes: "):
+        read_job_table(packed)
+
+
 def test_what_a_row_leaves_blank_stays_open(file: Path) -> None:
     """The job of a row is built again for its score: what the framework filled in must not count as stated there."""
     file.write_text(TABLE)
