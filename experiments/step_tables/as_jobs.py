@@ -21,7 +21,7 @@ from experiments.step_tables.table import read_step_rows
 from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, VIRTUAL_STAGES, imbalance_of
 from prism_jax.core.errors import PrismError
 from prism_jax.framework.software import Software
-from prism_jax.job.write_job import cluster_fields, model_fields, plan_fields
+from prism_jax.job.write_job import changed_fields, cluster_fields, model_fields
 from prism_jax.plan.packing import Data
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
@@ -42,9 +42,9 @@ def cells(row: MeasuredRow) -> dict[str, str]:
     fields: dict[str, Any] = {
         "model": {name: value for name, value in model_fields(model).items() if name != "source"},
         "cluster": {**_cluster(cluster), "n_devices": plan.n_devices},
-        "plan": plan_fields(replace(plan, software=Software(), data=Data())),
-        "software": plan_fields(plan.software),
-        "data": plan_fields(plan.data),
+        "plan": changed_fields(replace(plan, software=Software(), data=Data())),
+        "software": changed_fields(plan.software),
+        "data": changed_fields(plan.data),
     }
     found = {**_stated(row), **dict(_flat(fields))}
     found = {path: value for path, value in found.items() if path not in _blank(is_open)}

@@ -143,9 +143,6 @@ def _step(container: Any, key: str, path: FieldPath, mark: Mark) -> Any:
 MAX_BYTES = 2**20  # a job is a page of text
 
 
-LOG_READER = "prism_jax.launch.log_job"  # stands above: imported by name, and only for a file that is no job file
-
-
 def read_job_file(path: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Document:
     """Document of the YAML or (by its ending) TOML file `path`, of a capture, of the shipped job of that name, or of a mapping;
     or of the job that the head of a training log states.

@@ -65,12 +65,12 @@ def model_fields(model: Workload) -> dict[str, Any]:
     kind = next((kind for kind in KINDS if kind.spec is type(model)), None)
     if kind is None:
         raise SpecError(f"{type(model).__name__} belongs to no kind of model, so a job file cannot name it")
-    return ({} if kind is TRANSFORMER else {"kind": kind.name}) | plan_fields(model)
+    return ({} if kind is TRANSFORMER else {"kind": kind.name}) | changed_fields(model)
 
 
 def device_fields(device: Device) -> dict[str, Any]:
     """Section `cluster.device`, without a preset."""
-    own = plan_fields(device)
+    own = changed_fields(device)
     alike = {"like": own.pop("like"), "likeness_sd": device.likeness_sd} if device.like else {}
     return alike | _with_units(own, device_section(False), DEVICE_NAMES)
 
@@ -120,10 +120,10 @@ def section_text(section: dict[str, Any], comment: str = "") -> str:
 
 
 def _tier_fields(tier: Tier) -> dict[str, Any]:
-    return _with_units(plan_fields(tier), tier_section(False), TIER_NAMES)
+    return _with_units(changed_fields(tier), tier_section(False), TIER_NAMES)
 
 
-def plan_fields(value: Any) -> dict[str, Any]:
+def changed_fields(value: Any) -> dict[str, Any]:
     """Fields of a dataclass that do not hold their default, as plain data."""
     found: dict[str, Any] = {}
     for item in fields(value):
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Written):
         return value.written
     if is_dataclass(value):
-        return plan_fields(value)
+        return changed_fields(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
