@@ -49,7 +49,10 @@ def job_logs_of(option: str, texts: Sequence[str]) -> list[JobLog]:
         if not equals and Path(text).suffix not in (".yaml", ".yml", ".toml", ""):
             job, log = "", text
         elif not (equals and job.strip() and log.strip()):
-            raise DataError(f"{option} {text}: write JOB=LOG, such as --log job.yaml=train.log")
+            raise DataError(
+                f"{option} {text}: write JOB=LOG, such as --log job.yaml=train.log, or LOG alone, with an ending such as .log, "
+                "where the log has a head that says what ran"
+            )
         found.append(JobLog(job.strip(), log.strip()))
     return found
 
@@ -75,11 +78,35 @@ class Logs(LogReading):
         Raises:
             DataError: a job or a log cannot be read; names it.
         """
+        self._check()
         own = tuple(one for one in self.logs if one.job)
         of_log = OfLog(self.device, self.overrides, skip=self.skip)
         logs = [one.log for one in self.logs if not one.job]
         headed = [run for at, log in enumerate(logs, start=1) for run in measured_runs(log, of_log, seed, f"log {at}")]
         return (*read_job_logs(own, self.skip, self.stated), *headed)
+
+    def _check(self) -> None:
+        """Refuses options that would change nothing.
+
+        Raises:
+            DataError: there are some.
+        """
+        headed = [one.log for one in self.logs if not one.job]
+        of_heads = [name for name, value in (("--device", self.device), ("--set", self.overrides)) if value]
+        if of_heads and not headed:
+            raise DataError(
+                f"{' and '.join(of_heads)}: for jobs that the heads of logs state, and no log stands alone here. Write --log LOG "
+                "without a job, or change the job file or the table."
+            )
+        if self.stated and len(headed) == len(self.logs):
+            raise DataError(
+                f"{' and '.join(map(_option, self.stated))}: for logs of job files; where a log stands alone, "
+                "its steps are read as its trainer writes them. Write --log JOB=LOG, or remove it."
+            )
+
+
+def _option(name: str) -> str:
+    return "--map" if name == "columns" else f"--{name.replace('_', '-')}"
 
 
 Runs = Annotated[
@@ -224,7 +251,7 @@ def calibrate(
         )
     if runs is None:
         raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
-    if out is not None or framework or logged.logs:
+    if out is not None or framework or logged != Logs():
         raise DataError(
             "--suggest: can be combined with --for, --only and --json, since nothing is fitted. Remove the other options."
         )

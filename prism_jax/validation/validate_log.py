@@ -149,7 +149,13 @@ def measured_runs(file: str | Path, of_log: OfLog, seed: int, called: str) -> tu
         what = f"{called} is {name}, run {number} of {len(found)}: typical step {format_s(seconds)} of {len(steps):,} entries"
         runs.append(LoggedRun(MeasuredRun(f"{called} run {number}", head.job, seconds), (what, run.lines()[2])))
     if not runs:
-        raise DataError(f"{'; '.join(sick)}. A calibration would take the fault of a machine for its speed.")
+        verdicts = {one.run.verdict for one in found}
+        what = (
+            "A calibration would take the fault of a machine for its speed."
+            if SICK in verdicts
+            else "Nothing is measured."
+        )
+        raise DataError(f"{'; '.join(sick).rstrip('.')}. {what}")
     return (runs[0]._replace(notes=(*runs[0].notes, *sick)), *runs[1:])
 
 

@@ -217,3 +217,24 @@ def test_runs_of_one_version_are_chosen(runs, folder, capsys):
     assert (found["n_run"], list(found["dropped"].values())) == (3, ["of another version or method, 2.0"])
     assert main(["calibrate", table, "--only", "3.0", "-q"]) == 2
     assert "--only 3.0: no row of " in capsys.readouterr().err
+
+
+UNUSED = {
+    "a GPU without a log": (["runs.csv", "--device", "H100"], "--device: for jobs that the heads of logs state"),
+    "fields of a job file's log": (["--log", "a.yaml=b.log", "--set", "plan.tp=2"], "--set: for jobs that the heads"),
+    "a unit of a log alone": (
+        ["--log", "b.log", "--unit", "ms", "--rank", "1"],
+        "--unit and --rank: for logs of job files",
+    ),
+    "a GPU of what is suggested": (["runs.csv", "--suggest", "1", "--device", "H100"], "Remove the other options"),
+    "a log without an ending": (["--log", "train"], "or LOG alone, with an ending such as .log"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_options_that_would_change_nothing_are_refused(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.csv").write_text("job,step_time_s\n")
+    words, message = UNUSED[name]
+    assert main(["calibrate", *words, "-q"]) == 2
+    assert message in capsys.readouterr().err

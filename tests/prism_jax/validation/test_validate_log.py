@@ -124,7 +124,12 @@ def test_a_site_is_calibrated_by_a_log_alone_but_not_by_a_sick_one(typical_s, tm
     assert any("run 2 of 2: sick, left out" in note for note in found["notes"])
     sick = log_of(tmp_path, (LLAMA, [20 * typical_s] * 8))
     assert main(["calibrate", "--log", str(sick), "--device", "h100-sxm"]) == 2
-    assert "sick" in capsys.readouterr().err
+    assert "Nothing is measured" not in (said := capsys.readouterr().err)
+    assert "sick" in said
+    started = log_of(tmp_path, (LLAMA, []))
+    assert main(["calibrate", "--log", str(started), "--device", "h100-sxm"]) == 2
+    assert "run 1 of 1: no steps, left out" in (said := capsys.readouterr().err)
+    assert said.endswith("Nothing is measured.\n")
 
 
 @pytest.mark.parametrize(
