@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DataError, Mark, PrismError
+from ..core.errors import ConfigError, DataError, Mark, PrismError
 from ..job.job import Job
 from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
 from ..plan.plan import ParallelPlan
@@ -135,9 +135,11 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
             return job_of_head(head, str(file), device, own).document
         except PrismError as error:
             reasons.append(error)
-    if reasons:
+    if not reasons:
+        return None
+    if isinstance(reasons[0], ConfigError):  # names file and line
         raise reasons[0]
-    return None
+    raise DataError(f"{file}: {reasons[0]}")
 
 
 def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:

@@ -91,7 +91,8 @@ def is_job_table(path: Path) -> bool:
     check_input(path)
     columns = {one.strip().strip('"') for one in first_line(path).split(",")}
     has_job = "job" in columns or any(one.split(".")[0] in FIELDS for one in columns)
-    return has_job and bool(columns & {STEP_TIME, *ALIASES})
+    times = {STEP_TIME, *(name for name, known in ALIASES.items() if known == STEP_TIME)}
+    return has_job and (bool(columns & times) or any(one.startswith("plan.") for one in columns))
 
 
 def read_job_table(path: str | Path, *, measured: bool = True) -> tuple[MeasuredRun, ...]:
@@ -162,9 +163,10 @@ class _Table:
             raise DataError(f"{self.name}: no column {column}. {remedy}.")
 
     def _check(self, place: str, named: Mapping[str, str]) -> None:
+        first: dict[str, str] = {}
         for column, name in named.items():
-            if column != name and name in named:
-                raise DataError(f"{place}: the columns {column} and {name} are the same. Keep one.")
+            if first.setdefault(name, column) != column:
+                raise DataError(f"{place}: the columns {first[name]} and {column} are the same. Keep one.")
             if name and name not in OTHERS and name.split(".")[0] not in FIELDS:
                 hint = did_you_mean(name, (*OTHERS, *FIELDS))
                 stop = "" if hint.endswith("?") else "."

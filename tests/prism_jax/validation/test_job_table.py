@@ -36,6 +36,11 @@ def test_runs_are_read_whatever_the_line_ends_and_the_spaces(file: Path) -> None
     [
         (f"{HEADER}\njob.yaml,,1.5\njob.yaml,,2\njob.yaml,,1.5\n", "line 4: the same row as runs.csv line 2. Keep one"),
         ("job,measured_step_time_s,job\n", "line 1: the column 'job' is there twice"),
+        (
+            "job,measured_s,measured_step_time_s\n",
+            "line 1: the columns measured_s and measured_step_time_s are the same",
+        ),
+        (f"{HEADER},date\njob.yaml,,1,31.12.2024\n", "line 2 software.date: .* must be a year, or year and month"),
         (f"{HEADER}\njob.yaml,,1_0\n", "line 2: step_time_s = '1_0'"),
         (f"{HEADER}\njob.yaml,,١\n", "line 2: step_time_s = '١'"),
         (f"{HEADER}\n{'x' * 300},,1\n", "line 2: x+: not a usable file name: .*too long"),
@@ -46,6 +51,21 @@ def test_mistakes_name_the_line(file: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(DataError, match=f"runs.csv {message}"):
         read_job_table(file)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_table"),
+    [
+        ("job,step_time_s", True),
+        ("model,measured_s", True),
+        ("model,cluster,plan.tp", True),  # whose times are missing, which is said
+        ("step,date,job,seconds", False),  # a log of a cluster
+        ("id,job,loss", False),
+    ],
+)
+def test_a_table_of_jobs_is_told_from_a_log_by_its_columns(file: Path, header: str, is_table: bool) -> None:
+    file.write_text(f"{header}\n")
+    assert is_job_table(file) == is_table
 
 
 def test_equal_times_of_runs_with_names_are_two_runs(file: Path) -> None:

@@ -169,6 +169,8 @@ def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, caps
     panels = report.figure().axes
     assert len(panels) == 4
     for run, ax in zip(report.runs, panels[::2], strict=True):
+        assert run.measured is not None
+        assert run.predicted is not None
         assert len(ax.lines[0].get_xdata()) == run.measured.n
         assert {line.get_ydata()[0] for line in ax.lines[1:]} == {run.measured.median_s, run.predicted.p50_s}
         [band] = ax.patches

@@ -130,7 +130,7 @@ def test_left_out_groups_get_the_calibration_of_their_fold(
         ({"plan.dp": "8.5"}, "rows.csv line 2 plan.dp: 8.5, but it must be an integer"),
         ({"gpu": "H100"}, "rows.csv line 1: unknown column 'gpu'"),
         ({"sorce": "x"}, "rows.csv line 1: unknown column 'sorce', did you mean source? Fields are named as in --set"),
-        ({"id": "x"}, "rows.csv line 1: the columns id and row are the same. Keep one."),
+        ({"id": "x"}, "rows.csv line 1: the columns row and id are the same. Keep one."),
         ({"step_time_sd_s": "wide"}, "rows.csv line 2: step_time_sd_s = 'wide' is not a number"),
         ({"set": "plan.pp=x"}, "rows.csv line 2: --set plan.pp=x: 'x', but it must be an integer"),
     ],
