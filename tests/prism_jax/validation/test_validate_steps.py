@@ -85,7 +85,7 @@ def test_rows_that_shaped_the_calibration_are_no_blind_score(tmp_path: Path, cap
 
 
 def test_a_kept_calibration_is_used_for_its_devices_only(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    wide = only_misfit(0.5)
+    wide = only_misfit(1.0)
     save(replace(wide, record={"generation": "hopper"}), tmp_path / "h.npz")
     save(replace(wide, record={"generation": "ampere"}), tmp_path / "a.npz")
     plain, fitted = validated(capsys, file), validated(capsys, file, "--fit", str(tmp_path / "h.npz"))
