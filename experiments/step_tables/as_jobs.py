@@ -20,6 +20,7 @@ from typing import Any
 from experiments.step_tables.table import read_step_rows
 from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, VIRTUAL_STAGES, imbalance_of
 from prism_jax.core.errors import PrismError
+from prism_jax.core.write_file import check_target
 from prism_jax.framework.software import Software
 from prism_jax.job.write_job import changed_fields, cluster_fields, model_fields
 from prism_jax.plan.packing import Data
@@ -113,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     refused: Counter[str] = Counter()
     try:
+        check_target(given.output)
         rows = plain_rows((row for table in given.tables for row in read_step_rows(table)), refused)
     except PrismError as error:
         print(error, file=sys.stderr)

@@ -39,3 +39,8 @@ def test_rows_that_no_field_states_are_counted_by_name(tmp_path: Path, capsys) -
     said = capsys.readouterr().out
     assert "wrote 1 rows; left out 1" in said
     assert "relative comparison" in said
+
+
+def test_a_folder_that_is_not_there_is_found_out_first(tmp_path: Path, capsys) -> None:
+    assert main(["absent.csv", "-o", str(tmp_path / "no folder" / "jobs.csv")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
