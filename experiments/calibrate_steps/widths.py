@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtri
 
 from prism_jax.calibration.calibration import shipped
-from prism_jax.calibration.evidence import FAR_OFF, REASONS, WidthLaw
+from prism_jax.calibration.evidence import FAR_OFF, REASONS, WidthLaw, log_factor
 from prism_jax.calibration.surrogate import network_share, stack
 from prism_jax.core.arrays import Floats
 from prism_jax.validation.costed import costed, job_of_row
@@ -129,7 +129,8 @@ def rescored(rows: Widths, laws: Mapping[str, list[float]]) -> dict[tuple[str, s
     found = {}
     for k, key in enumerate(rows.ids):
         usual, *effects = laws[key[0]]
-        factor = float(np.exp(usual + rows.reasons[k] @ np.array(effects)))
+        reasons = {name: much for name, much in zip(REASONS, rows.reasons[k].tolist(), strict=True) if much > 0.0}
+        factor = float(np.exp(log_factor(usual, dict(zip(REASONS, effects, strict=True)), reasons)))
         low, high = (float(np.sqrt(factor**2 * part[k] + rows.unsaid[k])) for part in (rows.low, rows.high))
         found[key] = {
             "low_s": float(rows.predicted_s[k] * np.exp(-low)),
@@ -137,6 +138,6 @@ def rescored(rows: Widths, laws: Mapping[str, list[float]]) -> dict[tuple[str, s
             "inside": bool(-low <= rows.error[k] <= high),
             "widened": factor,
             "open_sd": float(np.sqrt(rows.unsaid[k]) / SCORE_90),
-            "reasons": {name: much for name, much in zip(REASONS, rows.reasons[k].tolist(), strict=True) if much > 0.0},
+            "reasons": reasons,
         }
     return found

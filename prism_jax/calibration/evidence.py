@@ -138,7 +138,13 @@ class WidthLaw:
         if setting.workload:
             return np.ones(len(network_share))
         found = [self.reasons(setting, *own) for own in zip(has_experts, network_share.tolist(), strict=True)]
-        return np.exp([self.usual + sum(self.effects[name] * much for name, much in one.items()) for one in found])
+        return np.exp([log_factor(self.usual, self.effects, one) for one in found])
+
+
+def log_factor(usual: float, effects: Mapping[str, float], reasons: Mapping[str, float]) -> float:
+    """What reasons make of a width, as a logarithm: at most what the two largest do, as hardly any measured row has more."""
+    most = sum(sorted(effects.values())[-2:])
+    return usual + min(sum(effects[name] * much for name, much in reasons.items()), most)
 
 
 def class_of(reasons: Mapping[str, float]) -> str:

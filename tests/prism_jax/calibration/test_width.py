@@ -7,7 +7,7 @@ import pytest
 
 from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import Calibration, uncalibrated
-from prism_jax.calibration.evidence import FEW_ALIKE, REASONS, WidthLaw, class_of, why, width_law
+from prism_jax.calibration.evidence import FEW_ALIKE, REASONS, WidthLaw, class_of, log_factor, why, width_law
 from prism_jax.calibration.key import CalibrationKey
 from tests.prism_jax.calibration.test_band import JOB
 
@@ -81,3 +81,9 @@ def test_a_source_left_out_takes_its_counts_and_its_part_in_the_fit_along():
     left = width_law("VIA-Research/vTrain (MICRO 2024)")
     assert left.n_sources["ampere"] == every.n_sources["ampere"] - 1
     assert left.n_sources["hopper"] == every.n_sources["hopper"]
+
+
+def test_many_reasons_widen_as_the_two_largest():
+    effects = {"framework": 0.2, "experts": 0.5, "network": 0.4}
+    assert log_factor(-0.1, effects, {"experts": 1.0}) == pytest.approx(0.4)
+    assert log_factor(-0.1, effects, dict.fromkeys(effects, 1.0)) == pytest.approx(-0.1 + 0.9)
