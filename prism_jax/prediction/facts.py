@@ -124,6 +124,24 @@ def prediction_report(
     )
 
 
+def at_median(report: PredictionReport, median_s: float) -> PredictionReport:
+    """The report with rates, published figures and model interval at another median of the step, in seconds."""
+    slower = median_s / report.step_time_s.p50
+    rates = {name: getattr(report, name) / slower for name in ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu")}
+    whole, stated = report.whole_matrix, report.published
+    if whole is not None:
+        whole = WholeMatrix(whole.mfu / slower, whole.tflops_per_gpu / slower)
+    if stated is not None:
+        stated = tuple(_at(one, slower if one.name == "step_s" else 1.0 / slower) for one in stated)
+    band = ModelBand(**{name: slower * getattr(report.model_band_s, name) for name in BAND})
+    return replace(report, model_band_s=band, whole_matrix=whole, published=stated, **rates)
+
+
+def _at(figure: PublishedFigure, factor: float) -> PublishedFigure:
+    whole = None if figure.whole_matrix is None else factor * figure.whole_matrix
+    return replace(figure, predicted=factor * figure.predicted, whole_matrix=whole)
+
+
 WORTH_SAYING = 0.01  # of the FLOPs: counts that are closer are one
 
 
@@ -191,7 +209,8 @@ def with_tails(report: PredictionReport, job: Job, distribution: StepTimeDistrib
         return report
     tails, names = tail_draws(job.plan.n_devices), ("p95", "p99")
     drawn_s = {name: tails.quantiles(distribution, QUANTILES[name]) for name in names}
-    level = np.random.default_rng(seed).choice(level_draws(job, seed), len(tails.log_ratio))
+    n = len(tails.log_ratio)  # evenly spaced quantiles, so that chance does not move the ends
+    level = np.random.default_rng(seed).permutation(np.quantile(level_draws(job, seed), (np.arange(n) + 0.5) / n))
     median_s, guarantee = distribution.quantile(0.5), report.guarantee
     if guarantee is not None:
         guarantee = tails.guarantee(distribution, guarantee.p, guarantee.confidence)

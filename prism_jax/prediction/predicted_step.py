@@ -32,7 +32,7 @@ from ..simulate.predict import COLUMNS_PER_CALL, DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from ..system.likeness import device_notes
 from ..variability.slowdowns_file import SlowdownTable
-from .facts import QUANTILES, prediction_report, with_tails
+from .facts import QUANTILES, at_median, prediction_report, with_tails
 from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport
 
 WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit
@@ -234,4 +234,4 @@ def _with_band(
     )
     times = replace(report.step_time_s, **{name: one.median for name, one in found.items()})
     band = FitBand(**{name: Bounds(one.p5, one.p95) for name, one in found.items()})
-    return replace(report, step_time_s=times, epistemic_s=band)
+    return replace(at_median(report, times.p50), step_time_s=times, epistemic_s=band)

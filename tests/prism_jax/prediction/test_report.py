@@ -7,6 +7,7 @@ import pytest
 
 from prism_jax.calibration.evidence import Evidence
 from prism_jax.core.text_table import bar, prob, with_error
+from prism_jax.prediction.facts import at_median
 from prism_jax.prediction.report import Bounds, ModelBand, PublishedFigure, TailFacts, TailQuantiles
 from tests.support.synthetic import EXPLANATION, distribution, report
 
@@ -52,6 +53,17 @@ def test_rates_agree_with_each_other():
     tokens_per_step = 128 * 8192
     assert made["tokens_per_s_per_gpu"] == pytest.approx(tokens_per_step / made["step_time_s"]["p50"] / 64)
     assert made["mfu"] == pytest.approx(made["tflops_per_gpu"] / 989.4, rel=1e-3)  # H100 SXM, dense bf16
+
+
+def test_every_figure_is_at_the_median_that_is_shown():
+    published = (PublishedFigure("step_s", 2.0, 1.0), PublishedFigure("tflops_per_gpu", 400.0, 360.0, 420.0))
+    made = replace(report(), published=published)
+    slower = at_median(made, 2.0 * made.step_time_s.p50)
+    assert slower.tokens_per_s_per_gpu == pytest.approx(made.tokens_per_s_per_gpu / 2.0)
+    assert slower.model_band_s.p95 == pytest.approx(2.0 * made.model_band_s.p95)
+    assert slower.published is not None
+    assert [one.predicted for one in slower.published] == pytest.approx([2.0, 180.0])
+    assert slower.published[1].whole_matrix == pytest.approx(210.0)
 
 
 def test_published_figures_stand_next_to_the_prediction_by_both_counts():
