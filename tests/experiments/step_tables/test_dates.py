@@ -1,5 +1,7 @@
 """Dates of the software of measured rows: from their column, a release, a round of results, a paper, or their source."""
 
+from typing import Any
+
 import pytest
 
 from experiments.step_tables.dates import date_of_record
@@ -24,4 +26,5 @@ from experiments.step_tables.records import StepRecord
     ],
 )
 def test_the_date_of_a_row(stated: dict[str, str], date: str) -> None:
-    assert date_of_record(StepRecord(**{"id": "a", "source": "", **stated})) == date
+    fields: dict[str, Any] = {"id": "a", "source": "", **stated}
+    assert date_of_record(StepRecord(**fields)) == date

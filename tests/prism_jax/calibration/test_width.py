@@ -65,8 +65,8 @@ def test_the_band_is_wider_by_the_factor_and_a_measured_site_is_not():
     without, wide = (np.log(model_factors(*JOB, scattered(one), "fsdp")) for one in (None, law))
     np.testing.assert_allclose(wide, without * np.exp(-0.5 + 0.25 * 2))
     site = np.zeros(500)
-    measured = [model_factors(*JOB, replace(scattered(one), site=site), "fsdp") for one in (None, law)]
-    np.testing.assert_array_equal(*measured)
+    without, under_law = (model_factors(*JOB, replace(scattered(one), site=site), "fsdp") for one in (None, law))
+    np.testing.assert_array_equal(without, under_law)
 
 
 def test_equal_jobs_of_one_site_have_no_ratio_left_under_the_law():

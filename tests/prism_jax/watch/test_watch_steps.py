@@ -184,7 +184,7 @@ def test_of_a_log_of_several_jobs_the_last_is_watched(tmp_path):
         for arguments, seconds in runs
         for line in [
             *heads.megatron_block(arguments),
-            *heads.megatron_steps(seconds * (1.0 + 0.01 * rng.standard_normal(120))),
+            *heads.megatron_steps((seconds * (1.0 + 0.01 * rng.standard_normal(120))).tolist()),
         ]
     ]
     path.write_text("\n".join(lines) + "\n")
