@@ -107,7 +107,7 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
         kernel of s bytes a share `1 - s / cache` was left in the cache by the one before, and is read `cache_speed` as fast.
     """
     xp = namespace(hbm_bytes_per_s, eff)
-    size = np.asarray(hbm_bytes, dtype=np.float64)
+    size = xp.asarray(hbm_bytes, dtype=float)
     launches = np.asarray(n_launch, dtype=np.float64)
     cached = xp.clip(1.0 - size / np.maximum(launches, 1.0) / eff.cache_bytes, 0.0, 1.0)
     filled = size * (1.0 - cached * (1.0 - 1.0 / eff.cache_speed)) + launches * eff.memory_half_bytes

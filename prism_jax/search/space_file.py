@@ -8,6 +8,7 @@ overlap_dp: [true, false]
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -36,6 +37,8 @@ def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
     Raises:
         ConfigError: everything that is wrong, one line per mistake.
     """
+    if not os.path.exists(path):
+        raise ConfigError.in_file(path, "no such file.")
     document = read_mapping(str(path), FORM, f"{FORM[0].upper()}{FORM[1:]}.")
     found: list[Mistake] = []
     checked = validated(_model(), document.data, document, (), found)

@@ -5,7 +5,6 @@ The parser of TOML keeps no positions, so lines are found again by a search for 
 
 from __future__ import annotations
 
-import os
 import re
 import string
 import tomllib
@@ -189,8 +188,6 @@ def read_mapping(name: str, form: str, remedy: str) -> Document:
     Raises:
         ConfigError: no such file, too large, not UTF-8 text, or as `read_yaml` and `read_toml` have it.
     """
-    if not os.path.exists(name):
-        raise ConfigError.in_file(name, f"no such file. {remedy}")
     try:
         text = read_text(name, MAX_BYTES, remedy)
     except DataError as error:

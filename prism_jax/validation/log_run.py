@@ -35,6 +35,7 @@ MOST_CAUSES = 2
 SICK_BOUNDS = (
     2.0  # distances between the median and the upper bound: 1.64 x 2 = 3.3 standard deviations of the logarithm
 )
+SICK_TIMES = (2.0, 8.0)  # the prediction; chosen in sight of the open logs
 SHOWN_SHARE = 0.3  # of the difference that exchanges of gradients take where a network is to blame
 Made: TypeAlias = tuple[StatedJob | None, HeadJob | None, PrismError | None]
 
@@ -168,8 +169,12 @@ def _timed(head: Head, own: PredictedStep) -> tuple[TimedPart, ...]:
 
 
 def _is_far_above(own: PredictedStep, seconds: float) -> bool:
-    """Whether a step is so long that one healthy run in a thousand is: twice as far from the median as the bound is."""
-    return log(seconds / own.p50_s) > SICK_BOUNDS * log(own.high_s / own.p50_s)
+    """Whether a step is so long that one healthy run in a thousand is: twice as far from the median as the bound is.
+
+    Where the evidence is good that is less than twice the prediction, and where it is thin more than eight times: neither counts.
+    """
+    least, most = SICK_TIMES
+    return log(seconds / own.p50_s) > min(max(SICK_BOUNDS * log(own.high_s / own.p50_s), log(least)), log(most))
 
 
 def _causes(known: Mapping[str, PredictedStep], own: PredictedStep, measured_s: float) -> tuple[StepCause, ...]:

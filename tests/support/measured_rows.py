@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.plan.plan import ParallelPlan
@@ -61,6 +61,7 @@ def only_misfit(scale: float, n_draw: int = 128) -> Calibration:
     terms = tuple(
         replace(term, sd=0.0, value=np.repeat(term.value.mean(axis=0, keepdims=True), n_draw, axis=0))
         for term in known.terms
+        if term.level != Level.DATE  # whose years are a doubt of their own, where the date is not stated
     )
     return replace(
         known, terms=terms, site_sd=0.0 * ones, misfit=scale * ones, misfit_sd=0.0 * ones, site=None, width=None

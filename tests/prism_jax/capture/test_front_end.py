@@ -101,7 +101,7 @@ def test_products_and_bytes_are_the_same(name: str, overrides: list[str]):
 
 
 def test_sharded_parameters_are_gathered_ahead_and_mostly_hidden():
-    job = stated(load_job("llama2_7b_fsdp_64"))
+    job = stated(load_job("llama2_7b_fsdp_64", ["plan.micro_batch=4", "plan.global_batch=256"]))
     own = captured(job)
     before, after = (step_cost(one.model, one.cluster, one.plan, job.efficiency) for one in (job, own))
     assert after.compute_s.sum() == pytest.approx(before.compute_s.sum(), rel=0.03)

@@ -137,7 +137,7 @@ def test_a_deadline_without_failures_is_not_dropped_without_a_word(job, capsys):
 @pytest.mark.parametrize(
     ("steps", "every", "words"),
     [
-        ("1000", "1s", "checkpoint every 50 steps ("),
+        ("1000", "1s", "checkpoint every 62 steps ("),
         ("1000", "1us", "checkpoint every step ("),
         ("1000", "900d", "one checkpoint, after the last step ("),
         ("1", "1us", "one checkpoint, after the last step ("),

@@ -143,7 +143,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("calibrate --log absent.yaml=train.log", "--log absent.yaml=train.log: absent.yaml: no such file"),
         ("calibrate --log llama3_405b_16384=absent.log", "absent.log: cannot be read"),
         ("calibrate --suggest 2", "--suggest: name the table of jobs"),
-        ("calibrate runs.csv --suggest 2 --log a=b", "--suggest: can be combined with --json only"),
+        ("calibrate runs.csv --suggest 2 --log a=b", "--suggest: can be combined with --for, --only and --json"),
         (
             "validate steps runs.csv --leave-out souce",
             "known are source, gpu, model, framework, scale, did you mean source?",

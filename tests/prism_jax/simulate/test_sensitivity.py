@@ -138,7 +138,7 @@ def test_gradient_is_the_finite_difference_of_predictions(name: str, field: str)
     around = float((high_s - low_s) @ kernel_weights(len(high_s), P)) / (2.0 * STEP)
     plain = float(np.quantile(high_s, P) - np.quantile(low_s, P)) / (2.0 * STEP)
     assert around == pytest.approx(gradient[index], rel=AT_KINKS[name])
-    assert plain == pytest.approx(gradient[index], rel=0.1)
+    assert plain == pytest.approx(gradient[index], rel=0.15)
 
 
 def small_job() -> Job:

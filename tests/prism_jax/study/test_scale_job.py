@@ -98,7 +98,7 @@ def test_the_smallest_size_that_likely_meets_the_target_and_fits() -> None:
 
 @pytest.fixture(scope="module")
 def job(examples) -> Job:
-    return loaded(examples / "llama2_7b_fsdp_64.yaml")
+    return loaded(examples / "llama2_7b_fsdp_64.yaml", ["plan.micro_batch=4", "plan.global_batch=256"])
 
 
 def test_crossing_is_found_between_doublings() -> None:
