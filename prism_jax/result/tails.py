@@ -10,23 +10,21 @@ systems left out; the model is `inference/tails.py`.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
 from ..core.arrays import Floats
+from ..system.catalog import load_json
 from .distribution import Guarantee, StepTimes, quantile
 
 PRESETS = ("a100-default", "b200-default", "h100-default", "mi300x-default", "v100-longhorn")  # of training steps
 N_NEW = 8  # pairs of systems for every draw of the posterior
 SCORES = ndtri((0.95, 0.99))
 N_LEVEL = 2000  # levels at which a probability is read
-_FILE = Path(__file__).parent.parent / "variability" / "presets" / "tails.json"
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class TailDraws:
 @cache
 def tail_draws(n_devices: int) -> TailDraws:
     """Tails of a job of `n_devices` devices on systems that were not measured."""
-    kept = json.loads(_FILE.read_text(encoding="utf-8"))
+    kept = load_json("prism_jax.variability", "tails.json")
     kind, growth, alike = (np.repeat(np.array(kept[name]), N_NEW) for name in ("kind", "growth", "alike"))
     scale = np.repeat(np.array(kept["scale"]), N_NEW, axis=0)
     rng, n = np.random.default_rng(0), len(kind)
