@@ -39,7 +39,8 @@ NOTHING_STATED = Software()
 NETWORK = "cluster.network"  # its values are factors on the bandwidth between nodes
 VIRTUAL_STAGES = "virtual_stages"  # above 1 under the interleaved schedule, else under plain 1F1B
 IMBALANCE = "model.moe.imbalance"
-# Where nobody states a fabric: the vendor's reference design, or one with half or with twice its ports per device. Judgement.
+# Where nobody states a fabric: the vendor's reference design, or one with half or with twice its ports per device. Judgement;
+# that less is as likely as more was chosen in sight of the rows that leave it out.
 USUAL_NETWORK: Odds = ((1.0, 0.6), (0.5, 0.2), (2.0, 0.2))
 
 
