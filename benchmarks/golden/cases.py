@@ -68,7 +68,7 @@ TABLE = {
     " && check job.yaml --set plan.nothing=1 && check job.yaml --cluster dgx-h101",
     "check/memory": "check large.yaml && check large.yaml --ignore-memory && check large.yaml --json",
     "predict/small": f"predict job.yaml {SMALL} && predict job.yaml {SMALL} -v",
-    "predict/small-json": f"predict job.yaml {SMALL} --json",
+    "predict/small-json": f"predict job.yaml {SMALL} --seed 1 --json",
     "predict/files": f"predict job.yaml {SMALL} --fast --plot step.png --trace step.json.gz",
     "predict/brute-force": f"predict job.yaml {SMALL} --method brute-force --slowdowns gpus.csv --seed 3 --price 2.5",
     "predict/pipeline": f"predict gpt3_175b_1024 {SMALL}",
