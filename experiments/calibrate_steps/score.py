@@ -1,9 +1,9 @@
-"""Figures of blind scores by subset, by evidence, and next to Calculon's.
+"""Figures of blind scores by table, by subset, by evidence, and next to Calculon's.
 
-python -m experiments.calibrate_steps.score SCORES.json [--data TABLE] [--calculon CSV] [--before SCORES.json]
+python -m experiments.calibrate_steps.score SCORES.json [--data TABLE ...] [--calculon CSV] [--before SCORES.json]
 
-SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed.
-`--before`: of another revision; mean interval scores by source are printed over its.
+SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed; subsets are those of the
+first table. `--before`: scores of another revision; both are also printed on the rows that both predict and neither sets aside.
 """
 
 from __future__ import annotations
@@ -11,43 +11,74 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
 
 from experiments.step_tables.table import read_step_rows
 from prism_jax.validation.score import ClassScore, MeasuredRow, RowResult, Score, Validation, score, validation_of
 
-STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
-CALCULON = STEPS.parent / "calculon.csv"
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+TABLES = ("steps/steps.csv.gz", "steps2/rows.csv.gz", "steps2/new_sources.csv.gz", "steps3/rows.csv.gz")
+CALCULON = DATA / "steps" / "calculon.csv"
 NODE = 8
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scores", type=Path)
-    parser.add_argument("--data", type=Path, default=STEPS)
+    parser.add_argument("--data", type=Path, nargs="+", default=[DATA / table for table in TABLES])
     parser.add_argument("--calculon", type=Path, default=CALCULON)
     parser.add_argument("--before", type=Path)
     given = parser.parse_args()
-    of_id = {row.id: row for row in read_step_rows(given.data)}
+    tables = {path: {row.id: row for row in read_step_rows(path)} for path in given.data}
+    of_id = next(iter(tables.values()))
     rows = _rows(given.scores)
+    _by_table({f"{path.parent.name}/{path.name}": frozenset(own) for path, own in tables.items()}, rows)
     scored = [row for row in rows if row.error is not None]
-    print(f"{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90 %':>8s}")
+    print(f"\n{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90 %':>8s}")
     for name, keep in subsets().items():
         _line(name, score(row for row in scored if row.id in of_id and keep(of_id[row.id])))
     _line("all, rows with known defects too", score(scored, with_defects=True))
     found = validation_of(rows)
     _evidence(found)
     if given.before:
-        before = validation_of(_rows(given.before)).sources.mean_interval_score
-        print(f"interval score, mean by source: {found.sources.mean_interval_score:.3f}, before {before:.3f}")
+        _next_to_before(rows, _rows(given.before))
     if given.calculon.exists():
         print(next_to_calculon([row for row in scored if not row.defect], given.calculon))
 
 
 def _rows(scores: Path) -> list[RowResult]:
     return [RowResult(**row) for row in json.loads(scores.read_text())["rows"]]
+
+
+def _by_table(tables: Mapping[str, frozenset[str]], rows: Sequence[RowResult]) -> None:
+    """Each table's rows by themselves, the first ones together, and all: errors by row and by source, and what is not scored."""
+    print(f"{'table':34s} {'rows':>5s} {'no job':>6s} {'defect':>6s} {'n':>5s} {'median':>7s} {'p90':>7s} {'sources':>7s} "
+          f"{'median':>7s} {'in 90 %':>8s} {'score':>6s}")  # fmt: skip
+    earlier = frozenset().union(*list(tables.values())[:-1])
+    for name, ids in {**tables, "all but the last": earlier, "all": earlier.union(*tables.values())}.items():
+        own = [row for row in rows if row.id in ids]
+        if any(row.error is not None and not row.defect for row in own):
+            _table_line(name, own)
+
+
+def _table_line(name: str, own: Sequence[RowResult]) -> None:
+    found = validation_of(own)
+    one, sources = found.overall, found.sources
+    defects = sum(bool(row.defect) for row in own)
+    print(f"{name:34s} {len(own):5d} {one.n_unsupported / len(own):6.1%} {defects / len(own):6.1%} {one.n:5d} "
+          f"{one.median_ape:7.1%} {one.p90_ape:7.1%} {sources.n:7d} {sources.mean_median_ape:7.1%} "
+          f"{sources.mean_coverage_90:8.1%} {sources.mean_interval_score:6.3f}")  # fmt: skip
+
+
+def _next_to_before(rows: Sequence[RowResult], before: Sequence[RowResult]) -> None:
+    """Scores of two revisions on the rows that both predict and neither sets aside."""
+    scored = [{row.id for row in of if row.error is not None and not row.defect} for of in (rows, before)]
+    both = scored[0] & scored[1]
+    print()
+    for name, of in (("now, rows of both", rows), ("before, rows of both", before)):
+        _table_line(name, [row for row in of if row.id in both])
 
 
 def _evidence(found: Validation) -> None:
