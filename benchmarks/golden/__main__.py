@@ -16,12 +16,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from fnmatch import fnmatch
 from pathlib import Path
 
 from .cases import CASES, INTENDED, stored_cases
+from .checkout import checkout_of
 from .differences import differing_lines
 from .inputs import write_inputs
 from .stored import ROOT, environment, file_of, recorded, write_transcript
@@ -62,7 +63,7 @@ def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int,
     with ExitStack() as stack:
         inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="golden-inputs-")))
         write_inputs(inputs)
-        folders = [stack.enter_context(_checkout(revision)) for revision in (old, new)]
+        folders = [stack.enter_context(checkout_of(revision)) for revision in (old, new)]
         running = [_started(cases, folder, inputs, n_workers) for folder in folders]
         before, after = ([line for process in each for line in _results(process)] for each in running)
     texts = [{one["name"]: one["text"] for one in each} for each in (before, after)]
@@ -85,22 +86,6 @@ def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int,
     print(f"processor seconds: {sum(one['cpu_s'] for one in before):.0f} and {sum(one['cpu_s'] for one in after):.0f}")
     print(f"{len(cases)} cases, {n_differ} differ, {n_intended} more as intended")
     return int(n_differ > 0)
-
-
-@contextmanager
-def _checkout(revision: str) -> Iterator[Path]:
-    """The folder itself, or a temporary worktree of a git revision."""
-    if Path(revision).is_dir():
-        yield Path(revision).resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="golden-worktree-") as above:
-        folder = Path(above).resolve() / "checkout"
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "--detach", "--quiet", str(folder), revision], check=True)
-        try:
-            yield folder
-        finally:
-            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
 
 
 def _started(cases: Cases, checkout: Path, inputs: Path, n_workers: int) -> list[subprocess.Popen[str]]:

@@ -19,7 +19,7 @@ OF_TORCH = (
     "experiments/local_cluster/train.py",
     "experiments/recorded_jobs/record.py",
 )
-WITHOUT_OPTIONS = ("benchmarks/cold_start.py", "benchmarks/speed.py", "docs/refresh.py")
+WITHOUT_OPTIONS = ("benchmarks/speed.py", "docs/refresh.py")
 PRINTED = sorted({name for page in PAGES for name in SCRIPT.findall(page.read_text(encoding="utf-8"))})
 STARTED = [name for name in PRINTED if name not in (*OF_TORCH, *WITHOUT_OPTIONS)]
 
