@@ -1,5 +1,6 @@
 """What all tests share: one compilation cache, repeatable hypothesis examples, and 64-bit JAX for those who ask."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 # A third of a collection is compiling and rewriting files that did not change since the last one: keep the bytecode, as
 # `make test` does, even where the environment says not to. This stands before what it is to hold for.
 sys.dont_write_bytecode = False
+
+gc.disable()  # nothing that a collection of tests makes is garbage; see pytest_collection_finish
 
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
@@ -38,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid in named:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: the garbage collector need not look at them after every test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

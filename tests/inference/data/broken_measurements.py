@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ HEADER = "kernel,gpu,time_ms"
 ROW = "gemm,1,2.5\n"
 
 
-def _file(name: str, file: str, content: bytes, match: str) -> Broken:
+def _file(name: str, file: str, content: bytes | Callable[[], bytes], match: str) -> Broken:
     """What the message says stands after the name of the file; nothing where the file is readable all the same."""
 
     def make(folder: Path) -> Path:
-        (folder / file).write_bytes(content)
+        (folder / file).write_bytes(content if isinstance(content, bytes) else content())
         return folder / file
 
     return Broken(name, make, match and re.escape(file) + match)
@@ -80,12 +81,12 @@ BROKEN = [
     _file(
         "gzip that is cut far behind",
         "times.csv.gz",
-        gzip.compress(GOOD + b"".join(b"gemm,%d,%d\n" % (i, i * i) for i in range(99_999)))[:-50_000],
+        lambda: gzip.compress(GOOD + b"".join(b"gemm,%d,%d\n" % (i, i * i) for i in range(99_999)))[:-50_000],
         ": the gzip file ends too early",
     ),
     _file("gzip that is damaged", "times.csv.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 60, ": a damaged gzip"),
     _file("gzip of nothing", "times.csv.gz", gzip.compress(b""), ": the file is empty"),
-    _file("gzip bomb", "times.csv.gz", gzip.compress(GOOD + b"\n" * 100_000_000), ": unpacks to more than 100"),
+    _file("gzip bomb", "times.csv.gz", lambda: gzip.compress(GOOD + b"\n" * 100_000_000), ": unpacks to more than 100"),
     _file("zstd that is damaged", "times.csv.zst", b"\x28\xb5\x2f\xfd" + b"x" * 50, ": a damaged zstd file"),
     _file("zip", "times.zip", b"PK\x03\x04" + b"x" * 50, ": packed with zip"),
     _file("JSON", "times.json", b'{"kernel": ["gemm"], "time_ms": [1]}', ": JSON"),
