@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.lazy import special
 
 CONFIDENCE = 0.9
 
@@ -38,9 +39,7 @@ def mean_and_error(of_batch: Floats) -> tuple[float, float]:
 
 def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, float]:
     """Where 90 % of estimates from as many fresh draws fall: both they and this estimate err."""
-    from scipy.stats import t as student_t  # half a second, which listing reports does not pay
-
-    half = float(student_t.ppf(0.5 + 0.5 * CONFIDENCE, n_batch - 1)) * np.sqrt(2.0) * error
+    half = float(special.stdtrit(n_batch - 1, 0.5 + 0.5 * CONFIDENCE)) * np.sqrt(2.0) * error
     return float(estimate - half), float(estimate + half)
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtri
+from scipy.stats import qmc
 
 from prism_jax.core.errors import DataError
 from prism_jax.result.distribution import StepTimeDistribution, StepTimes
-from prism_jax.simulate.importance import effective_tail, importance_design
+from prism_jax.simulate.importance import effective_tail, importance_design, scrambled_sobol
 from prism_jax.simulate.predict import brute_force, predict
 from prism_jax.simulate.replica_maximum import (
     Shared,
@@ -109,6 +110,12 @@ def test_importance_weights_make_a_standard_normal_again(n_lane: int, n_replica:
         assert np.average(z, weights=weight) == pytest.approx(0.0, abs=0.08)
         assert np.average(z**2, weights=weight) == pytest.approx(1.0, abs=0.12)
         assert np.average(z > 1.5, weights=weight) == pytest.approx(stats.norm.sf(1.5), rel=0.25)
+
+
+@pytest.mark.parametrize(("n", "dimension", "seed"), [(2, 1, 0), (64, 33, 5), (1024, 7, 1 << 45), (16, 900, 3)])
+def test_points_are_those_of_scipy(n: int, dimension: int, seed: int) -> None:
+    points = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed)).random(n)
+    np.testing.assert_array_equal(scrambled_sobol(n, dimension, seed), points)
 
 
 def test_no_direction_means_no_shift() -> None:
