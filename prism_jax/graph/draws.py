@@ -8,6 +8,9 @@ The counter of a draw is (its place, its level), where the place is (member, lan
 depend on how many members, lanes and levels there are: padding never changes a number. Columns k and
 k + n_column / 2 share a pair, so a chunk's width is part of its identity.
 
+All of this takes arrays of NumPy too, with the same draws: what is drawn once per column, or for the few columns of an
+explanation, is made on the host, where nothing is compiled.
+
 A `ScoreChain` is `value(z) = offset + slope z + sum_k bend_k max(z - knot_k, 0)`, one mechanism for every family of factors:
 a linear family has no knots, a heavy tail bends upwards at its knots. A chain of `max` vectorises where a table lookup does
 not.
@@ -15,13 +18,17 @@ not.
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jaxtyping import Complex64, Float, Float32, Integer, Key, UInt32
 
+from ..core.arrays import is_numpy, namespace
 from ..core.errors import DataError
 from ..tables.document import short
 from ..variability.families import Family
@@ -53,109 +60,126 @@ def _logarithm_coefficients() -> list[float]:
 
 _SINE, _COSINE = _half_turn_coefficients()
 _LOG = _logarithm_coefficients()
+Either = Array | np.ndarray
 
 
 def threefry2x32(
-    k0: UInt32[Array, ""], k1: UInt32[Array, ""], x0: UInt32[Array, "*cell"], x1: UInt32[Array, "*cell"]
-) -> tuple[UInt32[Array, "*cell"], UInt32[Array, "*cell"]]:
+    k0: UInt32[Either, ""], k1: UInt32[Either, ""], x0: UInt32[Either, "*cell"], x1: UInt32[Either, "*cell"]
+) -> tuple[UInt32[Either, "*cell"], UInt32[Either, "*cell"]]:
     """Two 32-bit words from a 64-bit key and a 64-bit counter, 20 rounds; equals `jax.random`'s own block function."""
-    keys = (k0, k1, k0 ^ k1 ^ jnp.uint32(0x1BD11BDA))
+    keys = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for i in range(20):
         r = _ROTATIONS[(i // 4) % 2][i % 4]
         x0 = x0 + x1
-        x1 = ((x1 << jnp.uint32(r)) | (x1 >> jnp.uint32(32 - r))) ^ x0
+        x1 = ((x1 << np.uint32(r)) | (x1 >> np.uint32(32 - r))) ^ x0
         if i % 4 == 3:
             j = i // 4 + 1
             x0 = x0 + keys[j % 3]
-            x1 = x1 + keys[(j + 1) % 3] + jnp.uint32(j)
+            x1 = x1 + keys[(j + 1) % 3] + np.uint32(j)
     return x0, x1
 
 
 def word_pairs(
-    key_data: UInt32[Array, "2"], level: Integer[Array, ""], n_member: int, n_lane: int, n_pair: int
-) -> Complex64[Array, "member lane pair"]:
-    """Random words for one level, two per element, packed as complex64."""
-    shape = (n_member, n_lane, n_pair)
-    place = lax.broadcasted_iota(jnp.uint32, shape, 0) * jnp.uint32(MAX_LANES)
-    place = (place + lax.broadcasted_iota(jnp.uint32, shape, 1)) * jnp.uint32(MAX_COLUMNS // 2)
-    place = place + lax.broadcasted_iota(jnp.uint32, shape, 2)
-    time = jnp.broadcast_to(level.astype(jnp.uint32), shape)
+    key_data: UInt32[Either, "2"], level: Integer[Either, "*level"], n_member: int, n_lane: int, n_pair: int
+) -> Complex64[Either, "*levels member lane pair"]:
+    """Random words for one level, or for levels [level, 1, 1, 1], two per element, packed as complex64."""
+    shape, xp = (n_member, n_lane, n_pair), namespace(key_data)
+    place = _iota(xp, shape, 0) * np.uint32(MAX_LANES)
+    place = (place + _iota(xp, shape, 1)) * np.uint32(MAX_COLUMNS // 2)
+    place = place + _iota(xp, shape, 2)
+    shape = np.broadcast_shapes(level.shape, shape)
+    time = xp.broadcast_to(level.astype(np.uint32), shape)
     if n_member > MAX_MEMBERS:
-        time = time + lax.broadcasted_iota(jnp.uint32, shape, 0) // jnp.uint32(MAX_MEMBERS) * jnp.uint32(MAX_LEVELS)
-    b0, b1 = threefry2x32(key_data[0], key_data[1], place, time)
-    packed = lax.complex(lax.bitcast_convert_type(b0, jnp.float32), lax.bitcast_convert_type(b1, jnp.float32))
-    return lax.optimization_barrier(packed)
+        time = time + _iota(xp, place.shape, 0) // np.uint32(MAX_MEMBERS) * np.uint32(MAX_LEVELS)
+    b0, b1 = threefry2x32(key_data[0, ...], key_data[1, ...], xp.broadcast_to(place, shape), time)
+    return _packed(_cast(b0, np.float32), _cast(b1, np.float32))
 
 
-def normal_pairs(words: Complex64[Array, "*cell"]) -> Complex64[Array, "*cell"]:
+def normal_pairs(words: Complex64[Either, "*cell"]) -> Complex64[Either, "*cell"]:
     """Standard normals from packed words: real and imaginary part are independent, complex64, same shape."""
-    radius = jnp.sqrt(2.0 * _exponential(_bits(lax.real(words))))
-    t = _bits(lax.imag(words)).astype(jnp.int32).astype(jnp.float32) * jnp.float32(_TWO_M32)  # half turns / 2
+    first, second = _parts(words)
+    radius = namespace(words).sqrt(2.0 * _exponential(_cast(first, np.uint32)))
+    t = _cast(second, np.int32).astype(np.float32) * np.float32(_TWO_M32)  # half turns / 2
     y = t * t
     sine = t * _horner(y, _SINE)
     cosine = _horner(y, _COSINE)
-    pair = lax.complex(radius * (1.0 - 2.0 * sine * sine), radius * (2.0 * sine * cosine))
-    return lax.optimization_barrier(pair)
+    return _packed(radius * (1.0 - 2.0 * sine * sine), radius * (2.0 * sine * cosine))
 
 
-def exponential_pairs(words: Complex64[Array, "*cell"]) -> Complex64[Array, "*cell"]:
+def exponential_pairs(words: Complex64[Either, "*cell"]) -> Complex64[Either, "*cell"]:
     """Standard exponentials from packed words: real and imaginary part are independent, complex64, same shape."""
-    pair = lax.complex(_resolved_exponential(_bits(lax.real(words))), _resolved_exponential(_bits(lax.imag(words))))
-    return lax.optimization_barrier(pair)
+    return _packed(*(_resolved_exponential(_cast(part, np.uint32)) for part in _parts(words)))
 
 
 def normals(
-    key_data: UInt32[Array, "2"], n_member: int, n_lane: int, n_column: int
-) -> Float32[Array, "member lane column"]:
+    key_data: UInt32[Either, "2"], n_member: int, n_lane: int, n_column: int
+) -> Float32[Either, "member lane column"]:
     """Standard normals; a draw depends on its member, lane and column pair, not on how many there are."""
-    return both(normal_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
+    return both(normal_pairs(word_pairs(key_data, np.zeros((), np.uint32), n_member, n_lane, n_column // 2)))
 
 
 def uniforms(
-    key_data: UInt32[Array, "2"], n_member: int, n_lane: int, n_column: int
-) -> Float32[Array, "member lane column"]:
+    key_data: UInt32[Either, "2"], n_member: int, n_lane: int, n_column: int
+) -> Float32[Either, "member lane column"]:
     """Uniforms in (0, 1], with the same property."""
-    return jnp.exp(
-        -both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
-    )
+    words = word_pairs(key_data, np.zeros((), np.uint32), n_member, n_lane, n_column // 2)
+    return namespace(words).exp(-both(exponential_pairs(words)))
 
 
-def both(pairs: Complex64[Array, "*cell pair"]) -> Float32[Array, "*cell 2*pair"]:
+def both(pairs: Complex64[Either, "*cell pair"]) -> Float32[Either, "*cell 2*pair"]:
     """The draws of packed pairs, along the last axis: first all real parts, then all imaginary ones."""
-    return jnp.concatenate([lax.real(pairs), lax.imag(pairs)], axis=-1)
+    return namespace(pairs).concatenate(_parts(pairs), axis=-1)
 
 
-def _bits(x: Array) -> Array:
-    return lax.bitcast_convert_type(x, jnp.uint32)
+def _iota(xp: Any, shape: tuple[int, ...], axis: int) -> Either:
+    if is_numpy(xp):
+        return np.indices(shape, np.uint32, sparse=True)[axis]
+    return lax.broadcasted_iota(jnp.uint32, shape, axis)
 
 
-def _exponential(bits: Array) -> Array:
+def _cast(x: Either, dtype: type) -> Either:
+    """The same bits as numbers of another type."""
+    return np.ascontiguousarray(x).view(dtype) if isinstance(x, np.ndarray) else lax.bitcast_convert_type(x, dtype)
+
+
+def _parts(pairs: Any) -> tuple[Any, Any]:
+    return pairs.real, pairs.imag
+
+
+def _packed(first: Either, second: Either) -> Either:
+    """Two numbers in one; on the device they are computed before they are used."""
+    if not isinstance(first, np.ndarray):
+        return lax.optimization_barrier(lax.complex(first, second))
+    return np.stack([first, second], axis=-1).view(np.complex64)[..., 0]
+
+
+def _exponential(bits: Either) -> Either:
     """-log(u) with u = (bits + 1/2) / 2^32: never infinite, the upper tail resolved to 2^-33; zero once in 3e7 draws.
 
     Exponent and mantissa are taken apart by their bits and the mantissa's logarithm by a polynomial: XLA's own logarithm
     spends half of its time on arguments that cannot occur here.
     """
-    x = lax.bitcast_convert_type(bits.astype(jnp.float32) + jnp.float32(0.5), jnp.int32)
-    doublings = (jnp.int32(159) - (x >> 23)).astype(jnp.float32)  # bits + 1/2 = (1 + s) 2^(32 - doublings)
-    s = lax.bitcast_convert_type((x & 0x7FFFFF) | 0x3F800000, jnp.float32) - 1.0
-    return jnp.maximum(doublings * jnp.float32(np.log(2.0)) - s * _horner(s, _LOG), 0.0)
+    x = _cast(bits.astype(np.float32) + np.float32(0.5), np.int32)
+    doublings = (np.int32(159) - (x >> 23)).astype(np.float32)  # bits + 1/2 = (1 + s) 2^(32 - doublings)
+    s = _cast((x & 0x7FFFFF) | 0x3F800000, np.float32) - 1.0
+    return namespace(bits).maximum(doublings * np.float32(np.log(2.0)) - s * _horner(s, _LOG), 0.0)
 
 
-def _resolved_exponential(bits: Array) -> Array:
+def _resolved_exponential(bits: Either) -> Either:
     """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite.
 
     Small values, which are the upper tail of a maximum, by their series.
     """
-    v = (bits.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(_TWO_M32)
-    series = v * (1.0 + v * (0.5 + v * jnp.float32(1.0 / 3.0)))
-    return jnp.where(bits < jnp.uint32(1 << 24), series, _exponential(~bits))
+    v = (bits.astype(np.float32) + np.float32(0.5)) * np.float32(_TWO_M32)
+    series = v * (1.0 + v * (0.5 + v * np.float32(1.0 / 3.0)))
+    return namespace(bits).where(bits < np.uint32(1 << 24), series, _exponential(~bits))
 
 
-def _horner(y: Array, coefficients: list[float]) -> Array:
-    value = jnp.full_like(y, coefficients[-1])
+def _horner(y: Either, coefficients: list[float]) -> Either:
+    value = namespace(y).full_like(y, coefficients[-1])
     for c in coefficients[-2::-1]:
-        value = value * y + jnp.float32(c)
+        value = value * y + np.float32(c)
     return value
 
 
@@ -168,7 +192,7 @@ def typed_key(key: Key[Array, ""] | UInt32[Array, "2"] | int) -> Key[Array, ""]:
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not 0 <= key < 2**31:
             raise DataError(f"key = {key}, but a seed lies between 0 and {2**31 - 1}")
-        return jax.random.key(int(key))
+        return _typed(np.array([0, key], np.uint32))
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
             return key
@@ -180,6 +204,24 @@ def typed_key(key: Key[Array, ""] | UInt32[Array, "2"] | int) -> Key[Array, ""]:
 def key_words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
     """The two 32-bit words of a typed JAX key."""
     return jax.random.key_data(key)
+
+
+def host_key(key: Key[Array, ""], *data: int) -> UInt32[np.ndarray, "2"]:
+    """Words of a key into which numbers are folded, as `jax.random.fold_in` does one after another; nothing is compiled."""
+    words = np.asarray(key_words(key))
+    for number in data:
+        counter = np.array([[0], [number]], np.uint32)
+        words = np.concatenate(threefry2x32(words[0, ...], words[1, ...], *counter))
+    return words
+
+
+def folded(key: Key[Array, ""], *data: int) -> Key[Array, ""]:
+    """The same as a typed key."""
+    return _typed(host_key(key, *data))
+
+
+def _typed(words: Any) -> Key[Array, ""]:
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
@@ -204,17 +246,19 @@ class ScoreChain(eqx.Module):
     knots: Float[Array, " knot"]
     bends: Float[Array, " knot"]
 
-    def __call__(self, z: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
+    def __call__(self, z: Float[Either, "*cell"]) -> Float[Either, "*cell"]:
         """Value at normal score `z`, any shape, in z's dtype."""
-        offset, slope, knots, bends = (x.astype(z.dtype) for x in (self.offset, self.slope, self.knots, self.bends))
+        xp, parts = namespace(z), (self.offset, self.slope, self.knots, self.bends)
+        host = is_numpy(xp) and not isinstance(self.offset, Tracer)
+        offset, slope, knots, bends = ((np.asarray(x) if host else x).astype(z.dtype) for x in parts)
 
-        def add_bend(k: int | Array, value: Array) -> Array:
-            return value + bends[k] * jnp.maximum(z - knots[k], 0.0)
+        def add_bend(k: Any, value: Either) -> Either:
+            return value + bends[k] * xp.maximum(z - knots[k], 0.0)
 
         value = offset + slope * z
-        if len(knots) > MAX_UNROLLED_KNOTS:
+        if len(knots) > MAX_UNROLLED_KNOTS and not host:
             return lax.fori_loop(0, len(knots), add_bend, value)
-        for k in range(len(knots)):
+        for k in np.flatnonzero(bends) if host else range(len(knots)):
             value = add_bend(k, value)
         return value
 

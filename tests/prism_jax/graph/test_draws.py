@@ -12,6 +12,7 @@ from prism_jax.graph.draws import (
     chain_of,
     exponential_pairs,
     family_chain,
+    folded,
     key_words,
     map_sd,
     normal_pairs,
@@ -19,6 +20,7 @@ from prism_jax.graph.draws import (
     residual_map,
     standardised,
     threefry2x32,
+    typed_key,
     uniforms,
     word_pairs,
 )
@@ -118,6 +120,21 @@ def test_no_two_places_share_a_draw(million: np.ndarray) -> None:
     assert len(np.unique(rows, axis=0)) == len(rows)
 
 
+@pytest.mark.parametrize("n_member", [3, 5000])
+def test_the_host_makes_the_same_draws(n_member: int) -> None:
+    levels, words = np.arange(2), np.asarray(key(4))
+    on_host = word_pairs(words, levels[:, None, None, None], n_member, 2, 8)
+    compiled = jax.jit(jax.vmap(lambda level: word_pairs(key(4), level, n_member, 2, 8)))(jnp.asarray(levels))
+    np.testing.assert_array_equal(np.asarray(on_host).view(np.uint64), np.asarray(compiled).view(np.uint64))
+    for draw in (normal_pairs, exponential_pairs):
+        np.testing.assert_allclose(both(draw(on_host)), both(jax.jit(draw)(compiled)), rtol=1e-5, atol=5e-5)
+
+
+def test_keys_of_the_host_are_those_of_jax() -> None:
+    expected = jax.random.fold_in(jax.random.fold_in(jax.random.key(9), 5), 2**32 - 1)
+    assert folded(typed_key(9), 5, 2**32 - 1) == expected
+
+
 def test_members_beyond_the_width_of_the_counter_get_draws_of_their_own() -> None:
     """Parameter sharding over thousands of ranks makes one member group of them."""
     z = np.asarray(normals(key(2), 5000, 2, 4)).reshape(5000, -1)
@@ -196,6 +213,9 @@ def test_chain_in_single_precision_is_as_good_as_that(family: Family) -> None:
     value = np.asarray(family_chain(family)(jnp.asarray(Z, jnp.float32)))
     assert value.dtype == np.float32
     np.testing.assert_allclose(value, NormalScoreMap.from_family(family)(Z), rtol=2e-5, atol=1e-6)
+    on_host = family_chain(family)(Z.astype(np.float32))
+    assert isinstance(on_host, np.ndarray)
+    np.testing.assert_allclose(on_host, value, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_terms", [30, 120])
