@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from math import isqrt, log
 
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
@@ -59,6 +60,7 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
     return _from_sizes(record, record.n_layers, record.hidden)
 
 
+@cache  # a name that is none costs a search for the nearest ones
 def preset_named(name: str) -> TransformerSpec | None:
     """Shipped model of that name, without remarks such as "(4 layers)" or "[sft]"; None if there is none."""
     bare = _without_remark(name)

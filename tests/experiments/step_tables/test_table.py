@@ -360,18 +360,21 @@ def test_all_reference_rows_are_supported():
     assert count_support(rows).n_supported == 28
 
 
-@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
-def test_assumptions_are_left_out_of_the_fit_and_stated_rows_make_none():
-    rows = read_step_rows(STEPS / "steps.csv.gz")
-    kept = {row.id for row in usable(rows)}
-    assumed = {row.id for row in rows if row.assumed}
+@pytest.fixture(scope="module")
+def published(shared_data: Path) -> list[MeasuredRow]:
+    """All rows of the largest table, read once."""
+    return read_step_rows(shared_data / "steps" / "steps.csv.gz")
+
+
+def test_assumptions_are_left_out_of_the_fit_and_stated_rows_make_none(published: list[MeasuredRow]):
+    kept = {row.id for row in usable(published)}
+    assumed = {row.id for row in published if row.assumed}
     assert 100 < len(assumed) < 300
     assert not kept & assumed
 
 
-@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
-def test_nineteen_of_twenty_transformer_rows_are_supported():
-    found = count_support(read_step_rows(STEPS / "steps.csv.gz"))
+def test_nineteen_of_twenty_transformer_rows_are_supported(published: list[MeasuredRow]):
+    found = count_support(published)
     assert found.n == 5385
     assert found.n_supported >= 4895
     assert found.share_of_transformers >= 0.95
