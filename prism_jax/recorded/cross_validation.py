@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,17 +60,17 @@ def fit_and_predict(
     n_draw = max(n_draw, N_REFIT * max(n_test, 2))
     if isinstance(recorded, StepLog):
         return _resampled(recorded, seed, n_draw), None
-    job, key = fit_job(recorded), jax.random.key(seed)
+    job = fit_job(recorded)
     as_recorded = n_micro_batch is None and (n_replica or recorded.job.dp) == recorded.n_replica
     if as_recorded and not recorded.has_micro_batches:  # nothing in a step can be recombined
         return _resampled(recorded, seed, n_draw), job
     if as_recorded:  # one set of draws serves both
-        drawn_s = predict_job(job, key=key, n_draw=n_draw, n_replica=n_replica).step_s
+        drawn_s = predict_job(job, key=seed, n_draw=n_draw, n_replica=n_replica).step_s
         job = replace(job, agreement=agreement(job, drawn_s))
         return TracePrediction(job.agreement.applied(drawn_s)), job
     job = match_moments(job)
     asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
-    return predict_job(asked, key=key, n_draw=n_draw, n_replica=n_replica), job
+    return predict_job(asked, key=seed, n_draw=n_draw, n_replica=n_replica), job
 
 
 def splits(
@@ -159,7 +158,7 @@ def independent_pools(trace: Trace, *, seed: int, n_draw: int) -> Floats:
 def slowest_recorded(trace: Trace) -> Floats:
     """[step] the recorded steps of the replicas at hand, as if they were the whole job."""
     job = fit_job(trace)
-    return replay(replay_program(trace, job.waits.needs, trace.n_replica), job.run_s, job.gap_s)
+    return replay(replay_program(trace, job.waits.needs), job.run_s, job.gap_s)
 
 
 def _reused(known: Trace | StepLog, split: StepSplit) -> tuple[str, Floats]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from ..core.arrays import Floats
 from ..core.errors import DataError
-from ..core.processes import Progress, keep_programs, silent
+from ..core.processes import Progress, silent
 from ..core.use_case import Option, OptionGroup, noted, use_case
 from ..trace.level_changes import level_changes, level_note
 from ..trace.step_log import StepLog, without_warm_up
@@ -96,14 +96,13 @@ def predict_trace(
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
     changed = level_note(level_changes(found.step_s, found.steps))
     more_notes = [*more_notes, *([changed] if changed else [])]
-    from .cross_validation import fit_and_predict, splits  # need JAX, which mistakes above do not wait for
+    from .cross_validation import fit_and_predict, splits  # here, so that mistakes above do not wait for them
     from .replay import replay_recorded
 
     checked = fraction < 1.0 or check.fit_replicas is not None
     chosen = splits(found, n_split=check.n_split, train_fraction=fraction, fit_replicas=check.fit_replicas, seed=seed)
     chosen = list(chosen) if checked else []  # before the work, since it may be refused
-    progress(0.0, "compiling and drawing unrecorded steps")
-    keep_programs()
+    progress(0.0, "drawing unrecorded steps")
     prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
     replay = None if job is None else replay_recorded(job.trace)
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)

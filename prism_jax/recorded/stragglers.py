@@ -22,6 +22,7 @@ from ..explain.types import Stragglers
 from ..trace.dependencies import durations
 from ..trace.pipeline import COMMUNICATION, TRANSFERS, dependencies
 from ..trace.trace import Trace
+from .effects import ROUNDING
 from .replay import ReplayProgram, replay, replay_program
 
 WORST_PERCENT = 3
@@ -32,7 +33,7 @@ def stragglers(trace: Trace) -> Stragglers:
     """Counterfactual replays of `trace`."""
     needs = dependencies(trace)
     run_s = durations(trace, needs).run_s
-    replays = _Replays(replay_program(trace, needs, trace.n_replica), run_s, ideal_durations(trace, run_s))
+    replays = _Replays(replay_program(trace, needs), run_s, ideal_durations(trace, run_s))
     op_type = np.array([BOTH_ENDS.get(op.op_type, op.op_type) for op in trace.ops])
     stage = np.array([op.stage for op in trace.ops])
     cells = np.ones(run_s.shape[:2], dtype=bool)
@@ -91,7 +92,9 @@ class _Replays:
         """Share of the lost time that returns when `cells` [op, replica] are ideal."""
         mixed = np.where(cells[:, :, None], self.ideal, self.recorded)
         lost_s = self.recorded_s.mean() - self.ideal_s.mean()
-        return float((self.recorded_s.mean() - replay(self.program, mixed).mean()) / lost_s) if lost_s else float("nan")
+        if abs(lost_s) <= ROUNDING * self.recorded_s.mean():
+            return float("nan")
+        return float((self.recorded_s.mean() - replay(self.program, mixed).mean()) / lost_s)
 
 
 def _descending(values: Mapping) -> dict:

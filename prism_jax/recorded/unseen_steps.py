@@ -4,8 +4,9 @@ A new step takes the regime of one recorded step: its effect on compute, and its
 no micro-batch, as they were recorded together. Every micro-batch of every replica draws one recorded micro-batch, whole: forward
 and backward on all stages. Which one is decided by a normal score, correlated within a replica and step.
 
-Draws are pure, jitted and batched. How sure one can be after a few recorded steps: the draws are made under several reweightings
-of the recorded steps (Bayesian bootstrap; Rubin 1981), and quantiles are compared across them.
+How sure one can be after a few recorded steps: the draws are made under several reweightings of the recorded steps (Bayesian
+bootstrap; Rubin 1981), and quantiles are compared across them. All of it is a second of NumPy, in single precision; to compile
+it would take longer than to run it.
 
 Steps drawn from what was learned should be as long as the recorded ones on average, and scatter as much. Where they do not,
 something is shared that the model does not know (processes that take turns on one core, for example), and predictions are moved
@@ -21,29 +22,35 @@ A factor outside 0.5 to 2 is no correction but a wrong model, and is refused.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from zlib import crc32
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.scipy.special import ndtr
-from jaxtyping import Float, Int32, PRNGKeyArray
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
-from ..core.arrays import Floats
+from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, FORWARD
 from .effects import LEAST_STRATUM, Effects
 from .prediction import MomentMatch, TracePrediction
 from .recorded_job import IDENTITY, RecordedJob
-from .replay import ReplayProgram, replay, replay_program, step_seconds
+from .replay import ReplayProgram, replay, replay_program
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
 
 N_REFIT = 40
 
 
-class StepSampler(eqx.Module):
-    """A fitted job on the device.
+MAX_DRAWN = 2**21  # durations that are drawn at a time
+
+
+@dataclass(frozen=True)
+class StepSampler:
+    """A fitted job, ready to draw steps.
 
     Attributes:
         program: replay of the job at the number of replicas that is asked for.
@@ -59,92 +66,118 @@ class StepSampler(eqx.Module):
     """
 
     program: ReplayProgram
-    run_s: Float[Array, "op replica step"]
-    gap_s: Float[Array, "op replica step"]
-    op: Int32[Array, "mb signature"]
-    base_s: Float[Array, "mb signature"]
-    step_effect: Float[Array, "signature step"]
-    rank_effect: Float[Array, "signature replica"]
-    pool: Float[Array, "signature entry"]
-    pool_step: Int32[Array, " entry"]
-    spread: Float[Array, "3"]
-    same_replicas: bool = eqx.field(static=True)
+    run_s: NDArray
+    gap_s: NDArray
+    op: Ints
+    base_s: NDArray
+    step_effect: NDArray
+    rank_effect: NDArray
+    pool: NDArray
+    pool_step: Ints
+    spread: NDArray
+    same_replicas: bool
 
 
-def step_law(job: RecordedJob, n_replica: int | None = None) -> StepSampler:
+def step_law(job: RecordedJob, n_replica: int | None = None, dtype: type[np.floating] = np.float32) -> StepSampler:
     """The law of new steps of `job` with `n_replica` data-parallel replicas (those of the job by default)."""
     trace, found = job.trace, job.effects
     wanted = trace.job.dp if n_replica is None else n_replica
-    empty = np.zeros((0, 0))
     n_step, n_recorded = len(trace.steps), trace.n_replica
+    empty = np.zeros((0, 0))
+    op, base, step, rank, pool, pool_step, spread = (
+        (found.op, found.base, found.step, found.rank, found.pool, found.pool_step, _spread(found, wanted / n_recorded, wanted))
+        if found
+        else (empty, empty, np.zeros((0, n_step)), np.zeros((0, n_recorded)), np.zeros((0, 1)), np.zeros(1), np.ones(3))
+    )  # fmt: skip
     return StepSampler(
         program=replay_program(trace, job.waits.needs, wanted),
-        run_s=jnp.asarray(job.run_s, float),
-        gap_s=jnp.asarray(job.gap_s, float),
-        op=jnp.asarray(found.op if found else empty, jnp.int32),
-        base_s=jnp.asarray(found.base if found else empty, float),
-        step_effect=jnp.asarray(found.step if found else np.zeros((0, n_step)), float),
-        rank_effect=jnp.asarray(found.rank if found else np.zeros((0, n_recorded)), float),
-        pool=jnp.asarray(found.pool if found else np.zeros((0, 1)), float),
-        pool_step=jnp.asarray(found.pool_step if found else np.zeros(1), jnp.int32),
-        spread=jnp.asarray(_spread(found, wanted / n_recorded, wanted) if found else np.ones(3), float),
+        run_s=job.run_s.astype(dtype),
+        gap_s=job.gap_s.astype(dtype),
+        op=op.astype(np.int32),
+        base_s=base.astype(dtype),
+        step_effect=step.astype(dtype),
+        rank_effect=rank.astype(dtype),
+        pool=pool.astype(dtype),
+        pool_step=pool_step.astype(np.int32),
+        spread=spread.astype(dtype),
         same_replicas=wanted == n_recorded,
     )
 
 
 def predict_job(
-    job: RecordedJob, *, key: PRNGKeyArray, n_draw: int = 4000, n_replica: int | None = None
+    job: RecordedJob, *, key: PRNGKeyArray | int, n_draw: int = 4000, n_replica: int | None = None
 ) -> TracePrediction:
     """Distribution of the steps of a fitted job that were not recorded.
 
     Args:
         job: what `fit_job` learned from a trace.
-        key: random key; same key, same answer.
+        key: random key of JAX, or a whole number as the seed of one; same key, same answer.
         n_draw: steps to draw, shared by 40 refits.
         n_replica: data-parallel replicas; those of the job by default.
     """
     per_refit = max(-(-n_draw // N_REFIT), 2)
     step_s = unseen_steps(step_law(job, n_replica), key, N_REFIT, per_refit)
-    return TracePrediction(job.agreement.applied(np.asarray(step_s, dtype=np.float64)))
+    return TracePrediction(job.agreement.applied(step_s))
 
 
-@eqx.filter_jit
-def unseen_steps(law: StepSampler, key: PRNGKeyArray, n_refit: int, n_draw: int) -> Float[Array, "refit draw"]:
-    """Step times of `n_draw` new steps under each of `n_refit` reweightings of the recorded ones, seconds."""
-    weight_key, draw_key = jax.random.split(key)
-    n_step = law.run_s.shape[-1]
-    weights = jax.random.dirichlet(weight_key, jnp.ones(n_step), (n_refit,))
-    keys = jax.random.split(draw_key, n_refit)
-    return lax.map(lambda x: _steps(law, x[0], x[1], n_draw), (keys, weights))
+class StepStreams:
+    """Random numbers of new steps, a stream for each purpose: another number of one kind leaves the others as they are."""
+
+    def __init__(self, key: PRNGKeyArray | int) -> None:
+        words = _words(key)
+        self.weight, self.step, self.rank, self.score = (
+            np.random.default_rng([*words, crc32(name.encode())]) for name in ("weight", "step", "rank", "score")
+        )
 
 
-def _steps(law: StepSampler, key: PRNGKeyArray, weight: Float[Array, " step"], n_draw: int) -> Float[Array, " draw"]:
-    return step_seconds(law.program, *drawn_durations(law, key, weight, n_draw))
+def _words(key: PRNGKeyArray | int) -> list[int]:
+    """The two words of a key; those of a seed without JAX."""
+    if isinstance(key, (int, np.integer)):
+        return [int(key) >> 32, int(key) & 0xFFFFFFFF]
+    import jax
+
+    return np.asarray(jax.random.key_data(key)).tolist()
+
+
+def unseen_steps(law: StepSampler, key: PRNGKeyArray | int, n_refit: int, n_draw: int) -> Floats:
+    """Step times [refit, draw] of `n_draw` new steps under each of `n_refit` reweightings of the recorded ones, seconds."""
+    streams = StepStreams(key)
+    weights = streams.weight.standard_exponential((n_refit, law.run_s.shape[-1]))  # normalised: Dirichlet, all ones
+    return np.stack([drawn_steps(law, streams, weight / weight.sum(), n_draw) for weight in weights])
+
+
+def drawn_steps(law: StepSampler, streams: StepStreams, weight: Floats, n_draw: int) -> Floats:
+    """Step times [draw] of new steps, the recorded steps weighted by `weight` [step] (sums to one), seconds."""
+    return np.concatenate([replay(law.program, *found) for found in drawn_durations(law, streams, weight, n_draw)])
 
 
 def drawn_durations(
-    law: StepSampler, key: PRNGKeyArray, weight: Float[Array, " step"], n_draw: int
-) -> tuple[Float[Array, "op replica draw"], Float[Array, "op replica draw"]]:
-    """Work and gaps of `n_draw` new steps, the recorded steps weighted by `weight` (sums to one)."""
-    n_replica = law.program.graph.n_replica
-    step_key, rank_key, score_key = jax.random.split(key, 3)
-    step = jax.random.choice(step_key, law.run_s.shape[-1], (n_draw,), p=weight)
-    if law.same_replicas:
-        rank = jnp.broadcast_to(jnp.arange(n_replica)[:, None], (n_replica, n_draw))
-    else:
-        rank = jax.random.randint(rank_key, (n_replica, n_draw), 0, law.run_s.shape[1])
-    run, gap = law.run_s[:, rank, step], law.gap_s[:, rank, step]
-    if law.op.size == 0:
-        return run, gap
-    score = _scores(law.spread, jax.random.normal(score_key, (law.op.shape[0], n_replica, n_draw)))
-    entry = _entry(weight[law.pool_step], ndtr(score))
-    effect = law.step_effect[:, step][:, None] + law.rank_effect[:, rank]  # [signature, replica, draw]
-    log_s = law.base_s[:, :, None, None] + effect[None] + jnp.moveaxis(law.pool[:, entry], 0, 1)
-    return run.at[law.op].set(jnp.exp(log_s)), gap
+    law: StepSampler, streams: StepStreams, weight: Floats, n_draw: int
+) -> Iterator[tuple[NDArray, NDArray]]:
+    """Work and gaps [op, replica, draw] of `n_draw` new steps, some at a time; each the same however many these are."""
+    n_replica, most = law.program.n_replica, max(1, MAX_DRAWN // (law.run_s.shape[0] * law.program.n_replica))
+    below = np.cumsum(weight[law.pool_step])
+    for first in range(0, n_draw, most):
+        n = min(most, n_draw - first)
+        step = _entry(np.cumsum(weight), streams.step.random(n))
+        rank = np.arange(n_replica)[:, None]
+        if not law.same_replicas:
+            rank = streams.rank.integers(law.run_s.shape[1], size=(n, n_replica)).T
+        run, gap = law.run_s[:, rank, step], law.gap_s[:, rank, step]
+        if law.op.size:
+            own = streams.score.standard_normal((n, len(law.op), n_replica), dtype=np.float32)
+            score = _scores(law.spread, np.moveaxis(own, 0, -1).astype(law.spread.dtype, copy=False))
+            entry = _entry(below, ndtr(score))
+            effect = law.step_effect[:, step][:, None] + law.rank_effect[:, rank]  # [signature, replica, draw]
+            log_s = law.base_s[:, :, None, None] + effect + np.moveaxis(law.pool[:, entry], 0, 1)
+            run[law.op] = np.exp(log_s, out=log_s)
+        yield run, gap
 
 
-def _scores(spread: Float[Array, "3"], own: Float[Array, "mb replica draw"]) -> Float[Array, "mb replica draw"]:
-    """Standard normal scores whose means over a replica's step, and over the step, vary more or less than independent ones."""
+def _scores(spread: NDArray, own: NDArray) -> NDArray:
+    """Normal scores [mb, replica, draw] whose means over a replica's step, and over the step, vary more or less than those of
+    independent ones, which are given.
+    """
     replica = own.mean(axis=0, keepdims=True)
     step = replica.mean(axis=1, keepdims=True)
     return spread[0] * (own - replica) + spread[1] * (replica - step) + spread[2] * step
@@ -160,11 +193,9 @@ def _spread(effects: Effects, more: float, n_replica: int) -> Floats:
     return np.sqrt(ratio / (share @ ratio))
 
 
-def _entry(weight: Float[Array, " entry"], u: Float[Array, "mb replica draw"]) -> Int32[Array, "mb replica draw"]:
-    """Index of the pool's entry at the weighted quantile `u`."""
-    below = jnp.cumsum(weight)
-    found = jnp.searchsorted(below, u * below[-1])
-    return jnp.clip(found, 0, len(weight) - 1).astype(jnp.int32)
+def _entry(below: Floats, u: NDArray) -> NDArray[np.intp]:
+    """Index of the entry at the quantile `u` under cumulated weights [entry]."""
+    return np.minimum(np.searchsorted(below, u * below[-1]), len(below) - 1)
 
 
 SEED, N_DRAW = 0, 2000
@@ -176,7 +207,7 @@ FEWEST = 5  # recorded steps; fewer tell nothing about what the model misses
 def match_moments(job: RecordedJob) -> RecordedJob:
     """`job` with the factors that make drawn steps agree with recorded ones, as far as these can tell."""
     plain = replace(job, agreement=IDENTITY)
-    drawn = predict_job(plain, key=jax.random.key(SEED), n_draw=N_DRAW, n_replica=job.trace.n_replica)
+    drawn = predict_job(plain, key=SEED, n_draw=N_DRAW, n_replica=job.trace.n_replica)
     return replace(job, agreement=agreement(job, drawn.step_s))
 
 
@@ -218,7 +249,7 @@ def _recorded(job: RecordedJob) -> Floats:
     trace = job.trace
     if trace.n_replica == trace.job.dp:
         return trace.step_s
-    return replay(replay_program(trace, job.waits.needs, trace.n_replica), job.run_s, job.gap_s)
+    return replay(replay_program(trace, job.waits.needs), job.run_s, job.gap_s)
 
 
 def _relative_errors(values: Floats) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import DataError
-from ..core.processes import Progress, keep_programs, silent
+from ..core.processes import Progress, silent
 from ..core.use_case import UNRECORDED, Option, OptionGroup, use_case
 from ..trace.step_log import without_warm_up
 from ..trace.trace import Trace
@@ -118,9 +118,6 @@ def what_if(
     trace, n_left_out = without_warm_up(recorded_ops(source, meta), draws.skip)
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
-    keep_programs()
-    import jax  # here, so that mistakes above do not wait for it
-
     from .recorded_job import fit_job
     from .replay import trace_criticality
     from .stragglers import stragglers
@@ -131,7 +128,7 @@ def what_if(
     predictions = {}
     for what, changed in _changes(job, replaced, changes):
         progress(0.0, what)
-        predictions[what] = predict_job(changed, key=jax.random.key(draws.seed), n_draw=draws.n_draw)
+        predictions[what] = predict_job(changed, key=draws.seed, n_draw=draws.n_draw)
     report = what_if_report(trace, found, trace_criticality(job), predictions, UNRECORDED, n_left_out)
     return report.made_of(WhatIfParts(found, trace))
 

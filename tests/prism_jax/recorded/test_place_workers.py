@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,7 +17,7 @@ from prism_jax.recorded.edits import (
 )
 from prism_jax.recorded.effects import Effects, fit_effects
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
-from prism_jax.recorded.unseen_steps import drawn_durations, step_law
+from prism_jax.recorded.unseen_steps import StepStreams, drawn_durations, step_law
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 
@@ -47,14 +44,10 @@ def of_stage(job: RecordedJob, stage: int) -> list[int]:
 def drawn_s(job: RecordedJob) -> np.ndarray:
     """Seconds of compute of new steps, [mb, signature, replica, draw]."""
 
-    @eqx.filter_jit
-    def draw(law, key, weight):
-        return drawn_durations(law, key, weight, 2000)[0]
-
     law = step_law(job)
     n_step = law.run_s.shape[-1]
-    run_s = draw(law, jax.random.key(0), jnp.full(n_step, 1.0 / n_step))
-    return np.asarray(run_s)[effects_of(job).op]
+    found = drawn_durations(law, StepStreams(0), np.full(n_step, 1.0 / n_step), 2000)
+    return np.concatenate([run_s for run_s, _ in found], axis=-1)[effects_of(job).op]
 
 
 def work_s(job: RecordedJob) -> float:

@@ -2,23 +2,17 @@
 
 from pathlib import Path
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.graph.propagate import GivenDurations, trail
-from prism_jax.graph.step_graph import StepGraph
+from prism_jax.recorded import replay as module
 from prism_jax.recorded.replay import (
+    Ready,
     ReplayProgram,
-    TraceGraph,
-    _no_network,
+    _critical_seconds,
+    _ends,
     replay,
     replay_program,
-    step_seconds,
-    trace_graph,
-    with_durations,
 )
 from prism_jax.trace.dependencies import durations, last_arrival, observed_waits
 from prism_jax.trace.pipeline import dependencies
@@ -61,27 +55,26 @@ def as_recorded(work_s: dict, step: int):
     return work
 
 
-def test_replay_is_exact_in_double_precision(x64: None) -> None:
+def test_replay_is_exact_in_double_precision() -> None:
     recording = record(JOBS[3], 2, *draws(1, host_s=0.002))
     trace = recording.trace()
     found = replay(replay_program(trace, dependencies(trace)), *recording.truth(trace))
     np.testing.assert_allclose(found, recording.step_s, rtol=1e-12)
 
 
-def test_starts_and_ends_of_all_ops_are_those_of_the_recording(x64: None) -> None:
+@pytest.mark.parametrize("job", JOBS, ids=name)
+def test_starts_and_ends_of_all_ops_are_those_of_the_recording(job: PipelineJob) -> None:
     """A transfer's work starts when its last peer is there."""
-    recording = record(JOBS[2], 2, *draws(4, host_s=0.002))
+    recording = record(job, 2, *draws(4, host_s=0.002))
     trace = recording.trace()
     needs = dependencies(trace)
-    run_s, gap_s = (jnp.asarray(x) for x in recording.truth(trace))
-    start, end = replayed_ends(replay_program(trace, needs), run_s, gap_s)
-    shape = trace.start_s.shape
-    np.testing.assert_allclose(np.asarray(end).reshape(shape), trace.end_s, atol=1e-9)
+    run_s, gap_s = recording.truth(trace)
+    end = replayed_ends(replay_program(trace, needs), run_s, gap_s)
+    np.testing.assert_allclose(end, trace.end_s, atol=1e-9)
     transfer = needs.group >= 0
     began = last_arrival(trace.start_s, needs)
-    np.testing.assert_allclose(np.asarray(start).reshape(shape)[transfer], began[transfer], atol=1e-9)
-    work = np.asarray(start).reshape(shape)[~transfer]
-    np.testing.assert_allclose(work, (trace.start_s - np.asarray(gap_s))[~transfer], atol=1e-9)
+    np.testing.assert_allclose((end - run_s)[transfer], began[transfer], atol=1e-9)
+    np.testing.assert_allclose((end - run_s)[~transfer], trace.start_s[~transfer], atol=1e-9)
 
 
 def test_samples_do_not_touch() -> None:
@@ -90,6 +83,18 @@ def test_samples_do_not_touch() -> None:
     program = replay_program(trace, needs)
     one_by_one = [replay(program, run_s[:, :, [s]]).item() for s in range(4)]
     np.testing.assert_array_equal(replay(program, run_s), one_by_one)
+
+
+def test_steps_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, needs = skeleton(JOBS[1])
+    run_s = planted(JOBS[1], 7, 0, LAW).run_s
+    program = replay_program(trace, needs)
+    whole = replay(program, run_s, 0.1 * run_s), *_critical_seconds(program, run_s, 0.1 * run_s)
+    monkeypatch.setattr(module, "MAX_CELLS", 2 * len(program.ops) * program.n_replica)
+    parts = replay(program, run_s, 0.1 * run_s), *_critical_seconds(program, run_s, 0.1 * run_s)
+    np.testing.assert_array_equal(parts[0], whole[0])
+    for mine, theirs in zip(parts[1:], whole[1:], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
 
 
 def test_more_replicas_than_recorded_can_be_replayed() -> None:
@@ -109,8 +114,8 @@ def test_one_late_replica_delays_the_whole_job() -> None:
     first = next(i for i, op in enumerate(trace.ops) if op.op_type == "forward-compute" and op.stage == 0)
     late[first, 2] += 1.0
     program = replay_program(trace, needs, 4)
-    ends = [np.asarray(replayed_ends(program, jnp.asarray(x, float), jnp.zeros(x.shape))[1]) for x in (run_s, late)]
-    delay = ends[1] - ends[0]
+    ends = [replayed_ends(program, x, np.zeros(x.shape)) for x in (run_s, late)]
+    delay = (ends[1] - ends[0])[..., 0]
     clip = [i for i, op in enumerate(trace.ops) if op.op_type == "optimizer-clip-main-grad"]
     assert (delay[clip] > 0.5).all()
     compute = [i for i, op in enumerate(trace.ops) if op.op_type.endswith("-compute")]
@@ -118,48 +123,38 @@ def test_one_late_replica_delays_the_whole_job() -> None:
     assert (delay[compute, 2] > 0.5).any()
 
 
-def mean_step(program: ReplayProgram, run_s: jax.Array, gap_s: jax.Array) -> jax.Array:
-    return step_seconds(program, run_s, gap_s).mean()
-
-
-def test_gradient_equals_finite_differences(x64: None) -> None:
-    """And obeys Euler: the mean step is the sum of all seconds times their derivatives."""
+def test_critical_seconds_equal_finite_differences() -> None:
+    """And obey Euler: the mean step is the sum of all critical seconds."""
     job = PipelineJob(2, 2, 3)
     recording = record(job, 3, *draws(6, host_s=0.004))
     trace = recording.trace()
     program = replay_program(trace, dependencies(trace))
-    seconds = [jnp.asarray(x) for x in recording.truth(trace)]
-    step = eqx.filter_jit(mean_step)
-    slope = eqx.filter_jit(jax.grad(mean_step, argnums=(1, 2)))(program, *seconds)
-    total = float(step(program, *seconds))
-    assert sum(float((x * g).sum()) for x, g in zip(seconds, slope, strict=True)) == pytest.approx(total, rel=1e-12)
+    seconds = recording.truth(trace)
+    critical = _critical_seconds(program, *seconds)
+    total = replay(program, *seconds).mean()
+    assert sum(part.sum() for part in critical) == pytest.approx(total, rel=1e-12)
     rng, h = np.random.default_rng(0), 1e-7
     for which in (0, 1):
-        value, on_path = np.asarray(seconds[which]), np.asarray(slope[which]) > 0
-        critical, other = (
-            np.argwhere((value > 0) & x) for x in (on_path, ~on_path)
-        )  # ties of zeros have no derivative
-        for place in [*critical[rng.choice(len(critical), 6)], *other[rng.choice(len(other), 6)]]:
-            at = tuple(int(i) for i in place)
-            up, down = ([x.at[at].add(d) if k == which else x for k, x in enumerate(seconds)] for d in (h, -h))
-            difference = float(step(program, *up) - step(program, *down)) / (2 * h)
-            assert difference == pytest.approx(float(slope[which][at]), abs=1e-6)
+        value, on_path = seconds[which], critical[which] > 0
+        places = [
+            np.argwhere((value > 0).all(axis=-1) & x) for x in (on_path, ~on_path)
+        ]  # ties of zeros have no derivative
+        for op, replica in [place for found in places for place in found[rng.choice(len(found), 6)]]:
+            longer = np.ones_like(value)
+            longer[op, replica] += h
+            changed = [x * longer if k == which else x for k, x in enumerate(seconds)]
+            difference = (replay(program, *changed).mean() - total) / h
+            assert difference == pytest.approx(critical[which][op, replica], abs=1e-6)
 
 
-def test_other_durations_do_not_compile_again() -> None:
-    trace, needs = skeleton(JOBS[1])
-    n_trace = 0
-
-    @eqx.filter_jit
-    def steps(program: ReplayProgram, run_s: jax.Array, gap_s: jax.Array) -> jax.Array:
-        nonlocal n_trace
-        n_trace += 1
-        return step_seconds(program, run_s, gap_s)
-
-    for seed in range(3):
-        run_s = jnp.asarray(planted(JOBS[1], 2, seed, LAW).run_s, float)
-        steps(replay_program(trace, needs), run_s, 0.1 * run_s)
-    assert n_trace == 1
+def test_paths_that_end_together_share_their_seconds_evenly() -> None:
+    """Replicas alike in everything: each has an equal part of what is critical."""
+    job = PipelineJob(2, 3, 4)
+    trace, needs = skeleton(job)
+    run_s = np.repeat(planted(job, 2, 0, LAW).run_s[:, :1], 3, axis=1)
+    run, _ = _critical_seconds(replay_program(trace, needs), run_s, np.zeros_like(run_s))
+    np.testing.assert_allclose(run, np.repeat(run[:, :1], 3, axis=1), rtol=1e-12)
+    assert run.sum() == pytest.approx(replay(replay_program(trace, needs), run_s).mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize(("trial", "largest"), [("SE", 0.0048), ("ST", 0.019)])
@@ -179,92 +174,39 @@ def test_measured_steps_are_replayed(shared_data: Path, trial: str, largest: flo
     np.testing.assert_allclose(replay(replay_program(trace, waits), *seen), trace.step_s, rtol=1e-5)
 
 
-@eqx.filter_jit
-def replayed_ends(program: ReplayProgram, run_s: jax.Array, gap_s: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Start and end of every op's work [op, column] of a replay, for timelines."""
-    graph = with_durations(program, run_s, gap_s)
-    seen = trail(graph, GivenDurations(), _no_network(graph), None)
-    n_cell = seen.start_s.shape[0] * seen.start_s.shape[1]
-    cells = (seen.start_s.reshape(n_cell, -1), seen.end_s.reshape(n_cell, -1))
-    return cells[0][program.run_cell], cells[1][program.run_cell]
-
-
-# --- Graph -----------------------------------------------------------------------------------------------------------
-# The graph of a trace: walked by hand it gives the times of the event simulator, and every op has a place in it.
-
-
-GRAPH_JOBS = [
-    PipelineJob(1, 1, 3),
-    PipelineJob(1, 2, 3),
-    PipelineJob(2, 2, 4),
-    PipelineJob(4, 2, 4, overlaps=True),
-    PipelineJob(2, 2, 4, 2, "inner", True),
-    PipelineJob(3, 1, 6, 2, "absent"),
-]
-
-
-def walked_s(graph: StepGraph, duration_s: np.ndarray) -> np.ndarray:
-    """End of every cell [level, lane, replica], one level after another."""
-    end = np.zeros((graph.n_level, graph.n_lane, duration_s.shape[-1]))
-    free = np.zeros(end.shape[1:])
-    for level in range(graph.n_level):
-        start = free.copy()
-        for lane in range(graph.n_lane):
-            for d in range(graph.dep_level.shape[-1]):
-                if graph.dep_level[level, lane, d] >= 0:
-                    before = end[graph.dep_level[level, lane, d], graph.dep_lane[level, lane, d]]
-                    start[lane] = np.maximum(start[lane], before)
-            if graph.meets[level, lane]:
-                start[lane] = start[lane].max()
-        end[level] = free = start + duration_s[level]
-    return end
-
-
-@pytest.mark.parametrize("job", GRAPH_JOBS, ids=lambda j: f"{j.pp}x{j.virtual_stages}-{j.dp}")
-def test_graph_walked_by_hand_gives_the_recorded_ends(job: PipelineJob) -> None:
-    recording = record(job, 1, *draws(8, host_s=0.002))
-    trace = recording.trace()
-    needs = dependencies(trace)
-    found = trace_graph(trace, needs)
-    run_s, gap_s = durations(trace, needs)
-    shape = (found.graph.n_level, found.graph.n_lane, job.dp)
-    table = np.zeros((shape[0] * shape[1], job.dp))
-    np.add.at(table, found.gap_cell, gap_s[:, :, 0])
-    np.add.at(table, found.run_cell, run_s[:, :, 0])
-    end = walked_s(found.graph, table.reshape(shape)).reshape(-1, job.dp)
-    np.testing.assert_allclose(end[found.run_cell], trace.end_s[:, :, 0], atol=1e-9)
-    assert end.max() == pytest.approx(recording.step_s[0], abs=1e-9)
+def replayed_ends(program: ReplayProgram, run_s: np.ndarray, gap_s: np.ndarray) -> np.ndarray:
+    """End of every op's work [op, replica, sample] of a replay."""
+    return _ends(program, run_s, gap_s)[program.run_row]
 
 
 @pytest.fixture(scope="module")
-def interleaved() -> tuple[TraceGraph, list[str]]:
+def interleaved() -> tuple[ReplayProgram, list[str]]:
     trace, needs = skeleton(PipelineJob(4, 2, 8, 2, overlaps=True))
-    return trace_graph(trace, needs), [str(op) for op in trace.ops]
+    return replay_program(trace, needs), [str(op) for op in trace.ops]
 
 
-def test_every_op_has_a_place_of_its_own(interleaved: tuple[TraceGraph, list[str]]) -> None:
+def test_every_op_has_a_row_of_its_own(interleaved: tuple[ReplayProgram, list[str]]) -> None:
     """Work of a transfer and the moment its worker is ready are two rows; plain work is one."""
-    found, names = interleaved
-    row, ops = found.graph.op.ravel(), found.graph.ops
-    assert len(set(found.run_cell)) == len(names)
-    assert [str(ops[row[cell]]) for cell in found.run_cell] == names
-    plain = found.run_cell == found.gap_cell
-    ready = [str(ops[row[cell]]) for cell in found.gap_cell[~plain]]
+    program, names = interleaved
+    assert [str(program.ops[row]) for row in program.run_row] == names
+    plain = program.run_row == program.gap_row
+    ready = [str(program.ops[row]) for row in program.gap_row[~plain]]
     assert ready == [f"ready for {name}" for name, p in zip(names, plain, strict=True) if not p]
-    assert (row >= 0).sum() == len(names) + (~plain).sum()
+    assert len(program.ops) == len(names) + (~plain).sum()
+    assert sorted(row for start in program.starts for row in start.rows) == list(range(len(program.ops)))
 
 
-def test_predecessors_lie_on_other_lanes_at_earlier_levels(interleaved: tuple[TraceGraph, list[str]]) -> None:
-    graph = interleaved[0].graph
-    level, lane, dep = np.nonzero(graph.dep_level >= 0)
-    assert (graph.dep_level[level, lane, dep] < level).all()
-    assert (graph.dep_lane[level, lane, dep] != lane).all()
-    assert (graph.op[graph.dep_level[level, lane, dep], graph.dep_lane[level, lane, dep]] >= 0).all()
+def test_predecessors_have_started_before(interleaved: tuple[ReplayProgram, list[str]]) -> None:
+    started: set[int] = set()
+    for start in interleaved[0].starts:
+        assert started.issuperset(start.before)
+        started.update(start.rows)
 
 
-def test_only_collectives_of_replicas_meet(interleaved: tuple[TraceGraph, list[str]]) -> None:
-    graph = interleaved[0].graph
-    met = [graph.ops[i] for i in graph.op[graph.meets]]
+def test_only_collectives_of_replicas_meet(interleaved: tuple[ReplayProgram, list[str]]) -> None:
+    program = interleaved[0]
+    met = [program.ops[row] for start in program.starts if start.meets for row in start.rows]
+    assert not any(isinstance(op, Ready) for op in met)
     assert {op.op_type for op in met if isinstance(op, TraceOp)} == {
         "params-all-gather",
         "grads-reduce-scatter",
