@@ -16,7 +16,7 @@ from typing import ClassVar
 from ..core.arrays import Counts, Flags, Floats
 from ..core.errors import PlanError, Problem
 from ..core.lazy import np
-from .order import Orders, PipelineWork, Placement, ScheduleOrder, peak_activations, peak_logits
+from .order import Orders, PipelineWork, Placement, ScheduleOrder, StepOps, peak_activations, peak_logits
 
 MOST_TRIED = 4096  # numbers of micro-batches that are tried for a remedy
 
@@ -62,6 +62,10 @@ class PipelineSchedule(ABC):
     def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
         """Ops of every stage in the order in which they run; called with degrees without `problems` only."""
 
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
+        """The same as arrays; another one where they are made sooner than objects (`TurnSchedule`)."""
+        return StepOps.of(self.orders(pp, n_micro_batch, virtual_stages))
+
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
         """[direction][chunk] stage; one direction unless micro-batches enter at both ends."""
         return (tuple(chunk % pp for chunk in range(pp * virtual_stages)),)
@@ -78,15 +82,15 @@ class PipelineSchedule(ABC):
         """
         for problem in self.problems(pp, n_micro_batch, virtual_stages):
             raise PlanError.of(problem)
-        orders = self.orders(pp, n_micro_batch, virtual_stages)
-        if not self.overlaps_passes and any(len(op.parts) > 1 and op.overlaps_passes for own in orders for op in own):
+        ops = self.ops(pp, n_micro_batch, virtual_stages)
+        if not self.overlaps_passes and ops.overlaps_passes.any():
             raise PlanError(
                 f"schedule {self.name} runs a forward and a backward at the same time. Set overlaps_passes = True in it."
             )
         placement = Placement(
             self.placements(pp, virtual_stages), tuple(self.direction(m, n_micro_batch) for m in range(n_micro_batch))
         )
-        return ScheduleOrder(self.name, pp, n_micro_batch, virtual_stages, orders, placement)
+        return ScheduleOrder(self.name, pp, n_micro_batch, virtual_stages, ops, placement)
 
     def chunks_of_stage(self, stage: int, pp: int, virtual_stages: int) -> tuple[int, ...]:
         """Chunks whose parameters live on `stage`, in model order."""
@@ -186,6 +190,18 @@ class PipelineSchedule(ABC):
     def step_s(self, work: PipelineWork) -> Floats:
         """[plan] estimate of the noise-free step time without transfers between stages, seconds."""
         return work.bound_s
+
+
+class TurnSchedule(PipelineSchedule):
+    """A schedule whose ops are sorted by their turns; it defines `ops`."""
+
+    @abstractmethod
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
+        """Ops of every stage; called with degrees without `problems` only."""
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """The same as objects."""
+        return self.ops(pp, n_micro_batch, virtual_stages).orders()
 
 
 def one_if_last(schedule: PipelineSchedule, stage: int, pp: int, virtual_stages: int) -> int:

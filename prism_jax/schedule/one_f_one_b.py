@@ -19,12 +19,12 @@ from typing import ClassVar
 from ..core.arrays import Counts, Flags, Floats
 from ..core.errors import PlanError
 from ..core.lazy import np
-from .base import PipelineSchedule, one_if_last
-from .order import Op, Orders, PipelineWork, backward, forward
+from .base import TurnSchedule, one_if_last
+from .order import PipelineWork, StepOps, Turn
 
 
 @dataclass(frozen=True)
-class GPipe(PipelineSchedule):
+class GPipe(TurnSchedule):
     """Order in which every stage holds the activations of all `n_micro_batch` micro-batches at once.
 
     Its step time is the lower bound and what it sends.
@@ -34,13 +34,9 @@ class GPipe(PipelineSchedule):
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
 
-    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
         """All forwards, then all backwards."""
-        micro_batches = range(n_micro_batch)
-        return tuple(
-            tuple([forward(m, stage) for m in micro_batches] + [backward(m, stage) for m in micro_batches])
-            for stage in range(pp)
-        )
+        return _one_by_one(np.full(pp, n_micro_batch), np.arange(n_micro_batch), np.zeros(n_micro_batch, np.int64), 1)
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """All micro-batches."""
@@ -52,7 +48,7 @@ class GPipe(PipelineSchedule):
 
 
 @dataclass(frozen=True)
-class OneFOneB(PipelineSchedule):
+class OneFOneB(TurnSchedule):
     """Order in which stage s never holds more than `pp - s` micro-batches.
 
     Its step time is the lower bound and what it sends.
@@ -63,26 +59,30 @@ class OneFOneB(PipelineSchedule):
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
 
-    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
         """`pp - 1 - s` forwards ahead, then one forward and one backward in turn."""
-        return tuple(_order(stage, min(pp - 1 - stage, n_micro_batch), n_micro_batch) for stage in range(pp))
+        return _one_by_one(pp - 1 - np.arange(pp), np.arange(n_micro_batch), np.zeros(n_micro_batch, np.int64), 1)
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """Stages from this one to the last, or all micro-batches."""
         return float(min(pp - stage, n_micro_batch))
 
 
-def _order(stage: int, n_warm_up: int, n_micro_batch: int) -> tuple[Op, ...]:
-    order = [forward(m, stage) for m in range(n_warm_up)]
-    for m in range(n_micro_batch):
-        if m + n_warm_up < n_micro_batch:
-            order.append(forward(m + n_warm_up, stage))
-        order.append(backward(m, stage))
-    return tuple(order)
+def _one_by_one(n_ahead: Counts, micro_batch: Counts, own_chunk: Counts, virtual_stages: int) -> StepOps:
+    """Ops of stages that run `n_ahead` [stage] of the passes [pass] forward, then one forward and one backward in turn.
+
+    A backward pass is in the chunk of the stage that mirrors that of the forward pass, `own_chunk`.
+    """
+    stage, nth = np.arange(len(n_ahead))[:, None], np.arange(len(micro_batch))
+    back = np.broadcast_to(2 * nth + 1, (len(stage), len(nth)))
+    return StepOps.in_turn(
+        Turn(("F",), 2 * (nth - n_ahead[:, None]), micro_batch, own_chunk * len(stage) + stage),
+        Turn(("B", "W"), back, micro_batch, (virtual_stages - 1 - own_chunk) * len(stage) + stage),
+    )
 
 
 @dataclass(frozen=True)
-class Interleaved(PipelineSchedule):
+class Interleaved(TurnSchedule):
     """Order of Megatron-LM, with groups of `pp` micro-batches or a few more.
 
     The group is the smallest of at least pp of which `n_micro_batch` leaves no remainder, or one of at least pp:
@@ -97,15 +97,12 @@ class Interleaved(PipelineSchedule):
     fills_one_way: ClassVar[bool] = True
     drains_one_way: ClassVar[bool] = True
 
-    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
         """Warm-up forwards, then one forward and one backward in turn, chunk after chunk."""
-        passes = _passes(self._group(pp, n_micro_batch, virtual_stages), n_micro_batch, virtual_stages)
-        return tuple(
-            _interleaved_order(
-                stage, self._warm_up(stage, pp, n_micro_batch, virtual_stages), passes, pp, virtual_stages
-            )
-            for stage in range(pp)
-        )
+        group = self._group(pp, n_micro_batch, virtual_stages)
+        micro_batch, own_chunk = np.array(_passes(group, n_micro_batch, virtual_stages)).T
+        warm_up = np.array([self._warm_up(stage, pp, n_micro_batch, virtual_stages) for stage in range(pp)])
+        return _one_by_one(warm_up, micro_batch, own_chunk, virtual_stages)
 
     def layout_problem(self, pp: int, virtual_stages: int) -> str:
         """Several chunks per stage; on one stage any number."""
@@ -176,16 +173,3 @@ def _passes(group: int, n_micro_batch: int, virtual_stages: int) -> list[tuple[i
         for v in range(virtual_stages)
         for m in range(first, min(first + group, n_micro_batch))
     ]
-
-
-def _interleaved_order(
-    stage: int, n_warm_up: int, passes: list[tuple[int, int]], pp: int, virtual_stages: int
-) -> tuple[Op, ...]:
-    forwards = [forward(m, v * pp + stage) for m, v in passes]
-    backwards = [backward(m, (virtual_stages - 1 - v) * pp + stage) for m, v in passes]
-    order = forwards[:n_warm_up]
-    n_paired = len(passes) - n_warm_up
-    for pair in zip(forwards[n_warm_up:], backwards[:n_paired], strict=True):
-        order.extend(pair)
-    order.extend(backwards[n_paired:])
-    return tuple(order)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ..core.arrays import Counts, Floats
+from ..core.arrays import Counts, Flags, Floats, Positions
+from ..core.kernels import PASSES
+from ..core.lazy import np
 
 
 class Part(NamedTuple):
@@ -36,14 +38,87 @@ class Op(NamedTuple):
             groups[micro_batch, chunk] = groups.get((micro_batch, chunk), "") + kind
         return " + ".join([f"{kinds}{micro_batch} c{chunk}" for (micro_batch, chunk), kinds in groups.items()])
 
-    @property
-    def overlaps_passes(self) -> bool:
-        """Whether a forward runs beside a backward."""
-        kinds = {part.kind for part in self.parts}
-        return "F" in kinds and len(kinds) > 1
-
 
 Orders = tuple[tuple[Op, ...], ...]  # [stage][position]
+
+
+@dataclass(frozen=True, eq=False)
+class StepOps:
+    """All ops of a step as integers, stage by stage in running order.
+
+    Attributes:
+        n_op: [stage] ops of every stage.
+        kind: [op, part] index into `PASSES`, -1 for no part.
+        micro_batch, chunk: [op, part], -1 for no part.
+    """
+
+    n_op: Positions
+    kind: Positions
+    micro_batch: Positions
+    chunk: Positions
+
+    @classmethod
+    def of(cls, orders: Orders) -> StepOps:
+        """Writes down ops that are objects."""
+        ops = [op.parts for own in orders for op in own]
+        n_part = np.array([len(parts) for parts in ops], dtype=np.intp)
+        flat = np.array([(PASSES.index(kind), *rest) for parts in ops for kind, *rest in parts], dtype=np.intp)
+        table = np.full((3, len(ops), n_part.max(initial=1)), -1)
+        table[:, np.arange(table.shape[2]) < n_part[:, None]] = flat.reshape(-1, 3).T
+        return cls(np.array([len(own) for own in orders], dtype=np.intp), *table)
+
+    @classmethod
+    def in_turn(cls, *made: Turn) -> StepOps:
+        """Sorts the ops of every stage by their turns, which differ within a stage."""
+        n_part = max(len(own.parts) for own in made)
+        columns = []
+        for own in made:
+            kinds = [PASSES.index(part) for part in own.parts] + [-1] * (n_part - len(own.parts))
+            values = (own.turn, own.micro_batch, own.chunk, *kinds)
+            columns.append([np.broadcast_to(value, own.turn.shape) for value in values])
+        turn, *values = (np.concatenate(parts, axis=1) for parts in zip(*columns, strict=True))
+        micro_batch, chunk, *kinds = (np.take_along_axis(value, np.argsort(turn, axis=1), axis=1) for value in values)
+        kind = np.stack([own.ravel() for own in kinds], axis=1)
+        where = [np.where(kind >= 0, value.reshape(-1, 1), -1) for value in (micro_batch, chunk)]
+        return cls(np.full(len(turn), turn.shape[1]), kind, *where)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StepOps) and all(map(np.array_equal, vars(self).values(), vars(other).values()))
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def stage(self) -> Positions:
+        """[op] that runs it."""
+        return np.repeat(np.arange(len(self.n_op)), self.n_op)
+
+    @property
+    def overlaps_passes(self) -> Flags:
+        """[op] whether a forward runs beside a backward."""
+        return (self.kind == 0).any(axis=1) & (self.kind > 0).any(axis=1)
+
+    def orders(self) -> Orders:
+        """The ops as objects."""
+        columns = zip(self.kind.tolist(), self.micro_batch.tolist(), self.chunk.tolist(), strict=True)
+        ops = [Op(tuple([Part(PASSES[k], m, q) for k, m, q in zip(*own, strict=True) if k >= 0])) for own in columns]
+        last = np.cumsum(self.n_op).tolist()
+        return tuple(tuple(ops[end - n : end]) for n, end in zip(self.n_op.tolist(), last, strict=True))
+
+
+class Turn(NamedTuple):
+    """Ops of one make-up on all stages.
+
+    Attributes:
+        parts: kinds of their parts.
+        turn: [stage, op] when each has its turn; only the order matters.
+        micro_batch: [op], or [stage, op].
+        chunk: [stage, op], or what broadcasts to it.
+    """
+
+    parts: tuple[str, ...]
+    turn: Counts
+    micro_batch: Counts
+    chunk: Counts
 
 
 @dataclass(frozen=True)
@@ -72,7 +147,7 @@ class ScheduleOrder:
         pp: pipeline stages.
         n_micro_batch: micro-batches of a step.
         virtual_stages: model chunks per stage.
-        orders: one tuple of ops per stage.
+        ops: of all stages.
         stage_of: (chunk, micro_batch) -> stage; depends on the micro-batch only in bidirectional schedules.
     """
 
@@ -80,8 +155,13 @@ class ScheduleOrder:
     pp: int
     n_micro_batch: int
     virtual_stages: int
-    orders: Orders
+    ops: StepOps
     stage_of: Placement
+
+    @cached_property
+    def orders(self) -> Orders:
+        """One tuple of ops per stage."""
+        return self.ops.orders()
 
     @property
     def n_chunk(self) -> int:

@@ -22,12 +22,12 @@ from typing import ClassVar
 
 from ..core.arrays import Counts, Floats
 from ..core.lazy import np
-from .base import PipelineSchedule
-from .order import Op, Orders, PipelineWork, forward, input_gradient, weight_gradient
+from .base import PipelineSchedule, TurnSchedule
+from .order import Op, Orders, PipelineWork, StepOps, Turn, forward, input_gradient, weight_gradient
 
 
 @dataclass(frozen=True)
-class ZeroBubble(PipelineSchedule):
+class ZeroBubble(TurnSchedule):
     """What the two have in common.
 
     Attributes:
@@ -46,9 +46,13 @@ class ZeroBubble(PipelineSchedule):
     def held(self, stage: int) -> int:
         """Weight gradients held back."""
 
-    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
         """Forwards ahead, then B W F in turn, then the weight gradients that are left."""
-        return tuple(_order(s, self.ahead(s, pp), self.held(s), n_micro_batch) for s in range(pp))
+        stage, m = np.arange(pp)[:, None], np.arange(n_micro_batch)
+        ahead = np.array([[self.ahead(s, pp)] for s in range(pp)])
+        held = np.array([[self.held(s)] for s in range(pp)])
+        turns = {"F": 3 * (m - ahead) + 2, "B": 3 * (m + 0 * held), "W": 3 * (m + held) + 1}
+        return StepOps.in_turn(*(Turn((kind,), turn, m, stage) for kind, turn in turns.items()))
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
         """Forwards ahead, and what is kept for the weight gradients held back."""
@@ -92,19 +96,6 @@ class ZBH2(ZeroBubble):
     def held(self, stage: int) -> int:
         """Twice as many as there are stages before."""
         return 2 * stage
-
-
-def _order(stage: int, n_ahead: int, n_held: int, n_micro_batch: int) -> tuple[Op, ...]:
-    n_ahead = min(n_ahead, n_micro_batch)
-    order = [forward(m, stage) for m in range(n_ahead)]
-    for m in range(n_micro_batch):
-        order.append(input_gradient(m, stage))
-        if m >= n_held:
-            order.append(weight_gradient(m - n_held, stage))
-        if m + n_ahead < n_micro_batch:
-            order.append(forward(m + n_ahead, stage))
-    order.extend(weight_gradient(m, stage) for m in range(max(n_micro_batch - n_held, 0), n_micro_batch))
-    return tuple(order)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from prism_jax.core.errors import PlanError
 from prism_jax.graph.build import build_graph, level_table
-from prism_jax.schedule.order import Op, Part, Placement, ScheduleOrder, backward, forward, input_gradient
+from prism_jax.schedule.order import Op, Part, Placement, ScheduleOrder, StepOps, backward, forward, input_gradient
 from prism_jax.schedule.registry import make_schedule
 from tests.support.oracle import simulate, waits_for
 from tests.support.pipelines import compute_only, op_seconds, random_cost, schedule_parts, schedules, simulate_cost
@@ -141,7 +141,7 @@ def test_a_cost_for_another_plan_is_refused() -> None:
 
 def pipeline(*orders: tuple[Op, ...], n_micro_batch: int = 1) -> ScheduleOrder:
     every_chunk_on_its_own_stage = Placement((tuple(range(len(orders))),), (0,) * n_micro_batch)
-    return ScheduleOrder("by hand", len(orders), n_micro_batch, 1, orders, every_chunk_on_its_own_stage)
+    return ScheduleOrder("by hand", len(orders), n_micro_batch, 1, StepOps.of(orders), every_chunk_on_its_own_stage)
 
 
 @given(schedules())
