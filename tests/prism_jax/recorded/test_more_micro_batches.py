@@ -13,7 +13,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.recorded.edits import with_micro_batches
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import predict_job
-from prism_jax.schedule.order import ScheduleOrder
+from prism_jax.schedule.order import ScheduleOrder, StepOps
 from prism_jax.schedule.registry import make_schedule
 from prism_jax.trace.dependencies import Links
 from prism_jax.trace.trace import Trace
@@ -223,7 +223,7 @@ def test_an_order_of_its_own_is_refused(as_schedule) -> None:
         made = make_schedule("1f1b", *degrees)
         *before, last = made.orders
         first, backward, second, *rest = last
-        return replace(made, orders=(*before, (first, second, backward, *rest)))
+        return replace(made, ops=StepOps.of((*before, (first, second, backward, *rest))))
 
     as_schedule(eager)
     job = fit_job(record(PipelineJob(2, 1, 4), 1, exact).trace())
