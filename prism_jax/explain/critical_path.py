@@ -1,9 +1,10 @@
-"""Which work lies on the critical path: how much of the slowest replica's step each class of it accounts for, by autodiff.
+"""Which work lies on the critical path: how much of the slowest replica's step each class of it accounts for.
 
-A step is a maximum of sums of durations, so it is homogeneous of degree one in them and Euler's theorem gives
-`step = sum_k seconds_k  d step / d seconds_k`. The gradient is one on the critical path of a draw and zero off it; averaged over
-draws, weighted by the probability that a column is the slowest of its step, the terms are the expected seconds of each class on
-the critical path. With n replicas that are alike, and known ones r,
+A step is a maximum of sums of durations: those on one path, back from the end of the step through whatever decided when an op
+starts. The paths of a few columns are walked back on the host (`graph.walk`), on the draws that the scan over levels would make.
+The seconds of an op are those of its slowest member; of a large group, whose maximum is drawn directly, they are divided as those
+of the member with the slowest persistent factor. Averaged over draws, weighted by the probability that a column is the slowest of
+its step, they are the expected seconds of each class on the critical path. With n replicas that are alike, and known ones r,
 
     P(column i is the slowest) ~ w_i F(t_i)^(n-1) prod_r F_r(t_i)      P(column j of r) ~ F(t_j)^n prod_(other) F_other(t_j) / m
 """
@@ -12,17 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from zlib import crc32
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import UInt32
+from numpy.typing import NDArray
 
-from ..core.arrays import Floats
+from ..core.arrays import Floats, Positions, Values
 from ..core.kernels import NETWORK_AXES
-from ..graph.propagate import GraphArrays
-from ..simulate.columns import Chunk, ColumnInputs, one_chunk
+from ..graph.draws import both, exponential_pairs, folded, host_key, normal_pairs, word_pairs
+from ..graph.propagate import Members, MemberTable, piecewise
+from ..graph.step_graph import StepGraph
+from ..graph.walk import decide
+from ..simulate.columns import Chunk, ColumnInputs, link_factors, members_of, persistent_factors
 from ..simulate.importance import Design
 from ..simulate.inputs import column_inputs, regime_factors
 from ..simulate.known_replicas import key_of_known
@@ -30,6 +38,7 @@ from ..simulate.predict import ReplicaTimes, column_design
 from ..simulate.program import Program, by_class
 from .types import Shares
 
+Singles = NDArray[np.float32]
 N_CRITICALITY_COLUMN = 64
 AXIS_NAMES = {axis: f"{axis} communication" for axis in NETWORK_AXES} | {"end": "gradient and parameter exchange"}
 
@@ -42,15 +51,14 @@ def criticality(program: Program, key: Array, times: ReplicaTimes | None = None)
         key: typed PRNG key.
         times: with known GPUs, columns of all replicas that may be the slowest.
     """
-    design, chunk = first_columns(program, N_CRITICALITY_COLUMN, 0)
-    inputs = column_inputs(by_class(program), regime_factors(program, np.zeros(1)))
-    time_s, seconds = (np.asarray(part, dtype=np.float64) for part in _column_seconds(inputs, key, chunk))
+    own, (design, chunk) = by_class(program), first_columns(program, N_CRITICALITY_COLUMN, 0)
+    columns = HostColumns.of(own, key, chunk)
     n_alike = program.n_replica if times is None else times.n_alike
-    groups = [ColumnGroup(time_s, seconds, np.asarray(design.weight[0], dtype=np.float64), n_alike)]
+    groups = [ColumnGroup(*columns.seconds(), np.asarray(design.weight[0], dtype=np.float64), n_alike)]
     n_group = N_PART
     if times is not None and times.known is not None and len(times.known.replicas):
-        groups = [*(groups if n_alike else []), *_known_groups(program, key, times)]
-    names = [*program.classes, "optimizer", *(AXIS_NAMES[NETWORK_AXES[a]] for a in inputs.graph.axes)]
+        groups = [*(groups if n_alike else []), *_known_groups(own, key, times)]
+    names = [*program.classes, "optimizer", *(AXIS_NAMES[NETWORK_AXES[a]] for a in columns.inputs.graph.axes)]
     names += [AXIS_NAMES["pp"], AXIS_NAMES["end"]]
     whole = _by_name(names, critical_seconds(groups))
     parts = [_by_name(names, critical_seconds([own.part(k, n_group) for own in groups])) for k in range(n_group)]
@@ -111,13 +119,11 @@ def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[Col
     most = np.sort(np.argsort(-chance)[:MOST_CRITICAL_REPLICAS])
     own = replace(times.known.only(times.known.replicas[most]), n_column=N_CRITICALITY_COLUMN)
     chunks, _ = own.chunks(program.job.plan)
-    inputs = column_inputs(by_class(program), regime_factors(program, np.zeros(1)), explicit=True)
     groups = []
     for k in range(len(most)):
         chunk = jax.tree.map(lambda leaf, k=k: leaf[k], chunks)
-        found = _column_seconds(inputs, key_of_known(key), chunk)
-        time_s, seconds = (np.asarray(part, dtype=np.float64) for part in found)
-        groups.append(ColumnGroup(time_s, seconds, np.ones(time_s.size), 1))
+        found = HostColumns.of(program, key_of_known(key), chunk, explicit=True).seconds()
+        groups.append(ColumnGroup(*found, np.ones(N_CRITICALITY_COLUMN), 1))
     return groups
 
 
@@ -128,40 +134,132 @@ def first_columns(program: Program, n_column: int, seed: int) -> tuple[Design, C
     return design, Chunk(jnp.zeros((), jnp.int32), peak)
 
 
-@eqx.filter_jit
-def _column_seconds(inputs: ColumnInputs, key: Array, chunk: Chunk) -> tuple[Array, Array]:
-    """Step times [column] and the seconds of each class [column, class] on every column's critical path.
+MOST_KEPT = 1 << 22  # ops times columns that are walked at once
+MOST_DRAWN = (
+    1 << 17
+)  # members, lanes and columns of a few levels that are drawn at once: they fit the second-level cache
 
-    One scale per class, all at one: the derivative of the step in a scale is that class's critical seconds. There
-    are few scales and thousands of durations behind each, so forward mode is the cheap direction.
+
+@dataclass(frozen=True, eq=False)
+class HostColumns:
+    """Columns of one chunk on the host, with what is drawn once for each.
+
+    Attributes:
+        inputs: lowered job, every compute class a factor of its own.
+        graph: its graph.
+        words: key of the calls.
+        chip: [class, member, lane, column] persistent factors.
+        members: the same as a group.
+        network: [axis, lane, column] factors of the seconds of communication.
+        pair: pairs of columns, all or some.
     """
-    n_scale = inputs.graph.compute_s.shape[-1] + len(inputs.graph.axes) + 2
 
-    def times(scale: Array) -> tuple[Array, Array]:
-        graph = scaled(inputs.graph, scale)
-        found = one_chunk(eqx.tree_at(lambda i: i.graph, inputs, graph), key, chunk, N_CRITICALITY_COLUMN)[0]
-        return found, found
+    inputs: ColumnInputs
+    graph: StepGraph
+    words: UInt32[np.ndarray, "2"]
+    chip: Singles
+    members: Members
+    network: Singles
+    pair: Positions
 
-    seconds, time_s = jax.jacfwd(times, has_aux=True)(jnp.ones(n_scale, inputs.graph.compute_s.dtype))
-    return time_s, seconds
+    @classmethod
+    def of(cls, program: Program, key: Array, chunk: Chunk, *, explicit: bool = False) -> HostColumns:
+        """Columns of a chunk of `N_CRITICALITY_COLUMN` of a program by class; `explicit`: draw every member."""
+        inputs, index = (
+            column_inputs(program, regime_factors(program, np.zeros(1)), explicit=explicit),
+            int(chunk.index),
+        )
+        inputs, chip, members, link = jax.tree.map(
+            np.asarray, (inputs, *_drawn_once(inputs, folded(key, index), chunk))
+        )
+        network = inputs.regime[0, :, None, None] * link
+        words, pair = host_key(key, index, crc32(b"call")), np.arange(N_CRITICALITY_COLUMN // 2)
+        return cls(inputs, program.graph, words, chip, members, network, pair)
+
+    def seconds(self) -> tuple[Floats, Floats]:
+        """Step times [column] and the seconds of each class [column, class] on every column's critical path."""
+        n_pair, most = len(self.pair), max(1, MOST_KEPT // (2 * self.graph.op.size))
+        pairs = np.split(self.pair, range(most, n_pair, most))
+        columns = [np.concatenate([pair, pair + n_pair]) for pair in pairs]
+        order = np.argsort(np.concatenate(columns))
+        found = [self._only(pair, column)._walked() for pair, column in zip(pairs, columns, strict=True)]
+        time_s, seconds = (np.concatenate(part).astype(float)[order] for part in zip(*found, strict=True))
+        return time_s, seconds
+
+    def _only(self, pair: Positions, column: Positions) -> HostColumns:
+        chip, members, network = jax.tree.map(lambda x: x[..., column], (self.chip, self.members, self.network))
+        return replace(self, chip=chip, members=members, network=network, pair=pair)
+
+    def _walked(self) -> tuple[Singles, Singles]:
+        """As `seconds`, all columns at once."""
+        arrays, column = self.inputs.graph, np.arange(2 * len(self.pair))
+        slow, compute_s, score = self._ops()
+        axes, residual = self.network[list(arrays.axes)], 1.0 + arrays.comm_sd[..., None] * score
+        transfer = self.network[-2] * (1.0 + arrays.p2p_sd * score)
+        done = decide(self.graph, compute_s + residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, axes), transfer)
+        last_s = self._slowest(arrays.end_compute_s[None])[1][0]
+        exchange_s = arrays.end_comm_s[:, None] * self.network[-1]
+        end_s = done.end_s + last_s + exchange_s
+        final = end_s.argmax(axis=0)
+        level, lane, by = done.path(self.graph, final)
+        at, runs = (level, lane, column), level >= 0
+        parts = arrays.compute_s[level, lane, :-1].transpose(2, 0, 1) * self.chip[:, slow[at], lane, column]
+        whole = parts.sum(axis=0)
+        scale = runs * compute_s[at] / np.where(whole > 0.0, whole, 1.0)
+        comm_s = arrays.comm_s[level, lane].transpose(2, 0, 1) * axes[:, lane, column] * (runs * residual[at])
+        lag_s = arrays.lag_s[level, lane, by - 1] * (runs * (by > 0) * transfer[at])
+        rows = [(parts * scale).sum(axis=1), last_s[final, column], comm_s.sum(axis=1), lag_s.sum(axis=0)]
+        return end_s.max(axis=0), np.vstack([*rows, exchange_s[final, column]]).T
+
+    def _ops(self) -> tuple[NDArray[np.integer], Singles, Singles]:
+        """Slowest member of every op [level, lane, column], its seconds of compute, and the score of the communication."""
+        inputs, (_, n_member, n_lane, n_column) = self.inputs, self.chip.shape
+        n_draw = 0 if inputs.compute is None else self.members.n_draw
+        slow = np.empty((self.graph.n_level, n_lane, n_column), np.min_scalar_type(n_member))
+        compute_s, score = np.zeros((2, *slow.shape), self.network.dtype)
+        step = max(1, MOST_DRAWN // (self.members.n_draw * n_lane * n_column))
+        for first in range(0, len(slow), step):
+            here = np.arange(first, min(first + step, len(slow)))
+            n_row = n_draw + (inputs.comm is not None)
+            words = word_pairs(self.words, here[:, None, None, None], n_row, n_lane, N_CRITICALITY_COLUMN // 2)
+            words = words[..., self.pair]
+            if inputs.comm is not None:
+                score[here] = inputs.comm(both(normal_pairs(words[:, -1])))
+            noise = (inputs.graph.call_sd[here], words[:, :n_draw]) if n_draw else None
+            slow[here], compute_s[here] = self._slowest(inputs.graph.compute_s[here], noise)
+        return slow, compute_s, score
+
+    def _slowest(self, compute_s: Values, noise: tuple[Values, Values] | None = None) -> tuple[Positions, Singles]:
+        """Slowest member of ops [level, lane, column] and its seconds; of a large group that with the slowest factor.
+
+        Args:
+            compute_s: [level, lane, part] noise-free seconds.
+            noise: standard deviation of the calls [level, lane], and random words [level, word, lane, pair].
+        """
+        own, residual = self.members, self.inputs.compute
+        if isinstance(own, MemberTable):
+            seconds = compute_s.sum(axis=-1)[..., None] * own.peak
+            if noise is not None:
+                drawn = both(exponential_pairs(noise[1][:, 0]))
+                seconds = seconds * (1.0 + piecewise(-np.log(drawn), own.start, own.knots, own.slopes))
+            return np.broadcast_to(self._slowest_factor, seconds.shape), seconds
+        each = np.einsum("tlk,kmlc->tmlc", compute_s[..., :-1], self.chip)
+        if noise is not None and residual is not None:
+            each *= 1.0 + noise[0][:, None, :, None] * residual(both(normal_pairs(noise[1])))
+        slow = each.argmax(axis=1)
+        return slow, np.take_along_axis(each, slow[:, None], axis=1)[:, 0]
+
+    @cached_property
+    def _slowest_factor(self) -> Positions:
+        """[lane, column] the member whose factor is largest, classes weighed as the lane uses them."""
+        seconds = self.inputs.graph.compute_s[..., :-1].sum(axis=0)
+        return np.einsum("lk,kmlc->mlc", seconds, self.chip).argmax(axis=0)
 
 
-def scaled(graph: GraphArrays, scale: Array) -> GraphArrays:
-    """The graph with every class of seconds times its scale: compute classes, optimizer, used axes, transfers, end of step."""
-    n_class = graph.compute_s.shape[-1] - 1  # the last is what does not vary
-    compute = jnp.append(scale[:n_class], 1.0)[None, None]
-    axes, lag, end = scale[None, None, n_class + 1 : -2], scale[-2], scale[-1]
-    return eqx.tree_at(
-        lambda g: (g.compute_s, g.end_compute_s, g.comm_s, g.lag_s, g.end_comm_s),
-        graph,
-        (
-            graph.compute_s * compute,
-            graph.end_compute_s * scale[n_class],
-            graph.comm_s * axes,
-            graph.lag_s * lag,
-            graph.end_comm_s * end,
-        ),
-    )
+@eqx.filter_jit
+def _drawn_once(inputs: ColumnInputs, key: Array, chunk: Chunk) -> tuple[Array, Members, Array]:
+    chip = persistent_factors(inputs, key, chunk, N_CRITICALITY_COLUMN)
+    return chip, members_of(inputs, chip), link_factors(inputs, key, chunk, N_CRITICALITY_COLUMN)
 
 
 def slowest_weights(groups: Sequence[tuple[Floats, Floats, int]]) -> list[Floats]:

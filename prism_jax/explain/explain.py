@@ -16,22 +16,22 @@ from dataclasses import replace
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES
 from ..cost.step import step_cost
-from ..graph.propagate import GraphArrays, Trail
+from ..graph.propagate import Trail
 from ..graph.step_graph import StepGraph
+from ..graph.walk import noise_free_s
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..simulate.allocation import allocation_spread
 from ..simulate.columns import Chunk, ColumnInputs, one_chunk, trail_of_chunk
-from ..simulate.inputs import KnownGpus, column_inputs, regime_factors, unit_step
+from ..simulate.inputs import KnownGpus, column_inputs, regime_factors
 from ..simulate.known_replicas import contenders
 from ..simulate.predict import DEFAULT_COLUMNS, replica_times
-from ..simulate.program import Program, by_class, graph_arrays, lower
+from ..simulate.program import Program, by_class, lower
 from .critical_path import criticality, first_columns, slowest_weights
 from .given import given_slowdowns, slowest_nodes
 from .owners import p95_owners
@@ -53,10 +53,8 @@ def breakdown(
     for axis, value in zip(COMM_AXES, graph.comm_s.sum(axis=(0, 1)) / graph.n_lane, strict=True):
         parts[f"{axis}_comm"] = float(value)
     parts["dp_comm"] += float(graph.end_comm_s.mean())
-    arrays = program.arrays if gpus is None else _arrays(program, graph)
-    fixed = distribution.deterministic_s if gpus is None else float(unit_step(arrays))
-    no_lag = eqx.tree_at(lambda a: a.lag_s, arrays, jnp.zeros_like(arrays.lag_s))
-    parts["pp_comm"] = float(graph.send_s.sum() / graph.n_lane) + max(0.0, fixed - float(unit_step(no_lag)))
+    fixed, without_lag = (noise_free_s(graph, program.dtype, lag) for lag in (1.0, 0.0))
+    parts["pp_comm"] = float(graph.send_s.sum() / graph.n_lane) + max(0.0, fixed - without_lag)
     parts["bubble"] = max(0.0, fixed - sum(parts.values()))
     parts["stalls"] = distribution.mean_s * (1.0 - 1.0 / (1.0 + _stall_fraction(program)))
     parts["waiting_for_stragglers"] = distribution.mean_s - parts["stalls"] - fixed
@@ -68,13 +66,6 @@ def _slowed(graph: StepGraph, gpus: KnownGpus) -> StepGraph:
     mean = gpus.filled.mean(axis=1)
     memory = mean[COMPUTE_CLASSES.index("memory")]
     return replace(graph, compute_s=graph.compute_s * mean, end_compute_s=graph.end_compute_s * memory)
-
-
-def _arrays(program: Program, graph: StepGraph) -> GraphArrays:
-    """A graph like that of the program in device form, one factor per kernel class."""
-    own, singles = program.arrays, [[index] for index in range(len(program.classes))]
-    sds = np.asarray(own.call_sd), np.asarray(own.comm_sd), np.asarray(own.p2p_sd)
-    return graph_arrays(graph, singles, *sds, program.n_used)
 
 
 def _stall_fraction(program: Program) -> float:

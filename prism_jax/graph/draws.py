@@ -18,7 +18,7 @@ not.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -60,7 +60,10 @@ def _logarithm_coefficients() -> list[float]:
 
 _SINE, _COSINE = _half_turn_coefficients()
 _LOG = _logarithm_coefficients()
-Either = Array | np.ndarray
+if TYPE_CHECKING:
+    Either: TypeAlias = Any  # each function gives what it is given
+else:
+    Either = Array | np.ndarray
 
 
 def threefry2x32(

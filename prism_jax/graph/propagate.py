@@ -25,7 +25,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Complex64, Float, Int, Int32, UInt32
 
-from .draws import ScoreChain, both, exponential_pairs, normal_pairs, word_pairs
+from ..core.arrays import namespace
+from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, word_pairs
 from .step_graph import cell
 
 MAX_UNROLLED = 32
@@ -164,26 +165,23 @@ class MemberTable(eqx.Module):
         return total_s * self.peak * (1.0 + jnp.concatenate(excess, axis=-1))
 
     def _at(self, exponential: Array, columns: slice) -> Array:
-        return piecewise(
-            -jnp.log(exponential).astype(self.start.dtype),
-            self.start[..., columns],
-            self.knots[..., columns],
-            self.slopes[..., columns],
-        )
+        part = (self.start[..., columns], self.knots[..., columns], self.slopes[..., columns])
+        return piecewise(-jnp.log(exponential).astype(self.start.dtype), *part)
 
 
 def piecewise(
-    x: Float[Array, "*#cell"],
-    start: Float[Array, "*#cell"],
-    knots: Float[Array, "knot *#cell"],
-    slopes: Float[Array, "knot *#cell"],
-) -> Float[Array, "*#cell"]:
+    x: Float[Either, "*#cell"],
+    start: Float[Either, "*#cell"],
+    knots: Float[Either, "knot *#cell"],
+    slopes: Float[Either, "knot *#cell"],
+) -> Float[Either, "*#cell"]:
     """Piecewise-linear function: `start` at the first knot, a slope after each, the first and last continued."""
-    value = start + jnp.minimum(x - knots[0], 0.0) * slopes[0]
+    xp = namespace(x, start)
+    value = start + xp.minimum(x - knots[0], 0.0) * slopes[0]
     for k in range(knots.shape[0]):
-        step = jnp.maximum(x - knots[k], 0.0)
+        step = xp.maximum(x - knots[k], 0.0)
         if k + 1 < knots.shape[0]:
-            step = jnp.minimum(step, knots[k + 1] - knots[k])
+            step = xp.minimum(step, knots[k + 1] - knots[k])
         value = value + step * slopes[k]
     return value
 

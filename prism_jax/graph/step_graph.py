@@ -74,7 +74,7 @@ def cell(
 OpT = TypeVar("OpT")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepGraph(Generic[OpT]):
     """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.order.Op`, or those of a trace.
 

@@ -20,6 +20,7 @@ from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
 from ..core.registry import did_you_mean
 from ..graph.propagate import CommFactors, ExplicitMembers, GraphArrays, propagate
+from ..graph.walk import noise_free_s
 from ..job.job import Job
 from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
@@ -171,7 +172,7 @@ def exposed_by_axis(program: Program) -> list[float]:
 
 def deterministic(program: Program) -> float:
     """Step time with every factor one, seconds."""
-    return float(unit_step(program.arrays))
+    return noise_free_s(program.graph, program.dtype)
 
 
 MAX_KNOWN_REPLICAS = 32

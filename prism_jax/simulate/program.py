@@ -153,6 +153,11 @@ class Program:
         return max(1, -(-self.n_member // self.job.cluster.node_size))
 
     @property
+    def dtype(self) -> np.dtype:
+        """Precision of what is drawn."""
+        return np.dtype(self.arrays.compute_s.dtype)
+
+    @property
     def has_persistent(self) -> bool:
         """Whether anything differs between GPUs or nodes for the whole step."""
         return len(self.gpu) > 0

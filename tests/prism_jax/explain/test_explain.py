@@ -1,17 +1,29 @@
 """Breakdown of a step, its critical operations and its phases of power."""
 
+from dataclasses import replace
+
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
 from prism_jax import Job, ParallelPlan
 from prism_jax.cost.step import step_cost
-from prism_jax.explain.critical_path import criticality, slowest_weights
+from prism_jax.explain import critical_path
+from prism_jax.explain.critical_path import (
+    N_CRITICALITY_COLUMN,
+    HostColumns,
+    criticality,
+    first_columns,
+    slowest_weights,
+)
 from prism_jax.explain.explain import breakdown, explain, power_phases, timelines
 from prism_jax.explain.owners import p95_owners
 from prism_jax.explain.types import Timeline, words
+from prism_jax.simulate.columns import one_chunk
+from prism_jax.simulate.inputs import column_inputs, regime_factors
 from prism_jax.simulate.predict import predict, symmetric
-from prism_jax.simulate.program import Program
+from prism_jax.simulate.program import Program, by_class
 from prism_jax.system.catalog import cluster
 from prism_jax.system.power import step_power
 from prism_jax.variability.config import preset
@@ -99,6 +111,46 @@ def test_criticality_of_noise_free_seconds_is_their_share_of_the_critical_path()
     assert shares["tp communication"] * step == pytest.approx(8 * 0.15, rel=1e-4)
     assert shares["optimizer"] * step == pytest.approx(0.1, rel=1e-4)
     assert shares["gradient and parameter exchange"] * step == pytest.approx(0.4, rel=1e-4)
+
+
+WALKED = {"1f1b": {}, "blocking": {"blocking": True}, "dualpipe": {"schedule": "dualpipe"}, "large group": {"tp": 32}}
+
+
+@pytest.mark.parametrize("settings", WALKED.values(), ids=WALKED)
+def test_paths_walked_back_are_those_of_the_columns_that_are_simulated(settings: dict[str, object]) -> None:
+    """Their seconds add up to the time of the compiled scan on the same draws, whichever columns are walked at once."""
+    program = by_class(make_program(EVERYTHING, **settings))
+    _, chunk = first_columns(program, N_CRITICALITY_COLUMN, 0)
+    columns = HostColumns.of(program, KEY, chunk)
+    time_s, seconds = columns.seconds()
+    inputs = column_inputs(program, regime_factors(program, np.zeros(1)))
+    compiled = jax.jit(lambda inputs, key, chunk: one_chunk(inputs, key, chunk, N_CRITICALITY_COLUMN))
+    np.testing.assert_allclose(time_s, compiled(inputs, KEY, chunk)[0], rtol=2e-5)
+    np.testing.assert_allclose(seconds.sum(axis=1), time_s, rtol=1e-5)
+    assert (seconds >= 0.0).all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(critical_path, "MOST_KEPT", 10 * program.graph.op.size)
+        np.testing.assert_allclose(columns.seconds()[1], seconds, rtol=1e-6)
+
+
+def test_seconds_on_the_path_are_the_derivative_of_the_step() -> None:
+    """Columns are convex in the seconds of a class: their critical seconds are a slope between those to either side."""
+    program = by_class(make_program(EVERYTHING))
+    _, chunk = first_columns(program, N_CRITICALITY_COLUMN, 0)
+    columns, step = HostColumns.of(program, KEY, chunk), 0.01
+    time_s, seconds = columns.seconds()
+    for k in range(len(program.classes)):
+        factor = np.ones(len(program.classes) + 1)
+        slopes = []
+        for sign in (-1.0, 1.0):
+            factor[k] = 1.0 + sign * step
+            inputs = eqx.tree_at(
+                lambda i, f=factor: i.graph.compute_s, columns.inputs, columns.inputs.graph.compute_s * factor
+            )
+            slopes.append((replace(columns, inputs=inputs).seconds()[0] - time_s) / (sign * step))
+        assert (slopes[0] <= seconds[:, k] + 1e-3).all()
+        assert (slopes[1] >= seconds[:, k] - 1e-3).all()
+        np.testing.assert_allclose(slopes[0].mean(), slopes[1].mean(), rtol=0.02)
 
 
 def test_slowest_column_of_many_replicas_carries_the_weight() -> None:

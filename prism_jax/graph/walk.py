@@ -1,0 +1,81 @@
+"""The recursion of `propagate` on the host, for few columns, and the critical path walked back from the end of the step.
+
+    start = max(end of the lane's previous op, max_d(end of predecessor d + lag d))
+
+What decided a start is kept as a small integer: 0 for the lane's previous op, d + 1 for predecessor d. Of those that arrive
+together the first counts, so that one path leads back from every end, and its seconds add up to the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Floats, Positions
+from .step_graph import StepGraph, ring_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A step of several columns.
+
+    Attributes:
+        end_s: [lane, column] end of the last op of every lane.
+        by: [level, lane, column] what decided the start of an op.
+    """
+
+    end_s: Floats
+    by: NDArray[np.int8]
+
+    def path(self, graph: StepGraph, lane: Positions) -> tuple[Positions, Positions, NDArray[np.int8]]:
+        """Level, lane and decider of every op [op, column] on the path that ends in `lane` [column]; level -1 before all."""
+        column = np.arange(len(lane))
+        level, rows = np.full(len(lane), len(self.by) - 1), []
+        while (level >= 0).any():
+            by = self.by[level, lane, column]
+            rows.append((level, lane, by))
+            own, dep = by == 0, np.maximum(by, 1) - 1
+            before = np.where(own, level - 1, graph.dep_level[level, lane, dep])
+            level, lane = np.where(level < 0, -1, before), np.where(own, lane, graph.dep_lane[level, lane, dep])
+        levels, lanes, deciders = (np.stack(part) for part in zip(*rows, strict=True))
+        return levels, lanes, deciders
+
+
+def decide(graph: StepGraph, op_s: Floats, transfer: Floats) -> Decided:
+    """Runs a step.
+
+    Args:
+        graph: predecessors and lags.
+        op_s: [level, lane, column] seconds of the ops.
+        transfer: [level, lane, column] factors of the lags.
+    """
+    n_level, n_lane, n_column = op_s.shape
+    depth = graph.ring_depth
+    rows, lag_s = ring_rows(graph.dep_level, graph.dep_lane, depth), graph.lag_s.astype(op_s.dtype)
+    ring = np.zeros((depth * n_lane + 1, n_column), op_s.dtype)
+    by = np.zeros(op_s.shape, np.int8)
+    free = np.zeros((n_lane, n_column), op_s.dtype)
+    for level in range(n_level):
+        start = free
+        for d in range(rows.shape[-1]):
+            arrival = ring[rows[level, :, d]] + lag_s[level, :, d, None] * transfer[level]
+            later = arrival > start
+            by[level][later] = d + 1
+            start = np.where(later, arrival, start)
+        free = start + op_s[level]
+        first = level % depth * n_lane
+        ring[first : first + n_lane] = free
+    return Decided(free, by)
+
+
+@lru_cache(maxsize=64)
+def noise_free_s(graph: StepGraph, dtype: np.dtype, lag: float = 1.0) -> float:
+    """Seconds of the step with every factor one and lags times `lag`, in the precision of draws, so that both round alike."""
+    parts = graph.compute_s.sum(axis=-1), graph.comm_s.sum(axis=-1) + graph.send_s
+    op_s = sum((part.astype(dtype) for part in parts), np.zeros((), dtype))
+    done = decide(graph, op_s[..., None], np.broadcast_to(np.asarray(lag, dtype), (*op_s.shape, 1)))
+    end_s = done.end_s[:, 0] + graph.end_compute_s.astype(dtype) + graph.end_comm_s.astype(dtype)
+    return float(end_s.max())
