@@ -288,21 +288,24 @@ def _usual_batch(
 ) -> tuple[StepRecord, tuple[Assumption, ...]]:
     """The largest micro-batch of at most `TOKENS` tokens that fits into memory.
 
-    Sharded parameters are gathered per micro-batch: there a large one with recomputation goes before a smaller one without.
+    Sharded parameters are gathered per micro-batch: where recomputation is not stated, the quickest of the micro-batches that
+    fit with it or without it.
     """
     n_micro_batch = MICRO_BATCHES_PER_STAGE * record.pp if record.pp and record.pp > 1 else 1
     options = framework_of(framework_of_record(record)).memory
     micro = 2 ** max(0, (TOKENS // (record.seq_len or 1)).bit_length() - 1)
     may_recompute = record.sharding in ("fsdp", "hsdp", "zero3") and record.recompute not in RECOMPUTE
-    found = (record, ())
-    while micro >= 1:
+    found: _Found = (record, ())
+    fitting: list[tuple[float, _Found]] = []
+    while micro >= 1 and (may_recompute or not fitting):
         batch: dict[str, int | str] = {"micro_batch": micro, "global_batch": micro * dp * n_micro_batch}
-        for more in ({}, {"recompute": "full"}) if may_recompute else ({},):
+        for more in ({"recompute": "none"}, {"recompute": "full"}) if may_recompute else ({},):
             found = assuming(record, "a usual one: the rate hardly depends on it", batch | more)
-            if memory(model, cluster, plan_of_record(found[0]), options).fits:
-                return found
+            plan = plan_of_record(found[0])
+            if memory(model, cluster, plan, options).fits:
+                fitting.append((_seconds_of_token(record, model, cluster, plan) if may_recompute else 0.0, found))
         micro //= 2
-    return found
+    return min(fitting, key=lambda one: one[0])[1] if fitting else found
 
 
 # The micro-batch of a row that does not state it: as many sequences at once as fit, where nothing else asks for few.

@@ -15,7 +15,7 @@ from experiments.step_tables.records import StepRecord, UnsupportedRowError, off
 from prism_jax.calibration.open_fields import Odds
 from prism_jax.calibration.usual import usual_recompute
 from prism_jax.framework.frameworks import FRAMEWORKS, framework_of
-from prism_jax.framework.software import EAGER, FUSED, TYPICAL, VENDOR, Software
+from prism_jax.framework.software import EAGER, FUSED, LINEAR, TYPICAL, VENDOR, Software
 from prism_jax.plan.fields import DTYPES
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.schedule.registry import SCHEDULES
@@ -50,7 +50,7 @@ _ATTENTION: Words = (
     ),
     (r"flash1|flash-?attention-1|xformers|triton flash", "flash1"),
     (r"^(?!.*sdpa).*cudnn", "flash3"),
-    (r"flash2|flash-?attention-?2|flex ?attention|flash-attention varlen|ring flash", "flash2"),
+    (r"flash2|flash-?attention-?2|\bfa2\b|flex ?attention|flash-attention varlen|ring flash", "flash2"),
 )
 _NORM: Words = ((r"^(eager|false|no)\b", EAGER), (r"\w", FUSED))
 _COMPILE: Words = ((r"^none|^no\b|^false", False), (r"^unknown", None), (r"\w", True))
@@ -72,6 +72,8 @@ _VENDORS = re.compile(
 )
 # Throughput tables of MosaicML run the Triton port of FlashAttention 1: `attn_impl` is triton in their script of 2023.
 _TRITON = re.compile(r"mosaicml/(?:llm-foundry|examples)")
+_KERNELS_IN_NOTES = re.compile(r"\bFA[234]\b|\bflash-?attention-?[234]\b", re.IGNORECASE)  # where no column names them
+_LIGER = re.compile(r"\bliger\b", re.IGNORECASE)  # with its loss, as `apply_liger_kernel_to_*` puts it in
 _COMPILED_IN_NOTES = re.compile(r"\btorch\.?compile\b(?! (off|disabled|=? ?false))", re.IGNORECASE)
 
 
@@ -80,13 +82,14 @@ def software_of_record(record: StepRecord) -> Software:
     compiled = _meaning(_COMPILE, record.compile)
     if compiled is None and not record.compile and _COMPILED_IN_NOTES.search(record.notes):
         compiled = True
+    named = record.attention_kernel or " ".join(_KERNELS_IN_NOTES.findall(record.notes))
     return Software(
-        attention=_meaning(_ATTENTION, record.attention_kernel)
+        attention=_meaning(_ATTENTION, named)
         or ("flash1" if _TRITON.search(record.source) else None),
         norm=_meaning(_NORM, record.norm_fused),
         activation=_meaning(_ACTIVATION, record.features),
         rope=_meaning(_ROPE, record.features),
-        cross_entropy=_meaning(_CROSS_ENTROPY, record.features),
+        cross_entropy=_meaning(_CROSS_ENTROPY, record.features) or (LINEAR if _LIGER.search(record.notes) else None),
         compile=compiled,
         cuda_graphs=_meaning(_GRAPHS, record.cuda_graphs),
         tuning=VENDOR if _is_vendors(record) else TYPICAL,
