@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, gcd, log
 
 from experiments.step_tables.cluster import cluster_of_record
-from experiments.step_tables.model import divisors, model_of_record, preset_named, trained_model
+from experiments.step_tables.model import GATED, divisors, model_of_record, preset_named, trained_model
 from experiments.step_tables.plan import framework_of_record, noted_global_batch, plan_of_record, states_degrees
 from experiments.step_tables.records import Assumption, StepRecord, UnsupportedRowError, assuming
 from prism_jax.calibration.calibration import uncalibrated
@@ -128,8 +128,8 @@ def with_architecture(record: StepRecord) -> tuple[StepRecord, tuple[Assumption,
 
     Notes:
         The hidden size is that of the nearest size in `SHAPES`; layers follow from 12 hidden^2 parameters each (attention
-        4, plain MLP 8), as a multiple of the pipeline stages. Models with experts are left as they are: by their name, or because
-        what a token takes (FLOP/s over tokens/s) is less than `DENSE` of a dense model's 6 FLOPs per parameter.
+        4, MLP 8, gated or plain), as a multiple of the pipeline stages. Models with experts are left as they are: by their
+        name, or because what a token takes (FLOP/s over tokens/s) is less than `DENSE` of a dense model's 6 FLOPs per parameter.
     """
     size = record.params_b or _size_of(record.model_name)
     is_known = record.n_layers is not None and record.hidden is not None
@@ -138,7 +138,8 @@ def with_architecture(record: StepRecord) -> tuple[StepRecord, tuple[Assumption,
     hidden = min(SHAPES, key=lambda shape: abs(log(shape[0] / size)))[1]
     stages = record.pp or 1
     n_layers = max(1, round(1e9 * size / (12 * hidden**2 * stages))) * stages
-    shape = {"n_layers": n_layers, "hidden": hidden, "ffn": 4 * hidden, "n_heads": max(1, hidden // HEAD_DIM)}
+    ffn = 8 * hidden // 3 if GATED.search(record.model_name) else 4 * hidden
+    shape = {"n_layers": n_layers, "hidden": hidden, "ffn": ffn, "n_heads": max(1, hidden // HEAD_DIM)}
     return assuming(record, f"usual shape of {size:g} billion parameters", shape)
 
 
@@ -217,6 +218,7 @@ def _from_flops(record: StepRecord) -> int | None:
 # A batch that a row does not state: from its rates where they make one, else a usual one, on which a rate hardly
 # depends.
 
+QUICKEST = "not published: the quickest of the usual ones that fit into memory"
 TOKENS = 16384  # of a micro-batch that fills a device; fewer where they do not fit
 MICRO_BATCHES_PER_STAGE = 4  # of a pipeline: its bubble is then a fifth
 EXACT = 0.05  # relative; rates are rounded
@@ -300,7 +302,7 @@ def _usual_batch(
     while micro >= 1 and (may_recompute or not fitting):
         batch: dict[str, int | str] = {"micro_batch": micro, "global_batch": micro * dp * n_micro_batch}
         for more in ({"recompute": "none"}, {"recompute": "full"}) if may_recompute else ({},):
-            found = assuming(record, "a usual one: the rate hardly depends on it", batch | more)
+            found = assuming(record, QUICKEST if more else "a usual one: the rate hardly depends on it", batch | more)
             plan = plan_of_record(found[0])
             if memory(model, cluster, plan, options).fits:
                 fitting.append((_seconds_of_token(record, model, cluster, plan) if may_recompute else 0.0, found))
@@ -366,7 +368,7 @@ def with_degrees(record: StepRecord, model: TransformerSpec, cluster: Cluster) -
         if fitting and recompute:
             break
         given: dict[str, int | str] = {"tp": tp, "pp": pp} | ({"recompute": recompute} if recompute else {})
-        found = assuming(record, "not published: the quickest of the usual ones that fit into memory", given)
+        found = assuming(record, QUICKEST, given)
         try:
             plan = plan_of_record(with_batch(found[0], model, cluster)[0])
             fits = memory(model, cluster, plan, framework_of(framework_of_record(record)).memory).fits

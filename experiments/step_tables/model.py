@@ -34,7 +34,7 @@ def divisors(n: int) -> Iterator[int]:
 # From a row of a steps table to a TransformerSpec: the preset of its name, else the row's sizes in the style of its
 # family.
 
-_GATED = re.compile(
+GATED = re.compile(
     r"llama|mi[sx]tral|mathstral|qwen|deepseek|kimi|gpt[\s_-]*oss|grok|nanotron|baichuan|aquila|glm", re.IGNORECASE
 )
 AS_STATED = 0.05  # of the stated number of parameters, a logarithm: vocabularies and rounding
@@ -123,7 +123,7 @@ def _from_sizes(record: StepRecord, n_layers: int, hidden: int) -> TransformerSp
     """Gated or plain as the row says, else as its number of parameters says, else as its family is."""
     if record.gated is not None:
         return _in_style(record, n_layers, hidden, record.gated)
-    by_name = bool(_GATED.search(record.model_name))
+    by_name = bool(GATED.search(record.model_name))
     usual, other = (_in_style(record, n_layers, hidden, gated) for gated in (by_name, not by_name))
     if not record.params_b or record.params_b <= 0.0:
         return usual

@@ -84,8 +84,7 @@ def software_of_record(record: StepRecord) -> Software:
         compiled = True
     named = record.attention_kernel or " ".join(_KERNELS_IN_NOTES.findall(record.notes))
     return Software(
-        attention=_meaning(_ATTENTION, named)
-        or ("flash1" if _TRITON.search(record.source) else None),
+        attention=_meaning(_ATTENTION, named) or ("flash1" if _TRITON.search(record.source) else None),
         norm=_meaning(_NORM, record.norm_fused),
         activation=_meaning(_ACTIVATION, record.features),
         rope=_meaning(_ROPE, record.features),

@@ -99,6 +99,26 @@ def test_a_rate_alone_takes_a_usual_batch_that_fits() -> None:
     assert filled(example)[1] == {"micro_batch": 3, "global_batch": 24}
 
 
+def test_of_sharded_parameters_the_quickest_batch_and_recomputation_that_fit_are_taken() -> None:
+    blank = replace(
+        STATED, measured_s=None, n_gpus=64, tp=1, dp=64, micro_batch=None, global_batch=None, tokens_per_s_per_gpu=3000.0,
+        sharding="fsdp", recompute="unknown",
+    )  # fmt: skip
+    small, large = (filled(replace(blank, model_name=name))[1]["recompute"] for name in ("Llama2-7B", "Llama2-70B"))
+    assert (small, large) == ("none", "full")
+
+
+def test_the_usual_shape_of_a_size_has_that_many_parameters_gated_or_plain() -> None:
+    for name in ("Llama-like-7.5B", "GPT2-7.5B"):
+        found, assumed = filled(replace(STATED, model_name=name))
+        assert {"n_layers", "hidden", "ffn"} <= set(assumed)
+        model = model_of_record(found)
+        assert model.gated == name.startswith("Llama")
+        assert model.n_layers * model.hidden * (4 * model.hidden + (2 + model.gated) * model.ffn_hidden) == (
+            pytest.approx(7.5e9, rel=0.05)
+        )
+
+
 @pytest.mark.parametrize(
     ("dp", "micro", "batch", "expected"),
     [(8, 12, 2048, 16), (8, 6, 64, 4), (16, 20, 1024, 16), (8, 12, 96, None), (8, 3, 100, None), (1, 12, 257, None)],

@@ -74,3 +74,18 @@ def test_ranks_of_an_expert_by_the_words_of_sources(notes: str, etp: int | None)
         "1", "somebody", n_gpus=32, tp=4, pp=1, ep=8, seq_len=4096, micro_batch=1, global_batch=64, notes=notes
     )
     assert plan_of_record(record).etp == etp
+
+
+@pytest.mark.parametrize(
+    ("notes", "attention", "loss"),
+    [
+        ("ZeRO-3 + Liger; FA3 (H200) / FA4 (B200)", "flash3", "linear"),
+        ("step 2: Flash-Attention-2", "flash2", None),
+        ("FA300 cabinet, no flash attention", None, None),
+    ],
+)
+def test_kernels_that_only_notes_name_are_read(notes: str, attention: str | None, loss: str | None) -> None:
+    said = software_of_record(StepRecord("1", "somebody", notes=notes))
+    assert (said.attention, said.cross_entropy) == (attention, loss)
+    columns = StepRecord("1", "somebody", notes=notes, attention_kernel="unfused (Megatron)")
+    assert software_of_record(columns).attention == "fused_softmax"

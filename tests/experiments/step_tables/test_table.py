@@ -130,6 +130,14 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
     assert row.measured_s == pytest.approx(flops / (500e12 * 16))
 
 
+def test_a_flop_rate_counts_half_of_the_scores_where_its_source_says_so(tmp_path: Path):
+    rate = {"measured_step_time_s": "", "measured_tflops_per_gpu": "500"}
+    row = csv_row(tmp_path, **rate, notes="model FLOPs with causal attention (half)")
+    flops = 128 * 8192 * transformer(row).train_flops_per_token(row.job[2].seq_len, causal=True)
+    assert row.measured_s == pytest.approx(flops / (500e12 * 16))
+    assert row.measured_s < (csv_row(tmp_path, **rate).measured_s or 0.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
