@@ -59,8 +59,8 @@ from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.base.workload import Workload, completed_plan, n_body
 from prism_jax.workload.transformer.spec import TransformerSpec
 
-# Sources whose TFLOP/s count the recomputed forward pass. OPT-175B does not say; before PaLM proposed another measure in 2022-04
-# Megatron's formula was the usual one. That it is OPT's, too, was chosen in sight of its row.
+# Sources whose TFLOP/s count the recomputed forward pass. OPT-175B does not say, but its chronicles do (metaseq, 2021-11-17): 33
+# days for 300e9 tokens on 1,024 devices are 114 TFLOP/s without it and 152 with it, next to the 147 that its paper states.
 _HARDWARE_FLOPS = (
     "bigscience", "2104.04473", "Megatron-LM", "2201.11990", "Azure", "FSDP on AWS", "argonne", "libai", "GLM", "ColossalAI",
     "2205.01068",
