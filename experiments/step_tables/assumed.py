@@ -144,13 +144,9 @@ def with_architecture(record: StepRecord) -> tuple[StepRecord, tuple[Assumption,
 
 
 def _has_experts(record: StepRecord, size: float) -> bool:
-    return bool(record.n_experts) or bool(_EXPERTS.search(record.model_name)) or _is_sparse(record, size)
-
-
-def _is_sparse(record: StepRecord, size: float) -> bool:
-    if not (record.tflops_per_gpu and record.tokens_per_s_per_gpu):
-        return False
-    return record.tflops_per_gpu * 1e12 / record.tokens_per_s_per_gpu < DENSE * 6e9 * size
+    flops, tokens = 1e12 * (record.tflops_per_gpu or 0.0), record.tokens_per_s_per_gpu or 0.0
+    is_sparse = 0.0 < flops < DENSE * 6e9 * size * tokens
+    return bool(record.n_experts) or bool(_EXPERTS.search(record.model_name)) or is_sparse
 
 
 def _size_of(name: str) -> float | None:
@@ -325,13 +321,13 @@ def with_usual_micro_batch(
     local = plan.global_batch // plan.dp
     if record.micro_batch is not None or plan.pp > 1 or plan.micro_batch > 1 or local == 1:
         return plan
-    sizes = [n for n in _powers(local) if local % n == 0 and n * plan.seq_len <= MOST_TOKENS * plan.cp]
+    sizes = [
+        n
+        for n in (2**k for k in range(local.bit_length()))
+        if local % n == 0 and n * plan.seq_len <= MOST_TOKENS * plan.cp
+    ]
     plans = [replace(plan, micro_batch=n) for n in sizes]
     return next((one for one in reversed(plans) if _fits(model, cluster, one, framework)), plan)
-
-
-def _powers(most: int) -> list[int]:
-    return [2**k for k in range(most.bit_length()) if 2**k <= most]
 
 
 def _fits(model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str) -> bool:

@@ -190,9 +190,6 @@ def slower_than_peers(records: Sequence[StepRecord]) -> dict[str, str]:
     for reached in groups.values():
         if len(reached) >= FEWEST:
             best = quantiles(reached.values(), n=10)[-1]
-            slow |= {row: _text(rate, best) for row, rate in reached.items() if rate < MIN_SHARE_OF_PEERS * best}
+            said = f"fabric degraded: the job's own all-gather reached {{:.0f}} GB/s where its peers reach {best:.0f}"
+            slow |= {row: said.format(rate) for row, rate in reached.items() if rate < MIN_SHARE_OF_PEERS * best}
     return slow
-
-
-def _text(rate: float, best: float) -> str:
-    return f"fabric degraded: the job's own all-gather reached {rate:.0f} GB/s where its peers reach {best:.0f}"

@@ -91,14 +91,10 @@ def software_of_record(record: StepRecord) -> Software:
         cross_entropy=_meaning(_CROSS_ENTROPY, record.features) or (LINEAR if _LIGER.search(record.notes) else None),
         compile=compiled,
         cuda_graphs=_meaning(_GRAPHS, record.cuda_graphs),
-        tuning=VENDOR if _is_vendors(record) else TYPICAL,
+        tuning=VENDOR if (record.vendor == "yes" if record.vendor else _VENDORS.search(record.source)) else TYPICAL,
         date=date_of_record(record),
         dispatcher=_meaning(_DISPATCHER, f"{record.features} {record.notes}"),
     )
-
-
-def _is_vendors(record: StepRecord) -> bool:
-    return record.vendor == "yes" if record.vendor else bool(_VENDORS.search(record.source))
 
 
 def _meaning(words: Words, text: str) -> Any:
