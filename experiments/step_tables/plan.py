@@ -74,14 +74,16 @@ _VENDORS = re.compile(
 _TRITON = re.compile(r"mosaicml/(?:llm-foundry|examples)")
 _KERNELS_IN_NOTES = re.compile(r"\bFA[234]\b|\bflash-?attention-?[234]\b", re.IGNORECASE)  # where no column names them
 _LIGER = re.compile(r"\bliger\b", re.IGNORECASE)  # with its loss, as `apply_liger_kernel_to_*` puts it in
+# A post that compiles all of its models; the notes of one of its tables alone repeat it.
+_COMPILED_BY_SOURCE = re.compile(r"float8 \+ FSDP2")
 _COMPILED_IN_NOTES = re.compile(r"\btorch\.?compile\b(?! (off|disabled|=? ?false))", re.IGNORECASE)
 
 
 def software_of_record(record: StepRecord) -> Software:
     """Kernels, compilation, graphs and date as the row states them."""
     compiled = _meaning(_COMPILE, record.compile)
-    if compiled is None and not record.compile and _COMPILED_IN_NOTES.search(record.notes):
-        compiled = True
+    if compiled is None and not record.compile:
+        compiled = bool(_COMPILED_IN_NOTES.search(record.notes) or _COMPILED_BY_SOURCE.search(record.source)) or None
     named = record.attention_kernel or " ".join(_KERNELS_IN_NOTES.findall(record.notes))
     return Software(
         attention=_meaning(_ATTENTION, named) or ("flash1" if _TRITON.search(record.source) else None),

@@ -89,3 +89,9 @@ def test_kernels_that_only_notes_name_are_read(notes: str, attention: str | None
     assert (said.attention, said.cross_entropy) == (attention, loss)
     columns = StepRecord("1", "somebody", notes=notes, attention_kernel="unfused (Megatron)")
     assert software_of_record(columns).attention == "fused_softmax"
+
+
+def test_a_post_that_compiles_all_of_its_models_says_so_for_every_table() -> None:
+    post = StepRecord("1", "PyTorch blog float8 + FSDP2 (IBM/Meta)", notes="rounded values")
+    assert software_of_record(post).compile is True
+    assert software_of_record(StepRecord("1", "PyTorch blog", notes="rounded values")).compile is None
