@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from ..calibration.key import LevelFactor
-from ..core.processes import Progress, part
+from ..core.processes import Progress, part, silent
 from ..core.report import RunRecord
 from ..core.units import format_s
 from ..explain.explain import explain, timelines
@@ -28,7 +28,7 @@ from ..job.rules import workload_notes
 from ..result.distribution import StepTimeDistribution
 from ..simulate.batches import epistemic_band
 from ..simulate.inputs import KnownGpus, known_gpus
-from ..simulate.predict import COLUMNS_PER_CALL, DEFAULT_COLUMNS, predict
+from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from ..system.likeness import device_notes
 from ..variability.slowdowns_file import SlowdownTable
@@ -95,7 +95,6 @@ def at_log_level(job: Job, level: LogLevel, predict: Callable[[Job], StepTimeDis
     return JobAtLevel(replace(job, level=LevelFactor(factor, measured.log_sd)), facts)
 
 
-MAX_WARM_COLUMNS = 16_384  # a second run of more would cost more than it tells
 DEFAULT_STEPS = 1000  # of brute force
 
 
@@ -132,19 +131,23 @@ def simulated(
     job, key = fitted.job, jax.random.key(asked.seed)
     at_level = JobAtLevel(job, None)
     known = _known(job, asked.slowdowns)
-    started = time.perf_counter()
+    started, spent = time.perf_counter(), _compile_clock()
+    compiled_s = -sum(spent)
     if fitted.level is not None:
         at_level = at_log_level(job, fitted.level, partial(_once, asked=asked, known=known))
         job = at_level.job
-    distribution, compiled = _distribution(job, asked, known, progress)
-    ran = time.perf_counter()
+    progress(0.0, "compiling and simulating")
+    distribution = _once(job, asked=asked, known=known, progress=part(progress, "simulating"))
+    ran, compiled_s = time.perf_counter(), compiled_s + sum(spent)
     explanation = None
     if asked.explained or fitted.level is not None:
         progress(0.0, "explaining")
         hosts = () if asked.slowdowns is None else asked.slowdowns.hosts
         explanation = _with_hosts(explain(job, distribution, key=key, known=known), hosts)
         at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
-    elapsed = Elapsed(compiled - started, ran - compiled, 0.0 if explanation is None else time.perf_counter() - ran)
+    elapsed = Elapsed(
+        compiled_s, max(0.0, ran - started - compiled_s), 0.0 if explanation is None else time.perf_counter() - ran
+    )
     cost, needed = lower(job).cost, job.memory
     report = prediction_report(
         at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
@@ -184,9 +187,10 @@ def _with_hosts(explanation: Explanation, hosts: Sequence[str]) -> Explanation:
     return replace(explanation, given=replace(explanation.given, nodes=nodes))
 
 
-def _once(job: Job, *, asked: Simulation, known: KnownGpus | None) -> StepTimeDistribution:
-    """The distribution as it is asked for, without a second run."""
-    return predict(job, key=jax.random.key(asked.seed), n_samples=asked.count, method=asked.method, known=known)
+def _once(job: Job, *, asked: Simulation, known: KnownGpus | None, progress: Progress = silent) -> StepTimeDistribution:
+    """The distribution as it is asked for."""
+    key = jax.random.key(asked.seed)
+    return predict(job, key=key, n_samples=asked.count, method=asked.method, known=known, progress=progress)
 
 
 def write_timeline(
@@ -197,26 +201,17 @@ def write_timeline(
     write_trace(path, lines, job.name)
 
 
-def _distribution(
-    job: Job, asked: Simulation, known: KnownGpus | None, progress: Progress
-) -> tuple[StepTimeDistribution, float]:
-    """The distribution, and when everything was compiled: a second run tells running from compiling."""
-    key, count = jax.random.key(asked.seed), asked.count
-    progress(0.0, "compiling and simulating")
-    compile_for = {"symmetric": count, "brute_force": min(count, COLUMNS_PER_CALL // job.plan.n_replica + 1)}
-    first = predict(job, key=key, n_samples=compile_for[asked.method], method=asked.method, known=known)
-    compiled = time.perf_counter()
-    if not _worth_a_warm_run(asked, first, count):
-        return first, compiled
-    told = part(progress, "simulating")
-    return predict(job, key=key, n_samples=count, method=asked.method, known=known, progress=told), compiled
+@lru_cache(maxsize=1)
+def _compile_clock() -> list[float]:
+    """Seconds that this process spends on making programs, or on loading those that are kept: an entry each."""
+    spent: list[float] = []
 
+    def add(event: str, duration_secs: float, **_: str | int) -> None:
+        if event.startswith("/jax/core/compile/"):
+            spent.append(duration_secs)
 
-def _worth_a_warm_run(asked: Simulation, distribution: StepTimeDistribution, count: int) -> bool:
-    """Not where the first run was long or brute force stepped in, nor where time is short."""
-    if asked.method == "brute_force":
-        return True
-    return asked.explained and distribution.method == asked.method and count <= MAX_WARM_COLUMNS
+    jax.monitoring.register_event_duration_secs_listener(add)
+    return spent
 
 
 def _with_band(

@@ -243,12 +243,16 @@ def _moments(time_s: Floats, weight: Floats, at_s: Floats) -> tuple[Floats, Floa
     Returns:
         [node x time, node x time], [node x time], [].
     """
-    n = len(time_s)
-    below = (time_s[..., None] <= at_s).reshape(n, len(weight), -1).astype(float)
-    mean, flat = below.mean(axis=0), below.reshape(-1, below.shape[-1])
-    pairs = (mean * weight[:, None]).T @ mean
-    with_themselves = (flat * np.tile(weight, n)[:, None]).T @ flat / n
-    return (n * pairs - with_themselves) / (n - 1), weight @ mean, weight.sum()
+    (n, _, n_node), n_time = time_s.shape, len(at_s)
+    shape = n_node, n_time + 1  # the last cell of a node holds what is above all
+    place = np.searchsorted(at_s, time_s) + shape[1] * np.arange(n_node)
+    one, other = np.triu_indices(n, 1)
+    cell = place[one][..., None] * (n_node * shape[1]) + place[other][..., None, :]
+    each = np.broadcast_to(weight[:, None, None] / (n * (n - 1)), cell.shape)
+    found = np.bincount(cell.ravel(), each.ravel(), (n_node * shape[1]) ** 2).reshape(*shape, *shape)
+    ordered = found.cumsum(axis=1).cumsum(axis=3)[:, :-1, :, :-1].reshape(n_node * n_time, -1)
+    alone = np.bincount(place.ravel(), np.broadcast_to(weight[:, None] / n, place.shape).ravel(), n_node * shape[1])
+    return ordered + ordered.T, alone.reshape(shape).cumsum(axis=1)[:, :-1].ravel(), weight.sum()
 
 
 def _covariance(repeats: Repeats, at_s: Floats, sums: tuple[Floats, ...]) -> float:

@@ -37,7 +37,6 @@ from .replica_maximum import (
 
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
 CHUNKS_PER_CALL = 32
-COLUMNS_PER_CALL = CHUNKS_PER_CALL * N_COLUMN
 N_BATCH = 16
 FEWEST_LEVELS = 1024  # of a batch whose stalls are integrated
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
