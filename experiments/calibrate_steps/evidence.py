@@ -50,7 +50,7 @@ def main() -> None:
     }
     write_text(given.out, json.dumps(made, separators=(",", ":")) + "\n")
     print(f"wrote {len(made['cells'])} cells of {len(scored):,} rows of {len(sources)} sources to {given.out}")
-    print("usual, then by reason:", made["width"]["all"])
+    print("usual, by reason, unsaid:", made["width"]["all"])
     if given.rescore:
         write_text(
             given.rescore, json.dumps(plain | {"rows": _rescored(plain["rows"], rows, made["width"]["without"])})

@@ -11,8 +11,8 @@ own            as much as the parts are alike that their steps are made of (`Res
 unsaid         a field that both leave open with the same odds has the same value
 device         what a device that is only like a known one is off by, if both run on it
 
-All of these but what is unsaid are as much wider as the evidence near a job is thin (`evidence.WidthLaw`); between jobs of equal
-evidence they cancel as before.
+All of these but what is unsaid, which has a factor of its own, are as much wider as the evidence near a job is thin
+(`evidence.WidthLaw`); between jobs of equal evidence they cancel as before.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def outline_factors(
     open_fields: Sequence[OpenField] = (),
 ) -> Floats:
     """[draw] the same of a step whose outline is at hand: stacked, one row."""
-    left = unsaid(open_fields, calibration.n_draw, seed)
+    left = unsaid(open_fields, calibration, calibration.n_draw, seed)
     return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(left)
 
 
@@ -141,9 +141,15 @@ def why_wide(
     return reasons_of(one, setting, model.has_experts, calibration)[0]
 
 
-def unsaid(open_fields: Sequence[OpenField], n_draw: int, seed: int) -> Floats:
+def unsaid(open_fields: Sequence[OpenField], calibration: Calibration, n_draw: int, seed: int) -> Floats:
     """[draw] log factors of what is left unsaid, to its mean."""
-    return sum((each.drawn(n_draw, seed) for each in open_fields), np.zeros(n_draw))
+    drawn = sum((each.drawn(n_draw, seed) for each in open_fields), np.zeros(n_draw))
+    return unsaid_factor(calibration) * drawn
+
+
+def unsaid_factor(calibration: Calibration) -> float:
+    """By how much what is left unsaid proves wider than its odds are."""
+    return 1.0 if calibration.width is None or calibration.site is not None else calibration.width.unsaid
 
 
 def row_factors(
@@ -195,7 +201,8 @@ def repeated_factors(
         open_fields: [row] what each leaves unsaid; nothing if empty.
     """
     own = [calibration.deviations(setting, has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
-    left = [unsaid(given, len(own[0]), at) for given, at in zip(open_fields or ((),) * len(own), seeds, strict=True)]
+    every = zip(open_fields or ((),) * len(own), seeds, strict=True)
+    left = [unsaid(given, calibration, len(own[0]), at) for given, at in every]
     repeats = [corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
     known = np.concatenate(repeats) * np.exp(np.stack(own, axis=-1))
     return known ** widths(rows, setting, has_experts, calibration) * np.exp(np.stack(left, axis=-1))
@@ -289,7 +296,7 @@ def joint_factors(
     drawn = []
     for at in range(n_repeat * seed, n_repeat * (seed + 1)):
         own = calibration.joint_deviations([case.setting for case in cases], alike_in, has_experts, at)
-        left = np.stack([unsaid(case.open_fields, calibration.n_draw, at) for case in cases], axis=-1)
+        left = np.stack([unsaid(case.open_fields, calibration, calibration.n_draw, at) for case in cases], axis=-1)
         drawn.append((_of_corrections(cases, calibration, at) * np.exp(own)) ** wide * np.exp(left) * fixed)
     return np.concatenate(drawn)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ class CellScore:
 
 
 CLASSES = KNOWN, NEAR, FAR_OFF = "known", "near", "far"
-FEW_ALIKE, FEW_OF_GENERATION = 4, 3  # other sources of its generation and framework, of its generation
+FEW_ALIKE, FEW_OF_GENERATION = 4, 3  # other sources of its generation and framework (below: half), of its generation
 NETWORK = (0.05, 0.15)  # shares of the step between which the network comes to count
 REASONS = {  # class, and why
     "framework": (NEAR, f"framework not stated, or fewer than {FEW_ALIKE} sources measured it on this generation"),
@@ -110,11 +111,13 @@ class WidthLaw:
         usual: logarithm of the factor of what the calibration itself leaves open, of a job without a reason to doubt.
         effects: what each of `REASONS` adds to it.
         n_sources: measured ones, of "generation" and of "generation framework".
+        unsaid: factor of the logarithm of what a job leaves unsaid: odds are stated, how wide they prove is measured.
     """
 
     usual: float
     effects: Mapping[str, float]
     n_sources: Mapping[str, int]
+    unsaid: float = 1.0
 
     def reasons(self, setting: CalibrationKey, has_experts: bool, network_share: float) -> dict[str, float]:
         """How much each of `REASONS` holds, 0 to 1; those that do not are left out.
@@ -125,7 +128,7 @@ class WidthLaw:
         low, high = NETWORK
         alike = self.n_sources.get(f"{setting.generation} {setting.framework}", 0)
         found = {
-            "framework": float(alike < FEW_ALIKE),
+            "framework": 1.0 / sqrt(1.0 + alike),  # as the level of a framework is known by its sources
             "adapters": float(setting.has_adapters),
             "experts": float(has_experts),
             "generation": float(self.n_sources.get(setting.generation, 0) < FEW_OF_GENERATION),
@@ -171,9 +174,9 @@ def width_law(left_out: str = "") -> WidthLaw:
         own = {names[number] for number in cell["sources"]} - {left_out}
         for key in (generation, f"{generation} {framework}"):
             found.setdefault(key, set()).update(own)
-    usual, *effects = fits["without"].get(left_out, fits["all"])
+    usual, *effects, unsaid = fits["without"].get(left_out, fits["all"])
     counts = {key: len(own) for key, own in found.items()}
-    return WidthLaw(usual, dict(zip(REASONS, effects, strict=True)), counts)
+    return WidthLaw(usual, dict(zip(REASONS, effects, strict=True)), counts, unsaid)
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import hypot
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from ..calibration.band import reasons_of, repeated_factors
+from ..calibration.band import reasons_of, repeated_factors, unsaid_factor
 from ..calibration.calibration import Calibration
 from ..calibration.key import CalibrationKey
 from ..calibration.open_fields import OpenField, doubtful
@@ -94,7 +95,9 @@ def _per_stage(plan: ParallelPlan, chunks_s: float) -> float:
     return plan.n_micro_batch * chunks_s / plan.pp
 
 
-ASSUMED_SD = 0.2  # of the logarithm of a step, per blank that a rule has filled: half a batch, a degree, a shape
+ASSUMED_SD = (
+    0.1  # of the logarithm of a step, per rule that has filled blanks: a usual batch, degrees that fit, a shape
+)
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,10 @@ def costed(job: Job, assumed: Sequence[object] = ()) -> CostedJob:
     job.check()
     blocks = BlockCostModel(job.model, job.cluster, job.plan, job.efficiency)
     prompt = blocks.under(without_host(blocks.eff.correction))
-    doubts = tuple(doubtful(str(one), ASSUMED_SD) for one in assumed)
+    by_rule = {
+        text.partition(" assumed: ")[2] or text: text for text in map(str, assumed)
+    }  # four sizes may be one guess
+    doubts = tuple(doubtful(one, ASSUMED_SD) for one in by_rule.values())
     return CostedJob(job, step_cost_of(blocks), step_cost_of(prompt), outline_of(blocks), doubts)
 
 
@@ -151,6 +157,12 @@ LINE = re.compile(r" line [0-9]{1,12}\Z")
 def evidence_of(one: CostedJob) -> tuple[dict[str, float] | None, float]:
     """What makes a job less sure than others, and the factor by which what its calibration leaves open is wider."""
     return reasons_of(stack([one.outline]), one.setting, one.job.model.has_experts, one.job.effective_calibration)
+
+
+def open_sd_of(one: CostedJob) -> float:
+    """Log standard deviation of what its job leaves unsaid."""
+    stated = hypot(*(item.sd for item in one.job.open_fields + one.doubts))
+    return unsaid_factor(one.job.effective_calibration) * stated
 
 
 def intervals(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Floats:

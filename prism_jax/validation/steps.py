@@ -21,7 +21,7 @@ from ..core.processes import Progress, part_of, processes, silent
 from ..framework.software import SOFTWARE_VALUES
 from ..job.job import Job
 from ..system.hardware import mfu
-from .costed import CostedJob, costed, evidence_of, intervals, job_of_row, parts_of, step_times
+from .costed import CostedJob, costed, evidence_of, intervals, job_of_row, open_sd_of, parts_of, step_times
 from .score import MeasuredRow, RowResult, Validation, group_of, validation_of, with_baseline
 
 LEAST_SHARED = 400  # rows that take longer than processes to start
@@ -228,7 +228,7 @@ def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str,
         software=_stated_software(job),
         reasons=reasons,
         widened=widened,
-        open_sd=float(np.sqrt(sum(item.sd**2 for item in job.open_fields + one.doubts))),
+        open_sd=open_sd_of(one),
     )
 
 

@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.calibration.band import case_of, joint_factors, model_factors
+from prism_jax.calibration.band import case_of, joint_factors, model_factors, unsaid
 from prism_jax.calibration.calibration import Calibration, uncalibrated
 from prism_jax.calibration.evidence import FEW_ALIKE, REASONS, WidthLaw, class_of, log_factor, why, width_law
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.open_fields import doubtful
 from tests.prism_jax.calibration.test_band import JOB
 
 KEY = CalibrationKey("hopper", "fsdp")
-COUNTS = {"hopper": 9, "hopper fsdp": FEW_ALIKE}
+COUNTS = {"hopper": 9, "hopper fsdp": 8}
 LAW = WidthLaw(-0.5, dict.fromkeys(REASONS, 0.25), COUNTS)
 
 
@@ -22,9 +23,11 @@ def scattered(law: WidthLaw | None) -> Calibration:
     return replace(uncalibrated(), site_sd=tenth, misfit=tenth, misfit_sd=0.0 * tenth, width=law)
 
 
-def test_a_job_without_a_reason_is_known_and_every_reason_widens_by_its_effect():
-    assert LAW.reasons(KEY, False, 0.0) == {}
-    assert LAW.factors(KEY, [False], np.zeros(1)) == pytest.approx([np.exp(-0.5)])
+def test_a_job_with_little_reason_is_known_and_every_reason_widens_by_its_effect():
+    third = {"framework": pytest.approx(1.0 / 3.0)}
+    assert LAW.reasons(KEY, False, 0.0) == third
+    assert class_of(LAW.reasons(KEY, False, 0.0)) == "known"
+    assert LAW.factors(KEY, [False], np.zeros(1)) == pytest.approx([np.exp(-0.5 + 0.25 / 3.0)])
     cases = {
         "framework": (KEY._replace(framework="jax"), False, 0.0),
         "adapters": (KEY._replace(has_adapters=True), False, 0.0),
@@ -32,9 +35,17 @@ def test_a_job_without_a_reason_is_known_and_every_reason_widens_by_its_effect()
         "network": (KEY, False, 0.5),
     }
     for name, (key, has_experts, share) in cases.items():
-        assert LAW.reasons(key, has_experts, share) == {name: 1.0}
-        assert LAW.factors(key, [has_experts], np.array([share])) == pytest.approx([np.exp(-0.25)])
+        held = third | {name: 1.0}
+        assert LAW.reasons(key, has_experts, share) == held
+        widened = 0.25 * (1.0 if name == "framework" else 4.0 / 3.0)
+        assert LAW.factors(key, [has_experts], np.array([share])) == pytest.approx([np.exp(-0.5 + widened)])
     assert set(LAW.reasons(CalibrationKey("new"), False, 0.0)) == {"generation", "framework"}
+
+
+def test_a_framework_is_doubted_as_the_mean_of_its_sources_is_and_known_from_the_fourth_on():
+    found = [replace(LAW, n_sources=COUNTS | {"hopper fsdp": n}).reasons(KEY, False, 0.0) for n in range(30)]
+    assert [one["framework"] for one in found] == pytest.approx([(1 + n) ** -0.5 for n in range(30)])
+    assert [class_of(one) for one in found[:6]] == ["near"] * FEW_ALIKE + ["known"] * 2
 
 
 def test_the_network_counts_more_and_more_not_from_one_plan_to_the_next():
@@ -67,6 +78,14 @@ def test_the_band_is_wider_by_the_factor_and_a_measured_site_is_not():
     site = np.zeros(500)
     without, under_law = (model_factors(*JOB, replace(scattered(one), site=site), "fsdp") for one in (None, law))
     np.testing.assert_array_equal(without, under_law)
+
+
+def test_what_a_job_leaves_unsaid_has_a_factor_of_its_own_but_at_a_measured_site():
+    left, law = [doubtful("a batch", 0.2)], replace(LAW, unsaid=0.5)
+    plain = unsaid(left, scattered(LAW), 500, 0)
+    assert plain.std() == pytest.approx(0.2, rel=0.1)
+    np.testing.assert_allclose(unsaid(left, scattered(law), 500, 0), 0.5 * plain)
+    np.testing.assert_array_equal(unsaid(left, replace(scattered(law), site=np.zeros(500)), 500, 0), plain)
 
 
 def test_equal_jobs_of_one_site_have_no_ratio_left_under_the_law():

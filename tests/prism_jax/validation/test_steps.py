@@ -15,7 +15,7 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.system.catalog import cluster
 from prism_jax.validation import steps
-from prism_jax.validation.costed import PARTS, CostedJob, costed, step_times
+from prism_jax.validation.costed import PARTS, CostedJob, costed, job_of_row, open_sd_of, step_times
 from prism_jax.validation.score import GROUPS, MeasuredRow, group_of
 from prism_jax.validation.steps import _Asked, _calibrated, _part, validate_steps
 from prism_jax.variability.config import preset
@@ -31,6 +31,17 @@ def test_rows_measured_where_the_calibration_holds_have_the_error_of_the_outline
     assert outcome.overall.n == len(ROWS)
     assert (outcome.overall.p90_ape or 1.0) < 0.03
     assert set(outcome.by_source) == set(SITES)
+
+
+def test_blanks_that_one_rule_fills_are_one_guess():
+    filled = [
+        "n_layers 32 assumed: usual shape",
+        "hidden 4096 assumed: usual shape",
+        "micro_batch 1 assumed: a usual one",
+    ]
+    job = job_of_row(ROWS[0])
+    assert len(costed(job, filled).doubts) == len(costed(job, filled[1:]).doubts) == 2
+    assert open_sd_of(costed(job, filled)) == open_sd_of(costed(job, filled[1:])) > open_sd_of(costed(job, filled[2:]))
 
 
 def test_a_measured_time_changes_the_error_and_nothing_else():
