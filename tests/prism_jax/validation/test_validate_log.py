@@ -66,6 +66,20 @@ def test_without_a_device_the_steps_are_told_and_it_is_asked_for(tmp_path, capsy
     assert "1 s per step" in said
 
 
+def test_without_job_and_steps_the_reason_is_said_once(tmp_path):
+    path = log_of(tmp_path, (LLAMA, []))
+    with pytest.raises(DataError) as told:
+        validate_log(path)
+    assert str(told.value).count("--device") == 1
+
+
+def test_skipping_all_steps_is_refused(tmp_path, capsys):
+    path = log_of(tmp_path, (LLAMA, [1.0] * 8))
+    assert main(["validate", str(path), "--device", "h100-sxm", "--skip", "99"]) == 2
+    said = capsys.readouterr().err
+    assert "--skip 99 leaves none of 8 recorded steps" in said
+
+
 def test_a_log_without_a_head_is_told_its_steps(tmp_path):
     path = tmp_path / "plain.log"
     path.write_text("".join(f"step {n} time 0.5 s\n" for n in range(20)))
