@@ -13,7 +13,6 @@ from ..calibration.band import model_factors
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.report import RunRecord
-from ..cost.memory import MemoryBreakdown
 from ..cost.step import StepCost
 from ..host.busy_time import busy_time
 from ..job.job import Job
@@ -61,8 +60,8 @@ def prediction_report(
     distribution: StepTimeDistribution,
     explanation: Explanation | None,
     cost: StepCost,
-    memory: MemoryBreakdown,
     *,
+    times: StepTime | None = None,
     seed: int,
     elapsed: Elapsed,
     record: RunRecord,
@@ -71,9 +70,11 @@ def prediction_report(
 
     Args:
         explanation: None where none was asked for.
+        times: of the step, seconds, at whose median the rates are; None: as the distribution has them.
         record: completed by the use case.
     """
-    plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
+    plan, n, memory, times = job.plan, job.plan.n_devices, job.memory, times or step_time(distribution)
+    median_s = times.p50
     guarantee, unbounded = _guarantee(distribution)
     busy = busy_time(job.model, job.cluster, plan, job.efficiency)
     rates = {
@@ -85,7 +86,7 @@ def prediction_report(
     whole = _whole_matrix(job, cost.model_flops, median_s)
     return PredictionReport(
         job=job_facts(job),
-        step_time_s=step_time(distribution),
+        step_time_s=times,
         model_band_s=model_band(job, median_s, seed),
         mc_error_s=StepTimeError(**{name: distribution.mc_error(p) for name, p in QUANTILES.items()}),
         deterministic_s=distribution.deterministic_s,
@@ -122,24 +123,6 @@ def prediction_report(
         elapsed_s=elapsed,
         record=record,
     )
-
-
-def at_median(report: PredictionReport, median_s: float) -> PredictionReport:
-    """The report with rates, published figures and model interval at another median of the step, in seconds."""
-    slower = median_s / report.step_time_s.p50
-    rates = {name: getattr(report, name) / slower for name in ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu")}
-    whole, stated = report.whole_matrix, report.published
-    if whole is not None:
-        whole = WholeMatrix(whole.mfu / slower, whole.tflops_per_gpu / slower)
-    if stated is not None:
-        stated = tuple(_at(one, slower if one.name == "step_s" else 1.0 / slower) for one in stated)
-    band = ModelBand(**{name: slower * getattr(report.model_band_s, name) for name in BAND})
-    return replace(report, model_band_s=band, whole_matrix=whole, published=stated, **rates)
-
-
-def _at(figure: PublishedFigure, factor: float) -> PublishedFigure:
-    whole = None if figure.whole_matrix is None else factor * figure.whole_matrix
-    return replace(figure, predicted=factor * figure.predicted, whole_matrix=whole)
 
 
 WORTH_SAYING = 0.01  # of the FLOPs: counts that are closer are one

@@ -32,8 +32,8 @@ from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from ..system.likeness import device_notes
 from ..variability.slowdowns_file import SlowdownTable
-from .facts import QUANTILES, at_median, prediction_report, with_tails
-from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport
+from .facts import QUANTILES, prediction_report, step_time, with_tails
+from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport, StepTime
 
 WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit
 
@@ -148,9 +148,11 @@ def simulated(
     elapsed = Elapsed(
         compiled_s, max(0.0, ran - started - compiled_s), 0.0 if explanation is None else time.perf_counter() - ran
     )
-    cost, needed = lower(job).cost, job.memory
+    cost, times, band = lower(job).cost, None, None
+    if fitted.draws:
+        times, band = _of_draws(replace(fitted, job=job), asked, known, distribution, progress)
     report = prediction_report(
-        at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
+        at_level.job, distribution, explanation, cost, times=times, seed=asked.seed, elapsed=elapsed, record=record
     )
     notes = [
         *device_notes(job.cluster.device),
@@ -162,10 +164,8 @@ def simulated(
         *fitted.unused,
         *([at_level.note] if at_level.note else []),
     ]
-    report = replace(report, level=at_level.facts, notes=tuple(notes))
-    if fitted.draws:
-        report = _with_band(replace(fitted, job=job), asked, known, report, progress)
-    else:
+    report = replace(report, level=at_level.facts, notes=tuple(notes), epistemic_s=band)
+    if band is None:
         report = with_tails(report, job, distribution, asked.seed)
     return report, distribution, explanation
 
@@ -214,19 +214,22 @@ def _compile_clock() -> list[float]:
     return spent
 
 
-def _with_band(
-    fitted: FittedJob, asked: Simulation, known: KnownGpus | None, report: PredictionReport, progress: Progress
-) -> PredictionReport:
-    """The report with quantiles of the step time as posterior draws have them: medians and 90 % intervals of the same draws."""
+def _of_draws(
+    fitted: FittedJob,
+    asked: Simulation,
+    known: KnownGpus | None,
+    distribution: StepTimeDistribution,
+    progress: Progress,
+) -> tuple[StepTime, FitBand]:
+    """Quantiles of the step time as posterior draws have them: medians and 90 % intervals of the same draws."""
     found = epistemic_band(
         fitted.job,
         fitted.draws,
         QUANTILES,
         key=jax.random.key(asked.seed),
-        n_samples=report.n_samples,
+        n_samples=distribution.n_samples,
         known=known,
         progress=part(progress, "posterior draws"),
     )
-    times = replace(report.step_time_s, **{name: one.median for name, one in found.items()})
-    band = FitBand(**{name: Bounds(one.p5, one.p95) for name, one in found.items()})
-    return replace(at_median(report, times.p50), step_time_s=times, epistemic_s=band)
+    times = replace(step_time(distribution), **{name: one.median for name, one in found.items()})
+    return times, FitBand(**{name: Bounds(one.p5, one.p95) for name, one in found.items()})

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import bar, decimals, prob, time_to, time_with_error, uncertain_memory, unit_of_time, with_error
+from ..core.text_table import decimals, prob, time_to, time_with_error, uncertain_memory, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
-from ..explain.types import GivenSlowdowns, words
+from ..explain.types import GivenSlowdowns
 from ..result.distribution import Guarantee
 from .check_report import TOLD, HostFacts, MemoryFacts, OpenFieldFacts
-from .given_table import given_lines, seconds_with_error
+from .explained import breakdown_lines, given_lines, owner_lines
 
 
 @dataclass(frozen=True)
@@ -309,8 +309,10 @@ class PredictionReport(Report):
             _quantiles(self),
             [*_rates(self), _busy(self), *_money(self)],
             _memory(self),
-            _breakdown(self),
-            _owners(self),
+            breakdown_lines(self.breakdown_s, self.criticality),
+            owner_lines(
+                self.p95_owner_s, None if self.given is None else self.p95_owner_mc_error_s, self.step_time_s.p95
+            ),
             given_lines(self.given),
             _footer(self),
         ]
@@ -318,12 +320,7 @@ class PredictionReport(Report):
         return lines[:-1]
 
 
-BAR_WIDTH = 24
 LINE = 110  # characters, of sentences
-SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
-SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
-MOST_OWNERS = 5
-MOST_CRITICAL = 4
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
@@ -481,46 +478,6 @@ def _memory(report: PredictionReport) -> list[str]:
         f"  {listed}",
         *([f"  on the host {host.sentence}"] if host else []),
     ]
-
-
-def _breakdown(report: PredictionReport) -> list[str]:
-    """Parts of the mean step with bars, largest first."""
-    if not report.breakdown_s:
-        return []
-    parts, whole_s = report.breakdown_s, sum(report.breakdown_s.values())
-    ranked = sorted(parts.items(), key=lambda item: -item[1])
-    kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
-    scale, unit = unit_of_time(whole_s)
-    digits = decimals(scale * whole_s / 1e3)
-    width = max(len(words(name)) for name, _ in kept)
-    rows = (f"  {words(name):<{width}}  {scale * value:>{digits + 4}.{digits}f} {unit}" for name, value in kept)
-    shares = (value / whole_s for _, value in kept)
-    drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
-    critical = sorted(report.criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
-    path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
-    return ["mean step time by component, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]
-
-
-def _owners(report: PredictionReport) -> list[str]:
-    """By how much p95 would fall without each owner's variability."""
-    ranked = sorted(report.p95_owner_s.items(), key=lambda item: -item[1])
-    largest = max((abs(value) for _, value in ranked), default=0.0)
-    kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest > 0.0][:MOST_OWNERS]
-    if not kept:
-        return []
-    width = max(len(words(name)) for name, _ in kept)
-    p95 = report.step_time_s.p95
-    return [
-        "reduction of p95 if one source of variability is removed",
-        *(f"  {words(name):<{width}}  {_owner(report, name, value):>9} {value / p95:>7.2%}" for name, value in kept),
-    ]
-
-
-def _owner(report: PredictionReport, name: str, value_s: float) -> str:
-    """Seconds of an owner; with their error where a table of given slowdowns stands below to compare with."""
-    if report.given is None:
-        return format_s(value_s, 3)
-    return f"{seconds_with_error(value_s, report.p95_owner_mc_error_s.get(name, 0.0)):>18}"
 
 
 def _footer(report: PredictionReport) -> list[str]:

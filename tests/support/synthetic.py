@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from prism_jax.core.report import RunRecord
-from prism_jax.cost.memory import memory
 from prism_jax.cost.step import step_cost
 from prism_jax.explain.types import Explanation
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.prediction.facts import prediction_report
-from prism_jax.prediction.report import Elapsed, PredictionReport
+from prism_jax.prediction.report import Elapsed, PredictionReport, StepTime
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.result.spread import AllocationSpread
 from prism_jax.system.catalog import cluster
@@ -59,13 +58,17 @@ def job(**changes: Any) -> Job:
 
 def report(kind: str = "usual", **changes: Any) -> PredictionReport:
     """Report of a prediction of `job(**changes)`."""
-    of = job(**changes)
+    return report_of(job(**changes), kind)
+
+
+def report_of(of: Job, kind: str = "usual", times: StepTime | None = None) -> PredictionReport:
+    """The same of any job, with other `times` than the distribution's."""
     return prediction_report(
         of,
         distribution(kind),
         EXPLANATION,
         step_cost(of.model, of.cluster, of.plan, of.efficiency),
-        memory(of.model, of.cluster, of.plan),
+        times=times,
         seed=7,
         elapsed=Elapsed(3.2, 0.08, 0.5),
         record=RunRecord({}, None, {}, 7),

@@ -7,9 +7,9 @@ import pytest
 
 from prism_jax.calibration.evidence import Evidence
 from prism_jax.core.text_table import bar, prob, with_error
-from prism_jax.prediction.facts import at_median
+from prism_jax.job.published import Published
 from prism_jax.prediction.report import Bounds, ModelBand, PublishedFigure, TailFacts, TailQuantiles
-from tests.support.synthetic import EXPLANATION, distribution, report
+from tests.support.synthetic import EXPLANATION, distribution, job, report, report_of
 
 KEYS = {
     "step_time_s": {"mean", "std", "p5", "p50", "p95", "p99", "p999"},
@@ -56,14 +56,19 @@ def test_rates_agree_with_each_other():
 
 
 def test_every_figure_is_at_the_median_that_is_shown():
-    published = (PublishedFigure("step_s", 2.0, 1.0), PublishedFigure("tflops_per_gpu", 400.0, 360.0, 420.0))
-    made = replace(report(), published=published)
-    slower = at_median(made, 2.0 * made.step_time_s.p50)
-    assert slower.tokens_per_s_per_gpu == pytest.approx(made.tokens_per_s_per_gpu / 2.0)
+    of = replace(job(), published=Published(step_s=2.0, tflops_per_gpu=400.0))
+    made = report_of(of)
+    slower = report_of(of, times=replace(made.step_time_s, p50=2.0 * made.step_time_s.p50))
+    assert slower.step_time_s.p95 == made.step_time_s.p95
+    for name in ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu"):
+        assert getattr(slower, name) == pytest.approx(getattr(made, name) / 2.0)
     assert slower.model_band_s.p95 == pytest.approx(2.0 * made.model_band_s.p95)
+    assert made.published is not None
     assert slower.published is not None
-    assert [one.predicted for one in slower.published] == pytest.approx([2.0, 180.0])
-    assert slower.published[1].whole_matrix == pytest.approx(210.0)
+    for one, other, factor in zip(made.published, slower.published, (2.0, 0.5), strict=True):
+        assert other.predicted == pytest.approx(factor * one.predicted)
+    whole = [one.published[1].whole_matrix for one in (made, slower) if one.published]
+    assert whole[0] == pytest.approx(2.0 * (whole[1] or 0.0))
 
 
 def test_published_figures_stand_next_to_the_prediction_by_both_counts():
