@@ -86,7 +86,7 @@ def decimals(smallest: float) -> int:
     return max(0, min(6, math.ceil(-math.log10(max(smallest, 1e-9)))))
 
 
-def bar(share: float, width: int) -> str:
+def bar(share: float, width: int = 24) -> str:
     """A horizontal bar of `share` (0-1) of `width` characters, to an eighth of a character."""
     n_eighth = round(max(0.0, min(1.0, share)) * width * 8)
     whole, rest = divmod(n_eighth, 8)

@@ -131,7 +131,6 @@ class KeptFitReport(Report):
         ]
 
 
-BAR_WIDTH = 24
 MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
 SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0 %
 KNOWN_TO = 0.03  # half of the 90 % interval of a share, above which it is a range and not a number
@@ -171,7 +170,7 @@ def fit_lines(fit: FitFacts) -> list[str]:
         texts = {name: share_text(share, fit.about.get(INTERVALS, {}).get(name)) for name, share in shown.items()}
         wide = max(6, *map(len, texts.values()))
         for name, share in shown.items():
-            found.append(f"  {name:<{width}} {texts[name]:>{wide}}  {bar(share, BAR_WIDTH)}")
+            found.append(f"  {name:<{width}} {texts[name]:>{wide}}  {bar(share)}")
         found += [f"  under 0.1 %: {', '.join(small)}"] if small else []
     found += ["", "parameters (median, 90 % interval)"]
     found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]

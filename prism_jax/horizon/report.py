@@ -153,7 +153,6 @@ class RunReport(Report):
         return found[:-1]
 
 
-BAR_WIDTH = 24
 MOST_CHANGES = 4
 MOST_CAUSES = 6
 SMALLEST_SHARE = 5e-4
@@ -223,7 +222,7 @@ def _where(report: RunReport) -> list[str]:
     return [
         "where the time goes (mean)",
         *(
-            f"  {words(name):<43} {duration(value):>9}  {value / whole:6.1%} {bar(value / whole, BAR_WIDTH)}"
+            f"  {words(name):<43} {duration(value):>9}  {value / whole:6.1%} {bar(value / whole)}"
             for name, value in found.seconds.items()
             if abs(value) >= SMALLEST_SHARE * whole
         ),

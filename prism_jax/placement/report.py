@@ -133,7 +133,6 @@ class PlacementReport(Report):
 
 
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
-BAR_WIDTH = 24
 MOST_COLUMNS, MOST_ROWS = 32, 40  # of the map of nodes
 SHADES = "·.:-=+*#%@"
 ALIKE = 1e-9
@@ -164,9 +163,7 @@ def _methods(report: PlacementReport) -> list[str]:
         value = report.value[name]
         text = value_with_error(value, report.value_error[name], report.objective_unit)
         share = (value - best) / max(worst - best, 1e-12)
-        lines.append(
-            f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()
-        )
+        lines.append(f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share)}".rstrip())
     return lines
 
 

@@ -8,7 +8,6 @@ from ..core.text_table import bar, decimals, time_with_error, unit_of_time
 from ..core.units import format_s
 from ..explain.types import GivenSlowdowns, SlowNode, words
 
-BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
@@ -28,7 +27,7 @@ def breakdown_lines(parts_s: Mapping[str, float], criticality: Mapping[str, floa
     width = max(len(words(name)) for name, _ in kept)
     rows = (f"  {words(name):<{width}}  {scale * value:>{digits + 4}.{digits}f} {unit}" for name, value in kept)
     shares = (value / whole_s for _, value in kept)
-    drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
+    drawn = (f"{row} {share:>6.1%}  {bar(share)}" for row, share in zip(rows, shares, strict=True))
     critical = sorted(criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
     path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
     return ["mean step time by component, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]

@@ -11,7 +11,6 @@ from ..core.text_table import bar, time_with_error
 from ..core.units import format_s
 from .prediction import MomentMatch
 from .report import (
-    BAR_WIDTH,
     FAR,
     SMALLEST_SHARE,
     CriticalShares,
@@ -191,7 +190,7 @@ class WhatIfReport(Report):
             "critical path of the recorded steps",
         ]
         shares = [(n, v) for n, v in self.criticality.by_op_type.items() if v >= SMALLEST_SHARE][:MOST]
-        lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
+        lines += [f"  {value:>6.1%}  {bar(value)} {name}" for name, value in shares]
         return lines + ["", *_changes(self.changes), *warnings(self.doubts), *notes(self.info)]
 
 
@@ -240,7 +239,7 @@ def _evidence(evidence: EvidenceFacts) -> list[str]:
     if shares:
         lines.append("compute-time variance by cause")
         lines += [
-            f"  {share:>6.1%}  {bar(share, BAR_WIDTH)} {WORDS[unit if name == 'micro_batch' else name]}"
+            f"  {share:>6.1%}  {bar(share)} {WORDS[unit if name == 'micro_batch' else name]}"
             for name, share in shares
             if share >= SMALLEST_SHARE
         ]

@@ -224,7 +224,6 @@ class TraceReplayReport(Report):
         ]
 
 
-BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001
 FAR = 0.05  # of the step; a replay that far off is warned about
 

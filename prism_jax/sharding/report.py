@@ -117,7 +117,6 @@ class ShardingReport(Report):
         return [*found, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
 
-BAR_WIDTH = 24
 MOST_RANKS = 64
 MOST_WIDTH = 84  # characters of the tables of a GPU
 WORDS = {
@@ -149,7 +148,7 @@ def _methods(report: ShardingReport) -> list[str]:
         share = (steps.value - best) / max(worst - best, 1e-12)
         quantiles = f"{1e3 * steps.p50_s:8.3f} {1e3 * steps.p95_s:8.3f}"
         excess = f"{steps.value / best - 1.0:>+7.1%}"
-        found.append(f"  {words[name]:<{width}}  {text:<22} {excess}  {quantiles}  {bar(share, BAR_WIDTH)}".rstrip())
+        found.append(f"  {words[name]:<{width}}  {text:<22} {excess}  {quantiles}  {bar(share)}".rstrip())
     return found
 
 

@@ -191,7 +191,6 @@ def _span(log_sd: float | None) -> str:
 SHIPPED_STANDS = (
     "runs left out are predicted better by the shipped calibration: it stands, also in the file that is written"
 )
-BAR_WIDTH = 24
 MOST_RUNS = 20  # that are listed, worst first
 MOST_MOVES = 5
 SMALLEST_SHIFT = 0.2  # of a correction, in standard deviations of what was known before
@@ -234,7 +233,7 @@ def _curve(report: SiteReport) -> Iterator[str]:
     for point in points:
         note = "  shipped calibration, all runs" if point.n_run == 0 else ""
         error = point.median_ape
-        yield f"  {point.n_run:>4} {error:>7.2%}  {bar(error / largest, BAR_WIDTH)}{note}".rstrip()
+        yield f"  {point.n_run:>4} {error:>7.2%}  {bar(error / largest)}{note}".rstrip()
     errors = report.error
     yield (
         f"  all runs: median {errors.before.median_ape:.2%} before, {errors.after.median_ape:.2%} after, "

@@ -18,13 +18,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import hypot
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from ..calibration.band import reasons_of, repeated_factors, unsaid_factor
+from ..calibration.band import reasons_of, repeated_factors
 from ..calibration.calibration import Calibration
 from ..calibration.key import CalibrationKey
 from ..calibration.open_fields import OpenField, doubtful
@@ -157,12 +156,6 @@ LINE = re.compile(r" line [0-9]{1,12}\Z")
 def evidence_of(one: CostedJob) -> tuple[dict[str, float] | None, float]:
     """What makes a job less sure than others, and the factor by which what its calibration leaves open is wider."""
     return reasons_of(stack([one.outline]), one.setting, one.job.model.has_experts, one.job.effective_calibration)
-
-
-def open_sd_of(one: CostedJob) -> float:
-    """Log standard deviation of what its job leaves unsaid."""
-    stated = hypot(*(item.sd for item in one.job.open_fields + one.doubts))
-    return unsaid_factor(one.job.effective_calibration) * stated
 
 
 def intervals(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Floats:

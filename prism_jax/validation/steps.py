@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
+from math import hypot
 from typing import NamedTuple
 
 import numpy as np
 
+from ..calibration.band import unsaid_factor
 from ..calibration.calibration import Calibration
 from ..calibration.key import workload_of
 from ..core.errors import PrismError
@@ -21,7 +23,7 @@ from ..core.processes import Progress, part_of, processes, silent
 from ..framework.software import SOFTWARE_VALUES
 from ..job.job import Job
 from ..system.hardware import mfu
-from .costed import CostedJob, costed, evidence_of, intervals, job_of_row, open_sd_of, parts_of, step_times
+from .costed import CostedJob, costed, evidence_of, intervals, job_of_row, parts_of, step_times
 from .score import MeasuredRow, RowResult, Validation, group_of, validation_of, with_baseline
 
 LEAST_SHARED = 400  # rows that take longer than processes to start
@@ -228,7 +230,7 @@ def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str,
         software=_stated_software(job),
         reasons=reasons,
         widened=widened,
-        open_sd=open_sd_of(one),
+        open_sd=unsaid_factor(job.effective_calibration) * hypot(*(item.sd for item in job.open_fields + one.doubts)),
     )
 
 

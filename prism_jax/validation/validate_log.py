@@ -195,20 +195,18 @@ def _all_runs(path: Path, asked: _Asked, progress: Progress) -> list[_Found]:
     if not heads:
         raise DataError(f"{path}: no head that says what ran was found. {open_steps(path)}")
     made = [_made(head, str(path), asked.device, asked.overrides) for head in heads]
-    runs, unread = list[_Found](), list[PrismError]()
+    runs = []
     for number, (head, one) in enumerate(zip(heads, made, strict=True)):
         progress(number / len(heads), f"run {number + 1} of {len(heads)}")
         measured = _measured(path, head, asked.skip, len(heads) == 1)
         if not isinstance(measured, PrismError) and asked.slower != 1.0:
             measured = replace(measured[0], step_s=measured[0].step_s * asked.slower), measured[1]
             head.timers = {name: array("d", [asked.slower * one for one in some]) for name, some in head.timers.items()}
-        if isinstance(measured, PrismError):
-            unread.append(measured)
         steps = measured if isinstance(measured, PrismError) else _figures(*measured)
         settled_steps = None if isinstance(measured, PrismError) else measured[0]
         runs.append(_Found(run_of(head, one, steps, asked.seed), one, settled_steps))
-    if asked.skip is not None and len(unread) == len(runs):
-        raise unread[0]  # who names the steps to leave out wants others measured
+    if asked.skip is not None and all(one.steps is None for one in runs):
+        raise DataError(runs[0].run.reason)  # who names the steps to leave out wants others measured
     return [one for one in runs if one.steps is not None] or runs  # a start without a step is no run
 
 
