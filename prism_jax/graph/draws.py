@@ -18,6 +18,7 @@ not.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import equinox as eqx
@@ -25,10 +26,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.core import Tracer
 from jaxtyping import Complex64, Float, Float32, Integer, Key, UInt32
 
-from ..core.arrays import is_numpy, namespace
+from ..core.arrays import ArrayLike, Floats, is_numpy, namespace
 from ..core.errors import DataError
 from ..tables.document import short
 from ..variability.families import Family
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     Either: TypeAlias = Any  # each function gives what it is given
 else:
     Either = Array | np.ndarray
+Words: TypeAlias = UInt32[Either, "2"]  # a key
 
 
 def threefry2x32(
@@ -186,7 +187,7 @@ def _horner(y: Either, coefficients: list[float]) -> Either:
     return value
 
 
-def typed_key(key: Key[Array, ""] | UInt32[Array, "2"] | int) -> Key[Array, ""]:
+def typed_key(key: Key[Array, ""] | Words | int) -> Key[Array, ""]:
     """The typed key of a key in any spelling: itself, a seed, or the two words of `jax.random.PRNGKey`.
 
     Raises:
@@ -196,29 +197,32 @@ def typed_key(key: Key[Array, ""] | UInt32[Array, "2"] | int) -> Key[Array, ""]:
         if not 0 <= key < 2**31:
             raise DataError(f"key = {key}, but a seed lies between 0 and {2**31 - 1}")
         return _typed(np.array([0, key], np.uint32))
-    if isinstance(key, jax.Array):
-        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+    if isinstance(key, (jax.Array, np.ndarray)):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == () and isinstance(key, jax.Array):
             return key
         if key.dtype == jnp.uint32 and key.shape == (2,):
-            return jax.random.wrap_key_data(key)
+            return _typed(key)
     raise DataError(f"key = {short(key)}, but it must be one typed key, jax.random.key(0), or an integer seed")
 
 
-def key_words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
-    """The two 32-bit words of a typed JAX key."""
-    return jax.random.key_data(key)
+def key_words(key: Key[Array, ""] | Words) -> Words:
+    """The two 32-bit words of a typed JAX key, or of a key that is given by them."""
+    return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
 
 
-def host_key(key: Key[Array, ""], *data: int) -> UInt32[np.ndarray, "2"]:
-    """Words of a key into which numbers are folded, as `jax.random.fold_in` does one after another; nothing is compiled."""
-    words = np.asarray(key_words(key))
-    for number in data:
-        counter = np.array([[0], [number]], np.uint32)
-        words = np.concatenate(threefry2x32(words[0, ...], words[1, ...], *counter))
-    return words
+def fold_in(words: Words, number: int | Integer[Either, ""]) -> Words:
+    """The words of a key into which a number is folded, as `jax.random.fold_in` does; on the host unless one is traced."""
+    xp = namespace(words, number)
+    second = (np.asarray(number) if isinstance(number, int) else number).astype(np.uint32)[None]
+    return xp.concatenate(threefry2x32(words[0, ...], words[1, ...], xp.zeros_like(second), second))
 
 
-def folded(key: Key[Array, ""], *data: int) -> Key[Array, ""]:
+def host_key(key: Key[Array, ""] | Words, *data: int) -> UInt32[np.ndarray, "2"]:
+    """Words of a key into which numbers are folded one after another; nothing is compiled."""
+    return np.asarray(functools.reduce(fold_in, data, np.asarray(key_words(key))))
+
+
+def folded(key: Key[Array, ""] | Words, *data: int) -> Key[Array, ""]:
     """The same as a typed key."""
     return _typed(host_key(key, *data))
 
@@ -227,10 +231,18 @@ def _typed(words: Any) -> Key[Array, ""]:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
+def seed_of(key: Key[Array, ""] | Words) -> int:
+    """A whole number below 2^30: `jax.random.randint(key, (), 0, 1 << 30)`."""
+    words = host_key(key, 1)  # the second half of the key, as that splits it
+    both_words = threefry2x32(words[0, ...], words[1, ...], *np.zeros((2, 1), np.uint32))
+    return int(np.bitwise_xor(*both_words)[0]) & ((1 << 30) - 1)
+
+
 N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
 # Longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run.
 MAX_UNROLLED_KNOTS = 12
 N_TERMS = (0, MAX_UNROLLED_KNOTS, 48, 96)  # knots of a chain are one of these: another spread needs no other program
+FARTHEST = 1e7  # normal score beyond all knots, those that bend nothing included
 _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
@@ -244,37 +256,48 @@ class ScoreChain(eqx.Module):
         bends: [knot] what is added to the slope at each.
     """
 
-    offset: Float[Array, ""]
-    slope: Float[Array, ""]
-    knots: Float[Array, " knot"]
-    bends: Float[Array, " knot"]
+    offset: Float[Either, ""]
+    slope: Float[Either, ""]
+    knots: Float[Either, " knot"]
+    bends: Float[Either, " knot"]
 
     def __call__(self, z: Float[Either, "*cell"]) -> Float[Either, "*cell"]:
         """Value at normal score `z`, any shape, in z's dtype."""
-        xp, parts = namespace(z), (self.offset, self.slope, self.knots, self.bends)
-        host = is_numpy(xp) and not isinstance(self.offset, Tracer)
-        offset, slope, knots, bends = ((np.asarray(x) if host else x).astype(z.dtype) for x in parts)
+        xp = namespace(z, self)
+        if is_numpy(xp):
+            return np.interp(z, *self._points()).astype(z.dtype)
+        offset, slope, knots, bends = (xp.asarray(x, z.dtype) for x in vars(self).values())
 
-        def add_bend(k: Any, value: Either) -> Either:
-            return value + bends[k] * xp.maximum(z - knots[k], 0.0)
+        def add_bend(k: int | Array, value: Array) -> Array:
+            return value + bends[k] * jnp.maximum(z - knots[k], 0.0)
 
         value = offset + slope * z
-        if len(knots) > MAX_UNROLLED_KNOTS and not host:
+        if len(knots) > MAX_UNROLLED_KNOTS:
             return lax.fori_loop(0, len(knots), add_bend, value)
-        for k in np.flatnonzero(bends) if host else range(len(knots)):
+        for k in range(len(knots)):
             value = add_bend(k, value)
         return value
 
-    def inverse(self, value: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
+    def _points(self) -> tuple[Floats, Floats]:
+        """Scores between which the function is linear, far ones at both ends, and its values there."""
+        offset, slope, knots, bends = (np.asarray(x, np.float64) for x in vars(self).values())
+        score = np.concatenate([[-FARTHEST], knots, [FARTHEST]])
+        return score, offset + slope * score + np.maximum(score[:, None] - knots, 0.0) @ bends
+
+    def inverse(self, value: Float[Either, "*cell"]) -> Float[Either, "*cell"]:
         """Normal score of `value`, piece by piece from the left; the chain must increase."""
-        slope = self.slope.astype(value.dtype)
-        at = self.offset.astype(value.dtype)  # the current piece is at + slope z
+        xp = namespace(value, self)
+        at, slope, knots, bends = (xp.asarray(x, value.dtype) for x in vars(self).values())  # the piece is at + slope z
         score = (value - at) / slope
-        for k in range(self.knots.shape[0]):
-            knot, bend = self.knots[k].astype(value.dtype), self.bends[k].astype(value.dtype)
-            at, slope = at - bend * knot, slope + bend
-            score = jnp.where(value > at + slope * knot, (value - at) / slope, score)
+        for k in range(knots.shape[0]):
+            at, slope = at - bends[k] * knots[k], slope + bends[k]
+            score = xp.where(value > at + slope * knots[k], (value - at) / slope, score)
         return score
+
+
+def on_host(values: ArrayLike) -> Float[np.ndarray, "*cell"]:
+    """Numbers in the precision of JAX's own, in an array that no program need make."""
+    return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
 
 
 def chain_of(
@@ -284,7 +307,7 @@ def chain_of(
     n_inner = len(score_map.knots_z) - 2
     terms = score_map.relu_terms(next((n for n in N_TERMS if n >= n_inner), n_inner) if n_terms is None else n_terms)
     values = (float(terms.intercept) - shift) * scale, float(terms.slope) * scale, terms.knots, terms.dslopes * scale
-    return ScoreChain(*(jnp.asarray(v, float) for v in values))
+    return ScoreChain(*(on_host(v) for v in values))
 
 
 def family_chain(family: Family, n_terms: int | None = None) -> ScoreChain:

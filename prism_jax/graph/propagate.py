@@ -41,8 +41,8 @@ class OpNoise(NamedTuple):
         chain: standardised residual of a normal score.
     """
 
-    call_sd: Float[Array, " lane"]
-    words: Complex64[Array, "word lane pair"]
+    call_sd: Float[Either, " lane"]
+    words: Complex64[Either, "word lane pair"]
     chain: ScoreChain
 
 
@@ -56,8 +56,8 @@ class Members(Protocol):
         ...
 
     def duration(
-        self, compute_s: Float[Array, "lane part"], noise: OpNoise | None = None
-    ) -> Float[Array, "lane column"]:
+        self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
+    ) -> Float[Either, "lane column"]:
         """Seconds until the slowest member has finished an op [lane, column].
 
         Args:
@@ -74,7 +74,7 @@ class ExplicitMembers(eqx.Module):
         chip: [factor, member, lane, column] persistent factors.
     """
 
-    chip: Float[Array, "factor member lane column"]
+    chip: Float[Either, "factor member lane column"]
 
     @property
     def n_draw(self) -> int:
@@ -82,8 +82,8 @@ class ExplicitMembers(eqx.Module):
         return self.chip.shape[1]
 
     def duration(
-        self, compute_s: Float[Array, "lane part"], noise: OpNoise | None = None
-    ) -> Float[Array, "lane column"]:
+        self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
+    ) -> Float[Either, "lane column"]:
         """[lane, column] seconds of the slowest member of every lane."""
         if noise is None:
             return self._slowest(self.chip, compute_s, None, None)
@@ -97,10 +97,10 @@ class ExplicitMembers(eqx.Module):
         return jnp.concatenate(halves, axis=-1)
 
     @staticmethod
-    def _slowest(chip: Array, compute_s: Array, call_sd: Array | None, residual: Array | None) -> Array:
+    def _slowest(chip: Either, compute_s: Either, call_sd: Either | None, residual: Either | None) -> Either:
         """Unrolled over the members of a small group: a reduction over their axis would not vectorise."""
 
-        def seconds(chip: Array, residual: Array | None) -> Array:
+        def seconds(chip: Either, residual: Either | None) -> Either:
             value = compute_s[:, -1, None] + sum(compute_s[:, f, None] * chip[f] for f in range(chip.shape[0]))
             if residual is None or call_sd is None:
                 return jnp.broadcast_to(value, chip.shape[1:])
@@ -122,8 +122,8 @@ class GivenDurations(eqx.Module):
         return 0
 
     def duration(
-        self, compute_s: Float[Array, "lane column"], noise: OpNoise | None = None
-    ) -> Float[Array, "lane column"]:
+        self, compute_s: Float[Either, "lane column"], noise: OpNoise | None = None
+    ) -> Float[Either, "lane column"]:
         """[lane, column] seconds as given."""
         return compute_s
 
@@ -142,10 +142,10 @@ class MemberTable(eqx.Module):
         slopes: [knot, lane, column] slope of the excess after each knot; the last continues.
     """
 
-    peak: Float[Array, "lane column"]
-    start: Float[Array, "lane column"]
-    knots: Float[Array, "knot lane column"]
-    slopes: Float[Array, "knot lane column"]
+    peak: Float[Either, "lane column"]
+    start: Float[Either, "lane column"]
+    knots: Float[Either, "knot lane column"]
+    slopes: Float[Either, "knot lane column"]
 
     @property
     def n_draw(self) -> int:
@@ -153,8 +153,8 @@ class MemberTable(eqx.Module):
         return 1
 
     def duration(
-        self, compute_s: Float[Array, "lane part"], noise: OpNoise | None = None
-    ) -> Float[Array, "lane column"]:
+        self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
+    ) -> Float[Either, "lane column"]:
         """[lane, column] seconds of the slowest member, by its tabulated distribution."""
         total_s = compute_s.sum(axis=-1)[:, None]
         if noise is None:
@@ -206,19 +206,19 @@ class GraphArrays(eqx.Module):
         axes: network axis of every used axis of comm_s.
     """
 
-    compute_s: Float[Array, "level lane part"]
-    call_sd: Float[Array, "level lane"]
-    comm_s: Float[Array, "level lane used"]
-    comm_sd: Float[Array, "level lane"]
-    p2p_sd: Float[Array, ""]
-    dep: Int32[Array, "level lane dep"]
-    lag_s: Float[Array, "level lane dep"]
-    end_compute_s: Float[Array, "lane part"]
-    end_comm_s: Float[Array, " lane"]
-    n_used: Int32[Array, ""] | None
+    compute_s: Float[Either, "level lane part"]
+    call_sd: Float[Either, "level lane"]
+    comm_s: Float[Either, "level lane used"]
+    comm_sd: Float[Either, "level lane"]
+    p2p_sd: Float[Either, ""]
+    dep: Int32[Either, "level lane dep"]
+    lag_s: Float[Either, "level lane dep"]
+    end_compute_s: Float[Either, "lane part"]
+    end_comm_s: Float[Either, " lane"]
+    n_used: Int32[Either, ""] | None
     depth: int = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True)
-    meets: Bool[Array, "level lane"] | None = None
+    meets: Bool[Either, "level lane"] | None = None
     n_replica: int = eqx.field(static=True, default=1)
 
 
@@ -230,8 +230,8 @@ class CommFactors(eqx.Module):
         regime: [score, axis] factor of the step's network regime.
     """
 
-    link: Float[Array, "axis lane column"]
-    regime: Float[Array, "score axis"]
+    link: Float[Either, "axis lane column"]
+    regime: Float[Either, "score axis"]
 
 
 class CallNoise(eqx.Module):
@@ -243,7 +243,7 @@ class CallNoise(eqx.Module):
         comm: the same for its communication.
     """
 
-    key_data: UInt32[Array, "2"]
+    key_data: UInt32[Either, "2"]
     compute: ScoreChain | None
     comm: ScoreChain | None
 
@@ -256,15 +256,15 @@ class Trail(eqx.Module):
         end_of_lane_s: [lane, column] end of the work that follows the last op.
     """
 
-    start_s: Float[Array, "level lane column"]
-    end_s: Float[Array, "level lane column"]
-    compute_s: Float[Array, "level lane column"]
-    end_of_lane_s: Float[Array, "lane column"]
+    start_s: Float[Either, "level lane column"]
+    end_s: Float[Either, "level lane column"]
+    compute_s: Float[Either, "level lane column"]
+    end_of_lane_s: Float[Either, "lane column"]
 
 
 def propagate(
     graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None
-) -> Float[Array, "score column"]:
+) -> Float[Either, "score column"]:
     """End of the step without the wait for other replicas, seconds."""
     return _scan(graph, members, network, noise, record=False)[0].max(axis=0)
 
@@ -278,14 +278,14 @@ def trail(graph: GraphArrays, members: Members, network: CommFactors, noise: Cal
 
 def _scan(
     graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None, *, record: bool
-) -> tuple[Float[Array, "lane score column"], tuple[Float[Array, "level lane column"], ...] | None]:
+) -> tuple[Float[Either, "lane score column"], tuple[Float[Either, "level lane column"], ...] | None]:
     """End of every lane; start, end and compute part of every op if they are to be recorded."""
     n_level, n_lane, _ = graph.compute_s.shape
     n_column = network.link.shape[-1]
     n_score = network.regime.shape[0]
     dtype = network.link.dtype
 
-    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Array, ...] | None]:
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Either, ...] | None]:
         free, ring = carry
         level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *meets = x
         words = _words(noise, members, level, n_lane, n_column)
@@ -314,7 +314,10 @@ def _scan(
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
     rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
-    rows = (jnp.arange(n_level, dtype=jnp.int32), *rows, *([] if graph.meets is None else [graph.meets]))
+    rows = (
+        jnp.arange(n_level, dtype=jnp.int32),
+        *map(jnp.asarray, (*rows, *([] if graph.meets is None else [graph.meets]))),
+    )
     if graph.n_used is None:
         (free, _), recorded = lax.scan(body, (free, ring), rows)
     else:
@@ -326,8 +329,8 @@ def _scan(
 
 
 def _with_replicas(
-    meets: Bool[Array, " lane"], n_replica: int, start_s: Float[Array, "lane column"]
-) -> Float[Array, "lane column"]:
+    meets: Bool[Either, " lane"], n_replica: int, start_s: Float[Either, "lane column"]
+) -> Float[Either, "lane column"]:
     """Starts, those of ops that meet being the latest among the replicas of each sample."""
     by_replica = start_s.reshape(start_s.shape[0], n_replica, -1)
     last = jnp.broadcast_to(by_replica.max(axis=1, keepdims=True), by_replica.shape).reshape(start_s.shape)
@@ -339,8 +342,8 @@ def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:
 
 
 def _words(
-    noise: CallNoise | None, members: Members, level: Int[Array, ""], n_lane: int, n_column: int
-) -> Complex64[Array, "word lane pair"] | None:
+    noise: CallNoise | None, members: Members, level: Int[Either, ""], n_lane: int, n_column: int
+) -> Complex64[Either, "word lane pair"] | None:
     """Packed random words of one level: the rows `members` needs, then one for communication."""
     if noise is None:
         return None
@@ -351,8 +354,8 @@ def _words(
 
 
 def _comm_score(
-    noise: CallNoise | None, words: Complex64[Array, "word lane pair"] | None, dtype: jnp.dtype
-) -> Float[Array, "lane 2*pair"] | None:
+    noise: CallNoise | None, words: Complex64[Either, "word lane pair"] | None, dtype: jnp.dtype
+) -> Float[Either, "lane 2*pair"] | None:
     """Standardised residual of an op's communication and of the transfer that feeds it."""
     if noise is None or noise.comm is None or words is None:
         return None
@@ -360,8 +363,8 @@ def _comm_score(
 
 
 def _comm_seconds(
-    axes: tuple[int, ...], comm_s: Float[Array, "lane used"], network: CommFactors, score: int
-) -> Float[Array, "lane column"] | Float[Array, ""]:
+    axes: tuple[int, ...], comm_s: Float[Either, "lane used"], network: CommFactors, score: int
+) -> Float[Either, "lane column"] | Float[Either, ""]:
     """Seconds of an op's communication at one network score: one zero if the graph has none."""
     parts = [comm_s[:, i, None] * network.regime[score, a] * network.link[a] for i, a in enumerate(axes)]
     return sum(parts, jnp.zeros((), network.link.dtype))

@@ -22,6 +22,7 @@ from ..explain.explain import explain, timelines
 from ..explain.perfetto import write_trace
 from ..explain.types import Explanation
 from ..fits.load_fits import FittedJob, LogLevel
+from ..graph.draws import typed_key
 from ..job.framework_notes import framework_notes
 from ..job.job import Job
 from ..job.rules import workload_notes
@@ -128,7 +129,7 @@ def simulated(
 
     Notes: a job at the level of its log is explained in any case: how far fleets differ is a part of its interval.
     """
-    job, key = fitted.job, jax.random.key(asked.seed)
+    job, key = fitted.job, typed_key(asked.seed)
     at_level = JobAtLevel(job, None)
     known = _known(job, asked.slowdowns)
     started, spent = time.perf_counter(), _compile_clock()
@@ -189,7 +190,7 @@ def _with_hosts(explanation: Explanation, hosts: Sequence[str]) -> Explanation:
 
 def _once(job: Job, *, asked: Simulation, known: KnownGpus | None, progress: Progress = silent) -> StepTimeDistribution:
     """The distribution as it is asked for."""
-    key = jax.random.key(asked.seed)
+    key = typed_key(asked.seed)
     return predict(job, key=key, n_samples=asked.count, method=asked.method, known=known, progress=progress)
 
 
@@ -197,7 +198,7 @@ def write_timeline(
     path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int, slowdowns: SlowdownTable | None
 ) -> None:
     """Writes a Perfetto timeline of a median and a p99 step."""
-    lines = timelines(lower(job), distribution, jax.random.key(seed), _known(job, slowdowns))
+    lines = timelines(lower(job), distribution, typed_key(seed), _known(job, slowdowns))
     write_trace(path, lines, job.name)
 
 
@@ -226,7 +227,7 @@ def _of_draws(
         fitted.job,
         fitted.draws,
         QUANTILES,
-        key=jax.random.key(asked.seed),
+        key=typed_key(asked.seed),
         n_samples=distribution.n_samples,
         known=known,
         progress=part(progress, "posterior draws"),

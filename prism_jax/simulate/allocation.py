@@ -157,7 +157,7 @@ def _drawn(columns: ReplicaColumns, key: Array) -> Floats:
     n_chunk, found = len(columns.chunks.index), []
     for repeat in range(N_REPEAT):
         chunks = replace(columns.chunks, index=columns.chunks.index + repeat * n_chunk)
-        time_s = np.asarray(column_times(columns.inputs, key, chunks, columns.width), dtype=np.float64)
+        time_s = column_times(columns.inputs, key, chunks, columns.width)
         found.append(columns.by_randomisation(time_s).transpose(1, 0, 2))
     return np.stack(found)
 

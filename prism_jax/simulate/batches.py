@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -84,8 +83,8 @@ def _with_chains(program: Program, chains: Mapping[tuple[str, int], ScoreChain])
 def _longer(chain: ScoreChain, n_knot: int) -> ScoreChain:
     """The same function with bends of nothing behind its last one."""
     more = n_knot - len(chain.knots)
-    knots = jnp.pad(chain.knots, (0, more), constant_values=OUT_OF_REACH)
-    return ScoreChain(chain.offset, chain.slope, knots, jnp.pad(chain.bends, (0, more)))
+    knots = np.pad(chain.knots, (0, more), constant_values=OUT_OF_REACH)
+    return ScoreChain(chain.offset, chain.slope, knots, np.pad(chain.bends, (0, more)))
 
 
 def predict_many(

@@ -1,4 +1,8 @@
-"""Replica columns on the device: persistent scores -> factors -> max-plus, in chunks spread over all devices.
+"""Replica columns: persistent scores -> factors -> max-plus, in chunks spread over all devices.
+
+What a column keeps for the whole step is a few numbers of each GPU, and its ops are thousands. So the host draws the former, in
+NumPy, and one program, whose shape knows neither the members of a large group nor how many columns there are, runs the latter.
+Brute force, which has a column for every replica of every step, and derivatives draw on the device, by the same formulas.
 
 A chunk is a fixed number of columns with its own key, `fold_in(key, chunk index)`, whatever device it runs on:
 results do not depend on how many devices there are. Draws are derived by name inside a chunk, so that adding one kind
@@ -26,11 +30,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.special import log_ndtr, ndtr, ndtri
+from jax.scipy import special as device_special
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float, Int, Key, UInt32
+from scipy import special
 
-from ..graph.draws import ScoreChain, key_words, normals, uniforms
+from ..core.arrays import is_numpy, namespace
+from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, uniforms
 from ..graph.propagate import (
     CallNoise,
     CommFactors,
@@ -52,7 +58,7 @@ SMALLEST_SD = 1e-9  # where nothing varies from call to call
 
 
 def member_table(
-    graph: GraphArrays, chip: Float[Array, "factor member lane column"], residual: ScoreChain | None
+    graph: GraphArrays, chip: Float[Either, "factor member lane column"], residual: ScoreChain | None
 ) -> MemberTable:
     """Table of every lane's group.
 
@@ -61,45 +67,81 @@ def member_table(
         chip: persistent factors of all members.
         residual: standardised residual of a normal score; None for none, so that the slowest factor decides.
     """
+    xp = namespace(graph.compute_s, chip)
     total = graph.compute_s.sum(axis=(0, 2))
-    share = graph.compute_s.sum(axis=0) / jnp.where(total > 0, total, 1.0)[:, None]  # [lane, part]
-    factor = share[None, :, -1, None] + jnp.einsum("lf,fmlc->mlc", share[:, :-1], chip)
+    share = graph.compute_s.sum(axis=0) / xp.where(total > 0, total, 1.0)[:, None]  # [lane, part]
+    factor = share[None, :, -1, None] + xp.einsum("lf,fmlc->mlc", share[:, :-1], chip)
     peak = factor.max(axis=0)
     if residual is None:
-        flat = jnp.zeros((2, *peak.shape), peak.dtype)
-        return MemberTable(peak, flat[0], flat.at[1].set(1.0), flat)
+        flat = xp.zeros((2, *peak.shape), peak.dtype)
+        return MemberTable(peak, flat[0], xp.stack([flat[0], flat[0] + 1.0]), flat)
     weight = graph.compute_s.sum(axis=2)
-    mean_sd = (graph.call_sd * weight).sum(axis=0) / jnp.where(total > 0, total, 1.0)
-    sd = jnp.maximum(mean_sd, SMALLEST_SD)[None, :, None]
-    score = jnp.asarray(COARSE_SCORES, peak.dtype)[:, None, None]
+    mean_sd = (graph.call_sd * weight).sum(axis=0) / xp.where(total > 0, total, 1.0)
+    sd = xp.maximum(mean_sd, SMALLEST_SD)[None, :, None]
+    score = xp.asarray(COARSE_SCORES, peak.dtype)[:, None, None]
     rough = _gumbel(sd * residual(score), factor, sd, residual)
-    slopes = jnp.diff(score, axis=0) / _gap(rough)
-    wanted = jnp.asarray(WANTED_Y, peak.dtype)
-    fine = jax.vmap(lambda y: piecewise(y, score[0], rough[:-1], slopes))(wanted)
+    slopes = xp.diff(score, axis=0) / _gap(rough)
+    wanted = xp.asarray(WANTED_Y, peak.dtype)[:, None, None]
+    fine = piecewise(wanted, score[:1], rough[:-1, None], slopes[:, None])
     excess = sd * residual(fine)  # [knot, lane, column]
     y = _gumbel(excess, factor, sd, residual)
-    return MemberTable(peak, excess[0], y[:-1], jnp.diff(excess, axis=0) / _gap(y))
+    return MemberTable(peak, excess[0], y[:-1], xp.diff(excess, axis=0) / _gap(y))
+
+
+AT_ONCE = 1 << 15  # numbers that stay in the first caches
 
 
 def _gumbel(
-    excess: Float[Array, "knot lane #column"],
-    factor: Float[Array, "member lane column"],
-    sd: Float[Array, "1 lane 1"],
+    excess: Float[Either, "knot lane #column"],
+    factor: Float[Either, "member lane column"],
+    sd: Float[Either, "1 lane 1"],
     residual: ScoreChain,
-) -> Float[Array, "knot lane column"]:
+) -> Float[Either, "knot lane column"]:
     """-log(-log P(slowest <= peak (1 + excess))) from the members' persistent factors."""
+    xp = namespace(excess, factor)
     peak = factor.max(axis=0)
 
-    def add(i: int | Array, total: Array) -> Array:
-        over = ((peak - factor[i])[None] + excess * peak[None]) / factor[i][None]
-        return total + log_ndtr(residual.inverse(over / sd))
+    def log_cdf(some: Float[Either, "some lane column"]) -> Float[Either, "knot lane column"]:
+        over = ((peak[None] - some)[:, None] + (excess * peak[None])[None]) / some[:, None]
+        return _log_ndtr(residual.inverse(over / sd[None])).sum(axis=0)
 
-    log_cdf = lax.fori_loop(0, factor.shape[0], add, jnp.zeros((*excess.shape[:-1], peak.shape[-1]), peak.dtype))
-    return -jnp.log(jnp.maximum(-log_cdf, 1e-30))
+    if is_numpy(xp):
+        n = max(1, AT_ONCE // (len(excess) * peak.size))
+        total = sum(log_cdf(factor[i : i + n]) for i in range(0, len(factor), n))
+    else:
+        nothing = jnp.zeros((len(excess), *peak.shape), peak.dtype)
+        total = lax.fori_loop(0, len(factor), lambda i, total: total + log_cdf(factor[i][None]), nothing)
+    return -xp.log(xp.maximum(-total, 1e-30))
 
 
-def _gap(y: Float[Array, "knot lane column"]) -> Float[Array, "knot-1 lane column"]:
-    return jnp.maximum(jnp.diff(y, axis=0), 1e-6)
+LOWEST_SCORE, HIGHEST_SCORE, PER_SCORE = (
+    -40.0,
+    12.0,
+    400,
+)  # of a table of log Phi: within 1e-6 of it, or of its distance from 0
+
+
+@lru_cache(maxsize=1)
+def _table_of_logs() -> tuple[np.ndarray, np.ndarray]:
+    """log Phi at the scores of the table, and by how much it rises to the next."""
+    score = np.linspace(LOWEST_SCORE, HIGHEST_SCORE, int(HIGHEST_SCORE - LOWEST_SCORE) * PER_SCORE + 1)
+    value = special.log_ndtr(score)
+    return value[:-1].astype(np.float32), np.diff(value).astype(np.float32)
+
+
+def _log_ndtr(score: Float[Either, "*cell"]) -> Float[Either, "*cell"]:
+    """log Phi; on the host from a table, ten times as fast as the function."""
+    if not is_numpy(namespace(score)):
+        return device_special.log_ndtr(score)
+    value, rise = _table_of_logs()
+    at = np.clip((score - LOWEST_SCORE) * PER_SCORE, 0.0, len(value) - 1.0)
+    low = at.astype(np.int32)
+    return value[low] + (at - low).astype(at.dtype) * rise[low]
+
+
+def _gap(y: Float[Either, "knot lane column"]) -> Float[Either, "knot-1 lane column"]:
+    xp = namespace(y)
+    return xp.maximum(xp.diff(y, axis=0), 1e-6)
 
 
 MAX_EXPLICIT_MEMBERS = 16  # above, the maximum over members is drawn directly
@@ -123,7 +165,7 @@ class ColumnInputs(eqx.Module):
     gpu: tuple[ScoreChain, ...]
     node: tuple[ScoreChain, ...]
     link: tuple[ScoreChain, ...]
-    regime: Float[Array, "score axis"]
+    regime: Float[Either, "score axis"]
     compute: ScoreChain | None
     comm: ScoreChain | None
     n_member: int = eqx.field(static=True)
@@ -151,47 +193,81 @@ class Chunk(eqx.Module):
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.
     """
 
-    index: Int[Array, "*chunk"]
-    peak_score: Float[Array, "*chunk 2 lane column"] | None = None
-    regime: Float[Array, "*chunk axis column"] | None = None
-    known: Float[Array, "*chunk factor member lane column"] | None = None
-    fleet: Int[Array, "*chunk"] | None = None
+    index: Int[Either, "*chunk"]
+    peak_score: Float[Either, "*chunk 2 lane column"] | None = None
+    regime: Float[Either, "*chunk axis column"] | None = None
+    known: Float[Either, "*chunk factor member lane column"] | None = None
+    fleet: Int[Either, "*chunk"] | None = None
+
+    def at(self, place: int) -> Chunk:
+        """One of several chunks."""
+        return jax.tree.map(lambda leaf: leaf[place, ...], self)
+
+
+class DrawnColumns(eqx.Module):
+    """What the columns of a chunk keep for the whole step, and the key of what they do not; chunks may be stacked.
+
+    Attributes:
+        members: the groups of all lanes.
+        link: [axis, lane, column] factors of links.
+        call: key of the residuals.
+    """
+
+    members: Members
+    link: Float[Either, "*chunk axis lane column"]
+    call: UInt32[Either, "*chunk 2"]
 
 
 def column_times(
-    inputs: ColumnInputs, key: Key[Array, ""], chunks: Chunk, n_column: int
-) -> Float[Array, "chunk score column"]:
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunks: Chunk, n_column: int, *, drawn_on_device: bool = False
+) -> Float[np.ndarray, "chunk score column"]:
     """Step time of independent replica columns, seconds.
 
     Args:
         inputs: lowered job.
-        key: typed PRNG key.
+        key: of the draws.
         chunks: leaves stacked along a leading chunk axis.
         n_column: columns per chunk, even.
+        drawn_on_device: draw persistent factors there too, for very many columns: another program for each shape of a group.
     """
-    n_chunk = chunks.index.shape[0]
-    n_device = _shards(n_chunk)
-    times = _compiled(n_device, n_column, jax.default_backend())(inputs, key, chunks)
-    if jax.process_count() == 1:
-        return times
+    n_chunk, words, backend = len(chunks.index), host_key(key), jax.default_backend()
+    if drawn_on_device:
+        n_device = max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
+        return _gathered(_compiled(n_device, n_column, backend)(inputs, words, chunks))
+    n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
+    found: list[Any] = []
+    for first in range(0, n_chunk, n_device):
+        some = [chunks.at(min(k, n_chunk - 1)) for k in range(first, first + n_device)]
+        drawn = jax.tree.map(lambda *leaves: np.stack(leaves), *(_drawn(inputs, words, own, n_column) for own in some))
+        step = inputs.graph, inputs.regime, inputs.compute, inputs.comm
+        found.append(_compiled(n_device, None, backend)(step, drawn))
+        found[:-1] = map(_gathered, found[:-1])  # the last runs while the next is drawn
+    return np.concatenate([*found[:-1], _gathered(found[-1])])[:n_chunk]
+
+
+def _gathered(times: Array | np.ndarray) -> np.ndarray:
+    """Times on this host, those of other processes included."""
+    if isinstance(times, np.ndarray) or jax.process_count() == 1:
+        return np.asarray(times, dtype=np.float64)
     from jax.experimental import multihost_utils
 
-    return multihost_utils.process_allgather(times, tiled=True)
-
-
-def _shards(n_chunk: int) -> int:
-    """As many devices as divide the chunks evenly."""
-    return max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
+    return np.asarray(multihost_utils.process_allgather(times, tiled=True), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
-def _compiled(n_device: int, n_column: int, backend: str) -> Any:
-    def run(inputs: ColumnInputs, key: Key[Array, ""], chunks: Chunk) -> Float[Array, "chunk score column"]:
-        return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column), chunks)
+def _compiled(n_device: int, n_column: int | None, backend: str) -> Any:
+    """Times of chunks that are drawn on the device, of so many columns; for None, of columns that are drawn."""
+
+    def draw_and_run(inputs: ColumnInputs, key: Words, chunks: Chunk) -> Float[Array, "chunk score column"]:
+        return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column or 0), chunks)
+
+    def run(step: StepInputs, drawn: DrawnColumns) -> Float[Either, "1 score column"]:
+        return propagate(*_engine(*step, jax.tree.map(lambda leaf: leaf[0], drawn)))[None]
 
     mesh = Mesh(np.array(jax.devices()[:n_device]), ("device",))
     split, whole = PartitionSpec("device"), PartitionSpec()
-    sharded = jax.shard_map(run, mesh=mesh, in_specs=(whole, whole, split), out_specs=split, check_vma=False)
+    function, specs = (run, (whole, split)) if n_column is None else (draw_and_run, (whole, whole, split))
+    sharded = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
     return jax.jit(sharded, compiler_options=compiler_options(backend))
 
 
@@ -208,40 +284,49 @@ def compiler_options(backend: str) -> dict[str, Any] | None:
     return {"xla_cpu_prefer_vector_width": 512} if wide else None
 
 
-def one_chunk(inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int) -> Float[Array, "score column"]:
-    """Step times of one chunk's columns, seconds."""
-    return propagate(*_drawn(inputs, key, chunk, n_column))
+def one_chunk(
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
+) -> Float[Either, "score column"]:
+    """Step times of one chunk's columns, seconds; all is traced."""
+    return propagate(*_of_chunk(inputs, key, chunk, n_column))
 
 
-def trail_of_chunk(inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int) -> Trail:
+def trail_of_chunk(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int) -> Trail:
     """Every op of the same columns."""
-    return trail(*_drawn(inputs, key, chunk, n_column))
+    return trail(*_of_chunk(inputs, key, chunk, n_column))
 
 
-def _drawn(
-    inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
-) -> tuple[GraphArrays, Members, CommFactors, CallNoise | None]:
+StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None]
+Engine = tuple[GraphArrays, Members, CommFactors, CallNoise | None]
+
+
+def _of_chunk(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int) -> Engine:
     """One chunk's persistent factors, links and residuals: the arguments of the engine."""
-    own = jax.random.fold_in(key, chunk.index)
-    of_fleet = own if chunk.fleet is None else jax.random.fold_in(key, chunk.fleet)
+    drawn = _drawn(inputs, key, chunk, n_column)
+    return _engine(inputs.graph, inputs.regime, inputs.compute, inputs.comm, drawn)
+
+
+def _engine(
+    graph: GraphArrays, regime: Either, compute: ScoreChain | None, comm: ScoreChain | None, drawn: DrawnColumns
+) -> Engine:
+    noise = None if compute is None and comm is None else CallNoise(drawn.call, compute, comm)
+    return graph, drawn.members, CommFactors(drawn.link, regime), noise
+
+
+def _drawn(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int) -> DrawnColumns:
+    """What one chunk's columns keep, under the chunk's key."""
+    own = fold_in(key_words(key), chunk.index)
+    of_fleet = own if chunk.fleet is None else fold_in(key_words(key), chunk.fleet)
     chip = persistent_factors(inputs, of_fleet, chunk, n_column)
-    network = CommFactors(link_factors(inputs, of_fleet, chunk, n_column), inputs.regime)
-    return inputs.graph, members_of(inputs, chip), network, call_noise(inputs, own)
+    return DrawnColumns(members_of(inputs, chip), link_factors(inputs, of_fleet, chunk, n_column), named(own, "call"))
 
 
-def named(key: Key[Array, ""], name: str) -> UInt32[Array, "2"]:
+def named(key: Key[Array, ""] | Words, name: str) -> Words:
     """The two key words of one kind of draw."""
-    return key_words(jax.random.fold_in(key, crc32(name.encode())))
+    return fold_in(key_words(key), crc32(name.encode()))
 
 
-def call_noise(inputs: ColumnInputs, key: Key[Array, ""]) -> CallNoise | None:
-    """Call residuals under this chunk's key; None if nothing varies from call to call."""
-    if inputs.compute is None and inputs.comm is None:
-        return None
-    return CallNoise(named(key, "call"), inputs.compute, inputs.comm)
-
-
-def members_of(inputs: ColumnInputs, chip: Float[Array, "factor member lane column"]) -> Members:
+def members_of(inputs: ColumnInputs, chip: Float[Either, "factor member lane column"]) -> Members:
     """Every member drawn for small groups; the direct maximum for large ones."""
     if inputs.explicit or inputs.n_member <= MAX_EXPLICIT_MEMBERS:
         return ExplicitMembers(chip)
@@ -249,50 +334,54 @@ def members_of(inputs: ColumnInputs, chip: Float[Array, "factor member lane colu
 
 
 def persistent_factors(
-    inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
-) -> Float[Array, "factor member lane column"]:
-    """Persistent factors of every GPU, node effect included."""
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
+) -> Float[Either, "factor member lane column"]:
+    """Persistent factors of every GPU, node effect included; traced where the key or the chunk is."""
     shape, dtype = (inputs.n_member, inputs.n_lane, n_column), inputs.graph.compute_s.dtype
+    xp = namespace(key, chunk)
     if not inputs.gpu:
-        return jnp.ones((0, *shape), dtype)
-    node_shape = (inputs.n_node, *shape[1:])
+        return xp.ones((0, *shape), dtype)
+    node_z = normals(named(key, "node"), inputs.n_node, *shape[1:]).astype(dtype)
     if chunk.peak_score is None:
         gpu_z = normals(named(key, "gpu"), *shape).astype(dtype)
-        node_z = normals(named(key, "node"), *node_shape).astype(dtype)
     else:
         gpu_z = below_peak(named(key, "gpu"), chunk.peak_score[0], inputs.n_member)
-        node_z = normals(named(key, "node"), *node_shape).astype(dtype).at[0].set(chunk.peak_score[1])
-    host = jnp.minimum(jnp.arange(inputs.n_member) // inputs.node_size, inputs.n_node - 1)
+        node_z = xp.concatenate([chunk.peak_score[1:], node_z[1:]])
+    host = np.minimum(np.arange(inputs.n_member) // inputs.node_size, inputs.n_node - 1)
     factors = [gpu(gpu_z) * node(node_z)[host] for gpu, node in zip(inputs.gpu, inputs.node, strict=True)]
-    chip = jnp.stack(factors)
-    return chip if chunk.known is None else jnp.where(jnp.isnan(chunk.known), chip, chunk.known)
+    chip = xp.stack(factors)
+    return chip if chunk.known is None else xp.where(xp.isnan(chunk.known), chip, chunk.known)
 
 
 def below_peak(
-    key_data: UInt32[Array, "2"], peak_score: Float[Array, "lane column"], n_member: int
-) -> Float[Array, "member lane column"]:
+    key_data: Words, peak_score: Float[Either, "lane column"], n_member: int
+) -> Float[Either, "member lane column"]:
     """Scores of `n_member` exchangeable GPUs whose maximum has score `peak_score` on its own probability scale.
 
     The maximum of n has probability U^(1/n) at uniform U = Phi(peak_score); given it, the others are independent below it. The
     maximum comes first: members are exchangeable. Tails are taken from the survival side, in float32.
     """
-    tail = -jnp.expm1(log_ndtr(peak_score) / n_member)  # 1 - U^(1/n)
-    top = -ndtri(tail)
+    xp = namespace(key_data, peak_score)
+    law = special if is_numpy(xp) else device_special
+    tail = -xp.expm1(law.log_ndtr(peak_score) / n_member)  # 1 - U^(1/n)
+    top = -law.ndtri(tail)
     if n_member == 1:
         return top[None]
     uniform = uniforms(key_data, n_member, *peak_score.shape).astype(peak_score.dtype)
-    others = jnp.minimum(ndtri(jnp.maximum(uniform * ndtr(top)[None], 1e-30)), top[None])
-    return others.at[0].set(top)
+    others = xp.minimum(law.ndtri(xp.maximum(uniform[1:] * law.ndtr(top)[None], 1e-30)), top[None])
+    return xp.concatenate([top[None], others])
 
 
 def link_factors(
-    inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
-) -> Float[Array, "axis lane column"]:
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
+) -> Float[Either, "axis lane column"]:
     """Link factors: the worst of a group's nodes; the end of the step included."""
+    xp = namespace(key, chunk)
+    law = special if is_numpy(xp) else device_special
     shape = (len(inputs.link), inputs.n_lane, n_column)
-    factors = jnp.ones(shape, inputs.graph.compute_s.dtype)
+    factors = xp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
         score = normals(named(key, "link"), 1, *shape[1:])[0].astype(factors.dtype)
-        worst = -ndtri(-jnp.expm1(log_ndtr(score) / inputs.n_node))
-        factors = jnp.stack([chain(worst) for chain in inputs.link])
+        worst = -law.ndtri(-xp.expm1(law.log_ndtr(score) / inputs.n_node))
+        factors = xp.stack([chain(worst) for chain in inputs.link])
     return factors if chunk.regime is None else factors * chunk.regime[:, None, :]

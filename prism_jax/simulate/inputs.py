@@ -19,6 +19,7 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
 from ..core.registry import did_you_mean
+from ..graph.draws import on_host
 from ..graph.propagate import CommFactors, ExplicitMembers, GraphArrays, propagate
 from ..graph.walk import noise_free_s
 from ..job.job import Job
@@ -133,7 +134,7 @@ def column_inputs(program: Program, regime: Floats, *, explicit: bool = False) -
         gpu=program.gpu,
         node=program.node,
         link=program.link,
-        regime=jnp.asarray(regime, float),
+        regime=on_host(regime),
         compute=program.compute_residual,
         comm=program.comm_residual,
         n_member=program.n_member,

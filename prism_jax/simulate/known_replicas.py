@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..graph.draws import folded, on_host
 from ..plan.plan import ParallelPlan, replicas_with
 from .columns import Chunk, column_times
 from .inputs import KnownGpus, column_inputs, regime_factors
@@ -55,8 +54,8 @@ class KnownReplicas:
         n = self.n_column // width
         factors = np.repeat(np.moveaxis(self.gpus.by_replica(plan)[..., self.replicas], -1, 0), n, axis=0)
         index = (self.replicas[:, None] * n + np.arange(n)).ravel()
-        known = jnp.asarray(np.broadcast_to(factors[..., None], (*factors.shape, width)), float)
-        return Chunk(index=jnp.asarray(index, jnp.int32), known=known, fleet=jnp.asarray(index, jnp.int32)), width
+        known = np.broadcast_to(on_host(factors)[..., None], (*factors.shape, width))
+        return Chunk(index=index, known=known, fleet=index), width
 
     def by_replica(self, time_s: Floats) -> Floats:
         """Times [replica, score, column] of those of the chunks [chunk, score, column]."""
@@ -92,13 +91,12 @@ def known_times(program: Program, known: KnownReplicas, key: Array, scores: Floa
         return np.zeros((0, len(scores), known.n_column))
     chunks, width = known.chunks(program.job.plan)
     inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
-    times = column_times(inputs, key_of_known(key), chunks, width)
-    return known.by_replica(np.asarray(times, dtype=np.float64))
+    return known.by_replica(column_times(inputs, key_of_known(key), chunks, width))
 
 
 def key_of_known(key: Array) -> Array:
     """Key of the known replicas' columns."""
-    return jax.random.fold_in(key, 7)
+    return folded(key, 7)
 
 
 def contenders(program: Program, gpus: KnownGpus, key: Array, listed: Sequence[int] = ()) -> KnownReplicas:
@@ -114,7 +112,7 @@ def contenders(program: Program, gpus: KnownGpus, key: Array, listed: Sequence[i
     plan = program.job.plan
     every = gpus.replicas(plan)
     pilot = KnownReplicas(gpus, every, PILOT_COLUMNS, len(every)).without(listed)
-    time_s = known_times(program, pilot, jax.random.fold_in(key, 8), np.zeros(1))[:, 0]
+    time_s = known_times(program, pilot, folded(key, 8), np.zeros(1))[:, 0]
     mean_s, sd_s = time_s.mean(axis=1), time_s.std(axis=1)
     slowest = mean_s.argmax()
     near = mean_s + REACH_SD * sd_s >= mean_s[slowest] - sd_s[slowest]

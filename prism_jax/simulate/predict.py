@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from scipy.special import ndtri
 from ..core.arrays import Floats, Values
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
-from ..graph.draws import MAX_COLUMNS, key_words, typed_key
+from ..graph.draws import MAX_COLUMNS, host_key, on_host, seed_of, typed_key
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
@@ -64,7 +62,7 @@ def brute_force(
         steps_per_fleet: steps that follow each other on one fleet; with one, all steps are independent.
     """
     n_fleet = max(-(-n_steps // steps_per_fleet), N_BATCH)
-    rng = np.random.default_rng(np.asarray(key_words(key)).tolist())
+    rng = np.random.default_rng(host_key(key).tolist())
     network_u = rng.random((n_fleet, steps_per_fleet))
     core = replica_maxima(program, key, network_u, known, progress, explicit)
     shared = shared_of(program, np.zeros(1))
@@ -121,10 +119,10 @@ def replica_maxima(
         step, block = np.minimum(index // n_block, n_step - 1), index % n_block
         cell = block[:, None] * N_COLUMN + np.arange(N_COLUMN)
         fleet = np.minimum(cell // program.n_replica, n_fleet - 1)
-        regime = None if factors is None else jnp.asarray(factors[fleet, step[:, None]].transpose(0, 2, 1), float)
-        of_fleet = None if n_step == 1 else jnp.asarray(block)
-        chunks = Chunk(jnp.asarray(index), None, regime, _known_columns(program, known, cell), of_fleet)
-        times.append(np.asarray(column_times(inputs, key, chunks, N_COLUMN), dtype=np.float64).reshape(per_call, -1))
+        regime = None if factors is None else on_host(factors[fleet, step[:, None]].transpose(0, 2, 1))
+        of_fleet = None if n_step == 1 else block
+        chunks = Chunk(index, None, regime, _known_columns(program, known, cell), of_fleet)
+        times.append(column_times(inputs, key, chunks, N_COLUMN, drawn_on_device=True).reshape(per_call, -1))
         progress(min(1.0, (first + per_call) / n_chunk))
     of_step = np.concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
     return of_step.reshape(n_step, n_fleet, program.n_replica).max(axis=-1).T
@@ -136,12 +134,12 @@ def _regime(program: Program, network_u: Floats) -> Floats:
     return regime_factors(program, scores.ravel()).reshape(*scores.shape, -1)
 
 
-def _known_columns(program: Program, known: KnownGpus | None, cell: NDArray[np.int64]) -> Array | None:
+def _known_columns(program: Program, known: KnownGpus | None, cell: NDArray[np.int64]) -> np.ndarray | None:
     """Known factors [chunk, class, member, lane, column] of the replicas that the cells [chunk, column] are."""
     if known is None:
         return None
     replica = cell % program.n_replica
-    return jnp.asarray(np.moveaxis(known.by_replica(program.job.plan)[..., replica], -2, 0), float)
+    return on_host(np.moveaxis(known.by_replica(program.job.plan)[..., replica], -2, 0))
 
 
 assert N_COLUMN <= MAX_COLUMNS
@@ -290,8 +288,7 @@ class ReplicaTimes:
 def replica_times(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> ReplicaTimes:
     """Columns of a program and their times, `n_samples` rounded up to a power of two per randomisation."""
     columns = replica_columns(program, key, n_samples)
-    chunk_s = column_times(columns.inputs, key, columns.chunks, columns.width)
-    time_s = columns.by_randomisation(np.asarray(chunk_s, dtype=np.float64))
+    time_s = columns.by_randomisation(column_times(columns.inputs, key, columns.chunks, columns.width))
     known_s = np.zeros((0, len(columns.scores), 0))
     if known is not None:
         known_s = known_times(program, known, key, columns.scores)
@@ -331,15 +328,15 @@ class ReplicaColumns:
 def replica_columns(program: Program, key: Array, n_samples: int) -> ReplicaColumns:
     """Importance-sampled columns of a program, `n_samples` rounded up to a power of two per randomisation."""
     n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples / N_RANDOMISATION, 1.0)))))
-    seed = int(jax.random.randint(key, (), 0, 1 << 30, jnp.int32))
+    seed = seed_of(key)
     design = column_design(program, n_column, seed)
     scores = REGIME_SCORES if program.varying_regime else np.zeros(1)
     width = min(CHUNK_COLUMNS, design.weight.size // MIN_CHUNKS)
     peak = None
     if program.has_persistent:
-        flat = jnp.moveaxis(jnp.asarray(design.peak_score, float), 0, -2)
-        peak = jnp.moveaxis(flat.reshape(*flat.shape[:-2], -1, width), -2, 0)
-    index = jnp.arange(design.weight.size // width)
+        flat = np.moveaxis(on_host(design.peak_score), 0, -2)
+        peak = np.moveaxis(flat.reshape(*flat.shape[:-2], -1, width), -2, 0)
+    index = np.arange(design.weight.size // width)
     return ReplicaColumns(
         inputs=column_inputs(program, regime_factors(program, scores)),
         chunks=Chunk(index, peak, fleet=index),

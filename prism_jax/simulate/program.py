@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..core.arrays import Floats, Values, namespace
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, NETWORK_AXES
 from ..cost.step import StepCost, step_cost
 from ..graph.build import build_graph
-from ..graph.draws import N_CALL_KNOTS, ScoreChain, family_chain, map_sd, residual_map, standardised
+from ..graph.draws import N_CALL_KNOTS, ScoreChain, family_chain, map_sd, on_host, residual_map, standardised
 from ..graph.propagate import GraphArrays
 from ..graph.step_graph import StepGraph, pad_graph, padded_depth, ring_rows
 from ..job.job import Job
@@ -177,8 +175,7 @@ def lower(job: Job, pad: bool = False) -> Program:
     job.check()
     plan = job.plan
     cost = step_cost(job.model, job.cluster, plan, job.efficiency)
-    with jax.ensure_compile_time_eval():  # where a caller is traced too, the program that is kept holds numbers
-        return program_of(job, cost, build_graph(order_of(plan), cost), pad=pad)
+    return program_of(job, cost, build_graph(order_of(plan), cost), pad=pad)
 
 
 def order_of(plan: ParallelPlan) -> ScheduleOrder:
@@ -228,24 +225,22 @@ def factor_groups(tree: Variability, classes: Sequence[str]) -> list[list[int]]:
 def graph_arrays(
     graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats, n_used: int | None
 ) -> GraphArrays:
-    """StepGraph in device form; `n_used` levels of a padded one."""
+    """StepGraph in the form that the engine takes, made by the host; `n_used` levels of a padded one."""
     depth = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth)
     comm_s = np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1)
     used = np.flatnonzero(comm_s.any(axis=(0, 1))) if n_used is None else range(comm_s.shape[-1])
     axes = tuple(int(a) for a in used)
     return GraphArrays(
-        compute_s=jnp.asarray(by_factor(graph.compute_s, groups), float),
-        call_sd=jnp.asarray(call_sd, float),
-        comm_s=jnp.asarray(comm_s[..., list(axes)], float),
-        comm_sd=jnp.asarray(comm_sd, float),
-        p2p_sd=jnp.asarray(p2p_sd, float),
-        dep=jnp.asarray(ring_rows(graph.dep_level, graph.dep_lane, depth), jnp.int32),
-        lag_s=jnp.asarray(graph.lag_s, float),
-        end_compute_s=jnp.asarray(
-            by_factor(end_by_class(graph.end_compute_s, graph.compute_s.shape[-1]), groups), float
-        ),
-        end_comm_s=jnp.asarray(graph.end_comm_s, float),
-        n_used=None if n_used is None else jnp.asarray(n_used, jnp.int32),
+        compute_s=on_host(by_factor(graph.compute_s, groups)),
+        call_sd=on_host(call_sd),
+        comm_s=on_host(comm_s[..., list(axes)]),
+        comm_sd=on_host(comm_sd),
+        p2p_sd=on_host(p2p_sd),
+        dep=ring_rows(graph.dep_level, graph.dep_lane, depth),
+        lag_s=on_host(graph.lag_s),
+        end_compute_s=on_host(by_factor(end_by_class(graph.end_compute_s, graph.compute_s.shape[-1]), groups)),
+        end_comm_s=on_host(graph.end_comm_s),
+        n_used=None if n_used is None else np.asarray(n_used, np.int32),
         depth=depth,
         axes=axes,
     )
@@ -282,11 +277,6 @@ def by_class(program: Program, tree: Variability | None = None) -> Program:
         tree: with less variability than the job's; None for the job's own.
     """
     tree = program.job.variability if tree is None else tree
-    with jax.ensure_compile_time_eval():
-        return _by_class(program, tree)
-
-
-def _by_class(program: Program, tree: Variability) -> Program:
     groups = [[index] for index in range(len(program.classes))]
     compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
     collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]

@@ -184,7 +184,7 @@ def test_gradient_equals_finite_differences_and_obeys_euler(x64: None, small: St
             at = np.unravel_index(flat, array.shape)
             h = 1e-6
             ends = [
-                step((*values[:which], array.at[at].add(d), *values[which + 1 :]), graph, chip, network)
+                step((*values[:which], jnp.asarray(array).at[at].add(d), *values[which + 1 :]), graph, chip, network)
                 for d in (h, -h)
             ]
             assert float(ends[0] - ends[1]) / (2 * h) == pytest.approx(float(slope[at]), abs=1e-6)

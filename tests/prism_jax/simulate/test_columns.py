@@ -1,0 +1,71 @@
+"""Columns that the host draws are those that the device draws; programs do not know how many there are."""
+
+import jax
+import numpy as np
+import pytest
+
+from prism_jax.graph.draws import folded, host_key, seed_of, typed_key
+from prism_jax.simulate.columns import Chunk, _compiled, column_times
+from prism_jax.simulate.inputs import column_inputs, regime_factors
+from prism_jax.simulate.predict import REGIME_SCORES, replica_columns
+from prism_jax.variability.families import LogNormal, Normal, StudentT
+from prism_jax.variability.tree import ClassVariability, Variability
+from tests.support.jobs import EVERYTHING, compute_varies, make_program
+
+KEY = jax.random.key(5)
+HEAVY = {"gemm": ClassVariability(gpu=LogNormal(0.03), node=LogNormal(0.01), call=StudentT(0.05, 3.0))}
+TREES = {
+    "everything": EVERYTHING,
+    "heavy calls": Variability("t", HEAVY),
+    "no calls": Variability("t", compute_varies(gpu=LogNormal(0.03))),
+    "calls alone": Variability("t", compute_varies(call=Normal(0.03))),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("tp", [2, 20])
+def test_the_host_draws_what_the_device_draws(tree: str, tp: int) -> None:
+    """Members of small groups, tables of large ones; float32 on both sides, by other orders of sums."""
+    program = make_program(TREES[tree], tp=tp)
+    columns = replica_columns(program, KEY, 128)
+    arguments = columns.inputs, KEY, columns.chunks, columns.width
+    np.testing.assert_allclose(column_times(*arguments), column_times(*arguments, drawn_on_device=True), rtol=1e-4)
+
+
+def test_known_gpus_and_fleets_are_the_same_on_both_sides() -> None:
+    program = make_program(EVERYTHING)
+    inputs = column_inputs(program, regime_factors(program, np.zeros(1)), explicit=True)
+    known = np.full((5, len(program.gpu), program.n_member, program.n_lane, 32), np.nan, np.float32)
+    known[:, :, 1, 0] = 1.5
+    chunks = Chunk(np.arange(5), None, np.full((5, 6, 32), 1.1, np.float32), known, np.arange(5) // 2)
+    times = column_times(inputs, KEY, chunks, 32)
+    np.testing.assert_allclose(times, column_times(inputs, KEY, chunks, 32, drawn_on_device=True), rtol=1e-4)
+    assert times.shape == (5, 1, 32)
+
+
+def test_programs_know_neither_members_of_large_groups_nor_columns() -> None:
+    """Two groups of other sizes, and another number of columns: nothing more to compile."""
+    compiled = _compiled(1 << (len(jax.devices()).bit_length() - 1), None, jax.default_backend())
+    sizes = []
+    for tp, n_samples in ((20, 1024), (24, 1024), (24, 4096)):
+        columns = replica_columns(make_program(EVERYTHING, tp=tp), KEY, n_samples)
+        column_times(columns.inputs, KEY, columns.chunks, columns.width)
+        sizes.append(compiled._cache_size())
+    assert sizes[0] == sizes[-1]
+
+
+def test_all_scores_share_the_columns() -> None:
+    """One score alone gives the times that it has among several."""
+    program = make_program(EVERYTHING)
+    columns = replica_columns(program, KEY, 128)
+    every = column_times(columns.inputs, KEY, columns.chunks, columns.width)
+    alone = column_inputs(program, regime_factors(program, REGIME_SCORES[1:2]))
+    np.testing.assert_allclose(column_times(alone, KEY, columns.chunks, columns.width)[:, 0], every[:, 1], rtol=1e-5)
+
+
+def test_seeds_and_keys_are_those_of_jax() -> None:
+    for seed in range(20):
+        key = typed_key(seed)
+        assert seed_of(key) == int(jax.random.randint(jax.random.key(seed), (), 0, 1 << 30, np.int32))
+        assert folded(key, seed, 3) == jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), seed), 3)
+    np.testing.assert_array_equal(host_key(typed_key(host_key(KEY))), jax.random.key_data(KEY))
