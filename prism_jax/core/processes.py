@@ -83,10 +83,11 @@ def _keep_programs() -> None:
     warnings.filterwarnings(
         "ignore", _CACHE_FAULT, UserWarning
     )  # one per program; the answer is the same without the cache
-    defaults = (str(cache_folder()), 0.1, -1)
+    folder = cache_folder()
+    defaults = (str(folder), 0, -1)  # all are kept: loading one is faster than compiling it
     jax = sys.modules.get("jax")
     for (variable, option), value in zip(OPTIONS.items(), defaults, strict=True):
-        if variable not in os.environ:
+        if variable not in os.environ and (value != str(folder) or _is_own(folder)):
             os.environ[variable] = str(value)
             if jax is not None:
                 jax.config.update(option, value)
@@ -96,6 +97,20 @@ def cache_folder() -> Path:
     """Where compiled programs are kept: in the user's own cache folder, since compiled code is run as it is found."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get(CACHE_VARIABLE, Path(base) / "prism-jax" / "jax"))
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether the user alone may write there, once it is made and closed to others; elsewhere nothing is kept."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        if not hasattr(os, "getuid"):  # Windows: folders of a user are closed to others
+            return True
+        if found.st_uid == os.getuid() and found.st_mode & 0o022:
+            folder.chmod(found.st_mode & 0o755)
+    except OSError:
+        return False
+    return found.st_uid == os.getuid()
 
 
 MOST = 256

@@ -206,6 +206,29 @@ def test_a_cache_that_cannot_be_used_is_no_news(tmp_path):
     assert (done.stdout, done.stderr) == ("3\n", "")
 
 
+def test_programs_are_kept_where_nobody_else_writes(tmp_path):
+    """However short they took to compile; a folder of somebody else is left alone, and the answer is the same."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
+
+    def kept(folder: Path) -> int:
+        own = environment | {"PRISM_JAX_CACHE": str(folder), "JAX_PLATFORMS": "cpu"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=own)
+        assert (done.stdout, done.stderr) == ("3\n", "")
+        return len([*folder.iterdir()])
+
+    new, open_to_all, foreign = tmp_path / "of" / "mine", tmp_path / "open", tmp_path / "foreign"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    assert kept(new) > 0
+    assert kept(open_to_all) > 0
+    assert (new.stat().st_mode & 0o777, open_to_all.stat().st_mode & 0o777) == (0o700, 0o755)
+    foreign.mkdir()
+    if os.getuid() == 0:  # nobody else can give a folder away
+        os.chown(foreign, 12345, -1)
+        assert kept(foreign) == 0
+
+
 def test_interrupt_exits_with_130_and_no_traceback(failing, capsys):
     failing(KeyboardInterrupt())
     assert main(["fail"]) == 130
