@@ -14,23 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from zlib import crc32
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import UInt32
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Positions, Values
 from ..core.kernels import NETWORK_AXES
-from ..graph.draws import both, exponential_pairs, folded, host_key, normal_pairs, word_pairs
+from ..graph.draws import Words, both, exponential_pairs, host_key, normal_pairs, on_host, word_pairs
 from ..graph.propagate import Members, MemberTable, piecewise
 from ..graph.step_graph import StepGraph
-from ..graph.walk import decide
-from ..simulate.columns import Chunk, ColumnInputs, link_factors, members_of, persistent_factors
+from ..graph.walk import Decided, decide
+from ..simulate.columns import Chunk, ColumnInputs, link_factors, members_of, named, persistent_factors
 from ..simulate.importance import Design
 from ..simulate.inputs import column_inputs, regime_factors
 from ..simulate.known_replicas import key_of_known
@@ -52,7 +48,7 @@ def criticality(program: Program, key: Array, times: ReplicaTimes | None = None)
         times: with known GPUs, columns of all replicas that may be the slowest.
     """
     own, (design, chunk) = by_class(program), first_columns(program, N_CRITICALITY_COLUMN, 0)
-    columns = HostColumns.of(own, key, chunk)
+    columns = HostColumns.of(own, key, chunk, N_CRITICALITY_COLUMN)
     n_alike = program.n_replica if times is None else times.n_alike
     groups = [ColumnGroup(*columns.seconds(), np.asarray(design.weight[0], dtype=np.float64), n_alike)]
     n_group = N_PART
@@ -121,23 +117,47 @@ def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[Col
     chunks, _ = own.chunks(program.job.plan)
     groups = []
     for k in range(len(most)):
-        chunk = jax.tree.map(lambda leaf, k=k: leaf[k], chunks)
-        found = HostColumns.of(program, key_of_known(key), chunk, explicit=True).seconds()
-        groups.append(ColumnGroup(*found, np.ones(N_CRITICALITY_COLUMN), 1))
+        columns = HostColumns.of(program, key_of_known(key), chunks.at(k), N_CRITICALITY_COLUMN, explicit=True)
+        groups.append(ColumnGroup(*columns.seconds(), np.ones(N_CRITICALITY_COLUMN), 1))
     return groups
 
 
 def first_columns(program: Program, n_column: int, seed: int) -> tuple[Design, Chunk]:
     """Importance-sampled columns, and the chunk of the first randomisation."""
     design = column_design(program, n_column, seed)
-    peak = jnp.asarray(design.peak_score[0], float) if program.has_persistent else None
-    return design, Chunk(jnp.zeros((), jnp.int32), peak)
+    return design, Chunk(np.zeros((), np.int32), on_host(design.peak_score[0]) if program.has_persistent else None)
 
 
-MOST_KEPT = 1 << 22  # ops times columns that are walked at once
+MOST_KEPT = 1 << 22  # ops times columns that are run at once
 MOST_DRAWN = (
     1 << 17
 )  # members, lanes and columns of a few levels that are drawn at once: they fit the second-level cache
+
+
+@dataclass(frozen=True, eq=False)
+class HostRun:
+    """Ops of a few columns, seconds.
+
+    Attributes:
+        ops: starts and ends.
+        slow: [level, lane, column] slowest member of the ops.
+        compute_s: [level, lane, column] its part of the ops.
+        residual, transfer: [level, lane, column] factors of communication and of lags.
+        last_s, exchange_s: [lane, column] work and communication that follow the last op.
+    """
+
+    ops: Decided
+    slow: NDArray[np.integer]
+    compute_s: Singles
+    residual: Singles
+    transfer: Singles
+    last_s: Singles
+    exchange_s: Singles
+
+    @property
+    def end_of_lane_s(self) -> Singles:
+        """[lane, column]."""
+        return self.ops.end_s[-1] + self.last_s + self.exchange_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,65 +171,72 @@ class HostColumns:
         chip: [class, member, lane, column] persistent factors.
         members: the same as a group.
         network: [axis, lane, column] factors of the seconds of communication.
-        pair: pairs of columns, all or some.
+        n_pair: pairs of columns in the chunk.
+        pair: those that are here, all or some.
     """
 
     inputs: ColumnInputs
     graph: StepGraph
-    words: UInt32[np.ndarray, "2"]
+    words: Words
     chip: Singles
     members: Members
     network: Singles
+    n_pair: int
     pair: Positions
 
     @classmethod
-    def of(cls, program: Program, key: Array, chunk: Chunk, *, explicit: bool = False) -> HostColumns:
-        """Columns of a chunk of `N_CRITICALITY_COLUMN` of a program by class; `explicit`: draw every member."""
-        inputs, index = (
-            column_inputs(program, regime_factors(program, np.zeros(1)), explicit=explicit),
-            int(chunk.index),
-        )
-        inputs, chip, members, link = jax.tree.map(
-            np.asarray, (inputs, *_drawn_once(inputs, folded(key, index), chunk))
-        )
-        network = inputs.regime[0, :, None, None] * link
-        words, pair = host_key(key, index, crc32(b"call")), np.arange(N_CRITICALITY_COLUMN // 2)
-        return cls(inputs, program.graph, words, chip, members, network, pair)
+    def of(cls, program: Program, key: Array, chunk: Chunk, n_column: int, *, explicit: bool = False) -> HostColumns:
+        """Columns of a chunk of a program by class; `explicit`: draw every member."""
+        inputs = column_inputs(program, regime_factors(program, np.zeros(1)), explicit=explicit)
+        own, n_pair = host_key(key, int(chunk.index)), n_column // 2
+        chip = persistent_factors(inputs, own, chunk, n_column)
+        network = inputs.regime[0, :, None, None] * link_factors(inputs, own, chunk, n_column)
+        words, members = named(own, "call"), members_of(inputs, chip)
+        return cls(inputs, program.graph, words, chip, members, network, n_pair, np.arange(n_pair))
 
     def seconds(self) -> tuple[Floats, Floats]:
         """Step times [column] and the seconds of each class [column, class] on every column's critical path."""
-        n_pair, most = len(self.pair), max(1, MOST_KEPT // (2 * self.graph.op.size))
-        pairs = np.split(self.pair, range(most, n_pair, most))
-        columns = [np.concatenate([pair, pair + n_pair]) for pair in pairs]
-        order = np.argsort(np.concatenate(columns))
-        found = [self._only(pair, column)._walked() for pair, column in zip(pairs, columns, strict=True)]
+        most = max(1, MOST_KEPT // (2 * self.graph.op.size))
+        parts = [self.only(pair) for pair in np.split(self.pair, range(most, self.n_pair, most))]
+        found = [own._walked(own.run()) for own in parts]
+        order = np.argsort(np.concatenate([[*own.pair, *own.pair + self.n_pair] for own in parts]))
         time_s, seconds = (np.concatenate(part).astype(float)[order] for part in zip(*found, strict=True))
         return time_s, seconds
 
-    def _only(self, pair: Positions, column: Positions) -> HostColumns:
+    def only(self, pair: Positions) -> HostColumns:
+        """Some pairs of the columns: the first of all, then the second."""
+        column = np.concatenate([pair, pair + self.n_pair])
         chip, members, network = jax.tree.map(lambda x: x[..., column], (self.chip, self.members, self.network))
         return replace(self, chip=chip, members=members, network=network, pair=pair)
 
-    def _walked(self) -> tuple[Singles, Singles]:
-        """As `seconds`, all columns at once."""
-        arrays, column = self.inputs.graph, np.arange(2 * len(self.pair))
+    def run(self) -> HostRun:
+        """All ops of all columns, at once."""
+        arrays = self.inputs.graph
         slow, compute_s, score = self._ops()
-        axes, residual = self.network[list(arrays.axes)], 1.0 + arrays.comm_sd[..., None] * score
-        transfer = self.network[-2] * (1.0 + arrays.p2p_sd * score)
-        done = decide(self.graph, compute_s + residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, axes), transfer)
-        last_s = self._slowest(arrays.end_compute_s[None])[1][0]
-        exchange_s = arrays.end_comm_s[:, None] * self.network[-1]
-        end_s = done.end_s + last_s + exchange_s
-        final = end_s.argmax(axis=0)
-        level, lane, by = done.path(self.graph, final)
+        residual, transfer = (1.0 + sd * score for sd in (arrays.comm_sd[..., None], arrays.p2p_sd))
+        comm_s = residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, self.network[list(arrays.axes)])
+        transfer = transfer * self.network[-2]
+        last_s, exchange_s = (
+            self._slowest(arrays.end_compute_s[None])[1][0],
+            arrays.end_comm_s[:, None] * self.network[-1],
+        )
+        ops = decide(self.graph, compute_s + comm_s, transfer)
+        return HostRun(ops, slow, compute_s, residual, transfer, last_s, exchange_s)
+
+    def _walked(self, run: HostRun) -> tuple[Singles, Singles]:
+        """As `seconds`."""
+        arrays, column = self.inputs.graph, np.arange(2 * len(self.pair))
+        final = run.end_of_lane_s.argmax(axis=0)
+        level, lane, by = run.ops.path(self.graph, final)
         at, runs = (level, lane, column), level >= 0
-        parts = arrays.compute_s[level, lane, :-1].transpose(2, 0, 1) * self.chip[:, slow[at], lane, column]
+        parts = arrays.compute_s[level, lane, :-1].transpose(2, 0, 1) * self.chip[:, run.slow[at], lane, column]
         whole = parts.sum(axis=0)
-        scale = runs * compute_s[at] / np.where(whole > 0.0, whole, 1.0)
-        comm_s = arrays.comm_s[level, lane].transpose(2, 0, 1) * axes[:, lane, column] * (runs * residual[at])
-        lag_s = arrays.lag_s[level, lane, by - 1] * (runs * (by > 0) * transfer[at])
-        rows = [(parts * scale).sum(axis=1), last_s[final, column], comm_s.sum(axis=1), lag_s.sum(axis=0)]
-        return end_s.max(axis=0), np.vstack([*rows, exchange_s[final, column]]).T
+        scale = runs * run.compute_s[at] / np.where(whole > 0.0, whole, 1.0)
+        axes = self.network[list(arrays.axes)][:, lane, column]
+        comm_s = arrays.comm_s[level, lane].transpose(2, 0, 1) * axes * (runs * run.residual[at])
+        lag_s = arrays.lag_s[level, lane, by - 1] * (runs * (by > 0) * run.transfer[at])
+        rows = [(parts * scale).sum(axis=1), run.last_s[final, column], comm_s.sum(axis=1), lag_s.sum(axis=0)]
+        return run.end_of_lane_s.max(axis=0), np.vstack([*rows, run.exchange_s[final, column]]).T
 
     def _ops(self) -> tuple[NDArray[np.integer], Singles, Singles]:
         """Slowest member of every op [level, lane, column], its seconds of compute, and the score of the communication."""
@@ -221,7 +248,7 @@ class HostColumns:
         for first in range(0, len(slow), step):
             here = np.arange(first, min(first + step, len(slow)))
             n_row = n_draw + (inputs.comm is not None)
-            words = word_pairs(self.words, here[:, None, None, None], n_row, n_lane, N_CRITICALITY_COLUMN // 2)
+            words = word_pairs(self.words, here[:, None, None, None], n_row, n_lane, self.n_pair)
             words = words[..., self.pair]
             if inputs.comm is not None:
                 score[here] = inputs.comm(both(normal_pairs(words[:, -1])))
@@ -254,12 +281,6 @@ class HostColumns:
         """[lane, column] the member whose factor is largest, classes weighed as the lane uses them."""
         seconds = self.inputs.graph.compute_s[..., :-1].sum(axis=0)
         return np.einsum("lk,kmlc->mlc", seconds, self.chip).argmax(axis=0)
-
-
-@eqx.filter_jit
-def _drawn_once(inputs: ColumnInputs, key: Array, chunk: Chunk) -> tuple[Array, Members, Array]:
-    chip = persistent_factors(inputs, key, chunk, N_CRITICALITY_COLUMN)
-    return chip, members_of(inputs, chip), link_factors(inputs, key, chunk, N_CRITICALITY_COLUMN)
 
 
 def slowest_weights(groups: Sequence[tuple[Floats, Floats, int]]) -> list[Floats]:

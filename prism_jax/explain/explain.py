@@ -14,25 +14,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import equinox as eqx
-import jax
 import numpy as np
 from jax import Array
 
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES
 from ..cost.step import step_cost
-from ..graph.propagate import Trail
+from ..graph.draws import folded
 from ..graph.step_graph import StepGraph
 from ..graph.walk import noise_free_s
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..simulate.allocation import allocation_spread
-from ..simulate.columns import Chunk, ColumnInputs, one_chunk, trail_of_chunk
-from ..simulate.inputs import KnownGpus, column_inputs, regime_factors
+from ..simulate.columns import Chunk
+from ..simulate.inputs import KnownGpus
 from ..simulate.known_replicas import contenders
 from ..simulate.predict import DEFAULT_COLUMNS, replica_times
 from ..simulate.program import Program, by_class, lower
-from .critical_path import criticality, first_columns, slowest_weights
+from .critical_path import HostColumns, criticality, first_columns, slowest_weights
 from .given import given_slowdowns, slowest_nodes
 from .owners import p95_owners
 from .types import Explanation, Timeline
@@ -88,15 +86,15 @@ def timelines(
         gpus: known slowdowns: the replica is the one of those that hold them that is most often the slowest, where any is.
     """
     _, chunk = first_columns(program, N_TIMELINE_COLUMN, 1)
-    inputs = column_inputs(program, regime_factors(program, np.zeros(1)))
     slowest = None if gpus is None else _slowest_known(program, gpus, key)
-    if slowest is not None:
-        inputs = column_inputs(by_class(program), regime_factors(program, np.zeros(1)), explicit=True)
-        chunk = slowest
-    times, trail = _run(inputs, key, chunk)
-    ends = np.asarray(times[0], dtype=np.float64)
-    wanted = {"median step": distribution.quantile(0.5), "p99 step": distribution.quantile(0.99)}
-    return [_timeline(program, title, trail, int(np.abs(ends - q).argmin()), ends) for title, q in wanted.items()]
+    known = slowest is not None
+    columns = HostColumns.of(by_class(program), key, slowest if known else chunk, N_TIMELINE_COLUMN, explicit=known)
+    ends, _ = columns.seconds()
+    lines = []
+    for title, q in {"median step": distribution.quantile(0.5), "p99 step": distribution.quantile(0.99)}.items():
+        column = int(np.abs(ends - q).argmin())
+        lines.append(_timeline(program, title, columns, column, float(ends[column])))
+    return lines
 
 
 def _slowest_known(program: Program, gpus: KnownGpus, key: Array) -> Chunk | None:
@@ -113,25 +111,16 @@ def _slowest_known(program: Program, gpus: KnownGpus, key: Array) -> Chunk | Non
         return None
     chosen = times.known.only(times.known.replicas[[int(np.argmax(of_known))]])
     chunks, _ = replace(chosen, n_column=N_TIMELINE_COLUMN).chunks(program.job.plan)
-    return jax.tree.map(lambda leaf: leaf[0], chunks)
+    return chunks.at(0)
 
 
-@eqx.filter_jit
-def _run(inputs: ColumnInputs, key: Array, chunk: Chunk) -> tuple[Array, Trail]:
-    return one_chunk(inputs, key, chunk, N_TIMELINE_COLUMN), trail_of_chunk(inputs, key, chunk, N_TIMELINE_COLUMN)
-
-
-def _timeline(program: Program, title: str, trail: Trail, column: int, ends: np.ndarray) -> Timeline:
-    return Timeline(
-        title=title,
-        start_s=np.asarray(trail.start_s[..., column], dtype=np.float64),
-        end_s=np.asarray(trail.end_s[..., column], dtype=np.float64),
-        compute_s=np.asarray(trail.compute_s[..., column], dtype=np.float64),
-        label=program.graph.op,
-        labels=tuple([str(op) for op in program.graph.ops]),
-        end_of_lane_s=np.asarray(trail.end_of_lane_s[..., column], dtype=np.float64),
-        step_s=float(ends[column]),
-    )
+def _timeline(program: Program, title: str, columns: HostColumns, column: int, step_s: float) -> Timeline:
+    second, pair = divmod(column, columns.n_pair)
+    run = columns.only(np.array([pair])).run()
+    parts = (run.ops.start_s, run.ops.end_s, run.compute_s, run.end_of_lane_s)
+    start_s, end_s, compute_s, end_of_lane_s = (part[..., second].astype(float) for part in parts)
+    labels = tuple([str(op) for op in program.graph.ops])
+    return Timeline(title, start_s, end_s, compute_s, program.graph.op, labels, end_of_lane_s, step_s)
 
 
 def power_phases(job: Job, breakdown_s: Mapping[str, float]) -> dict[str, float]:
@@ -169,18 +158,16 @@ def explain(job: Job, distribution: StepTimeDistribution, *, key: Array, known: 
     if known is not None:
         program, nodes = by_class(program), slowest_nodes(program, known)
         own = contenders(program, known, key, listed=[device for node in nodes for device in node.devices])
-        times = replica_times(program, jax.random.fold_in(key, 1), DEFAULT_COLUMNS, own)
-        given = given_slowdowns(known, nodes, times, jax.random.fold_in(key, 1))
-    owners = p95_owners(program, jax.random.fold_in(key, 1), known=own)
-    critical = criticality(program, jax.random.fold_in(key, 2), times)
+        times = replica_times(program, folded(key, 1), DEFAULT_COLUMNS, own)
+        given = given_slowdowns(known, nodes, times, folded(key, 1))
+    owners = p95_owners(program, folded(key, 1), known=own)
+    critical = criticality(program, folded(key, 2), times)
     return Explanation(
         breakdown_s=breakdown(program, distribution, known),
         criticality=critical.value,
         criticality_error=critical.error,
         p95_owner_s=owners.value,
         p95_owner_error_s=owners.error,
-        allocation=allocation_spread(
-            program, distribution, jax.random.fold_in(key, 3), own and own.fewer(SPREAD_COLUMNS)
-        ),
+        allocation=allocation_spread(program, distribution, folded(key, 3), own and own.fewer(SPREAD_COLUMNS)),
         given=given,
     )

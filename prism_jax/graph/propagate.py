@@ -248,44 +248,16 @@ class CallNoise(eqx.Module):
     comm: ScoreChain | None
 
 
-class Trail(eqx.Module):
-    """Every op at the first network score, in seconds.
-
-    Attributes:
-        start_s, end_s, compute_s: start, end and compute part of every op [level, lane, column].
-        end_of_lane_s: [lane, column] end of the work that follows the last op.
-    """
-
-    start_s: Float[Either, "level lane column"]
-    end_s: Float[Either, "level lane column"]
-    compute_s: Float[Either, "level lane column"]
-    end_of_lane_s: Float[Either, "lane column"]
-
-
 def propagate(
     graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None
 ) -> Float[Either, "score column"]:
     """End of the step without the wait for other replicas, seconds."""
-    return _scan(graph, members, network, noise, record=False)[0].max(axis=0)
-
-
-def trail(graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None) -> Trail:
-    """Every op of the same run, for timelines."""
-    end_s, recorded = _scan(graph, members, network, noise, record=True)
-    assert recorded is not None
-    return Trail(*recorded, end_of_lane_s=end_s[:, 0])
-
-
-def _scan(
-    graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None, *, record: bool
-) -> tuple[Float[Either, "lane score column"], tuple[Float[Either, "level lane column"], ...] | None]:
-    """End of every lane; start, end and compute part of every op if they are to be recorded."""
     n_level, n_lane, _ = graph.compute_s.shape
     n_column = network.link.shape[-1]
     n_score = network.regime.shape[0]
     dtype = network.link.dtype
 
-    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Either, ...] | None]:
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
         free, ring = carry
         level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *meets = x
         words = _words(noise, members, level, n_lane, n_column)
@@ -296,20 +268,17 @@ def _scan(
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
         together = partial(_with_replicas, meets[0], graph.n_replica) if meets else None
-        starts, ends = [], []
+        ends = []
         for score in range(n_score):
             op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
             arrivals = (
                 ring[dep[:, d], score] + lag_s[:, d, None] * network.regime[score, -2] * transfer
                 for d in range(dep.shape[1])
             )
-            start, end = cell(free[:, score], arrivals, op_s, jnp.maximum, together)
-            starts.append(start)
-            ends.append(end)
+            ends.append(cell(free[:, score], arrivals, op_s, jnp.maximum, together)[1])
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
-        seen = (starts[0], ends[0], duration_s) if record else None
-        return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), seen
+        return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), None
 
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
@@ -319,13 +288,12 @@ def _scan(
         *map(jnp.asarray, (*rows, *([] if graph.meets is None else [graph.meets]))),
     )
     if graph.n_used is None:
-        (free, _), recorded = lax.scan(body, (free, ring), rows)
+        (free, _), _ = lax.scan(body, (free, ring), rows)
     else:
         free, _ = lax.fori_loop(0, graph.n_used, lambda i, carry: body(carry, _row(rows, i))[0], (free, ring))
-        recorded = None
     end_s = free + members.duration(graph.end_compute_s)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
-    return end_s, recorded
+    return end_s.max(axis=0)
 
 
 def _with_replicas(

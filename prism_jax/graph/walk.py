@@ -10,24 +10,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.arrays import Floats, Positions
-from .step_graph import StepGraph, ring_rows
+from ..core.arrays import Positions
+from .step_graph import StepGraph
 
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """A step of several columns.
+    """Every op of a step, in several columns [level, lane, column].
 
     Attributes:
-        end_s: [lane, column] end of the last op of every lane.
-        by: [level, lane, column] what decided the start of an op.
+        start_s, end_s: of the ops.
+        by: what decided the start.
     """
 
-    end_s: Floats
+    start_s: NDArray[Any]
+    end_s: NDArray[Any]
     by: NDArray[np.int8]
 
     def path(self, graph: StepGraph, lane: Positions) -> tuple[Positions, Positions, NDArray[np.int8]]:
@@ -44,7 +46,7 @@ class Decided:
         return levels, lanes, deciders
 
 
-def decide(graph: StepGraph, op_s: Floats, transfer: Floats) -> Decided:
+def decide(graph: StepGraph, op_s: NDArray[Any], transfer: NDArray[Any]) -> Decided:
     """Runs a step.
 
     Args:
@@ -52,23 +54,17 @@ def decide(graph: StepGraph, op_s: Floats, transfer: Floats) -> Decided:
         op_s: [level, lane, column] seconds of the ops.
         transfer: [level, lane, column] factors of the lags.
     """
-    n_level, n_lane, n_column = op_s.shape
-    depth = graph.ring_depth
-    rows, lag_s = ring_rows(graph.dep_level, graph.dep_lane, depth), graph.lag_s.astype(op_s.dtype)
-    ring = np.zeros((depth * n_lane + 1, n_column), op_s.dtype)
-    by = np.zeros(op_s.shape, np.int8)
-    free = np.zeros((n_lane, n_column), op_s.dtype)
-    for level in range(n_level):
-        start = free
-        for d in range(rows.shape[-1]):
-            arrival = ring[rows[level, :, d]] + lag_s[level, :, d, None] * transfer[level]
+    lag_s, by, start_s = graph.lag_s.astype(op_s.dtype), np.zeros(op_s.shape, np.int8), np.empty_like(op_s)
+    end_s = np.zeros((len(op_s) + 1, *op_s.shape[1:]), op_s.dtype)  # the last row for ops without predecessor
+    for level in range(len(op_s)):
+        start = end_s[level - 1]
+        for d, (dep_level, dep_lane) in enumerate(zip(graph.dep_level[level].T, graph.dep_lane[level].T, strict=True)):
+            arrival = end_s[dep_level, dep_lane] + lag_s[level, :, d, None] * transfer[level]
             later = arrival > start
             by[level][later] = d + 1
             start = np.where(later, arrival, start)
-        free = start + op_s[level]
-        first = level % depth * n_lane
-        ring[first : first + n_lane] = free
-    return Decided(free, by)
+        start_s[level], end_s[level] = start, start + op_s[level]
+    return Decided(start_s, end_s[:-1], by)
 
 
 @lru_cache(maxsize=64)
@@ -77,5 +73,5 @@ def noise_free_s(graph: StepGraph, dtype: np.dtype, lag: float = 1.0) -> float:
     parts = graph.compute_s.sum(axis=-1), graph.comm_s.sum(axis=-1) + graph.send_s
     op_s = sum((part.astype(dtype) for part in parts), np.zeros((), dtype))
     done = decide(graph, op_s[..., None], np.broadcast_to(np.asarray(lag, dtype), (*op_s.shape, 1)))
-    end_s = done.end_s[:, 0] + graph.end_compute_s.astype(dtype) + graph.end_comm_s.astype(dtype)
+    end_s = done.end_s[-1, :, 0] + graph.end_compute_s.astype(dtype) + graph.end_comm_s.astype(dtype)
     return float(end_s.max())

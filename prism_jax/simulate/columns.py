@@ -44,10 +44,8 @@ from ..graph.propagate import (
     GraphArrays,
     Members,
     MemberTable,
-    Trail,
     piecewise,
     propagate,
-    trail,
 )
 
 COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
@@ -289,11 +287,6 @@ def one_chunk(
 ) -> Float[Either, "score column"]:
     """Step times of one chunk's columns, seconds; all is traced."""
     return propagate(*_of_chunk(inputs, key, chunk, n_column))
-
-
-def trail_of_chunk(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int) -> Trail:
-    """Every op of the same columns."""
-    return trail(*_of_chunk(inputs, key, chunk, n_column))
 
 
 StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None]

@@ -121,7 +121,7 @@ def test_paths_walked_back_are_those_of_the_columns_that_are_simulated(settings:
     """Their seconds add up to the time of the compiled scan on the same draws, whichever columns are walked at once."""
     program = by_class(make_program(EVERYTHING, **settings))
     _, chunk = first_columns(program, N_CRITICALITY_COLUMN, 0)
-    columns = HostColumns.of(program, KEY, chunk)
+    columns = HostColumns.of(program, KEY, chunk, N_CRITICALITY_COLUMN)
     time_s, seconds = columns.seconds()
     inputs = column_inputs(program, regime_factors(program, np.zeros(1)))
     compiled = jax.jit(lambda inputs, key, chunk: one_chunk(inputs, key, chunk, N_CRITICALITY_COLUMN))
@@ -137,7 +137,7 @@ def test_seconds_on_the_path_are_the_derivative_of_the_step() -> None:
     """Columns are convex in the seconds of a class: their critical seconds are a slope between those to either side."""
     program = by_class(make_program(EVERYTHING))
     _, chunk = first_columns(program, N_CRITICALITY_COLUMN, 0)
-    columns, step = HostColumns.of(program, KEY, chunk), 0.01
+    columns, step = HostColumns.of(program, KEY, chunk, N_CRITICALITY_COLUMN), 0.01
     time_s, seconds = columns.seconds()
     for k in range(len(program.classes)):
         factor = np.ones(len(program.classes) + 1)
