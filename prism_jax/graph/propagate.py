@@ -16,14 +16,13 @@ factors.
 from __future__ import annotations
 
 import functools
-from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Bool, Complex64, Float, Int, Int32, UInt32
+from jaxtyping import Complex64, Float, Int, Int32, UInt32
 
 from ..core.arrays import namespace
 from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, word_pairs
@@ -113,21 +112,6 @@ class ExplicitMembers(eqx.Module):
         return functools.reduce(jnp.maximum, each)
 
 
-class GivenDurations(eqx.Module):
-    """No members and no draws: the seconds of every op are given, column by column, in the place of its parts."""
-
-    @property
-    def n_draw(self) -> int:
-        """Nothing is drawn."""
-        return 0
-
-    def duration(
-        self, compute_s: Float[Either, "lane column"], noise: OpNoise | None = None
-    ) -> Float[Either, "lane column"]:
-        """[lane, column] seconds as given."""
-        return compute_s
-
-
 class MemberTable(eqx.Module):
     """The maximum over many members of persistent x residual, drawn directly.
 
@@ -199,10 +183,8 @@ class GraphArrays(eqx.Module):
         lag_s: [level, lane, dep] point-to-point seconds.
         end_compute_s: [lane, part] seconds after the last op.
         end_comm_s: [lane] exposed seconds across replicas.
-        meets: [level, lane] ops that start in all replicas together; None if there are none.
         n_used: [] levels to run, for graphs padded to a common shape; None to run them all.
         depth: levels the ring buffer holds.
-        n_replica: replicas that lie side by side in the columns, the sample counting fastest; 1 unless `meets` is given.
         axes: network axis of every used axis of comm_s.
     """
 
@@ -218,8 +200,6 @@ class GraphArrays(eqx.Module):
     n_used: Int32[Either, ""] | None
     depth: int = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True)
-    meets: Bool[Either, "level lane"] | None = None
-    n_replica: int = eqx.field(static=True, default=1)
 
 
 class CommFactors(eqx.Module):
@@ -259,7 +239,7 @@ def propagate(
 
     def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
         free, ring = carry
-        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *meets = x
+        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
         words = _words(noise, members, level, n_lane, n_column)
         chain = None if noise is None else noise.compute
         own = None if words is None or chain is None else OpNoise(call_sd, words, chain)
@@ -267,7 +247,6 @@ def propagate(
         score_value = _comm_score(noise, words, dtype)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
-        together = partial(_with_replicas, meets[0], graph.n_replica) if meets else None
         ends = []
         for score in range(n_score):
             op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
@@ -275,7 +254,7 @@ def propagate(
                 ring[dep[:, d], score] + lag_s[:, d, None] * network.regime[score, -2] * transfer
                 for d in range(dep.shape[1])
             )
-            ends.append(cell(free[:, score], arrivals, op_s, jnp.maximum, together)[1])
+            ends.append(cell(free[:, score], arrivals, op_s, jnp.maximum)[1])
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
         return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), None
@@ -283,10 +262,7 @@ def propagate(
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
     rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
-    rows = (
-        jnp.arange(n_level, dtype=jnp.int32),
-        *map(jnp.asarray, (*rows, *([] if graph.meets is None else [graph.meets]))),
-    )
+    rows = (jnp.arange(n_level, dtype=jnp.int32), *map(jnp.asarray, rows))
     if graph.n_used is None:
         (free, _), _ = lax.scan(body, (free, ring), rows)
     else:
@@ -294,15 +270,6 @@ def propagate(
     end_s = free + members.duration(graph.end_compute_s)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
     return end_s.max(axis=0)
-
-
-def _with_replicas(
-    meets: Bool[Either, " lane"], n_replica: int, start_s: Float[Either, "lane column"]
-) -> Float[Either, "lane column"]:
-    """Starts, those of ops that meet being the latest among the replicas of each sample."""
-    by_replica = start_s.reshape(start_s.shape[0], n_replica, -1)
-    last = jnp.broadcast_to(by_replica.max(axis=1, keepdims=True), by_replica.shape).reshape(start_s.shape)
-    return jnp.where(meets[:, None], last, start_s)
 
 
 def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 
@@ -52,7 +51,6 @@ def cell(
     arrivals: Iterable[A],
     duration: A,
     maximum: Callable[[A, A], A],
-    together: Callable[[A], A] | None = None,
 ) -> tuple[A, A]:
     """Start and end of the ops of one level, one per lane, in seconds.
 
@@ -61,13 +59,10 @@ def cell(
         arrivals: per predecessor slot [lane, ...], when its result has arrived: its end and the lag.
         duration: [lane, ...] of the ops.
         maximum: elementwise maximum of two arrays.
-        together: delays starts further, from [lane, ...] to the same; for ops that start in all replicas at once.
     """
     start = free
     for arrival in arrivals:
         start = maximum(start, arrival)
-    if together is not None:
-        start = together(start)
     return start, start + duration
 
 
@@ -90,7 +85,6 @@ class StepGraph(Generic[OpT]):
         end_comm_s: [lane] exposed communication across replicas at the end of the step.
         send_s: [level, lane] noise-free point-to-point seconds that a blocking send keeps the lane busy at the end of the op
             (part of the op; its followers need no lag then). Zeros if not given.
-        meets: [level, lane] whether the op starts in all replicas together, when the last is ready. Nowhere if not given.
     """
 
     compute_s: Floats
@@ -103,13 +97,10 @@ class StepGraph(Generic[OpT]):
     end_compute_s: Floats
     end_comm_s: Floats
     send_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    meets: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
 
     def __post_init__(self) -> None:
         if self.send_s.size == 0:
             object.__setattr__(self, "send_s", np.zeros(self.op.shape))
-        if self.meets.size == 0:
-            object.__setattr__(self, "meets", np.zeros(self.op.shape, dtype=bool))
 
     @property
     def n_level(self) -> int:
@@ -172,5 +163,4 @@ def pad_graph(graph: StepGraph[OpT]) -> StepGraph[OpT]:
         end_compute_s=np.pad(graph.end_compute_s, by_lane),
         end_comm_s=np.pad(graph.end_comm_s, by_lane),
         send_s=np.pad(graph.send_s, by_row),
-        meets=np.pad(graph.meets, by_row),
     )

@@ -70,8 +70,9 @@ def decide(graph: StepGraph, op_s: NDArray[Any], transfer: NDArray[Any]) -> Deci
 @lru_cache(maxsize=64)
 def noise_free_s(graph: StepGraph, dtype: np.dtype, lag: float = 1.0) -> float:
     """Seconds of the step with every factor one and lags times `lag`, in the precision of draws, so that both round alike."""
+    n_level = np.flatnonzero((graph.op >= 0).any(axis=1))[-1] + 1
     parts = graph.compute_s.sum(axis=-1), graph.comm_s.sum(axis=-1) + graph.send_s
-    op_s = sum((part.astype(dtype) for part in parts), np.zeros((), dtype))
+    op_s = sum((part.astype(dtype) for part in parts), np.zeros((), dtype))[:n_level]
     done = decide(graph, op_s[..., None], np.broadcast_to(np.asarray(lag, dtype), (*op_s.shape, 1)))
     end_s = done.end_s[-1, :, 0] + graph.end_compute_s.astype(dtype) + graph.end_comm_s.astype(dtype)
     return float(end_s.max())

@@ -15,13 +15,11 @@ from prism_jax.graph.propagate import (
     CallNoise,
     CommFactors,
     ExplicitMembers,
-    GivenDurations,
     GraphArrays,
-    Members,
     propagate,
-    trail,
 )
-from prism_jax.graph.step_graph import StepGraph, pad_graph, padded_depth, ring_rows
+from prism_jax.graph.step_graph import StepGraph, pad_graph
+from prism_jax.graph.walk import decide, noise_free_s
 from prism_jax.schedule.order import Part, ScheduleOrder
 from prism_jax.schedule.registry import make_schedule
 from prism_jax.simulate.inputs import unit_network, unit_step
@@ -190,25 +188,30 @@ def test_gradient_equals_finite_differences_and_obeys_euler(x64: None, small: St
             assert float(ends[0] - ends[1]) / (2 * h) == pytest.approx(float(slope[at]), abs=1e-6)
 
 
-def test_trail_tells_how_the_time_came_about(x64: None, small: StepGraph) -> None:
-    """Starts wait for the lane and for predecessors, ends follow starts, and the last ends make the step."""
-    graph, members, network = (
-        lowered(small, 0.1),
-        ExplicitMembers(jnp.asarray(random_chip(small))),
-        random_network(small),
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("shape", SCHEDULES, ids=lambda s: f"{s[0]}-{s[1]}")
+def test_the_host_runs_the_same_step_and_walks_its_path_back(
+    x64: None, shape: tuple[str, int, int, int], blocking: bool
+) -> None:
+    """The seconds of the ops on the path and of the lags that decided a start add up to the end."""
+    schedule = make_schedule(*shape)
+    graph = build_graph(schedule, random_cost(schedule, 7, blocking))
+    whole = propagate(
+        lowered(graph),
+        ExplicitMembers(jnp.ones((3, 1, graph.n_lane, 1))),
+        unit_network(graph.n_lane, 1, jnp.dtype(float)),
+        None,
     )
-    seen = trail(graph, members, network, noise())
-    start, end, compute = (np.asarray(x) for x in (seen.start_s, seen.end_s, seen.compute_s))
-    assert (end >= start + compute * (1 - 1e-6)).all()
-    np.testing.assert_array_equal(np.maximum(start[1:], end[:-1]), start[1:])
-    level, lane, d = np.nonzero(small.dep_level >= 0)
-    sent = end[small.dep_level[level, lane, d], small.dep_lane[level, lane, d]]
-    assert (start[level, lane] >= sent).all()
-    after = graph.end_compute_s[:, 2, None] * members.chip[2].max(axis=0)
-    after += graph.end_comm_s[:, None] * network.regime[0, -1] * network.link[-1]
-    step = np.asarray(propagate(graph, members, network, noise()))[0]
-    np.testing.assert_allclose((end[-1] + np.asarray(after)).max(axis=0), step, rtol=1e-12)
-    np.testing.assert_array_equal(np.asarray(seen.end_of_lane_s).max(axis=0), step)
+    assert noise_free_s(graph, np.dtype(float)) == pytest.approx(float(whole[0, 0]), rel=1e-12)
+    assert noise_free_s(pad_graph(graph), np.dtype(float)) == noise_free_s(graph, np.dtype(float))
+    op_s, transfer = np.random.default_rng(3).lognormal(0.0, 0.2, (2, *graph.op.shape, N_COLUMN))
+    op_s[graph.op < 0] = 0.0
+    done = decide(graph, op_s, transfer)
+    level, lane, by = done.path(graph, done.end_s[-1].argmax(axis=0))
+    column, runs = np.arange(N_COLUMN), level >= 0
+    on_path_s = (op_s[level, lane, column] * runs).sum(axis=0)
+    lag_s = graph.lag_s[level, lane, by - 1] * transfer[level, lane, column] * (runs & (by > 0))
+    np.testing.assert_allclose(on_path_s + lag_s.sum(axis=0), done.end_s[-1].max(axis=0), rtol=1e-12)
 
 
 def test_other_numbers_do_not_compile_again(small: StepGraph) -> None:
@@ -227,119 +230,3 @@ def test_other_numbers_do_not_compile_again(small: StepGraph) -> None:
         network = jax.tree.map(lambda x: x.astype(jnp.float32), random_network(small))
         times(graph, members, network, replace(noise(), key_data=key_words(jax.random.key(seed))))
     assert n_trace == 1
-
-
-# --- Ops that all replicas start together, and durations that are given column by column -----------------------------
-
-
-N_REPLICA, N_SAMPLE = 3, 4
-MEETS_N_COLUMN = N_REPLICA * N_SAMPLE
-
-
-@pytest.fixture
-def graph() -> StepGraph:
-    """Two lanes of three levels; lane 1 meets the other replicas at level 1, lane 0 waits for that at level 2."""
-    shape = (3, 2)
-    dep_level = np.full((*shape, 1), -1, dtype=np.int32)
-    dep_level[2, 0, 0] = 1
-    dep_lane = np.ones_like(dep_level)
-    meets = np.zeros(shape, dtype=bool)
-    meets[1, 1] = True
-    label = np.arange(6, dtype=np.int32).reshape(shape)
-    zeros = np.zeros((*shape, 0))
-    return StepGraph(zeros, zeros, dep_level, dep_lane, np.zeros(dep_level.shape), label, tuple("abcdef"), np.zeros(2),
-                     np.zeros(2), meets=meets)  # fmt: skip
-
-
-def meets_lowered(graph: StepGraph, duration_s: np.ndarray, n_used: int | None = None) -> GraphArrays:
-    shape = graph.op.shape
-    depth = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth)
-    return GraphArrays(
-        compute_s=jnp.asarray(duration_s, float),
-        call_sd=jnp.zeros(shape),
-        comm_s=jnp.zeros((*shape, 0)),
-        comm_sd=jnp.zeros(shape),
-        p2p_sd=jnp.zeros(()),
-        dep=jnp.asarray(ring_rows(graph.dep_level, graph.dep_lane, depth), jnp.int32),
-        lag_s=jnp.zeros(graph.lag_s.shape),
-        end_compute_s=jnp.zeros((graph.n_lane, duration_s.shape[-1])),
-        end_comm_s=jnp.zeros(graph.n_lane),
-        n_used=None if n_used is None else jnp.asarray(n_used, jnp.int32),
-        depth=depth,
-        axes=(),
-        meets=jnp.asarray(graph.meets) if graph.meets.any() else None,
-        n_replica=N_REPLICA,
-    )
-
-
-def network(n_lane: int) -> CommFactors:
-    n_axis = len(NETWORK_AXES)
-    return CommFactors(jnp.ones((n_axis, n_lane, MEETS_N_COLUMN)), jnp.ones((1, n_axis)))
-
-
-def random_s(graph: StepGraph) -> np.ndarray:
-    return np.random.default_rng(0).uniform(0.5, 2.0, (*graph.op.shape, MEETS_N_COLUMN)).astype(np.float32)
-
-
-def test_columns_are_replicas_and_within_them_samples(graph: StepGraph) -> None:
-    """By hand: lane 1 starts its second op when the slowest replica of the same sample is ready."""
-    d = random_s(graph).astype(np.float64)
-    found = np.asarray(propagate(meets_lowered(graph, d), GivenDurations(), network(2), None))[0]
-    ready = d[0, 1].reshape(N_REPLICA, N_SAMPLE).max(axis=0)
-    met = np.tile(ready, N_REPLICA) + d[1, 1]
-    expected = np.maximum(np.maximum(d[0, 0] + d[1, 0], met) + d[2, 0], met + d[2, 1])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_one_late_replica_delays_all_behind_the_meeting(graph: StepGraph) -> None:
-    d = random_s(graph)
-    late = d.copy()
-    late[0, 1, 0] += 100.0  # replica 0 of sample 0
-    before, after = (trail(meets_lowered(graph, x), GivenDurations(), network(2), None) for x in (d, late))
-    moved = np.asarray(after.start_s) - np.asarray(before.start_s) > 1.0
-    of_sample = np.arange(MEETS_N_COLUMN) % N_SAMPLE == 0
-    np.testing.assert_array_equal(moved[1, 1], of_sample)
-    np.testing.assert_array_equal(moved[2], [of_sample, of_sample])
-    assert not moved[0].any()
-    assert not moved[1, 0].any()
-
-
-def test_padding_does_not_change_a_number(graph: StepGraph) -> None:
-    padded = pad_graph(graph)
-    assert padded.meets.shape == padded.op.shape
-    assert padded.meets.sum() == 1
-    d = random_s(graph)
-    wide = np.zeros((*padded.op.shape, MEETS_N_COLUMN), np.float32)
-    wide[:3, :2] = d
-    plain = propagate(meets_lowered(graph, d), GivenDurations(), network(2), None)
-    same = propagate(meets_lowered(padded, wide, n_used=3), GivenDurations(), network(padded.n_lane), None)
-    np.testing.assert_array_equal(np.asarray(plain), np.asarray(same))
-
-
-def test_without_meetings_replicas_do_not_touch(graph: StepGraph) -> None:
-    alone = replace(graph, meets=np.zeros_like(graph.meets))
-    d = random_s(graph)
-    late = d.copy()
-    late[0, 1, 0] += 100.0
-    before, after = (
-        np.asarray(propagate(meets_lowered(alone, x), GivenDurations(), network(2), None)) for x in (d, late)
-    )
-    np.testing.assert_array_equal(np.flatnonzero(before != after), [0])
-
-
-def test_a_graph_without_meetings_or_sends_says_so() -> None:
-    """What is not given is nowhere."""
-    shape = (2, 1)
-    dep = np.full((*shape, 1), -1, dtype=np.int32)
-    graph = StepGraph(np.zeros((*shape, 1)), np.zeros((*shape, 0)), dep, np.zeros_like(dep), np.zeros(dep.shape),
-                      np.zeros(shape, dtype=np.int32), ("a",), np.zeros(1), np.zeros(1))  # fmt: skip
-    assert graph.meets.shape == graph.send_s.shape == shape
-    assert not graph.meets.any()
-
-
-def test_given_durations_draw_nothing() -> None:
-    members = GivenDurations()
-    assert isinstance(members, Members)
-    assert members.n_draw == 0
-    seconds = jnp.arange(6.0).reshape(2, 3)
-    assert eqx.tree_equal(members.duration(seconds), seconds)
