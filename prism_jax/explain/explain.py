@@ -154,20 +154,21 @@ def explain(job: Job, distribution: StepTimeDistribution, *, key: Array, known: 
         key: typed PRNG key; independent of the one used for the distribution or not, as you like.
         known: persistent slowdowns of GPUs that were measured, as in the prediction: what they cost is explained too.
     """
-    program, own, times, given = lower(job), None, None, None
+    program, own, nodes = lower(job), None, []
     if known is not None:
         program, nodes = by_class(program), slowest_nodes(program, known)
         own = contenders(program, known, key, listed=[device for node in nodes for device in node.devices])
-        times = replica_times(program, folded(key, 1), DEFAULT_COLUMNS, own)
-        given = given_slowdowns(known, nodes, times, folded(key, 1))
-    owners = p95_owners(program, folded(key, 1), known=own)
+    of_columns = folded(key, 1)
+    times = replica_times(program, of_columns, DEFAULT_COLUMNS, own)
+    owners = p95_owners(times, of_columns)
     critical = criticality(program, folded(key, 2), times)
+    spread = allocation_spread(program, distribution, of_columns, own and own.fewer(SPREAD_COLUMNS), times)
     return Explanation(
         breakdown_s=breakdown(program, distribution, known),
         criticality=critical.value,
         criticality_error=critical.error,
         p95_owner_s=owners.value,
         p95_owner_error_s=owners.error,
-        allocation=allocation_spread(program, distribution, folded(key, 3), own and own.fewer(SPREAD_COLUMNS)),
-        given=given,
+        allocation=spread,
+        given=None if known is None else given_slowdowns(known, nodes, times, of_columns),
     )

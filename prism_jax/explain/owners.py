@@ -1,7 +1,7 @@
 """Whose variability owns the p95: one owner's is removed at a time.
 
 The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths of a percent
-are visible with a few hundred columns. Effects need not add up.
+are visible with a few hundred columns. What whole steps have in common is made of the same columns. Effects need not add up.
 """
 
 from __future__ import annotations
@@ -15,38 +15,40 @@ from jax import Array
 from ..core.kernels import NETWORK_AXES
 from ..result.distribution import INTERPOLATION, StepTimeDistribution
 from ..simulate.batches import alike
-from ..simulate.known_replicas import KnownReplicas
-from ..simulate.predict import DEFAULT_COLUMNS, symmetric
+from ..simulate.predict import ReplicaTimes, replica_times, symmetric
 from ..simulate.program import Program, by_class, factor_groups, variant
 from ..variability.families import CONSTANT
 from ..variability.tree import Variability
 from .types import GIVEN, Shares
 
 
-def p95_owners(program: Program, key: Array, p: float = 0.95, known: KnownReplicas | None = None) -> Shares:
+def p95_owners(times: ReplicaTimes, key: Array, p: float = 0.95) -> Shares:
     """Owner -> seconds by which the p-quantile falls without its variability, and their errors, largest first.
 
     Args:
-        program: lowered job; with known GPUs, one factor per compute class.
-        key: typed PRNG key.
+        times: columns of the job; with known GPUs, of one factor per compute class. Known slowdowns stay when the variability of
+            other GPUs is removed, and are an owner of their own: other GPUs, drawn, in their places.
+        key: that of `times`.
         p: probability of the quantile.
-        known: replicas with known GPUs. Their slowdowns stay when the variability of other GPUs is removed, and are an owner of
-            their own: other GPUs, drawn, in their places.
     """
-    trees = removals(program)
+    program, known, whole = times.program, times.known, times.steps()
+    trees, n_column = removals(program), times.columns.weight.size
     if known is None:
-        programs = [program, *(variant(program, tree) for tree in trees.values())]
+        programs = [variant(program, tree) for tree in trees.values()]
     else:
-        programs = alike([program, *(by_class(program, tree) for tree in trees.values())])
-    whole, *others = [symmetric(own, key, DEFAULT_COLUMNS, known) for own in programs]
-    without = dict(zip(trees, others, strict=True))
+        _, *programs = alike([program, *(by_class(program, tree) for tree in trees.values())])
+    without = {}
+    for name, own in zip(trees, programs, strict=True):
+        same = name in OF_WHOLE_STEPS
+        without[name] = (replace(times, program=own) if same else replica_times(own, key, n_column, known)).steps()
     if known is not None:
-        without[GIVEN] = symmetric(programs[0], key, DEFAULT_COLUMNS)
+        without[GIVEN] = symmetric(program, key, n_column)
     falls = {name: fall(whole, other, p) for name, other in without.items()}
     ranked = sorted(falls, key=lambda name: -falls[name][0])
     return Shares({name: falls[name][0] for name in ranked}, {name: falls[name][1] for name in ranked})
 
 
+OF_WHOLE_STEPS = ("step regime", "stalls")
 N_BATCH_STUDENT = 1.2  # Student's t of 7 degrees over the normal score, at 97.5 %
 
 
@@ -73,9 +75,9 @@ def removals(program: Program) -> Mapping[str, Variability]:
         if not all(tree.of(name).is_zero for name in names):
             trees["+".join(names)] = tree.without(*names)
     if tree.step.cv > 0:
-        trees["step regime"] = replace(tree, step=CONSTANT)
+        trees[OF_WHOLE_STEPS[0]] = replace(tree, step=CONSTANT)
     if any(stall.mean_fraction > 0 for stall in tree.stalls):
-        trees["stalls"] = replace(tree, stalls=())
+        trees[OF_WHOLE_STEPS[1]] = replace(tree, stalls=())
     return trees
 
 

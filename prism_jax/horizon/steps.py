@@ -102,8 +102,7 @@ class StepSum:
 
 def step_sum(job: Job, *, key: Array) -> StepSum:
     """Law of the sum of steps of a job, by the symmetric method."""
-    import jax
-
+    from ..graph.draws import folded
     from ..simulate.allocation import allocation_spread
     from ..simulate.predict import predict
     from ..simulate.program import lower
@@ -111,5 +110,5 @@ def step_sum(job: Job, *, key: Array) -> StepSum:
     distribution = predict(job, key=key)
     if job.variability.is_zero:
         return StepSum.fixed(distribution.deterministic_s)
-    spread = allocation_spread(lower(job), distribution, jax.random.fold_in(key, 3))
+    spread = allocation_spread(lower(job), distribution, folded(key, 3))
     return StepSum.of_spread(distribution, spread, job.variability)

@@ -23,18 +23,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import jax
 import numpy as np
 from jax import Array
 from scipy.special import ndtr, ndtri
 
 from ..core.arrays import Floats
+from ..graph.draws import folded
 from ..result.distribution import StepTimeDistribution
 from ..result.spread import AllocationSpread
 from .columns import column_times
 from .inputs import column_inputs, regime_factors, shared_of
 from .known_replicas import KnownReplicas, key_of_known
-from .predict import DEFAULT_COLUMNS, ReplicaColumns, replica_columns
+from .predict import DEFAULT_COLUMNS, ReplicaColumns, ReplicaTimes, replica_columns, replica_times
 from .program import Program
 from .replica_maximum import (
     Shared,
@@ -46,7 +46,6 @@ from .replica_maximum import (
     survival_table,
 )
 
-N_DESIGN = 2  # of as many columns as a prediction has, so that both run the same compiled code
 N_REPEAT = 4  # steps of every column
 N_TIME = 64  # of the grid on which distributions are integrated
 N_FINER = 2  # interpolated network factors from one carried score to the next
@@ -132,12 +131,13 @@ def _above(time_s: Floats, mass: Floats, at_s: Floats) -> Floats:
 
 
 def repeated_columns(
-    program: Program, key: Array, n_samples: int = DEFAULT_COLUMNS, known: KnownReplicas | None = None
+    program: Program, key: Array, known: KnownReplicas | None = None, times: ReplicaTimes | None = None
 ) -> Repeats:
-    """Replica columns of `N_DESIGN` designs with `n_samples` each, every column drawn for `N_REPEAT` steps."""
-    keys = jax.random.split(key, N_DESIGN)
-    designs = [replica_columns(program, own, n_samples) for own in keys]
-    time_s = np.concatenate([_drawn(columns, own) for columns, own in zip(designs, keys, strict=True)], axis=2)
+    """Replica columns of two designs, every column drawn for `N_REPEAT` steps; arguments as those of `allocation_spread`."""
+    first, other = replica_times(program, key, DEFAULT_COLUMNS) if times is None else times, folded(key, 1)
+    designs = first.columns, replica_columns(program, other, DEFAULT_COLUMNS)
+    drawn = _drawn(designs[0], key, first.time_s), _drawn(designs[1], other)
+    time_s = np.concatenate(drawn, axis=2)
     shared = shared_of(program, designs[0].scores)
     carried = shared.factor(shared.scores)
     factor, chance = _nodes(shared, carried)
@@ -152,10 +152,10 @@ def repeated_columns(
     )
 
 
-def _drawn(columns: ReplicaColumns, key: Array) -> Floats:
+def _drawn(columns: ReplicaColumns, key: Array, first_s: Floats | None = None) -> Floats:
     """Times [repeat, score, randomisation, column]: the persistent factors of a chunk are those of its `fleet`."""
-    n_chunk, found = len(columns.chunks.index), []
-    for repeat in range(N_REPEAT):
+    n_chunk, found = len(columns.chunks.index), [] if first_s is None else [first_s.transpose(1, 0, 2)]
+    for repeat in range(len(found), N_REPEAT):
         chunks = replace(columns.chunks, index=columns.chunks.index + repeat * n_chunk)
         time_s = column_times(columns.inputs, key, chunks, columns.width)
         found.append(columns.by_randomisation(time_s).transpose(1, 0, 2))
@@ -348,7 +348,11 @@ P = 0.95
 
 
 def allocation_spread(
-    program: Program, whole: StepTimeDistribution, key: Array, known: KnownReplicas | None = None
+    program: Program,
+    whole: StepTimeDistribution,
+    key: Array,
+    known: KnownReplicas | None = None,
+    times: ReplicaTimes | None = None,
 ) -> AllocationSpread:
     """Both spreads of a job.
 
@@ -357,10 +361,11 @@ def allocation_spread(
         whole: distribution over allocations and steps.
         key: typed PRNG key.
         known: replicas with known GPUs, which every allocation has.
+        times: columns of the program under this key, where there are some.
     """
     if whole.std_s == 0.0 or not (program.varying_links or _gpus_differ(program, known)):
         return AllocationSpread(whole.std_s, 0.0, 0.0, whole.quantile(P), whole.mc_error(P))
-    repeats = repeated_columns(program, key, known=known)
+    repeats = repeated_columns(program, key, known, times)
     share, share_error = between_share(repeats)
     return AllocationSpread(whole.std_s, share, share_error, *typical_quantile(repeats, P, seed=0))
 

@@ -21,7 +21,9 @@ its tail: a coarse table of it tells which e belong to the wanted y, and F there
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any
 from zlib import crc32
 
@@ -310,8 +312,50 @@ def _drawn(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_co
     """What one chunk's columns keep, under the chunk's key."""
     own = fold_in(key_words(key), chunk.index)
     of_fleet = own if chunk.fleet is None else fold_in(key_words(key), chunk.fleet)
-    chip = persistent_factors(inputs, of_fleet, chunk, n_column)
-    return DrawnColumns(members_of(inputs, chip), link_factors(inputs, of_fleet, chunk, n_column), named(own, "call"))
+    asked = _Fleets(inputs, of_fleet, chunk, n_column)
+    kept = is_numpy(namespace(inputs, key, chunk)) and chunk.known is None
+    members, link = _kept_fleets(asked) if kept else asked.drawn()
+    return DrawnColumns(members, link, named(own, "call"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fleets:
+    """What the fleets of a chunk are drawn from: two are equal where they give the same factors."""
+
+    inputs: ColumnInputs
+    key: Words
+    chunk: Chunk
+    n_column: int
+
+    def drawn(self) -> tuple[Members, Float[Either, "axis lane column"]]:
+        """Groups of all lanes, and factors of links."""
+        chip = persistent_factors(self.inputs, self.key, self.chunk, self.n_column)
+        return members_of(self.inputs, chip), link_factors(self.inputs, self.key, self.chunk, self.n_column)
+
+    @cached_property
+    def content(self) -> bytes:
+        """Digest of all numbers that the factors depend on."""
+        own = self.inputs
+        table = (own.graph.compute_s, own.graph.call_sd, own.compute) if own.n_member > MAX_EXPLICIT_MEMBERS else ()
+        counts = own.n_member, own.n_node, own.node_size, own.n_lane, self.n_column, own.explicit, own.varying_links
+        parts = counts, own.gpu, own.node, own.link, table, self.key, self.chunk.peak_score, self.chunk.regime
+        leaves, structure = jax.tree.flatten(parts)
+        digest = blake2b(str(structure).encode())
+        for leaf in map(np.asarray, leaves):
+            digest.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
+        return digest.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fleets) and self.content == other.content
+
+
+@lru_cache(maxsize=16)
+def _kept_fleets(asked: _Fleets) -> tuple[Members, Float[Either, "axis lane column"]]:
+    """The factors of steps of the same fleets are drawn once."""
+    return asked.drawn()
 
 
 def named(key: Key[Array, ""] | Words, name: str) -> Words:

@@ -22,7 +22,7 @@ from prism_jax.explain.owners import p95_owners
 from prism_jax.explain.types import Timeline, words
 from prism_jax.simulate.columns import one_chunk
 from prism_jax.simulate.inputs import column_inputs, regime_factors
-from prism_jax.simulate.predict import predict, symmetric
+from prism_jax.simulate.predict import predict, replica_times, symmetric
 from prism_jax.simulate.program import Program, by_class
 from prism_jax.system.catalog import cluster
 from prism_jax.system.power import step_power
@@ -78,14 +78,14 @@ def test_stalls_are_told_from_stragglers() -> None:
 def test_the_only_source_of_variability_owns_all_of_the_p95(owner: str) -> None:
     """Without it the p95 is the noise-free step, up to single precision."""
     program = make_program(ONLY[owner], dp=8)
-    falls = p95_owners(program, KEY).value
+    falls = p95_owners(replica_times(program, KEY, 512), KEY).value
     result = symmetric(program, KEY, 2048)
     assert [*falls] == [owner]
     assert falls[owner] == pytest.approx(result.quantile(0.95) - result.deterministic_s, rel=0.08)
 
 
 def test_owners_are_sorted_and_name_what_varies(program: Program) -> None:
-    falls = p95_owners(program, KEY).value
+    falls = p95_owners(replica_times(program, KEY, 512), KEY).value
     assert set(falls) == {"gemm", "attention", "memory", "all_gather", "reduce_scatter", "p2p", "step regime"}
     assert [*falls.values()] == sorted(falls.values(), reverse=True)
 
