@@ -53,7 +53,7 @@ class Signatures(NamedTuple):
 def signatures(schedule: ScheduleOrder, table: LevelTable) -> Signatures:
     """Signatures of all ops of `schedule` at their places in `table`."""
     own = op_signatures(schedule)
-    number = _numbered(schedule, table)
+    number = numbered(schedule, table)
     return own._replace(of_op=np.where(number >= 0, own.of_op[number], -1))
 
 
@@ -199,7 +199,7 @@ def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph[Op]:
     return StepGraph(
         dep_level=table.dep_level,
         dep_lane=table.dep_lane,
-        op=_numbered(schedule, table),
+        op=numbered(schedule, table),
         ops=tuple([op for order in schedule.orders for op in order]),
         **graph_seconds(cost, sigs, table)._asdict(),
     )
@@ -214,7 +214,7 @@ def _check_shapes(schedule: ScheduleOrder, cost: StepCost) -> None:
         )
 
 
-def _numbered(schedule: ScheduleOrder, table: LevelTable) -> Ints:
-    """[level, lane] number of the op there, lane by lane in running order; -1 where the lane idles."""
+def numbered(schedule: ScheduleOrder, table: LevelTable) -> Ints:
+    """Returns [level, lane] the number of the op there, lane by lane in running order; -1 where the lane idles."""
     n_op = schedule.ops.n_op
     return np.where(table.op >= 0, table.op + (np.cumsum(n_op) - n_op), -1).astype(np.int32)

@@ -7,7 +7,7 @@ the ops of a step (`replica_columns`), so that scoring a plan costs little more 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple, Protocol
@@ -30,6 +30,7 @@ from ..workload.base.workload import Workload
 from .pipeline import (
     REGIME_SCORES,
     Pipeline,
+    PlanRun,
     PlanSeconds,
     ReplicaDraws,
     ReplicaSizes,
@@ -39,6 +40,7 @@ from .pipeline import (
     replica_draws,
     replica_times,
     shared_by_replicas,
+    with_tables,
 )
 from .plan_costs import (
     FEASIBLE,
@@ -53,6 +55,7 @@ from .plan_costs import (
 )
 from .plan_table import PipelineLayout, PlanTable, Rows, distinct
 
+PLANS_AT_ONCE = 1 << 14  # whose costs are held
 N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat
 
 
@@ -198,26 +201,40 @@ class Evaluator:
 
     def _simulate(self, screen: ScreeningResult, numbers: Rows, progress: Progress) -> None:
         """Exact times of some plans, in place."""
-        done = 0
-        for table, at in self.tables(numbers):
-            screen.step_s[numbers[at]] = self.step_times(table)
-            done += len(at)
-            progress(done / len(numbers), f"noise-free times of {len(numbers):,} plans")
+        for first in range(0, len(numbers), PLANS_AT_ONCE):
+            some = numbers[first : first + PLANS_AT_ONCE]
+            tables, places = zip(*self.tables(some), strict=True)
+            for times, at in zip(self.times_of(tables), places, strict=True):
+                screen.step_s[some[at]] = times
+            progress((first + len(some)) / len(numbers), f"noise-free times of {len(numbers):,} plans")
 
     def step_times(self, table: PlanTable) -> Floats:
         """Noise-free step time [plan] of feasible plans of one layout, seconds."""
-        cost = table_cost(table, self.costs)
-        first, which = distinct(cost.of_chunk, cost.of_edge, table.overlap_pp, table.n_micro_batch)
-        ends = np.empty((len(first), table.layout.pp))
-        for m in np.unique(table.n_micro_batch[first]):
-            rows = np.flatnonzero(table.n_micro_batch[first] == m)
-            ends[rows] = self._end_times(cost, first[rows], table.layout, int(m))
-        return (ends[which] + cost.end.compute_s + cost.end.exposed_s).max(axis=1)
+        return self.times_of([table])[0]
 
-    def _end_times(self, cost: TableCost, rows: Rows, layout: PipelineLayout, n_micro_batch: int) -> Floats:
-        seconds = chunk_seconds(cost, rows, self.costs.eff.overlap_slowdown)
-        blocking = (1.0 - cost.table.overlap_pp[rows]).astype(np.float64)
-        return end_times(pipeline(layout, n_micro_batch), *seconds, cost.edge_s[cost.of_edge[rows]], blocking)
+    def times_of(self, tables: Sequence[PlanTable]) -> list[Floats]:
+        """The same of several tables: plans of all layouts side by side."""
+        costs = [table_cost(table, self.costs) for table in tables]
+        alike = [distinct(c.of_chunk, c.of_edge, c.table.overlap_pp, c.table.n_micro_batch) for c in costs]
+        runs = [self._runs(cost, first) for cost, (first, _) in zip(costs, alike, strict=True)]
+        ends, found = iter(end_times([run for own in runs for _, run in own])), []
+        for cost, (first, which), own in zip(costs, alike, runs, strict=True):
+            stages = np.empty((len(first), cost.table.layout.pp))
+            for rows, _ in own:
+                stages[rows] = next(ends)
+            found.append((stages[which] + cost.end.compute_s + cost.end.exposed_s).max(axis=1))
+        return found
+
+    def _runs(self, cost: TableCost, rows: Rows) -> list[tuple[Rows, PlanRun]]:
+        """Runs of some plans of a table, and which of `rows` are in each."""
+        n_micro_batch, found = cost.table.n_micro_batch[rows], []
+        for m in np.unique(n_micro_batch):
+            at = np.flatnonzero(n_micro_batch == m)
+            plans, pipe = rows[at], pipeline(cost.table.layout, int(m))
+            compute, comm = signature_seconds(pipe.ops, *chunk_seconds(cost, plans, self.costs.eff.overlap_slowdown))
+            blocking = (1.0 - cost.table.overlap_pp[plans]).astype(np.float64)
+            found.append((at, PlanRun.of(pipe, (compute + comm)[..., 0], cost.edge_s[cost.of_edge[plans]], blocking)))
+        return found
 
 
 def nothing_feasible(screen: ScreeningResult) -> str:
@@ -264,14 +281,19 @@ class TailScorer:
             n_column: replica columns per plan, a power of two.
         """
         found = np.empty((len(numbers), N_STEP_SAMPLES))
-        for table, at in self.evaluator.tables(numbers):
-            found[at] = self.samples_of(table, n_column)
+        groups = [(at, self._groups(table)) for table, at in self.evaluator.tables(numbers)]
+        with_tables(group.pipe for _, own in groups for group in own)
+        for at, own in groups:
+            found[at] = self._samples_of(own, len(at), n_column)
         return found
 
     def samples_of(self, table: PlanTable, n_column: int) -> Floats:
         """The same for a table of plans."""
-        found = np.empty((len(table), N_STEP_SAMPLES))
-        for group in self._groups(table):
+        return self._samples_of(self._groups(table), len(table), n_column)
+
+    def _samples_of(self, groups: Sequence[_Group], n_plan: int, n_column: int) -> Floats:
+        found = np.empty((n_plan, N_STEP_SAMPLES))
+        for group in groups:
             draws = self._draws(group, n_column)
             per_run = max(1, COLUMNS_PER_RUN // (n_column * len(REGIME_SCORES)))
             for first in range(0, len(group.rows), per_run):

@@ -13,7 +13,7 @@ no random number is made per op, and a plan costs little more than running its p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -29,9 +29,10 @@ from scipy.special import ndtr, ndtri
 from ..core.arrays import Floats, Ints
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES, NETWORK_AXES
 from ..cost.step import collective_classes
-from ..graph.build import Signatures, level_table, signature_seconds, signatures
+from ..graph.build import numbered, op_signatures
 from ..graph.draws import residual_map
-from ..graph.step_graph import cell, padded_depth, padded_shape, ring_depth, ring_rows
+from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
+from ..graph.step_graph import cell, ring_depth
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
@@ -42,78 +43,166 @@ from .plan_table import PipelineLayout, Rows
 
 Reals = NDArray[np.floating]
 WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache
-MAX_TABLES = 4096
+MAX_PIPELINES = 4096
+MANY = 64  # plans of one pipeline from which on the compiled scan takes less time than rounds of all pipelines
+MANY_OPS = 1 << 20  # that are run side by side: 80 MB
 
 
-class Pipeline(NamedTuple):
-    """A schedule ready to be run for any plan of its layout; indices are padded.
+class ScanTables(NamedTuple):
+    """Levels of a pipeline as the compiled scan reads them; levels and lanes are padded to a few common numbers.
 
     Attributes:
-        signature: [level, lane] of the op there; the number of signatures where the lane idles.
-        dep_row: [level, lane, dep] row of the ring of end times where a predecessor stands; the last row for none.
-        dep_edge: [level, lane, dep] edge that is crossed; the number of chunks for none.
+        rows: [level, (signature, rows of the ring, rows of the lags), lane] op of the lane, where the end times of its
+            predecessors stand and which edges they crossed; what idles or waits for nobody points at zeros.
         n_used: levels that are not padding.
         depth: levels the ring holds.
-        ops: what the signatures stand for.
+        n_ring: rows of the ring, one of zeros at least.
     """
 
-    signature: Ints
-    dep_row: Ints
-    dep_edge: Ints
+    rows: Ints
     n_used: int
     depth: int
-    ops: Signatures
+    n_ring: int
+
+
+class Pipeline:
+    """A schedule ready to be run for any plan of its layout.
+
+    Attributes:
+        graph: what its ops wait for.
+        ops: their signatures.
+    """
+
+    def __init__(self, layout: PipelineLayout, n_micro_batch: int) -> None:
+        order = layout.pipeline_schedule.lay_out(layout.pp, n_micro_batch, layout.virtual_stages)
+        self.graph, self.ops, self.n_chunk = op_graph(order), op_signatures(order), layout.n_chunk
+        self._tables: ScanTables | None = None
+
+    @property
+    def tables(self) -> ScanTables:
+        """Its levels, made when they are first asked for."""
+        with_tables([self])
+        assert self._tables is not None
+        return self._tables
+
+    def keep(self, table: LevelTable) -> None:
+        """Lays out its levels for the scan."""
+        n_level, n_lane, n_dep = table.dep_level.shape
+        levels, lanes = padded(n_level, MIN_LEVELS), padded(n_lane, MIN_LANES, 2)
+        depth = ring_depth(table.dep_level)
+        n_ring = padded(depth * lanes + 1, MIN_ROWS)
+        rows = np.empty((levels, 1 + 2 * N_DEP, lanes), np.int32)
+        rows[:, 0], rows[:, 1 : 1 + N_DEP], rows[:, 1 + N_DEP :] = len(self.ops.kind), n_ring - 1, self.n_chunk
+        has = np.moveaxis(table.dep_level >= 0, 2, 1)
+        at = np.moveaxis(table.dep_level % depth * lanes + table.dep_lane, 2, 1)
+        number = numbered(self.graph.schedule, table)
+        rows[:n_level, 0, :n_lane] = np.where(number >= 0, self.ops.of_op[number], len(self.ops.kind))
+        rows[:n_level, 1 : 1 + n_dep, :n_lane] = np.where(has, at, n_ring - 1)
+        rows[:n_level, 1 + N_DEP : 1 + N_DEP + n_dep, :n_lane] = np.where(
+            has, np.moveaxis(table.dep_edge, 2, 1), self.n_chunk
+        )
+        self._tables = ScanTables(rows, n_level, depth, n_ring)
+
+
+N_DEP = 2
+MIN_LEVELS, MIN_LANES, MIN_ROWS = 64, 8, 64
+
+
+def padded(n: int, least: int, factor: int = 4) -> int:
+    """Next of `least`, `factor` times it and so on."""
+    while least < n:
+        least *= factor
+    return least
+
+
+def with_tables(pipes: Iterable[Pipeline]) -> None:
+    """Makes the levels of pipelines of several stages that have none yet, all at once."""
+    new = [pipe for pipe in dict.fromkeys(pipes) if pipe._tables is None and len(pipe.graph.schedule.ops.n_op) > 1]
+    for pipe, table in zip(new, level_tables([pipe.graph for pipe in new]), strict=True):
+        pipe.keep(table)
 
 
 def pipeline(layout: PipelineLayout, n_micro_batch: int) -> Pipeline:
-    """Tables of one layout with a number of micro-batches."""
+    """The pipeline of one layout with a number of micro-batches."""
     return _pipeline(layout._replace(schedule=layout.pipeline_schedule), n_micro_batch)
 
 
-@lru_cache(maxsize=MAX_TABLES)
-def _pipeline(layout: PipelineLayout, n_micro_batch: int) -> Pipeline:
-    """The same; kept under the schedule itself, since a name may stand for another one later."""
-    order = layout.pipeline_schedule.lay_out(layout.pp, n_micro_batch, layout.virtual_stages)
-    table = level_table(order)
-    ops = signatures(order, table)
-    n_level, n_lane, n_dep = table.dep_level.shape
-    levels, _ = padded_shape(n_level, n_lane)
-    depth = padded_depth(ring_depth(table.dep_level))
-    has = table.dep_level >= 0
-    rows = ((0, levels - n_level), (0, 0))
-    deps = (*rows, (0, 2 - n_dep))
-    return Pipeline(
-        np.pad(np.where(ops.of_op >= 0, ops.of_op, len(ops.kind)), rows, constant_values=len(ops.kind)).astype(
-            np.int32
-        ),
-        np.pad(ring_rows(table.dep_level, table.dep_lane, depth), deps, constant_values=depth * n_lane),
-        np.pad(np.where(has, table.dep_edge, layout.n_chunk), deps, constant_values=layout.n_chunk).astype(np.int32),
-        n_level,
-        depth,
-        ops,
-    )
+_pipeline = lru_cache(maxsize=MAX_PIPELINES)(
+    Pipeline
+)  # under the schedule itself: a name may stand for another one later
 
 
-def end_times(
-    pipe: Pipeline, compute_s: Floats, comm_s: Floats, hidden_s: Floats, edge_s: Floats, blocking: Floats
-) -> Floats:
-    """When every stage has finished its last op [plan, lane], seconds after the start of the step.
+class PlanRun(NamedTuple):
+    """Plans of one pipeline, to be run without randomness.
 
-    Args:
-        pipe: tables of the plans' layout and number of micro-batches.
-        compute_s, comm_s, hidden_s: [plan, kind, chunk, 1] seconds, summed over kernel classes and network axes.
-        edge_s: [plan, chunk] from every chunk to the next.
-        blocking: [plan] 1 where a send occupies the sender, 0 where it is a lag.
+    Attributes:
+        pipe: of their layout and number of micro-batches.
+        seconds: [signature, plan] of its ops, in seconds.
+        lag_s: [edge, plan] from every chunk to the next, where a send does not occupy the sender.
     """
-    compute, comm = signature_seconds(pipe.ops, compute_s, comm_s, hidden_s)
-    seconds = (compute + comm)[..., 0] + sent_s(pipe, edge_s) * blocking[:, None]
-    return run(pipe, seconds.T, (edge_s * (1.0 - blocking)[:, None]).T).T
+
+    pipe: Pipeline
+    seconds: Reals
+    lag_s: Reals
+
+    @classmethod
+    def of(cls, pipe: Pipeline, seconds: Floats, edge_s: Floats, blocking: Floats) -> PlanRun:
+        """Runs ops of `seconds` [plan, signature]; `edge_s` [plan, chunk] is lag, or time of the sender if `blocking` [plan]."""
+        sent = sent_s(pipe, edge_s) * blocking[:, None]
+        return cls(pipe, (seconds + sent).T, (edge_s * (1.0 - blocking)[:, None]).T)
+
+
+def end_times(runs: Sequence[PlanRun]) -> list[Floats]:
+    """When every stage has finished its last op [plan, lane], seconds after the start of the step, run by run.
+
+    Notes:
+        Many plans of a pipeline go through the compiled scan; few plans of many pipelines are run side by side (`graph.levels`).
+    """
+    found: list[Floats] = [np.zeros(0)] * len(runs)
+    few = [i for i, one in enumerate(runs) if len(one.pipe.graph.schedule.ops.n_op) > 1 and one.seconds.shape[1] < MANY]
+    few.sort(key=lambda i: len(runs[i].pipe.graph.lane) // runs[i].pipe.graph.schedule.pp)
+    for some in _batches(runs, few):
+        for i, ends in zip(some, _side_by_side([runs[i] for i in some]), strict=True):
+            found[i] = ends
+    for i in set(range(len(runs))).difference(few):
+        found[i] = run(*runs[i]).T
+    return found
+
+
+def _batches(runs: Sequence[PlanRun], few: Sequence[int]) -> Iterator[list[int]]:
+    """The same numbers in groups of up to `MANY_OPS` ops; those that take alike many rounds stand together."""
+    batch, n_op = [], 0
+    for i in few:
+        own = len(runs[i].pipe.graph.lane) * runs[i].seconds.shape[1]
+        if batch and n_op + own > MANY_OPS:
+            yield batch
+            batch, n_op = [], 0
+        batch.append(i)
+        n_op += own
+    if batch:
+        yield batch
+
+
+def _side_by_side(runs: Sequence[PlanRun]) -> Iterator[Floats]:
+    """[plan, lane] end times of every run."""
+    rounds = Rounds([one.pipe.graph for one in runs for _ in range(one.seconds.shape[1])])
+    n_dep = max(one.pipe.graph.wait.shape[1] for one in runs)
+    seconds, lags = [], []
+    for pipe, own_s, lag_s in runs:
+        seconds.append(own_s.astype(np.float32)[pipe.ops.of_op].T.ravel())
+        own = np.append(lag_s.astype(np.float32), np.zeros((1, lag_s.shape[1]), np.float32), axis=0)[pipe.graph.edge]
+        own = np.moveaxis(own, 2, 0).reshape(-1, own.shape[1])
+        lags.append(np.pad(own, ((0, 0), (0, n_dep - own.shape[1]))))
+    ends = rounds.end_s(np.concatenate(seconds), np.concatenate(lags)).astype(np.float64)
+    last = 0
+    for one in runs:
+        first, last = last, last + one.seconds.shape[1] * one.pipe.graph.schedule.pp
+        yield ends[first:last].reshape(one.seconds.shape[1], -1)
 
 
 def op_counts(pipe: Pipeline) -> NDArray[np.intp]:
     """[signature] how often it runs in a step."""
-    of_op = pipe.ops.of_op
-    return np.bincount(of_op[of_op >= 0], minlength=len(pipe.ops.lane))
+    return np.bincount(pipe.ops.of_op, minlength=len(pipe.ops.lane))
 
 
 def sent_s(pipe: Pipeline, edge_s: Floats) -> Floats:
@@ -126,54 +215,65 @@ def run(pipe: Pipeline, seconds: Reals, lag_s: Reals, *, width: int = WIDTH) -> 
     """End times [lane, column] of seconds [signature, column] and lags [edge, column], columns being plans or draws.
 
     Args:
-        width: columns per call; few pad to an eighth of it.
+        width: columns per call; few pad to a fourth of it.
 
     Notes:
         One lane waits for nobody, so that its ops add up.
     """
-    if pipe.signature.shape[1] == 1:
+    n_lane = len(pipe.graph.schedule.ops.n_op)
+    if n_lane == 1:
         return (op_counts(pipe) @ np.asarray(seconds, dtype=np.float64))[None]
     starts = range(0, seconds.shape[1], width)
     ends = [_run(pipe, width, seconds[:, i : i + width], lag_s[:, i : i + width]) for i in starts]
-    return np.concatenate([np.asarray(part, dtype=np.float64)[:, :n] for part, n in ends], axis=1)
+    return np.concatenate([np.asarray(part, dtype=np.float64)[:n_lane, :n] for part, n in ends], axis=1)
 
 
 def _run(pipe: Pipeline, width: int, seconds: Reals, lag: Reals) -> tuple[Array, int]:
     """End times [lane, column] of up to `width` columns, and how many of them there are."""
-    n = seconds.shape[1]
-    width = width if n > width // 8 else width // 8
-    arrays = [_padded(part, width) for part in (seconds, lag)]
-    return _ends(pipe.signature, pipe.dep_row, pipe.dep_edge, np.int32(pipe.n_used), *arrays, depth=pipe.depth), n
+    n, tables = seconds.shape[1], pipe.tables
+    width = width if n > width // 4 else width // 4
+    n_row = max(padded(len(seconds) + 1, MIN_ROWS), 2 * padded(len(lag) + 1, MIN_ROWS // 2))
+    arrays = [_to_shape(seconds, n_row, width), _to_shape(lag, n_row // 2, width)]
+    return _ends(tables.rows, np.int32(tables.n_used), np.int32(tables.depth), *arrays, n_ring=tables.n_ring), n
 
 
-def _padded(part: Reals, width: int) -> NDArray[np.float32]:
-    """The same in float32 with rows up to a power of two, one of zeros at least, and columns up to `width`."""
-    padded = np.zeros((1 << len(part).bit_length(), width), np.float32)
-    padded[: len(part), : part.shape[1]] = part
-    return padded
+def _to_shape(part: Reals, n_row: int, width: int) -> NDArray[np.float32]:
+    """The same in float32 with rows and columns of zeros behind."""
+    found = np.zeros((n_row, width), np.float32)
+    found[: len(part), : part.shape[1]] = part
+    return found
 
 
-@partial(jax.jit, static_argnames="depth")
+_ROWS = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+
+
+def _rows(values: Float[Array, "row plan"], at: Int[Array, " lane"]) -> Float[Array, "lane plan"]:
+    """Rows of `values`, as `values[at]` of indices that are in bounds; a third of the time to trace and lower."""
+    size = (1, values.shape[1])
+    return lax.gather(values, at[:, None], _ROWS, size, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+@partial(jax.jit, static_argnames="n_ring")
 def _ends(
-    signature: Int[Array, "level lane"],
-    dep_row: Int[Array, "level lane dep"],
-    dep_edge: Int[Array, "level lane dep"],
+    rows: Int[Array, "level row lane"],
     n_used: Int[Array, ""],
-    seconds: Float[Array, "signature plan"],
+    depth: Int[Array, ""],
+    seconds: Float[Array, "op plan"],
     lag: Float[Array, "edge plan"],
     *,
-    depth: int,
+    n_ring: int,
 ) -> Float[Array, "lane plan"]:
-    n_lane, width = signature.shape[1], seconds.shape[1]
+    n_lane, width = rows.shape[2], seconds.shape[1]
 
     def level(t: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         free, ring = state
-        arrivals = [ring[dep_row[t, :, d]] + lag[dep_edge[t, :, d]] for d in range(dep_row.shape[-1])]
-        _, end = cell(free, arrivals, seconds[signature[t]], jnp.maximum)
+        signature, *deps = lax.dynamic_index_in_dim(rows, t, keepdims=False)
+        arrivals = [_rows(ring, deps[d]) + _rows(lag, deps[N_DEP + d]) for d in range(N_DEP)]
+        _, end = cell(free, arrivals, _rows(seconds, signature), jnp.maximum)
         return end, lax.dynamic_update_slice(ring, end, (t % depth * n_lane, 0))
 
     zeros = jnp.zeros((n_lane, width), seconds.dtype)
-    ring = jnp.zeros((depth * n_lane + 1, width), seconds.dtype)
+    ring = jnp.zeros((n_ring, width), seconds.dtype)
     return lax.fori_loop(0, n_used, level, (zeros, ring))[0]
 
 
@@ -182,7 +282,7 @@ Single = NDArray[np.float32]
 Classes = tuple[str, ...]
 N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
 _MEMORY, _P2P, _END = COMPUTE_CLASSES.index("memory"), NETWORK_AXES.index("pp"), NETWORK_AXES.index("end")
-RUN_WIDTH = 1024  # columns of one call of the scan
+RUN_WIDTH = 768  # columns of one call of the scan: 64 draws at all scores are a fourth of it
 
 
 class ReplicaSizes(NamedTuple):

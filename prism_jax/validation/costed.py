@@ -38,17 +38,17 @@ from ..graph.build import signature_seconds
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from ..search.pipeline import (
-    RUN_WIDTH,
     Pipeline,
+    PlanRun,
     PlanSeconds,
     ReplicaSizes,
     collectives_of,
+    end_times,
     pipeline,
     replica_draws,
     replica_times,
-    run,
-    sent_s,
     shared_by_replicas,
+    with_tables,
 )
 from ..search.plan_table import PipelineLayout
 from ..simulate.replica_maximum import step_samples
@@ -206,28 +206,34 @@ class TypicalSteps(NamedTuple):
     typical_s: Floats
 
 
-def step_times(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> TypicalSteps:
+def step_times(
+    jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent, *, deterministic: bool = False
+) -> TypicalSteps:
     """Steps of all jobs.
 
     Args:
         seed: same seed, same answer, whatever the other jobs are.
         progress: called with the share that is done.
+        deterministic: the jobs have no variability, and the typical step is the one without.
     """
-    found = TypicalSteps(np.zeros(len(jobs)), np.zeros(len(jobs)))
-    groups: dict[_Sizes, list[int]] = defaultdict(list)
+    members: dict[_Sizes, list[int]] = defaultdict(list)
     for number, one in enumerate(jobs):
-        groups[_sizes(one.job)].append(number)
+        members[_sizes(one.job)].append(number)
+    groups = [_Group(sizes, own, [jobs[i] for i in own]) for sizes, own in members.items()]
+    found = TypicalSteps(np.zeros(len(jobs)), np.zeros(len(jobs)))
+    for group, own in zip(groups, _noise_free(groups), strict=True):
+        found.noise_free_s[group.members] = own
+    if deterministic:
+        return found._replace(typical_s=found.noise_free_s)
     done = _Counter(len(jobs), progress)
 
-    def run_group(item: tuple[_Sizes, list[int]]) -> None:
-        sizes, members = item
-        own = _steps(sizes, [jobs[i] for i in members], seed)
-        for whole, part in zip(found, own, strict=True):
-            whole[members] = part
-        done(len(members))
+    def run_group(group: _Group) -> None:
+        found.typical_s[group.members] = _typical(group, seed)
+        done(len(group.members))
 
+    with_tables(group.pipe for group in groups)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(run_group, groups.items()))
+        list(pool.map(run_group, groups))
     return found
 
 
@@ -257,22 +263,28 @@ def _sizes(job: Job) -> _Sizes:
     )
 
 
-def _steps(sizes: _Sizes, jobs: Sequence[CostedJob], seed: int) -> TypicalSteps:
-    """Steps of jobs of the same sizes."""
-    pipe, tree = pipeline(sizes.layout, sizes.n_micro_batch), jobs[0].job.variability
-    plans = _plan_seconds(pipe, [one.cost for one in jobs])
-    shared = shared_by_replicas(pipe, plans, tree, [one.job.plan for one in jobs])
-    draws = replica_draws(tree, sizes.replicas, N_COLUMN, seed)
+class _Group:
+    """Jobs of the same sizes, and which of all jobs they are."""
+
+    def __init__(self, sizes: _Sizes, members: list[int], jobs: Sequence[CostedJob]) -> None:
+        self.sizes, self.members, self.jobs = sizes, members, jobs
+        self.pipe = pipeline(sizes.layout, sizes.n_micro_batch)
+        self.plans = _plan_seconds(self.pipe, [one.cost for one in jobs])
+
+
+def _typical(group: _Group, seed: int) -> Floats:
+    """[job] median steps."""
+    pipe, plans, tree = group.pipe, group.plans, group.jobs[0].job.variability
+    shared = shared_by_replicas(pipe, plans, tree, [one.job.plan for one in group.jobs])
+    draws = replica_draws(tree, group.sizes.replicas, N_COLUMN, seed)
     typical = []
-    for first in range(0, len(jobs), JOBS_PER_RUN):
+    for first in range(0, len(group.jobs), JOBS_PER_RUN):
         some = slice(first, first + JOBS_PER_RUN)
         times = replica_times(pipe, PlanSeconds(*(part[some] for part in plans)), draws)
         for own, alike in zip(times, shared[some], strict=True):
-            rng = np.random.default_rng(seed)
-            typical.append(
-                np.median(step_samples(own, draws.weight, sizes.replicas.n_replica, alike, N_STEP_SAMPLES, rng))
-            )
-    return TypicalSteps(_noise_free(pipe, plans), np.array(typical))
+            rng, n_replica = np.random.default_rng(seed), group.sizes.replicas.n_replica
+            typical.append(np.median(step_samples(own, draws.weight, n_replica, alike, N_STEP_SAMPLES, rng)))
+    return np.array(typical)
 
 
 def _plan_seconds(pipe: Pipeline, costs: Sequence[StepCost]) -> PlanSeconds:
@@ -284,12 +296,14 @@ def _plan_seconds(pipe: Pipeline, costs: Sequence[StepCost]) -> PlanSeconds:
     return PlanSeconds(*signature_seconds(pipe.ops, compute, comm, hidden), edge, blocking, end_compute, end_exposed)
 
 
-def _noise_free(pipe: Pipeline, plans: PlanSeconds) -> Floats:
-    """[plan] seconds with every factor one."""
-    blocking = plans.blocking[:, None]
-    seconds = plans.compute_s.sum(axis=-1) + plans.comm_s.sum(axis=-1) + sent_s(pipe, plans.edge_s) * blocking
-    ends = run(pipe, seconds.T, (plans.edge_s * (1.0 - blocking)).T, width=RUN_WIDTH).T
-    return (ends + plans.end_compute_s + plans.end_exposed_s).max(axis=-1)
+def _noise_free(groups: Sequence[_Group]) -> list[Floats]:
+    """[job] seconds with every factor one, group by group."""
+    runs = []
+    for group in groups:
+        seconds = group.plans.compute_s.sum(axis=-1) + group.plans.comm_s.sum(axis=-1)
+        runs.append(PlanRun.of(group.pipe, seconds, group.plans.edge_s, group.plans.blocking))
+    ends = zip(end_times(runs), groups, strict=True)
+    return [(own + one.plans.end_compute_s + one.plans.end_exposed_s).max(axis=-1) for own, one in ends]
 
 
 class _Counter:

@@ -128,7 +128,7 @@ def _results(
         costs.append(_costed(row, calibration_of, asked.deterministic_only))
         progress(COSTED * done / len(rows))
     jobs = [one for one in costs if isinstance(one, CostedJob)]
-    outcomes = iter(_predictions(jobs, asked.seed, part_of(progress, COSTED, 1.0)))
+    outcomes = iter(_predictions(jobs, asked, part_of(progress, COSTED, 1.0)))
     found = []
     for row, one in zip(rows, costs, strict=True):
         outcome = next(outcomes) if isinstance(one, CostedJob) else one
@@ -177,16 +177,19 @@ def _costed(row: MeasuredRow, calibration_of: CalibrationOf, deterministic_only:
         return _reason(error)
 
 
-def _predictions(jobs: Sequence[CostedJob], seed: int, progress: Progress = silent) -> list[_Prediction | str]:
+def _predictions(jobs: Sequence[CostedJob], asked: _Asked, progress: Progress = silent) -> list[_Prediction | str]:
     """Prediction of every job, or why there is none; where some fault is, halves are tried until it stands alone."""
     if not jobs:
         return []
     try:
-        steps = step_times(jobs, seed, part_of(progress, 0.0, SIMULATED))
-        bounds = intervals(jobs, seed, part_of(progress, SIMULATED, 1.0))
+        simulated = part_of(progress, 0.0, SIMULATED)
+        steps = step_times(jobs, asked.seed, simulated, deterministic=asked.deterministic_only)
+        bounds = intervals(jobs, asked.seed, part_of(progress, SIMULATED, 1.0))
     except Exception as error:
         middle = len(jobs) // 2
-        return [*_predictions(jobs[:middle], seed), *_predictions(jobs[middle:], seed)] if middle else [_reason(error)]
+        return (
+            [*_predictions(jobs[:middle], asked), *_predictions(jobs[middle:], asked)] if middle else [_reason(error)]
+        )
     return [_Prediction(*own) for own in np.column_stack([*steps, bounds]).tolist()]
 
 
