@@ -97,6 +97,10 @@ def _needs(schedule: ScheduleOrder) -> Positions:
     return np.append(need, -1)
 
 
+def _code(part: Part, schedule: ScheduleOrder) -> int:
+    return (PASSES.index(part.kind) * schedule.n_chunk + part.chunk) * schedule.n_micro_batch + part.micro_batch
+
+
 def _part(code: int, schedule: ScheduleOrder) -> Part:
     rest, micro_batch = divmod(code, schedule.n_micro_batch)
     kind, chunk = divmod(rest, schedule.n_chunk)
@@ -146,7 +150,8 @@ class Rounds:
                 ready &= done[wait[at]]
             run = at[ready]
             if not run.size:
-                self._refuse(int(at[0]), done)
+                stuck = int(np.searchsorted(self.first, at[0], side="right")) - 1
+                raise _deadlock(self.graphs[stuck], done[self.first[stuck] : self.first[stuck + 1]])
             done[run] = True
             rounds.append(run)
             going = ~(ready & self._is_last[at])
@@ -155,11 +160,6 @@ class Rounds:
         self.ends = np.cumsum([0, *map(len, rounds)])
         self.level = np.empty(self.n_op, np.intp)
         self.level[self.order] = np.repeat(np.arange(len(rounds)), np.diff(self.ends))
-
-    def _refuse(self, op: int, done: NDArray[np.bool_]) -> None:
-        number = int(np.searchsorted(self.first, op, side="right")) - 1
-        start, graph = self.first[number], self.graphs[number]
-        refuse_deadlock(graph, done[start : start + len(graph.lane)])
 
     def neighbours(self, step: int) -> Positions:
         """[op] in running order: position of the op before (-1) or after (1) on its lane; the number of ops for none."""
@@ -214,13 +214,9 @@ class Rounds:
         return self._positions(found[:, self.order])
 
 
-def refuse_deadlock(graph: OpGraph, done: NDArray[np.bool_]) -> None:
-    """Names the ops that wait for each other, where lanes of `graph` stop at what follows the ops that are `done` [op].
-
-    Raises:
-        PlanError: always.
-    """
-    schedule, orders = graph.schedule, graph.schedule.orders
+def _deadlock(graph: OpGraph, done: NDArray[np.bool_]) -> PlanError:
+    """Names the ops that wait for each other, where lanes of `graph` stop at what follows the ops that are `done` [op]."""
+    schedule, orders, need_of = graph.schedule, graph.schedule.orders, _needs(graph.schedule)
     n_done = np.bincount(graph.lane[done], minlength=len(orders)).tolist()
     lane_of = {part: lane for lane, order in enumerate(orders) for op in order for part in op.parts}
     ran = {part for order, n in zip(orders, n_done, strict=True) for op in order[:n] for part in op.parts}
@@ -228,19 +224,13 @@ def refuse_deadlock(graph: OpGraph, done: NDArray[np.bool_]) -> None:
     while lane not in seen:
         seen.append(lane)
         op = orders[lane][n_done[lane]]
-        need = next(n for part in op.parts if (n := _need_of(part, schedule)) and n not in ran and n not in op.parts)
+        needs = [_part(code, schedule) for part in op.parts if (code := int(need_of[_code(part, schedule)])) >= 0]
+        need = next(part for part in needs if part not in ran and part not in op.parts)
         chain.append(f"stage {lane} stops at {op}, which waits for {Op((need,))}")
         if need not in lane_of:
-            raise PlanError(f"schedule {schedule.name} cannot finish: {chain[-1]}, which no stage runs")
+            return PlanError(f"schedule {schedule.name} cannot finish: {chain[-1]}, which no stage runs")
         lane = lane_of[need]
-    raise PlanError(f"schedule {schedule.name} deadlocks: " + "; ".join(chain[seen.index(lane) :]))
-
-
-def _need_of(part: Part, schedule: ScheduleOrder) -> Part | None:
-    kind, micro_batch, chunk = part
-    code = (PASSES.index(kind) * schedule.n_chunk + chunk) * schedule.n_micro_batch + micro_batch
-    need = int(_needs(schedule)[code])
-    return None if need < 0 else _part(need, schedule)
+    return PlanError(f"schedule {schedule.name} deadlocks: " + "; ".join(chain[seen.index(lane) :]))
 
 
 def level_table(schedule: ScheduleOrder) -> LevelTable:

@@ -14,14 +14,13 @@ deepseek-ai/DualPipe, `dualpipe.py`.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.arrays import Counts, Flags, Floats
 from ..core.lazy import np
 from .base import PipelineSchedule
-from .order import Op, Orders, PipelineWork, backward, forward, input_gradient, weight_gradient
+from .order import Op, Orders, PipelineWork, counted_ops
 
 
 @dataclass(frozen=True)
@@ -86,87 +85,18 @@ def _pair_s(work: PipelineWork) -> Floats:
     return forward_s + backward_s[:, ::-1]
 
 
-class _Stage:
-    """Ops of one stage; direction 0 enters at the near end of the pipeline, direction 1 at the far end."""
-
-    def __init__(self, stage: int, pp: int, half: int) -> None:
-        self.order: list[Op] = []
-        mirrored = stage >= pp // 2
-        self._chunk = (pp - 1 - stage, stage) if mirrored else (stage, pp - 1 - stage)
-        first = (half, 0) if mirrored else (0, half)
-        self._forward = list(first)
-        self._backward = list(first)
-        self._waiting: deque[tuple[int, int]] = deque()  # weight gradients put off, first in first out
-
-    def f(self, direction: int) -> None:
-        self.order.append(forward(self._take(self._forward, direction), self._chunk[direction]))
-
-    def bw(self, direction: int) -> None:
-        self.order.append(backward(self._take(self._backward, direction), self._chunk[direction]))
-
-    def b(self, direction: int) -> None:
-        micro_batch = self._take(self._backward, direction)
-        self._waiting.append((micro_batch, self._chunk[direction]))
-        self.order.append(input_gradient(micro_batch, self._chunk[direction]))
-
-    def w(self) -> None:
-        self.order.append(weight_gradient(*self._waiting.popleft()))
-
-    def f_beside_bw(self, forward_direction: int, backward_direction: int) -> None:
-        f = forward(self._take(self._forward, forward_direction), self._chunk[forward_direction])
-        bw = backward(self._take(self._backward, backward_direction), self._chunk[backward_direction])
-        self.order.append(Op((*f.parts, *bw.parts)))
-
-    @staticmethod
-    def _take(counter: list[int], direction: int) -> int:
-        counter[direction] += 1
-        return counter[direction] - 1
-
-
 def _order(stage: int, pp: int, half: int) -> tuple[Op, ...]:
-    ops = _Stage(stage, pp, half)
+    """Ops by name: F, B and W with the direction of their micro-batch, 0 from the near end and 1 from the far one."""
     inner = min(stage, pp - 1 - stage)  # distance from the nearer end
     outer = pp // 2 - 1 - inner  # distance from the middle
-    _fill(ops, inner, outer)
-    _steady(ops, half - pp + inner + 1, middle=outer == 0)
-    _drain(ops, inner, outer)
-    return tuple(ops.order)
-
-
-def _fill(ops: _Stage, inner: int, outer: int) -> None:
-    """Phases 1 to 3: forwards of the near direction, of both, then zero-bubble backwards of the far direction."""
-    for _ in range(2 * outer):
-        ops.f(0)
-    for _ in range(inner + 1):
-        ops.f(0)
-        ops.f(1)
-    for _ in range(outer):
-        ops.b(1)
-        ops.w()
-        ops.f(1)
-
-
-def _steady(ops: _Stage, n_pair: int, middle: bool) -> None:
-    """Phase 4: forwards beside backwards; the middle stages run their first pair apart, which shortens the bubble."""
-    for pair in range(n_pair):
-        if pair == 0 and middle:
-            ops.f(0)
-            ops.bw(1)
-        else:
-            ops.f_beside_bw(0, 1)
-        ops.f_beside_bw(1, 0)
-
-
-def _drain(ops: _Stage, inner: int, outer: int) -> None:
-    """Phases 5 to 8: remaining backwards; from the middle of phase 6 on weight gradients are put off to fill the bubbles."""
-    for _ in range(outer):
-        ops.bw(1)
-        ops.f_beside_bw(1, 0)
-    for index in range(2 * (inner + 1)):  # alternating directions; the second half with weight gradients put off
-        run = ops.bw if index <= inner else ops.b
-        run(1 - index % 2)
-    for _ in range(outer):
-        ops.w()
-        ops.b(0)
-    for _ in range(inner + 1):
-        ops.w()
+    mirrored = stage >= pp // 2
+    fill = ["F0"] * (2 * outer) + ["F0", "F1"] * (inner + 1) + ["B1", "W1", "F1"] * outer
+    steady = ["F0B1W1", "F1B0W0"] * (half - pp + inner + 1)
+    if outer == 0:  # the middle stages run their first pair apart, which shortens the bubble
+        steady[:1] = ["F0", "B1W1"]
+    both = ("B1W1", "B0W0") * (inner + 1)
+    put_off = ["W1" if index % 2 == 0 else "W0" for index in range(inner + 1, 2 * (inner + 1))] + ["W0"] * outer
+    drain = ["B1W1", "F1B0W0"] * outer + [name if i <= inner else name[:2] for i, name in enumerate(both)]
+    drain += [name for put in put_off[:outer] for name in (put, "B0")] + put_off[outer:]
+    chunks = (stage, pp - 1 - stage)
+    return counted_ops(fill + steady + drain, chunks[:: -1 if mirrored else 1], (half, 0) if mirrored else (0, half))

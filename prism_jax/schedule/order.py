@@ -9,6 +9,8 @@ that proposes to split them counts, per layer, M_B = s b (34 h + 5 a s) bytes un
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -187,6 +189,19 @@ def input_gradient(micro_batch: int, chunk: int) -> Op:
 def weight_gradient(micro_batch: int, chunk: int) -> Op:
     """Op of the part of a backward pass that nothing but the end of the step waits for."""
     return Op((Part("W", micro_batch, chunk),))
+
+
+def counted_ops(names: Sequence[str], chunks: Sequence[int], first: Sequence[int] = (0, 0)) -> tuple[Op, ...]:
+    """Ops of a stage by name, as in F0 or F1B0W0: kinds, each with the number of one of the stage's `chunks`.
+
+    Micro-batches of a kind in a chunk count up from the chunk's `first`.
+    """
+    ran, ops = Counter[tuple[str, str]](), []
+    for name in names:
+        parts = [*zip(name[::2], name[1::2], strict=True)]
+        ops.append(Op(tuple([Part(kind, first[int(v)] + ran[kind, v], chunks[int(v)]) for kind, v in parts])))
+        ran.update(parts)
+    return tuple(ops)
 
 
 @dataclass(frozen=True, eq=False)

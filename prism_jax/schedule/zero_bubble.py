@@ -23,7 +23,7 @@ from typing import ClassVar
 from ..core.arrays import Counts, Floats
 from ..core.lazy import np
 from .base import PipelineSchedule, TurnSchedule
-from .order import Op, Orders, PipelineWork, StepOps, Turn, forward, input_gradient, weight_gradient
+from .order import Op, Orders, PipelineWork, StepOps, Turn, counted_ops
 
 
 @dataclass(frozen=True)
@@ -135,48 +135,12 @@ def _bubble_s(mean: Floats, m: Counts, pp: int) -> Floats:
     return share * many + (1.0 - share) * few
 
 
-class _Stage:
-    """Ops of one stage, written down by kind and chunk (0: on the way down, 1: on the way up) in micro-batch order."""
-
-    def __init__(self, stage: int, pp: int, n_micro_batch: int) -> None:
-        self.order: list[Op] = []
-        self._chunk = (stage, 2 * pp - 1 - stage)
-        self._n_micro_batch = n_micro_batch
-        self._next = {f"{kind}{v}": 0 for kind in "FBW" for v in (0, 1)}
-
-    def count(self, what: str) -> int:
-        return self._next[what]
-
-    def run(self, *what: str) -> None:
-        for name in what:
-            micro_batch = self._next[name]
-            self._next[name] += 1
-            if micro_batch < self._n_micro_batch:
-                self.order.append(_MAKE[name[0]](micro_batch, self._chunk[int(name[1])]))
-
-
-_MAKE = {"F": forward, "B": input_gradient, "W": weight_gradient}
-
-
 def _zero_bubble_v_order(stage: int, pp: int, n_micro_batch: int) -> tuple[Op, ...]:
-    ops = _Stage(stage, pp, n_micro_batch)
-    n_pass = max(2 * pp - 1, n_micro_batch)
-    for _ in range(2 * (pp - stage) - 1):
-        ops.run("F0")
-    for _ in range(stage):
-        ops.run("F1", "F0")
-    for _ in range(pp - stage):
-        ops.run("F1", "B1", "W1")
-    while ops.count("F1") < n_pass:
-        if ops.count("F0") < n_pass:
-            ops.run("F0")
-        ops.run("B0", "W0", "F1", "B1", "W1")
-    for _ in range(stage):
-        ops.run("B0", "B1")
-    for _ in range(pp - stage):
-        ops.run("B0", "W0")
-    while ops.count("W1") < n_pass:
-        ops.run("W1")
-    while ops.count("W0") < n_pass:
-        ops.run("W0")
-    return tuple(ops.order)
+    """Ops by name: F, B and W with the chunk of the stage, 0 on the way down and 1 on the way up."""
+    n_pass, rest = max(2 * pp - 1, n_micro_batch), pp - stage
+    n_steady, with_f0 = n_pass - pp, n_pass - (2 * pp - 1 - stage)
+    names = ["F0"] * (2 * rest - 1) + ["F1", "F0"] * stage + ["F1", "B1", "W1"] * rest
+    names += ["F0", "B0", "W0", "F1", "B1", "W1"] * with_f0 + ["B0", "W0", "F1", "B1", "W1"] * (n_steady - with_f0)
+    names += ["B0", "B1"] * stage + ["B0", "W0"] * rest + ["W1"] * stage + ["W0"] * stage
+    ops = counted_ops(names, (stage, 2 * pp - 1 - stage))
+    return tuple(op for op in ops if op.parts[0].micro_batch < n_micro_batch)

@@ -32,7 +32,7 @@ from ..cost.step import collective_classes
 from ..graph.build import numbered, op_signatures
 from ..graph.draws import residual_map
 from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
-from ..graph.step_graph import cell, ring_depth
+from ..graph.step_graph import cell, ring_depth, ring_rows
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
@@ -71,11 +71,13 @@ class Pipeline:
     Attributes:
         graph: what its ops wait for.
         ops: their signatures.
+        n_lane, n_chunk: stages, and model chunks of all of them.
     """
 
     def __init__(self, layout: PipelineLayout, n_micro_batch: int) -> None:
         order = layout.pipeline_schedule.lay_out(layout.pp, n_micro_batch, layout.virtual_stages)
-        self.graph, self.ops, self.n_chunk = op_graph(order), op_signatures(order), layout.n_chunk
+        self.graph, self.ops = op_graph(order), op_signatures(order)
+        self.n_lane, self.n_chunk = layout.pp, layout.n_chunk
         self._tables: ScanTables | None = None
 
     @property
@@ -89,19 +91,14 @@ class Pipeline:
         """Lays out its levels for the scan."""
         n_level, n_lane, n_dep = table.dep_level.shape
         levels, lanes = padded(n_level, MIN_LEVELS), padded(n_lane, MIN_LANES, 2)
-        depth = ring_depth(table.dep_level)
+        more = ((0, levels - n_level), (0, lanes - n_lane), (0, N_DEP - n_dep))
+        number, idle, depth = numbered(self.graph.schedule, table), len(self.ops.kind), ring_depth(table.dep_level)
+        signature = np.pad(np.where(number >= 0, self.ops.of_op[number], idle), more[:2], constant_values=idle)
+        dep_level, dep_lane, dep_edge = (np.pad(part, more, constant_values=-1) for part in table[1:])
+        ring, edge = ring_rows(dep_level, dep_lane, depth), np.where(dep_edge < 0, self.n_chunk, dep_edge)
+        rows = np.concatenate([signature[..., None], ring, edge], axis=2, dtype=np.int32)
         n_ring = padded(depth * lanes + 1, MIN_ROWS)
-        rows = np.empty((levels, 1 + 2 * N_DEP, lanes), np.int32)
-        rows[:, 0], rows[:, 1 : 1 + N_DEP], rows[:, 1 + N_DEP :] = len(self.ops.kind), n_ring - 1, self.n_chunk
-        has = np.moveaxis(table.dep_level >= 0, 2, 1)
-        at = np.moveaxis(table.dep_level % depth * lanes + table.dep_lane, 2, 1)
-        number = numbered(self.graph.schedule, table)
-        rows[:n_level, 0, :n_lane] = np.where(number >= 0, self.ops.of_op[number], len(self.ops.kind))
-        rows[:n_level, 1 : 1 + n_dep, :n_lane] = np.where(has, at, n_ring - 1)
-        rows[:n_level, 1 + N_DEP : 1 + N_DEP + n_dep, :n_lane] = np.where(
-            has, np.moveaxis(table.dep_edge, 2, 1), self.n_chunk
-        )
-        self._tables = ScanTables(rows, n_level, depth, n_ring)
+        self._tables = ScanTables(np.ascontiguousarray(np.moveaxis(rows, 2, 1)), n_level, depth, n_ring)
 
 
 N_DEP = 2
@@ -117,7 +114,7 @@ def padded(n: int, least: int, factor: int = 4) -> int:
 
 def with_tables(pipes: Iterable[Pipeline]) -> None:
     """Makes the levels of pipelines of several stages that have none yet, all at once."""
-    new = [pipe for pipe in dict.fromkeys(pipes) if pipe._tables is None and len(pipe.graph.schedule.ops.n_op) > 1]
+    new = [pipe for pipe in dict.fromkeys(pipes) if pipe._tables is None and pipe.n_lane > 1]
     for pipe, table in zip(new, level_tables([pipe.graph for pipe in new]), strict=True):
         pipe.keep(table)
 
@@ -158,46 +155,30 @@ def end_times(runs: Sequence[PlanRun]) -> list[Floats]:
     Notes:
         Many plans of a pipeline go through the compiled scan; few plans of many pipelines are run side by side (`graph.levels`).
     """
-    found: list[Floats] = [np.zeros(0)] * len(runs)
-    few = [i for i, one in enumerate(runs) if len(one.pipe.graph.schedule.ops.n_op) > 1 and one.seconds.shape[1] < MANY]
-    few.sort(key=lambda i: len(runs[i].pipe.graph.lane) // runs[i].pipe.graph.schedule.pp)
-    for some in _batches(runs, few):
-        for i, ends in zip(some, _side_by_side([runs[i] for i in some]), strict=True):
-            found[i] = ends
-    for i in set(range(len(runs))).difference(few):
-        found[i] = run(*runs[i]).T
-    return found
-
-
-def _batches(runs: Sequence[PlanRun], few: Sequence[int]) -> Iterator[list[int]]:
-    """The same numbers in groups of up to `MANY_OPS` ops; those that take alike many rounds stand together."""
-    batch, n_op = [], 0
-    for i in few:
-        own = len(runs[i].pipe.graph.lane) * runs[i].seconds.shape[1]
-        if batch and n_op + own > MANY_OPS:
-            yield batch
-            batch, n_op = [], 0
-        batch.append(i)
-        n_op += own
-    if batch:
-        yield batch
+    n_op = [len(one.pipe.graph.lane) * one.seconds.shape[1] for one in runs]
+    few = [i for i, one in enumerate(runs) if one.pipe.n_lane > 1 and one.seconds.shape[1] < MANY]
+    few.sort(key=lambda i: len(runs[i].pipe.graph.lane) // runs[i].pipe.n_lane)  # alike many rounds stand together
+    batch = np.cumsum([n_op[i] for i in few]) // MANY_OPS
+    found: dict[int, Floats] = {}
+    for number in np.unique(batch):
+        some = [i for i, own in zip(few, batch, strict=True) if own == number]
+        found |= zip(some, _side_by_side([runs[i] for i in some]), strict=True)
+    return [found[i] if i in found else run(*one).T for i, one in enumerate(runs)]
 
 
 def _side_by_side(runs: Sequence[PlanRun]) -> Iterator[Floats]:
     """[plan, lane] end times of every run."""
-    rounds = Rounds([one.pipe.graph for one in runs for _ in range(one.seconds.shape[1])])
-    n_dep = max(one.pipe.graph.wait.shape[1] for one in runs)
+    n_plan = [one.seconds.shape[1] for one in runs]
+    rounds = Rounds([one.pipe.graph for one, n in zip(runs, n_plan, strict=True) for _ in range(n)])
     seconds, lags = [], []
-    for pipe, own_s, lag_s in runs:
+    for (pipe, own_s, lag_s), n in zip(runs, n_plan, strict=True):
         seconds.append(own_s.astype(np.float32)[pipe.ops.of_op].T.ravel())
-        own = np.append(lag_s.astype(np.float32), np.zeros((1, lag_s.shape[1]), np.float32), axis=0)[pipe.graph.edge]
-        own = np.moveaxis(own, 2, 0).reshape(-1, own.shape[1])
-        lags.append(np.pad(own, ((0, 0), (0, n_dep - own.shape[1]))))
+        lag = np.append(lag_s.astype(np.float32), np.zeros((1, n), np.float32), axis=0)
+        edge = np.pad(pipe.graph.edge, ((0, 0), (0, N_DEP - pipe.graph.edge.shape[1])), constant_values=-1)
+        lags.append(lag.T[:, edge].reshape(-1, N_DEP))
     ends = rounds.end_s(np.concatenate(seconds), np.concatenate(lags)).astype(np.float64)
-    last = 0
-    for one in runs:
-        first, last = last, last + one.seconds.shape[1] * one.pipe.graph.schedule.pp
-        yield ends[first:last].reshape(one.seconds.shape[1], -1)
+    last = np.cumsum([one.pipe.n_lane * n for one, n in zip(runs, n_plan, strict=True)])[:-1]
+    return (own.reshape(n, -1) for own, n in zip(np.split(ends, last), n_plan, strict=True))
 
 
 def op_counts(pipe: Pipeline) -> NDArray[np.intp]:
@@ -220,12 +201,11 @@ def run(pipe: Pipeline, seconds: Reals, lag_s: Reals, *, width: int = WIDTH) -> 
     Notes:
         One lane waits for nobody, so that its ops add up.
     """
-    n_lane = len(pipe.graph.schedule.ops.n_op)
-    if n_lane == 1:
+    if pipe.n_lane == 1:
         return (op_counts(pipe) @ np.asarray(seconds, dtype=np.float64))[None]
     starts = range(0, seconds.shape[1], width)
     ends = [_run(pipe, width, seconds[:, i : i + width], lag_s[:, i : i + width]) for i in starts]
-    return np.concatenate([np.asarray(part, dtype=np.float64)[:n_lane, :n] for part, n in ends], axis=1)
+    return np.concatenate([np.asarray(part, dtype=np.float64)[: pipe.n_lane, :n] for part, n in ends], axis=1)
 
 
 def _run(pipe: Pipeline, width: int, seconds: Reals, lag: Reals) -> tuple[Array, int]:
