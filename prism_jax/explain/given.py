@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -96,7 +95,7 @@ def given_slowdowns(gpus: KnownGpus, nodes: Sequence[KnownNode], times: ReplicaT
         )
     known = gpus.devices
     n_drawn = int(np.isnan(gpus.factor).any(axis=0).sum())
-    classes = {name: jnp.asarray(row)[:, None] for name, row in zip(program.classes, gpus.filled, strict=True)}
+    classes = {name: row[:, None] for name, row in zip(program.classes, gpus.filled, strict=True)}
     step_s = float(step_time(program.job, classes)[0])
     return GivenSlowdowns(len(known), len(np.unique(known // size)), n_drawn, step_s, tuple(rows))
 

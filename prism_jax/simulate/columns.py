@@ -21,8 +21,7 @@ its tail: a coarse table of it tells which e belong to the wanted y, and F there
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -236,9 +235,13 @@ def column_times(
         return _gathered(_compiled(n_device, n_column, backend)(inputs, words, chunks))
     n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
     found: list[Any] = []
+    plain = chunks.regime is None and chunks.known is None and not inputs.explicit
+    content = _content(inputs, n_column) if plain else None
     for first in range(0, n_chunk, n_device):
         some = [chunks.at(min(k, n_chunk - 1)) for k in range(first, first + n_device)]
-        drawn = jax.tree.map(lambda *leaves: np.stack(leaves), *(_drawn(inputs, words, own, n_column) for own in some))
+        drawn = jax.tree.map(
+            lambda *leaves: np.stack(leaves), *(_drawn(inputs, words, own, n_column, content) for own in some)
+        )
         step = inputs.graph, inputs.regime, inputs.compute, inputs.comm
         found.append(_compiled(n_device, None, backend)(step, drawn))
         found[:-1] = map(_gathered, found[:-1])  # the last runs while the next is drawn
@@ -308,54 +311,42 @@ def _engine(
     return graph, drawn.members, CommFactors(drawn.link, regime), noise
 
 
-def _drawn(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int) -> DrawnColumns:
-    """What one chunk's columns keep, under the chunk's key."""
+MOST_KEPT = (
+    32  # chunks whose fleets are remembered: steps of the same fleets, and jobs that differ in their calls alone
+)
+_kept: dict[tuple[bytes, ...], tuple[Members, Either]] = {}
+
+
+def _drawn(
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int, content: bytes | None = None
+) -> DrawnColumns:
+    """What one chunk's columns keep, under the chunk's key; `content` of the inputs where it is worth remembering."""
     own = fold_in(key_words(key), chunk.index)
     of_fleet = own if chunk.fleet is None else fold_in(key_words(key), chunk.fleet)
-    asked = _Fleets(inputs, of_fleet, chunk, n_column)
-    kept = is_numpy(namespace(inputs, key, chunk)) and chunk.known is None
-    members, link = _kept_fleets(asked) if kept else asked.drawn()
-    return DrawnColumns(members, link, named(own, "call"))
+    scores = () if content is None else jax.tree.leaves((of_fleet, chunk.peak_score))
+    made_of = (content or b"", *(np.asarray(part).tobytes() for part in scores))
+    found = _kept.get(made_of)
+    if found is None:
+        chip = persistent_factors(inputs, of_fleet, chunk, n_column)
+        found = members_of(inputs, chip), link_factors(inputs, of_fleet, chunk, n_column)
+        if content is not None:
+            if len(_kept) >= MOST_KEPT:
+                _kept.clear()
+            _kept[made_of] = found
+    return DrawnColumns(*found, named(own, "call"))
 
 
-@dataclass(frozen=True, eq=False)
-class _Fleets:
-    """What the fleets of a chunk are drawn from: two are equal where they give the same factors."""
-
-    inputs: ColumnInputs
-    key: Words
-    chunk: Chunk
-    n_column: int
-
-    def drawn(self) -> tuple[Members, Float[Either, "axis lane column"]]:
-        """Groups of all lanes, and factors of links."""
-        chip = persistent_factors(self.inputs, self.key, self.chunk, self.n_column)
-        return members_of(self.inputs, chip), link_factors(self.inputs, self.key, self.chunk, self.n_column)
-
-    @cached_property
-    def content(self) -> bytes:
-        """Digest of all numbers that the factors depend on."""
-        own = self.inputs
-        table = (own.graph.compute_s, own.graph.call_sd, own.compute) if own.n_member > MAX_EXPLICIT_MEMBERS else ()
-        counts = own.n_member, own.n_node, own.node_size, own.n_lane, self.n_column, own.explicit, own.varying_links
-        parts = counts, own.gpu, own.node, own.link, table, self.key, self.chunk.peak_score, self.chunk.regime
-        leaves, structure = jax.tree.flatten(parts)
-        digest = blake2b(str(structure).encode())
-        for leaf in map(np.asarray, leaves):
-            digest.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
-        return digest.digest()
-
-    def __hash__(self) -> int:
-        return hash(self.content)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fleets) and self.content == other.content
-
-
-@lru_cache(maxsize=16)
-def _kept_fleets(asked: _Fleets) -> tuple[Members, Float[Either, "axis lane column"]]:
-    """The factors of steps of the same fleets are drawn once."""
-    return asked.drawn()
+def _content(inputs: ColumnInputs, n_column: int) -> bytes:
+    """Digest of all that fleets are made of, beside their keys and peaks."""
+    table = (
+        (inputs.graph.compute_s, inputs.graph.call_sd, inputs.compute) if inputs.n_member > MAX_EXPLICIT_MEMBERS else ()
+    )
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((inputs.gpu, inputs.node, inputs.link, table))]
+    counts = inputs.n_member, inputs.n_node, inputs.node_size, inputs.n_lane, inputs.varying_links, n_column
+    digest = blake2b(repr((counts, [(leaf.shape, leaf.dtype.char) for leaf in leaves])).encode())
+    for leaf in leaves:
+        digest.update(leaf.tobytes())
+    return digest.digest()
 
 
 def named(key: Key[Array, ""] | Words, name: str) -> Words:

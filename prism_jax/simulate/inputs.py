@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ..core.arrays import Floats
+from ..core.arrays import Floats, namespace
 from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
 from ..core.registry import did_you_mean
@@ -52,16 +52,16 @@ def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Ar
     """
     program = lower(job)
     given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(program.classes, slowdown)
-    given = {name: jnp.asarray(value) for name, value in given.items()}
+    xp = namespace(given)
+    given = {name: xp.asarray(value) for name, value in given.items()}
     _check(given, job.plan.n_devices, program.classes)
     arrays = _class_arrays(program)
-    place = jnp.asarray(device_layout(job.plan))
-    ones = jnp.ones_like(next(iter(given.values())))
-    stacked = jnp.stack([given.get(name, ones) for name in program.classes])
-    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
+    ones = xp.ones_like(next(iter(given.values())))
+    stacked = xp.stack([given.get(name, ones) for name in program.classes])
+    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), device_layout(job.plan))
 
 
-def _check(given: Mapping[str, Array], n_devices: int, classes: Sequence[str]) -> None:
+def _check(given: Mapping[str, Array | np.ndarray], n_devices: int, classes: Sequence[str]) -> None:
     if not given:
         raise DataError(f"slowdown: no kernel class given; give at least one of {', '.join(classes)}")
     for name, value in given.items():
@@ -76,7 +76,7 @@ def _check(given: Mapping[str, Array], n_devices: int, classes: Sequence[str]) -
         raise DataError(f"slowdown: every class needs as many samples as the others, got {n_sample}")
 
 
-def _check_positive(name: str, value: Array) -> None:
+def _check_positive(name: str, value: Array | np.ndarray) -> None:
     """Refuses slowdowns that no GPU has, where they are known."""
     if isinstance(value, Tracer):
         return
