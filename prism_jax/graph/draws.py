@@ -19,9 +19,10 @@ not.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,6 +66,29 @@ if TYPE_CHECKING:
 else:
     Either = Array | np.ndarray
 Words: TypeAlias = UInt32[Either, "2"]  # a key
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def traced_record(cls: type[T]) -> type[T]:
+    """Makes a frozen dataclass of a class; JAX traces its fields, but those whose metadata say that they are static.
+
+    Notes: put together again without `__init__`, whatever JAX puts in the place of arrays. Importing equinox takes longer.
+    """
+    made: Any = dataclass(frozen=True, eq=False)(cls)
+    fixed = tuple(one.name for one in fields(made) if one.metadata.get("static"))
+    traced = tuple(one.name for one in fields(made) if one.name not in fixed)
+
+    def again(values: tuple[Any, ...], parts: Iterable[Any]) -> Any:
+        record = object.__new__(made)
+        record.__dict__.update(zip((*fixed, *traced), (*values, *parts), strict=True))
+        return record
+
+    def apart(record: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(vars(record)[name] for name in traced), tuple(vars(record)[name] for name in fixed)
+
+    jax.tree_util.register_pytree_node(made, apart, again)
+    return made
 
 
 def threefry2x32(
@@ -246,7 +270,8 @@ FARTHEST = 1e7  # normal score beyond all knots, those that bend nothing include
 _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
-class ScoreChain(eqx.Module):
+@traced_record
+class ScoreChain:
     """Device form of a `NormalScoreMap`.
 
     Attributes:

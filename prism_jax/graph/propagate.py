@@ -16,16 +16,16 @@ factors.
 from __future__ import annotations
 
 import functools
+from dataclasses import field
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Complex64, Float, Int, Int32, UInt32
 
 from ..core.arrays import namespace
-from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, word_pairs
+from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, traced_record, word_pairs
 from .step_graph import cell
 
 MAX_UNROLLED = 32
@@ -66,7 +66,8 @@ class Members(Protocol):
         ...
 
 
-class ExplicitMembers(eqx.Module):
+@traced_record
+class ExplicitMembers:
     """Every member's residual drawn.
 
     Attributes:
@@ -112,7 +113,8 @@ class ExplicitMembers(eqx.Module):
         return functools.reduce(jnp.maximum, each)
 
 
-class MemberTable(eqx.Module):
+@traced_record
+class MemberTable:
     """The maximum over many members of persistent x residual, drawn directly.
 
     A piecewise-linear quantile function of the maximum on Gumbel scale y = -log(-log F): nearly a straight line for
@@ -170,7 +172,8 @@ def piecewise(
     return value
 
 
-class GraphArrays(eqx.Module):
+@traced_record
+class GraphArrays:
     """A StepGraph on the device; the last part of `compute_s` is the one that does not vary between GPUs.
 
     Attributes:
@@ -198,11 +201,12 @@ class GraphArrays(eqx.Module):
     end_compute_s: Float[Either, "lane part"]
     end_comm_s: Float[Either, " lane"]
     n_used: Int32[Either, ""] | None
-    depth: int = eqx.field(static=True)
-    axes: tuple[int, ...] = eqx.field(static=True)
+    depth: int = field(metadata={"static": True})
+    axes: tuple[int, ...] = field(metadata={"static": True})
 
 
-class CommFactors(eqx.Module):
+@traced_record
+class CommFactors:
     """Communication factors.
 
     Attributes:
@@ -214,7 +218,8 @@ class CommFactors(eqx.Module):
     regime: Float[Either, "score axis"]
 
 
-class CallNoise(eqx.Module):
+@traced_record
+class CallNoise:
     """Residuals from call to call; `None` chains mean no residual.
 
     Attributes:

@@ -21,12 +21,12 @@ its tail: a coarse table of it tells which e belong to the wanted y, and F there
 from __future__ import annotations
 
 import os
+from dataclasses import field
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +37,7 @@ from jaxtyping import Float, Int, Key, UInt32
 from scipy import special
 
 from ..core.arrays import is_numpy, namespace
-from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, uniforms
+from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
 from ..graph.propagate import (
     CallNoise,
     CommFactors,
@@ -146,7 +146,8 @@ def _gap(y: Float[Either, "knot lane column"]) -> Float[Either, "knot-1 lane col
 MAX_EXPLICIT_MEMBERS = 16  # above, the maximum over members is drawn directly
 
 
-class ColumnInputs(eqx.Module):
+@traced_record
+class ColumnInputs:
     """Traced part of a program: everything one compiled function needs for one shape of graph.
 
     Attributes:
@@ -167,11 +168,11 @@ class ColumnInputs(eqx.Module):
     regime: Float[Either, "score axis"]
     compute: ScoreChain | None
     comm: ScoreChain | None
-    n_member: int = eqx.field(static=True)
-    n_node: int = eqx.field(static=True)
-    node_size: int = eqx.field(static=True)
-    explicit: bool = eqx.field(static=True)
-    varying_links: bool = eqx.field(static=True)
+    n_member: int = field(metadata={"static": True})
+    n_node: int = field(metadata={"static": True})
+    node_size: int = field(metadata={"static": True})
+    explicit: bool = field(metadata={"static": True})
+    varying_links: bool = field(metadata={"static": True})
 
     @property
     def n_lane(self) -> int:
@@ -179,7 +180,8 @@ class ColumnInputs(eqx.Module):
         return self.graph.compute_s.shape[1]
 
 
-class Chunk(eqx.Module):
+@traced_record
+class Chunk:
     """What differs from chunk to chunk; several chunks are stacked along a leading axis.
 
     Attributes:
@@ -203,7 +205,8 @@ class Chunk(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[place, ...], self)
 
 
-class DrawnColumns(eqx.Module):
+@traced_record
+class DrawnColumns:
     """What the columns of a chunk keep for the whole step, and the key of what they do not; chunks may be stacked.
 
     Attributes:

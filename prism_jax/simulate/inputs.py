@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,7 +113,7 @@ def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> CommFactors:
     return CommFactors(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
 
 
-@eqx.filter_jit
+@jax.jit
 def unit_step(arrays: GraphArrays) -> Float[Array, ""]:
     """Step time with every factor one, seconds."""
     _, n_lane, n_factor = arrays.compute_s.shape

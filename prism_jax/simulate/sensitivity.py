@@ -215,7 +215,7 @@ class StepQuantile:
         """
         program, columns = self.lowered.program, self.columns
         arrays = self.lowered.arrays(numbers)
-        inputs = eqx.tree_at(lambda i: i.graph, columns.inputs, arrays)
+        inputs = replace(columns.inputs, graph=arrays)
 
         @jax.checkpoint
         def times(chunk: Any) -> Array:
