@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import jax
 import numpy as np
@@ -49,17 +48,17 @@ def criticality(program: Program, key: Array, times: ReplicaTimes | None = None)
     """
     own, (design, chunk) = by_class(program), first_columns(program, N_CRITICALITY_COLUMN, 0)
     columns = HostColumns.of(own, key, chunk, N_CRITICALITY_COLUMN)
-    n_alike = program.n_replica if times is None else times.n_alike
-    groups = [ColumnGroup(*columns.seconds(), np.asarray(design.weight[0], dtype=np.float64), n_alike)]
-    n_group = N_PART
+    groups = [(*columns.seconds(), design.weight[0], program.n_replica if times is None else times.n_alike)]
     if times is not None and times.known is not None and len(times.known.replicas):
-        groups = [*(groups if n_alike else []), *_known_groups(own, key, times)]
+        groups = [*(groups if times.n_alike else []), *_known_groups(own, key, times)]
     names = [*program.classes, "optimizer", *(AXIS_NAMES[NETWORK_AXES[a]] for a in columns.inputs.graph.axes)]
     names += [AXIS_NAMES["pp"], AXIS_NAMES["end"]]
-    whole = _by_name(names, critical_seconds(groups))
-    parts = [_by_name(names, critical_seconds([own.part(k, n_group) for own in groups])) for k in range(n_group)]
+    whole, *parts = (
+        _by_name(names, critical_seconds(groups, some))
+        for some in (slice(None), *(slice(k, None, N_PART) for k in range(N_PART)))
+    )
     kept = sorted((name for name, value in whole.items() if value > 0), key=lambda name: -whole[name])
-    errors = {name: float(np.std([part[name] for part in parts], ddof=1) / np.sqrt(n_group)) for name in kept}
+    errors = {name: float(np.std([part[name] for part in parts], ddof=1) / np.sqrt(N_PART)) for name in kept}
     return Shares({name: whole[name] for name in kept}, errors)
 
 
@@ -67,35 +66,14 @@ N_PART = 4  # of the columns, whose scatter is the error
 MOST_CRITICAL_REPLICAS = 32  # with known GPUs: those most often the slowest
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnGroup:
-    """Columns of replicas that are alike.
-
-    Attributes:
-        time_s: [column] step times.
-        seconds: [column, class] on the critical path of each.
-        weight: [column] importance weights.
-        n: replicas of this kind.
-    """
-
-    time_s: Floats
-    seconds: Floats
-    weight: Floats
-    n: int
-
-    def part(self, k: int, n_part: int) -> ColumnGroup:
-        """Every `n_part`-th column from `k` on."""
-        own = slice(k, None, n_part)
-        return replace(self, time_s=self.time_s[own], seconds=self.seconds[own], weight=self.weight[own])
+Columns = tuple[Floats, Floats, Floats, int]
+"""Of replicas that are alike: step times [column], seconds [column, class] on their critical paths, weights, and their number."""
 
 
-def critical_seconds(groups: Sequence[ColumnGroup]) -> Floats:
-    """Seconds of each class [class] on the slowest replica's critical path, expected."""
-    weights = slowest_weights([(own.time_s, own.weight, own.n) for own in groups])
-    found = np.zeros(groups[0].seconds.shape[1])
-    for own, weight in zip(groups, weights, strict=True):
-        found += weight @ own.seconds
-    return found
+def critical_seconds(groups: Sequence[Columns], some: slice = slice(None)) -> Floats:
+    """Seconds of each class [class] on the slowest replica's critical path, expected, by some of the columns."""
+    weights = slowest_weights([(time_s[some], weight[some], n) for time_s, _, weight, n in groups])
+    return np.sum([weight @ seconds[some] for weight, (_, seconds, *_) in zip(weights, groups, strict=True)], axis=0)
 
 
 def _by_name(names: Sequence[str], seconds: Floats) -> dict[str, float]:
@@ -106,7 +84,7 @@ def _by_name(names: Sequence[str], seconds: Floats) -> dict[str, float]:
     return shares
 
 
-def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[ColumnGroup]:
+def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[Columns]:
     """Columns of the known replicas that are most often the slowest, a group each."""
     assert times.known is not None
     middle_s = times.known_s[:, len(times.columns.scores) // 2]
@@ -115,11 +93,9 @@ def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[Col
     most = np.sort(np.argsort(-chance)[:MOST_CRITICAL_REPLICAS])
     own = replace(times.known.only(times.known.replicas[most]), n_column=N_CRITICALITY_COLUMN)
     chunks, _ = own.chunks(program.job.plan)
-    groups = []
-    for k in range(len(most)):
-        columns = HostColumns.of(program, key_of_known(key), chunks.at(k), N_CRITICALITY_COLUMN, explicit=True)
-        groups.append(ColumnGroup(*columns.seconds(), np.ones(N_CRITICALITY_COLUMN), 1))
-    return groups
+    ones, of_known = np.ones(N_CRITICALITY_COLUMN), key_of_known(key)
+    every = (HostColumns.of(program, of_known, chunks.at(k), len(ones), explicit=True) for k in range(len(most)))
+    return [(*columns.seconds(), ones, 1) for columns in every]
 
 
 def first_columns(program: Program, n_column: int, seed: int) -> tuple[Design, Chunk]:
@@ -131,7 +107,7 @@ def first_columns(program: Program, n_column: int, seed: int) -> tuple[Design, C
 MOST_KEPT = 1 << 22  # ops times columns that are run at once
 MOST_DRAWN = (
     1 << 17
-)  # members, lanes and columns of a few levels that are drawn at once: they fit the second-level cache
+)  # members, lanes and columns of some levels that are drawn at once: the second-level cache holds them
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +192,11 @@ class HostColumns:
         residual, transfer = (1.0 + sd * score for sd in (arrays.comm_sd[..., None], arrays.p2p_sd))
         comm_s = residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, self.network[list(arrays.axes)])
         transfer = transfer * self.network[-2]
-        last_s, exchange_s = (
-            self._slowest(arrays.end_compute_s[None])[1][0],
+        last_s = self._slowest(arrays.end_compute_s[None])[1][0]
+        ops, exchange_s = (
+            decide(self.graph, compute_s + comm_s, transfer),
             arrays.end_comm_s[:, None] * self.network[-1],
         )
-        ops = decide(self.graph, compute_s + comm_s, transfer)
         return HostRun(ops, slow, compute_s, residual, transfer, last_s, exchange_s)
 
     def _walked(self, run: HostRun) -> tuple[Singles, Singles]:
@@ -248,8 +224,7 @@ class HostColumns:
         for first in range(0, len(slow), step):
             here = np.arange(first, min(first + step, len(slow)))
             n_row = n_draw + (inputs.comm is not None)
-            words = word_pairs(self.words, here[:, None, None, None], n_row, n_lane, self.n_pair)
-            words = words[..., self.pair]
+            words = word_pairs(self.words, here[:, None, None, None], n_row, n_lane, self.n_pair)[..., self.pair]
             if inputs.comm is not None:
                 score[here] = inputs.comm(both(normal_pairs(words[:, -1])))
             noise = (inputs.graph.call_sd[here], words[:, :n_draw]) if n_draw else None
@@ -269,18 +244,13 @@ class HostColumns:
             if noise is not None:
                 drawn = both(exponential_pairs(noise[1][:, 0]))
                 seconds = seconds * (1.0 + piecewise(-np.log(drawn), own.start, own.knots, own.slopes))
-            return np.broadcast_to(self._slowest_factor, seconds.shape), seconds
+            of_lane = self.inputs.graph.compute_s[..., :-1].sum(axis=0)  # classes are weighed as the lane uses them
+            return np.einsum("lk,kmlc->mlc", of_lane, self.chip).argmax(axis=0), seconds
         each = np.einsum("tlk,kmlc->tmlc", compute_s[..., :-1], self.chip)
         if noise is not None and residual is not None:
             each *= 1.0 + noise[0][:, None, :, None] * residual(both(normal_pairs(noise[1])))
         slow = each.argmax(axis=1)
         return slow, np.take_along_axis(each, slow[:, None], axis=1)[:, 0]
-
-    @cached_property
-    def _slowest_factor(self) -> Positions:
-        """[lane, column] the member whose factor is largest, classes weighed as the lane uses them."""
-        seconds = self.inputs.graph.compute_s[..., :-1].sum(axis=0)
-        return np.einsum("lk,kmlc->mlc", seconds, self.chip).argmax(axis=0)
 
 
 def slowest_weights(groups: Sequence[tuple[Floats, Floats, int]]) -> list[Floats]:

@@ -121,14 +121,13 @@ def word_pairs(
     if n_member > MAX_MEMBERS:
         time = time + _iota(xp, place.shape, 0) // np.uint32(MAX_MEMBERS) * np.uint32(MAX_LEVELS)
     b0, b1 = threefry2x32(key_data[0, ...], key_data[1, ...], xp.broadcast_to(place, shape), time)
-    return _packed(_cast(b0, np.float32), _cast(b1, np.float32))
+    return _packed(b0.view(np.float32), b1.view(np.float32))
 
 
 def normal_pairs(words: Complex64[Either, "*cell"]) -> Complex64[Either, "*cell"]:
     """Standard normals from packed words: real and imaginary part are independent, complex64, same shape."""
-    first, second = _parts(words)
-    radius = namespace(words).sqrt(2.0 * _exponential(_cast(first, np.uint32)))
-    t = _cast(second, np.int32).astype(np.float32) * np.float32(_TWO_M32)  # half turns / 2
+    radius = namespace(words).sqrt(2.0 * _exponential(words.real.view(np.uint32)))
+    t = words.imag.view(np.int32).astype(np.float32) * np.float32(_TWO_M32)  # half turns / 2
     y = t * t
     sine = t * _horner(y, _SINE)
     cosine = _horner(y, _COSINE)
@@ -137,7 +136,7 @@ def normal_pairs(words: Complex64[Either, "*cell"]) -> Complex64[Either, "*cell"
 
 def exponential_pairs(words: Complex64[Either, "*cell"]) -> Complex64[Either, "*cell"]:
     """Standard exponentials from packed words: real and imaginary part are independent, complex64, same shape."""
-    return _packed(*(_resolved_exponential(_cast(part, np.uint32)) for part in _parts(words)))
+    return _packed(*(_resolved_exponential(part.view(np.uint32)) for part in (words.real, words.imag)))
 
 
 def normals(
@@ -157,22 +156,13 @@ def uniforms(
 
 def both(pairs: Complex64[Either, "*cell pair"]) -> Float32[Either, "*cell 2*pair"]:
     """The draws of packed pairs, along the last axis: first all real parts, then all imaginary ones."""
-    return namespace(pairs).concatenate(_parts(pairs), axis=-1)
+    return namespace(pairs).concatenate([pairs.real, pairs.imag], axis=-1)
 
 
 def _iota(xp: Any, shape: tuple[int, ...], axis: int) -> Either:
     if is_numpy(xp):
         return np.indices(shape, np.uint32, sparse=True)[axis]
     return lax.broadcasted_iota(jnp.uint32, shape, axis)
-
-
-def _cast(x: Either, dtype: type) -> Either:
-    """The same bits as numbers of another type."""
-    return np.ascontiguousarray(x).view(dtype) if isinstance(x, np.ndarray) else lax.bitcast_convert_type(x, dtype)
-
-
-def _parts(pairs: Any) -> tuple[Any, Any]:
-    return pairs.real, pairs.imag
 
 
 def _packed(first: Either, second: Either) -> Either:
@@ -188,9 +178,9 @@ def _exponential(bits: Either) -> Either:
     Exponent and mantissa are taken apart by their bits and the mantissa's logarithm by a polynomial: XLA's own logarithm
     spends half of its time on arguments that cannot occur here.
     """
-    x = _cast(bits.astype(np.float32) + np.float32(0.5), np.int32)
+    x = (bits.astype(np.float32) + np.float32(0.5)).view(np.int32)
     doublings = (np.int32(159) - (x >> 23)).astype(np.float32)  # bits + 1/2 = (1 + s) 2^(32 - doublings)
-    s = _cast((x & 0x7FFFFF) | 0x3F800000, np.float32) - 1.0
+    s = ((x & 0x7FFFFF) | 0x3F800000).view(np.float32) - 1.0
     return namespace(bits).maximum(doublings * np.float32(np.log(2.0)) - s * _horner(s, _LOG), 0.0)
 
 
