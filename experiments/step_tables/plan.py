@@ -74,7 +74,7 @@ _VENDORS = re.compile(
 _TRITON = re.compile(r"mosaicml/(?:llm-foundry|examples)")
 _KERNELS_IN_NOTES = re.compile(r"\bFA[234]\b|\bflash-?attention-?[234]\b", re.IGNORECASE)  # where no column names them
 _LIGER = re.compile(r"\bliger\b", re.IGNORECASE)  # with its loss, as `apply_liger_kernel_to_*` puts it in
-# A post that compiles all of its models; the notes of one of its tables alone repeat it.
+# A post that compiles all of its models; the notes of one of its tables alone repeat it. Added in sight of its rows.
 _COMPILED_BY_SOURCE = re.compile(r"float8 \+ FSDP2")
 _COMPILED_IN_NOTES = re.compile(r"\btorch\.?compile\b(?! (off|disabled|=? ?false))", re.IGNORECASE)
 
