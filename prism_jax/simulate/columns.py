@@ -230,10 +230,11 @@ def column_times(
         key: of the draws.
         chunks: leaves stacked along a leading chunk axis.
         n_column: columns per chunk, even.
-        drawn_on_device: draw persistent factors there too, for very many columns: another program for each shape of a group.
+        drawn_on_device: draw persistent factors there too, for very many columns: another program for each shape of a group. An
+            accelerator always does.
     """
     n_chunk, words, backend = len(chunks.index), host_key(key), jax.default_backend()
-    if drawn_on_device:
+    if drawn_on_device or backend != "cpu":
         n_device = max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
         return _gathered(_compiled(n_device, n_column, backend)(inputs, words, chunks))
     n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
@@ -251,6 +252,11 @@ def column_times(
     return np.concatenate([*found[:-1], _gathered(found[-1])])[:n_chunk]
 
 
+def chunks_per_call() -> int:
+    """Returns how many chunks one call should take: on an accelerator half a million columns, 1 to 2 GB."""
+    return 32 if jax.default_backend() == "cpu" else 1024
+
+
 def _gathered(times: Array | np.ndarray) -> np.ndarray:
     """Times on this host, those of other processes included."""
     if isinstance(times, np.ndarray) or jax.process_count() == 1:
@@ -265,7 +271,9 @@ def _compiled(n_device: int, n_column: int | None, backend: str) -> Any:
     """Times of chunks that are drawn on the device, of so many columns; for None, of columns that are drawn."""
 
     def draw_and_run(inputs: ColumnInputs, key: Words, chunks: Chunk) -> Float[Array, "chunk score column"]:
-        return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column or 0), chunks)
+        # One after another their state stays in the cache of a core; an accelerator waits for launches and takes all at once.
+        at_once = None if backend == "cpu" else len(chunks.index)
+        return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column or 0), chunks, batch_size=at_once)
 
     def run(step: StepInputs, drawn: DrawnColumns) -> Float[Either, "1 score column"]:
         return propagate(*_engine(*step, jax.tree.map(lambda leaf: leaf[0], drawn)))[None]

@@ -18,7 +18,7 @@ from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
-from .columns import Chunk, ColumnInputs, column_times
+from .columns import Chunk, ColumnInputs, chunks_per_call, column_times
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, regime_factors, shared_of
 from .known_replicas import KnownReplicas, every_known_replica, known_times
@@ -34,7 +34,6 @@ from .replica_maximum import (
 )
 
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
-CHUNKS_PER_CALL = 32
 N_BATCH = 16
 FEWEST_LEVELS = 1024  # of a batch whose stalls are integrated
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
@@ -110,7 +109,7 @@ def replica_maxima(
     n_cell = n_fleet * program.n_replica
     n_block = -(-n_cell // N_COLUMN)
     n_chunk = n_block * n_step
-    per_call = min(CHUNKS_PER_CALL, n_chunk + n_chunk % 2)
+    per_call = min(chunks_per_call(), n_chunk + n_chunk % 2)
     factors = _regime(program, network_u) if program.varying_regime else None
     inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=explicit)
     times = []

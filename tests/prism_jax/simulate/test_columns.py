@@ -69,3 +69,12 @@ def test_seeds_and_keys_are_those_of_jax() -> None:
         assert seed_of(key) == int(jax.random.randint(jax.random.key(seed), (), 0, 1 << 30, np.int32))
         assert folded(key, seed, 3) == jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), seed), 3)
     np.testing.assert_array_equal(host_key(typed_key(host_key(KEY))), jax.random.key_data(KEY))
+
+
+@pytest.mark.parametrize("tp", [2, 20])
+def test_an_accelerator_takes_all_chunks_at_once_and_gives_the_same_bits(tp: int) -> None:
+    program = make_program(EVERYTHING, tp=tp)
+    inputs, chunks = column_inputs(program, regime_factors(program, np.zeros(1))), Chunk(np.arange(3))
+    one_by_one, together = (_compiled(1, 32, backend)(inputs, host_key(KEY), chunks) for backend in ("cpu", "gpu"))
+    assert one_by_one.shape == (3, 1, 32)
+    np.testing.assert_array_equal(one_by_one, together)
