@@ -1,11 +1,12 @@
 """Search over plans: evaluations per second, error and speed of tail scores, the whole space, coverage of promised gains.
 
+    python benchmarks/search.py unlike        noise-free times of 1,000 plans at random, nothing costed or laid out before
     python benchmarks/search.py evaluate      noise-free evaluations per core-second: the whole space, all plans exactly (minutes)
     python benchmarks/search.py tail          plans scored on their tail per core-second, and their error
-    python benchmarks/search.py whole         a whole search in a new process without a compilation cache: seconds and memory
+    python benchmarks/search.py whole         a whole search in a new process, without and with programs: seconds and memory
     python benchmarks/search.py promise       40 searches of a small space: is the gain on fresh draws inside its interval?
 
-`evaluate` and `tail` run on one core. Core-seconds are processor time of the process, so that other load hardly counts.
+`unlike`, `evaluate` and `tail` run on one core. Core-seconds are processor time of the process, so that other load hardly counts.
 """
 
 from __future__ import annotations
@@ -29,6 +30,29 @@ PLAIN_DRAWS = 1000
 N_REPEAT = 40
 N_RESAMPLE = 20_000
 N_TRUTH_SEED = 256  # the truth errs by a sixth of what a promise does
+
+
+def unlike(job_name: str) -> None:
+    """Costs, orders and times of plans of many pipelines, first and again (Calculon: 36 a second, arXiv 2309.01857's program)."""
+    from prism_jax.job.load_job import load_job
+    from prism_jax.search.evaluate import Evaluator
+    from prism_jax.search.plan_costs import FEASIBLE
+    from prism_jax.search.space import default_space
+
+    job = load_job(job_name)
+    space = default_space(job, any_framework=True)
+    feasible = np.flatnonzero(Evaluator(job, space).bounds().reason == FEASIBLE)
+    numbers = np.sort(np.random.default_rng(0).choice(feasible, N_SCORED, replace=False))
+    evaluator = Evaluator(job, space)
+    for run in ("first", "again"):
+        cpu = time.process_time()
+        tables = [table for table, _ in evaluator.tables(numbers)]
+        pipelines = {(table.layout, int(m)) for table in tables for m in np.unique(table.n_micro_batch)}
+        times = np.concatenate(evaluator.times_of(tables))
+        cpu = time.process_time() - cpu
+        print(
+            f"{run}: {len(times):,} plans of {len(pipelines)} pipelines in {cpu:.1f} core-seconds: {len(times) / cpu:,.0f}/s"
+        )
 
 
 def evaluate(job_name: str) -> None:
@@ -92,7 +116,7 @@ def tail(job_name: str) -> None:
 
 
 def whole(job_name: str) -> None:
-    """Cold: a new process, nothing compiled before."""
+    """In new processes: nothing compiled before, and again with what the first has kept."""
     code = (
         "import resource, sys, time; t = time.perf_counter()\n"
         "from prism_jax.shell.app import main\n"
@@ -100,12 +124,12 @@ def whole(job_name: str) -> None:
         "print(f'{time.perf_counter() - t:.1f} s, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB')"
     )
     with tempfile.TemporaryDirectory() as folder:
-        cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, "-c", code, job_name], env={**os.environ, "JAX_COMPILATION_CACHE_DIR": folder}, check=True
-        )
-        now = resource.getrusage(resource.RUSAGE_CHILDREN)
-        print(f"{now.ru_utime + now.ru_stime - cpu.ru_utime - cpu.ru_stime:.1f} core-seconds")
+        for run in ("cold", "warm"):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": folder}
+            subprocess.run([sys.executable, "-c", code, job_name], env=environment, check=True)
+            now = resource.getrusage(resource.RUSAGE_CHILDREN)
+            print(f"{run}: {now.ru_utime - before.ru_utime:.1f} user seconds")
 
 
 def promise(job_name: str) -> None:
@@ -147,8 +171,8 @@ def promise(job_name: str) -> None:
     )
 
 
-ONE_CORE = ("evaluate", "tail")
-PARTS = {"evaluate": evaluate, "tail": tail, "whole": whole, "promise": promise}
+ONE_CORE = ("unlike", "evaluate", "tail")
+PARTS = {"unlike": unlike, "evaluate": evaluate, "tail": tail, "whole": whole, "promise": promise}
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ class PipelineSchedule(ABC):
         """Ops of every stage in the order in which they run; called with degrees without `problems` only."""
 
     def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
-        """The same as arrays; another one where they are made sooner than objects (`TurnSchedule`)."""
+        """The same as arrays; another one where they are made sooner than objects (`ArraySchedule`)."""
         return StepOps.of(self.orders(pp, n_micro_batch, virtual_stages))
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
@@ -192,8 +192,8 @@ class PipelineSchedule(ABC):
         return work.bound_s
 
 
-class TurnSchedule(PipelineSchedule):
-    """A schedule whose ops are sorted by their turns; it defines `ops`."""
+class ArraySchedule(PipelineSchedule):
+    """A schedule that is written down as arrays; it defines `ops`."""
 
     @abstractmethod
     def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:

@@ -19,21 +19,25 @@ from typing import ClassVar
 
 from ..core.arrays import Counts, Flags, Floats
 from ..core.lazy import np
-from .base import PipelineSchedule
-from .order import Op, Orders, PipelineWork, counted_ops
+from .base import ArraySchedule
+from .order import PipelineWork, StepOps
 
 
 @dataclass(frozen=True)
-class DualPipe(PipelineSchedule):
+class DualPipe(ArraySchedule):
     """Bidirectional order; ops that hold F, B and W overlap a forward with a whole backward."""
 
     name: str = "dualpipe"
     loss_goes_back_at_once: ClassVar[bool] = True
     overlaps_passes: ClassVar[bool] = True
 
-    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
-        """Eight phases."""
-        return tuple(_order(stage, pp, n_micro_batch // 2) for stage in range(pp))
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
+        """Eight phases; each half of the stages names ops by the end that is nearer to it."""
+        half, stage = n_micro_batch // 2, np.arange(pp)[:, None]
+        mirrored = stage >= pp // 2
+        direction = np.where(mirrored, [1, 0], [0, 1])
+        chunks = np.where(direction == 0, stage, pp - 1 - stage)
+        return StepOps.by_name([_names(s, pp, half) for s in range(pp)], chunks, half * direction)
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
         """Stages in turn, and the same from the other end."""
@@ -85,11 +89,10 @@ def _pair_s(work: PipelineWork) -> Floats:
     return forward_s + backward_s[:, ::-1]
 
 
-def _order(stage: int, pp: int, half: int) -> tuple[Op, ...]:
+def _names(stage: int, pp: int, half: int) -> list[str]:
     """Ops by name: F, B and W with the direction of their micro-batch, 0 from the near end and 1 from the far one."""
     inner = min(stage, pp - 1 - stage)  # distance from the nearer end
     outer = pp // 2 - 1 - inner  # distance from the middle
-    mirrored = stage >= pp // 2
     fill = ["F0"] * (2 * outer) + ["F0", "F1"] * (inner + 1) + ["B1", "W1", "F1"] * outer
     steady = ["F0B1W1", "F1B0W0"] * (half - pp + inner + 1)
     if outer == 0:  # the middle stages run their first pair apart, which shortens the bubble
@@ -98,5 +101,4 @@ def _order(stage: int, pp: int, half: int) -> tuple[Op, ...]:
     put_off = ["W1" if index % 2 == 0 else "W0" for index in range(inner + 1, 2 * (inner + 1))] + ["W0"] * outer
     drain = ["B1W1", "F1B0W0"] * outer + [name if i <= inner else name[:2] for i, name in enumerate(both)]
     drain += [name for put in put_off[:outer] for name in (put, "B0")] + put_off[outer:]
-    chunks = (stage, pp - 1 - stage)
-    return counted_ops(fill + steady + drain, chunks[:: -1 if mirrored else 1], (half, 0) if mirrored else (0, half))
+    return fill + steady + drain

@@ -19,12 +19,12 @@ from typing import ClassVar
 from ..core.arrays import Counts, Flags, Floats
 from ..core.errors import PlanError
 from ..core.lazy import np
-from .base import TurnSchedule, one_if_last
+from .base import ArraySchedule, one_if_last
 from .order import PipelineWork, StepOps, Turn
 
 
 @dataclass(frozen=True)
-class GPipe(TurnSchedule):
+class GPipe(ArraySchedule):
     """Order in which every stage holds the activations of all `n_micro_batch` micro-batches at once.
 
     Its step time is the lower bound and what it sends.
@@ -48,7 +48,7 @@ class GPipe(TurnSchedule):
 
 
 @dataclass(frozen=True)
-class OneFOneB(TurnSchedule):
+class OneFOneB(ArraySchedule):
     """Order in which stage s never holds more than `pp - s` micro-batches.
 
     Its step time is the lower bound and what it sends.
@@ -82,7 +82,7 @@ def _one_by_one(n_ahead: Counts, micro_batch: Counts, own_chunk: Counts, virtual
 
 
 @dataclass(frozen=True)
-class Interleaved(TurnSchedule):
+class Interleaved(ArraySchedule):
     """Order of Megatron-LM, with groups of `pp` micro-batches or a few more.
 
     The group is the smallest of at least pp of which `n_micro_batch` leaves no remainder, or one of at least pp:

@@ -9,7 +9,6 @@ that proposes to split them counts, per layer, M_B = s b (34 h + 5 a s) bytes un
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +82,28 @@ class StepOps:
         kind = np.stack([own.ravel() for own in kinds], axis=1)
         where = [np.where(kind >= 0, value.reshape(-1, 1), -1) for value in (micro_batch, chunk)]
         return cls(np.full(len(turn), turn.shape[1]), kind, *where)
+
+    @classmethod
+    def by_name(cls, names: Sequence[Sequence[str]], chunks: Counts, first: Counts) -> StepOps:
+        """Ops of every stage by name, as in F0 or F1B0W0: kinds, each with the number of one of the stage's chunks.
+
+        Args:
+            names: [stage][op]
+            chunks: [stage, number] of the model.
+            first: [stage, number] micro-batch from which on those of a kind count up in a chunk.
+        """
+        words = {name: row for row, name in enumerate(dict.fromkeys(name for own in names for name in own))}
+        parts = np.full((2, len(words), max(map(len, words)) // 2), -1)
+        for name, row in words.items():
+            parts[:, row, : len(name) // 2] = [PASSES.index(kind) for kind in name[::2]], [*map(int, name[1::2])]
+        kind, number = parts[:, [words[name] for own in names for name in own]]
+        n_op = np.array([len(own) for own in names])
+        stage = np.repeat(np.arange(len(names)), n_op)[:, None]
+        counted = np.where(kind >= 0, (stage * len(PASSES) + kind) * chunks.shape[1] + number, -1).ravel()
+        by_count, nth = np.argsort(counted, kind="stable"), np.empty_like(counted)
+        nth[by_count] = np.arange(len(counted)) - np.searchsorted(counted[by_count], counted[by_count])
+        micro_batch = first[stage, number] + nth.reshape(kind.shape)
+        return cls(n_op, kind, *(np.where(kind >= 0, own, -1) for own in (micro_batch, chunks[stage, number])))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StepOps) and all(map(np.array_equal, vars(self).values(), vars(other).values()))
@@ -189,19 +210,6 @@ def input_gradient(micro_batch: int, chunk: int) -> Op:
 def weight_gradient(micro_batch: int, chunk: int) -> Op:
     """Op of the part of a backward pass that nothing but the end of the step waits for."""
     return Op((Part("W", micro_batch, chunk),))
-
-
-def counted_ops(names: Sequence[str], chunks: Sequence[int], first: Sequence[int] = (0, 0)) -> tuple[Op, ...]:
-    """Ops of a stage by name, as in F0 or F1B0W0: kinds, each with the number of one of the stage's `chunks`.
-
-    Micro-batches of a kind in a chunk count up from the chunk's `first`.
-    """
-    ran, ops = Counter[tuple[str, str]](), []
-    for name in names:
-        parts = [*zip(name[::2], name[1::2], strict=True)]
-        ops.append(Op(tuple([Part(kind, first[int(v)] + ran[kind, v], chunks[int(v)]) for kind, v in parts])))
-        ran.update(parts)
-    return tuple(ops)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,12 +22,12 @@ from typing import ClassVar
 
 from ..core.arrays import Counts, Floats
 from ..core.lazy import np
-from .base import PipelineSchedule, TurnSchedule
-from .order import Op, Orders, PipelineWork, StepOps, Turn, counted_ops
+from .base import ArraySchedule
+from .order import PipelineWork, StepOps, Turn
 
 
 @dataclass(frozen=True)
-class ZeroBubble(TurnSchedule):
+class ZeroBubble(ArraySchedule):
     """What the two have in common.
 
     Attributes:
@@ -99,16 +99,20 @@ class ZBH2(ZeroBubble):
 
 
 @dataclass(frozen=True)
-class ZBV(PipelineSchedule):
+class ZBV(ArraySchedule):
     """V-shaped zero-bubble order; with fewer than 2 pp - 1 micro-batches the order of 2 pp - 1, less what does not exist."""
 
     name: str = "zb_v"
     loss_goes_back_at_once: ClassVar[bool] = True
     fixed_virtual_stages: ClassVar[int | None] = 2
 
-    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+    def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
         """Phases of the authors' schedule."""
-        return tuple(_zero_bubble_v_order(stage, pp, n_micro_batch) for stage in range(pp))
+        chunks = np.arange(pp)[:, None] * [1, -1] + [0, 2 * pp - 1]
+        ops = StepOps.by_name([_names(stage, pp, n_micro_batch) for stage in range(pp)], chunks, 0 * chunks)
+        there = ops.micro_batch[:, 0] < n_micro_batch
+        n_op = np.bincount(ops.stage[there], minlength=pp)
+        return StepOps(n_op, *(own[there] for own in (ops.kind, ops.micro_batch, ops.chunk)))
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
         """Down the stages and up again."""
@@ -135,12 +139,10 @@ def _bubble_s(mean: Floats, m: Counts, pp: int) -> Floats:
     return share * many + (1.0 - share) * few
 
 
-def _zero_bubble_v_order(stage: int, pp: int, n_micro_batch: int) -> tuple[Op, ...]:
+def _names(stage: int, pp: int, n_micro_batch: int) -> list[str]:
     """Ops by name: F, B and W with the chunk of the stage, 0 on the way down and 1 on the way up."""
     n_pass, rest = max(2 * pp - 1, n_micro_batch), pp - stage
     n_steady, with_f0 = n_pass - pp, n_pass - (2 * pp - 1 - stage)
     names = ["F0"] * (2 * rest - 1) + ["F1", "F0"] * stage + ["F1", "B1", "W1"] * rest
     names += ["F0", "B0", "W0", "F1", "B1", "W1"] * with_f0 + ["B0", "W0", "F1", "B1", "W1"] * (n_steady - with_f0)
-    names += ["B0", "B1"] * stage + ["B0", "W0"] * rest + ["W1"] * stage + ["W0"] * stage
-    ops = counted_ops(names, (stage, 2 * pp - 1 - stage))
-    return tuple(op for op in ops if op.parts[0].micro_batch < n_micro_batch)
+    return names + ["B0", "B1"] * stage + ["B0", "W0"] * rest + ["W1"] * stage + ["W0"] * stage

@@ -381,10 +381,9 @@ def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Spearman's; None of fewer than three, or where one of both is always the same."""
     if len(pairs) < 3:
         return None
-    from scipy.stats import rankdata  # half a second, which listing reports does not pay
-
-    ranks = rankdata(np.array(pairs), axis=0)
-    return float(np.corrcoef(ranks.T)[0, 1]) if (ranks.std(axis=0) > 0.0).all() else None
+    sides = [np.searchsorted(np.sort(own), own, side) for own in np.array(pairs).T for side in ("left", "right")]
+    ranks = np.array([sides[0] + sides[1], sides[2] + sides[3]])  # equal ones share theirs
+    return float(np.corrcoef(ranks)[0, 1]) if (ranks.std(axis=1) > 0.0).all() else None
 
 
 def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bool = False) -> Score:
