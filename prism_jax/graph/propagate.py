@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -43,27 +43,6 @@ class OpNoise(NamedTuple):
     call_sd: Float[Either, " lane"]
     words: Complex64[Either, "word lane pair"]
     chain: ScoreChain
-
-
-@runtime_checkable  # the type checker of the tests asks
-class Members(Protocol):
-    """What `propagate` asks of a group."""
-
-    @property
-    def n_draw(self) -> int:
-        """Rows of random words an op needs."""
-        ...
-
-    def duration(
-        self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
-    ) -> Float[Either, "lane column"]:
-        """Seconds until the slowest member has finished an op [lane, column].
-
-        Args:
-            compute_s: [lane, part] noise-free seconds, the last part constant.
-            noise: residual of this op; None for none.
-        """
-        ...
 
 
 @traced_record
@@ -153,6 +132,9 @@ class MemberTable:
     def _at(self, exponential: Array, columns: slice) -> Array:
         part = (self.start[..., columns], self.knots[..., columns], self.slopes[..., columns])
         return piecewise(-jnp.log(exponential).astype(self.start.dtype), *part)
+
+
+Members: TypeAlias = ExplicitMembers | MemberTable
 
 
 def piecewise(
