@@ -2,11 +2,35 @@
 
 PART_OF_PRISM_JAX = True
 
-from .cost_model.folds import step_folds as step_folds  # noqa: E402
-from .cost_model.site_fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs  # noqa: E402
-from .data.clean import Measurements as Measurements  # noqa: E402
-from .engine.model import random_key as random_key  # noqa: E402
-from .engine.settings import Settings as Settings  # noqa: E402
-from .fitting.fit import fit as fit, measured as measured  # noqa: E402  (the mark stands first)
-from .fitting.holdout import Holdout as Holdout, holdout as holdout  # noqa: E402
-from .fitting.result import Fit as Fit  # noqa: E402
+from importlib import import_module  # noqa: E402  (the mark stands first)
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+if TYPE_CHECKING:
+    from .cost_model.folds import step_folds as step_folds
+    from .cost_model.site_fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs
+    from .data.clean import Measurements as Measurements
+    from .engine.model import random_key as random_key
+    from .engine.settings import Settings as Settings
+    from .fitting.fit import fit as fit, measured as measured
+    from .fitting.holdout import Holdout as Holdout, holdout as holdout
+    from .fitting.result import Fit as Fit
+
+_PLACES = {  # imported on first use: a fit of collectives needs nothing of the cost model
+    "step_folds": "cost_model.folds",
+    "SiteFit": "cost_model.site_fit",
+    "calibrate_runs": "cost_model.site_fit",
+    "Measurements": "data.clean",
+    "random_key": "engine.model",
+    "Settings": "engine.settings",
+    "fit": "fitting.fit",
+    "measured": "fitting.fit",
+    "Holdout": "fitting.holdout",
+    "holdout": "fitting.holdout",
+    "Fit": "fitting.result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_PLACES[name]}", __name__), name)

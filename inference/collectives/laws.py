@@ -8,8 +8,8 @@ between nodes, the wire carries `bus` bytes per byte of message. What differs is
     power          (latency^p + (wire(S) (knee / S)^g)^p)^(1/p) + wire(S): flat, a power of S, linear
     tuner          the fastest of three protocols, each latency + fill + wire(S) / share, as NCCL's tuner has it
 
-All increase with S. Source: Universal performance model (arXiv 2404.12674) for three regions; NCCL
-`src/graph/tuning.cc` for protocols. Curves are held at knots along
+All increase with S, and run in NumPy or, on traced parameters, in JAX. Source: Universal performance model (arXiv 2404.12674) for
+three regions; NCCL `src/graph/tuning.cc` for protocols. Curves are held at knots along
 
     x = log2(bytes) - SLOPE log2(n_gpus),
 
@@ -30,17 +30,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prism_jax.core.arrays import Floats
+from prism_jax.core.arrays import Floats, namespace
 from prism_jax.system.collectives import NCCL
 
 Parameters = Mapping[str, Any]
 
 REFERENCE_GPUS = 8  # scale trends are counted in doublings from here, the size of most nodes
-SHARPNESS = 3.0  # p: how sharply the power law replaces the latency; neighbouring regions overlap over one octave
+SHARPNESS = 3  # p: how sharply the power law replaces the latency; neighbouring regions overlap over one octave
 SOFT_MIN = 8.0  # exponent of the soft minimum over protocols; within 10 % of the hard one where two protocols tie
 
 
@@ -132,31 +131,33 @@ def from_reference(held: Parameters, at: Reference) -> dict[str, Any]:
     how they divide into base and hops, bus and copy, groups of one size do not tell. Each step adds to one value a function of
     the others, so that volumes, and with them densities, stay the same.
     """
-    kept = jnp.where(at.net_hops > 0, _sigmoid(held["logit_hop_share"]), 1.0)
-    parts = jnp.exp(held["log_hop_s"]) * at.hops * kept + jnp.exp(held["log_net_hop_s"]) * at.net_hops
-    base, copy = held["log_base_s"] - jnp.log1p(parts), jnp.exp(held["log_copy"])
+    xp = namespace(held, at)
+    kept = xp.where(at.net_hops > 0, _sigmoid(held["logit_hop_share"]), 1.0)
+    parts = xp.exp(held["log_hop_s"]) * at.hops * kept + xp.exp(held["log_net_hop_s"]) * at.net_hops
+    base, copy = held["log_base_s"] - xp.log1p(parts), xp.exp(held["log_copy"])
     return {
         **held,
         "log_base_s": base,
         "log_hop_s": base + held["log_hop_s"],
         "log_net_hop_s": base + held["log_net_hop_s"],
-        "log_bytes_per_s": held["log_bytes_per_s"] + jnp.log(at.bus + copy),
-        "log_net_bytes_per_s": held["log_net_bytes_per_s"] + jnp.log(at.net_bus + copy),
+        "log_bytes_per_s": held["log_bytes_per_s"] + xp.log(at.bus + copy),
+        "log_net_bytes_per_s": held["log_net_bytes_per_s"] + xp.log(at.net_bus + copy),
     }
 
 
 def to_reference(p: Parameters, at: Reference) -> dict[str, Any]:
     """The inverse of `from_reference`."""
-    kept = jnp.where(at.net_hops > 0, _sigmoid(p["logit_hop_share"]), 1.0)
+    xp = namespace(p, at)
+    kept = xp.where(at.net_hops > 0, _sigmoid(p["logit_hop_share"]), 1.0)
     hop, net_hop = p["log_hop_s"] - p["log_base_s"], p["log_net_hop_s"] - p["log_base_s"]
-    parts, copy = jnp.exp(hop) * at.hops * kept + jnp.exp(net_hop) * at.net_hops, jnp.exp(p["log_copy"])
+    parts, copy = xp.exp(hop) * at.hops * kept + xp.exp(net_hop) * at.net_hops, xp.exp(p["log_copy"])
     return {
         **p,
-        "log_base_s": p["log_base_s"] + jnp.log1p(parts),
+        "log_base_s": p["log_base_s"] + xp.log1p(parts),
         "log_hop_s": hop,
         "log_net_hop_s": net_hop,
-        "log_bytes_per_s": p["log_bytes_per_s"] - jnp.log(at.bus + copy),
-        "log_net_bytes_per_s": p["log_net_bytes_per_s"] - jnp.log(at.net_bus + copy),
+        "log_bytes_per_s": p["log_bytes_per_s"] - xp.log(at.bus + copy),
+        "log_net_bytes_per_s": p["log_net_bytes_per_s"] - xp.log(at.net_bus + copy),
     }
 
 
@@ -167,22 +168,24 @@ def priors(law: str) -> dict[str, Prior]:
 
 def log_seconds(law: str, p: Parameters, where: Places, n_bytes: Any) -> Any:
     """Log seconds of `law`; parameters, place and bytes broadcast against each other."""
-    return jnp.log(_LAWS[law](p, where, n_bytes))
+    return namespace(p, where).log(_LAWS[law](p, where, n_bytes))
 
 
 def latency_s(p: Parameters, where: Places) -> Any:
     """Seconds of an empty message."""
+    xp = namespace(p, where)
     network = where.n_nodes > 1
-    share = jnp.where(network, _sigmoid(p["logit_hop_share"]), 1.0)
-    inside = jnp.exp(p["log_hop_s"]) * where.hops * share
-    return jnp.exp(p["log_base_s"]) + inside + jnp.exp(p["log_net_hop_s"]) * where.net_hops
+    share = xp.where(network, _sigmoid(p["logit_hop_share"]), 1.0)
+    inside = xp.exp(p["log_hop_s"]) * where.hops * share
+    return xp.exp(p["log_base_s"]) + inside + xp.exp(p["log_net_hop_s"]) * where.net_hops
 
 
 def wire_s_per_byte(p: Parameters, where: Places) -> Any:
     """Seconds per byte of a very long message."""
-    faster = jnp.where(where.n_nodes == 2, p["two_node"], 0.0)
-    rate = jnp.where(where.n_nodes > 1, p["log_net_bytes_per_s"] + faster, p["log_bytes_per_s"])
-    return (where.bus + jnp.exp(p["log_copy"])) * jnp.exp(-rate)
+    xp = namespace(p, where)
+    faster = xp.where(where.n_nodes == 2, p["two_node"], 0.0)
+    rate = xp.where(where.n_nodes > 1, p["log_net_bytes_per_s"] + faster, p["log_bytes_per_s"])
+    return (where.bus + xp.exp(p["log_copy"])) * xp.exp(-rate)
 
 
 def _alpha_beta(p: Parameters, where: Places, n_bytes: Any) -> Any:
@@ -190,29 +193,32 @@ def _alpha_beta(p: Parameters, where: Places, n_bytes: Any) -> Any:
 
 
 def _sigmoid_law(p: Parameters, where: Places, n_bytes: Any) -> Any:
-    depth = jnp.exp(p["log_depth"]) * jnp.log(10.0)
+    xp = namespace(p, where)
+    depth = xp.exp(p["log_depth"]) * xp.log(10.0)
     steepness = 4.0 / depth * _sigmoid(p["logit_steepness"])  # 4/depth: there the wire's time stops growing with S
-    octaves = jnp.log(n_bytes) - _log_knee(p, where)
-    return latency_s(p, where) + wire_s_per_byte(p, where) * n_bytes * jnp.exp(depth * _sigmoid(-steepness * octaves))
+    octaves = xp.log(n_bytes) - _log_knee(p, where)
+    return latency_s(p, where) + wire_s_per_byte(p, where) * n_bytes * xp.exp(depth * _sigmoid(-steepness * octaves))
 
 
 def _power(p: Parameters, where: Places, n_bytes: Any) -> Any:
+    xp = namespace(p, where)
     wire = wire_s_per_byte(p, where) * n_bytes
-    middle = wire * jnp.exp(_sigmoid(p["logit_power"]) * (_log_knee(p, where) - jnp.log(n_bytes)))
-    head = (latency_s(p, where) ** SHARPNESS + middle**SHARPNESS) ** (1.0 / SHARPNESS)
+    middle = wire * xp.exp(_sigmoid(p["logit_power"]) * (_log_knee(p, where) - xp.log(n_bytes)))
+    head = xp.exp(xp.log(latency_s(p, where) ** SHARPNESS + middle**SHARPNESS) / SHARPNESS)
     return head + wire
 
 
 def _tuner(p: Parameters, where: Places, n_bytes: Any) -> Any:
     """Soft minimum over protocols; hop and base of each keep NCCL's ratios, `log_base_s` and hops are those of LL."""
+    xp = namespace(p, where)
     first = NCCL.protocols[0]
     wire_per_byte = wire_s_per_byte(p, where)
-    fill_s = wire_per_byte * jnp.exp(_log_knee(p, where))
+    fill_s = wire_per_byte * xp.exp(_log_knee(p, where))
     total = 0.0
     for protocol in NCCL.protocols:
-        base = jnp.exp(p["log_base_s"]) * (protocol.base_ring_s / first.base_ring_s)
-        hops = latency_s(p, where) - jnp.exp(p["log_base_s"])
-        ratio = jnp.where(
+        base = xp.exp(p["log_base_s"]) * (protocol.base_ring_s / first.base_ring_s)
+        hops = latency_s(p, where) - xp.exp(p["log_base_s"])
+        ratio = xp.where(
             where.n_nodes > 1, protocol.network_hop / first.network_hop, protocol.scale_up_hop / first.scale_up_hop
         )
         share = _sigmoid(p["logit_ll_share"]) if protocol is first else protocol.bandwidth
@@ -222,14 +228,15 @@ def _tuner(p: Parameters, where: Places, n_bytes: Any) -> Any:
 
 
 def _log_knee(p: Parameters, where: Places) -> Any:
-    doublings = jnp.log2(where.n_gpus / REFERENCE_GPUS)
+    xp = namespace(p, where)
+    doublings = xp.log2(where.n_gpus / REFERENCE_GPUS)
     return (
-        p["log_knee_bytes"] + p["knee_per_doubling"] * doublings + jnp.where(where.n_nodes > 1, p["knee_network"], 0.0)
+        p["log_knee_bytes"] + p["knee_per_doubling"] * doublings + xp.where(where.n_nodes > 1, p["knee_network"], 0.0)
     )
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1.0 / (1.0 + jnp.exp(-x))
+    return 1.0 / (1.0 + namespace(x).exp(-x))
 
 
 _LAWS = {"alpha_beta": _alpha_beta, "sigmoid": _sigmoid_law, "power": _power, "tuner": _tuner}

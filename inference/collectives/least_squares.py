@@ -18,16 +18,14 @@ verdict names the other one only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.stats import t as student
+from scipy.optimize import least_squares, minimize
+from scipy.special import gammaln, stdtrit
 
 from prism_jax.core.arrays import Floats
 from prism_jax.core.units import format_bytes
@@ -41,6 +39,7 @@ MOST_LEFT, MOST_LEFT_BY_LAW = 0.05, 0.10  # of log seconds: of two numbers, and 
 ROUNDS = 3  # of the fit and the spread that it leaves
 FIRST_SPREAD, SMALLEST_SPREAD = 0.1, 1e-3  # of log seconds
 MOST_ALIKE = 0.9
+SIDE = 1e-30  # step along the imaginary axis: derivatives without cancellation (Squire and Trapp, SIAM Review 40, 1998)
 N_DRAW = 1000  # behind the intervals
 SEED = 0
 SHORT_BYTES = 1024.0  # the message whose time is called latency: short on any link, and in nearly every log
@@ -72,8 +71,7 @@ class FittedLaw:
 
 def fit_laws(law: str, data: CollectivesData) -> list[FittedLaw]:
     """The whole law of every fabric."""
-    with jax.enable_x64(True):
-        return [_fit(law, data, fabric) for fabric in range(len(data.fabrics))]
+    return [_fit(law, data, fabric) for fabric in range(len(data.fabrics))]
 
 
 def fit_least(law: str, data: CollectivesData) -> list[FittedLaw]:
@@ -81,8 +79,7 @@ def fit_least(law: str, data: CollectivesData) -> list[FittedLaw]:
     found = []
     for fabric in range(len(data.fabrics)):
         two = fit_two_numbers(law, data, fabric) if _is_at_one_scale(data, fabric) else None
-        with jax.enable_x64(True):
-            found.append(two if two is not None and two.is_good else _fit(law, data, fabric))
+        found.append(two if two is not None and two.is_good else _fit(law, data, fabric))
     return found
 
 
@@ -117,8 +114,7 @@ def fit_two_numbers(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
     at = laws.Reference(*(values[fabric] for values in data.reference))
     median = {name: prior.median for name, prior in known.items()} | {"log_knee_bytes": NEVER, "knee_network": 0.0}
     width = np.array([np.hypot(prior.sd, prior.between) for prior in known.values()])
-    with jax.enable_x64(True):
-        held = np.array([float(one) for one in laws.to_reference({n: median[n] for n in known}, at).values()])
+    held = np.array([float(one) for one in laws.to_reference({n: median[n] for n in known}, at).values()])
     two = [list(known).index("log_base_s"), list(known).index(_rate(data, fabric))]
     log_bytes, log_s, trust = data.log_bytes[here], data.log_s[here], data.trust[here]
 
@@ -149,17 +145,15 @@ def drawn(
     apart = rng.multivariate_normal(np.zeros(len(found.held)), found.covariance, n_draw - 1)
     held = found.held + np.vstack([np.zeros((1, len(found.held))), apart])
     at = laws.Reference(*(values[fabric] for values in data.reference))
-    with jax.enable_x64(True):
-        p = laws.from_reference(dict(zip(laws.priors(law), held.T, strict=True)), at)
-        return {name: np.asarray(value) for name, value in p.items()} | {"two_node": np.zeros(len(held))}
+    p = laws.from_reference(dict(zip(laws.priors(law), held.T, strict=True)), at)
+    return {name: np.asarray(value) for name, value in p.items()} | {"two_node": np.zeros(len(held))}
 
 
 def latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:
     """Seconds of a short message and bus bytes per second of a very long one [draw], by the law alone."""
     where = laws.Places(*(float(value[curve]) for value in data.curve_where))
-    with jax.enable_x64(True):
-        latency = np.exp(np.asarray(laws.log_seconds(law, p, where, SHORT_BYTES)))
-        return latency, where.bus / np.asarray(laws.wire_s_per_byte(p, where))
+    latency = np.exp(laws.log_seconds(law, p, where, SHORT_BYTES))
+    return latency, where.bus / laws.wire_s_per_byte(p, where)
 
 
 def _fit(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
@@ -171,34 +165,27 @@ def _fit(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
     width = np.array([np.hypot(prior.sd, prior.between) for prior in known.values()])
     size, log_s, root = np.exp(data.log_bytes[here]), data.log_s[here], np.sqrt(data.trust[here])
 
-    def left(held: Any, spread: Any) -> Any:
+    def left(held: Any, spread: float) -> Any:
         p = laws.from_reference(dict(zip(known, held, strict=True)), at) | {"two_node": 0.0}
         of_cells = root * (log_s - laws.log_seconds(law, p, where, size)) / spread
-        of_priors = (jnp.stack([p[name] for name in known]) - median) / width
-        return jnp.concatenate([of_cells, of_priors])
+        of_priors = (np.stack([p[name] for name in known]) - median) / width
+        return np.concatenate([of_cells, of_priors])
 
-    value, slope = jax.jit(left), jax.jit(jax.jacfwd(left))
+    def slope(held: Floats, spread: float) -> Floats:
+        return np.stack([left(held + side, spread).imag for side in SIDE * 1j * np.eye(len(held))], axis=1) / SIDE
+
     held = np.array([float(one) for one in laws.to_reference(dict(zip(known, median, strict=True)), at).values()])
     spread, alike = FIRST_SPREAD, 0.0
     for _ in range(ROUNDS):
         each = _of_each_cell(spread, alike)
-        best = _minimum(partial(value, spread=each), partial(slope, spread=each), held)
+        jacobian: Any = partial(slope, spread=each)  # SciPy's type allows names alone
+        best = least_squares(partial(left, spread=each), held, jac=jacobian, x_scale="jac")
         held = best.x
         rest = best.fun[: len(here)] * each
         spread = max(float(np.sqrt(np.mean(rest**2))), SMALLEST_SPREAD)
         alike = _alike(rest, data.curve[here], data.config[here], data.log_bytes[here])
-    jacobian = np.asarray(slope(held, _of_each_cell(spread, alike)))
+    jacobian = slope(held, _of_each_cell(spread, alike))
     return FittedLaw(held, np.linalg.inv(jacobian.T @ jacobian), spread, alike, len(known))
-
-
-def _minimum(value: Callable[..., Any], slope: Callable[..., Any], begin: Floats) -> Any:
-    """What SciPy finds; the functions are compiled ones."""
-
-    def slopes(x: Floats) -> Floats:
-        return np.asarray(slope(x))
-
-    jacobian: Any = slopes  # SciPy's type allows names alone
-    return least_squares(lambda x: np.asarray(value(x)), begin, jac=jacobian, x_scale="jac")
 
 
 def _alike(rest: Floats, curve: Ints, config: Ints, log_bytes: Floats) -> float:
@@ -255,13 +242,25 @@ def _noise(data: CollectivesData, in_place: float) -> tuple[Floats, float]:
     rest = data.repeat - in_place * data.repeat_in_place
     if len(rest) < 3 or not np.ptp(rest) > 0:
         return np.full(len(data.fabrics), np.log(SMALLEST_SPREAD)), DF
-    df = float(np.clip(student.fit(rest, floc=0.0)[0], 1.3, 50.0))
+    df = float(np.clip(_freedom(rest), 1.3, 50.0))
     scales = []
     for fabric in range(len(data.fabrics)):
         own = rest[data.repeat_fabric == fabric]
-        middle = np.median(np.abs(own if len(own) > 2 else rest)) / student.ppf(0.75, df)
+        middle = np.median(np.abs(own if len(own) > 2 else rest)) / stdtrit(df, 0.75)
         scales.append(np.log(max(float(middle), SMALLEST_SPREAD)))
     return np.array(scales), df
+
+
+def _freedom(rest: Floats) -> float:
+    """Degrees of freedom of a Student-t law around zero, by maximum likelihood."""
+
+    def energy(logs: Floats) -> float:
+        df, scale = np.exp(np.clip(logs, -50.0, 50.0))
+        constant = gammaln(0.5 * df) - gammaln(0.5 * (df + 1.0)) + 0.5 * np.log(df) + np.log(scale)
+        return float(len(rest) * constant + 0.5 * (df + 1.0) * np.log1p((rest / scale) ** 2 / df).sum())
+
+    begin = np.log([3.0, float(np.median(np.abs(rest))) + SMALLEST_SPREAD])
+    return float(np.exp(minimize(energy, begin, method="Nelder-Mead").x[0]))
 
 
 def _at_reference(data: CollectivesData, level: Floats, growth: Floats) -> Floats:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -274,9 +273,8 @@ class Collectives(Model[CollectivesData]):
         """What the data can tell [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
         fabric = data.curve_fabric
         p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(self.size_law), "two_node")}
-        with jax.enable_x64(True):
-            latency = np.asarray(laws.log_seconds(self.size_law, p, data.curve_where, SHORT_BYTES))
-            bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
+        latency = laws.log_seconds(self.size_law, p, data.curve_where, SHORT_BYTES)
+        bandwidth = -np.log(laws.wire_s_per_byte(p, data.curve_where))
         names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
         if len(data.curve_gpus) > len(data.fabrics):
             names += ["step_scale", "uneven_growth", *(["noise_growth"] if len(data.repeat) else [])]

@@ -181,8 +181,7 @@ def drawn_residuals(law: str, data: CollectivesData, draws: Draws, rng: np.rando
     """Draws of the residuals at the knots, {"residual": [draw, curve, knot]}."""
     fabric = data.curve_fabric[data.curve]
     parameters = {name: np.asarray(draws[name])[:, fabric] for name in (*laws.priors(law), "two_node")}
-    with jax.enable_x64(True):
-        centre = np.array(laws.log_seconds(law, parameters, data.where, np.exp(data.log_bytes)))
+    centre = laws.log_seconds(law, parameters, data.where, np.exp(data.log_bytes))
     if data.n_deviation:
         number = deviation_number(data)
         centre += np.where(number < 0, 0.0, between(np.asarray(draws["deviation"]), number, data))
@@ -200,10 +199,7 @@ def log_centre(
     size = np.asarray(n_bytes, dtype=np.float64)
     parameters = _parameters(law, data, draws, place.fabric, rng)
     where = laws.Places(*(value[0] for value in laws.place(np.array([place.op]), [place.n_gpus], [place.n_nodes])))
-    with jax.enable_x64(True):
-        centre = np.array(
-            laws.log_seconds(law, {name: value[:, None] for name, value in parameters.items()}, where, size[None])
-        )
+    centre = laws.log_seconds(law, {name: value[:, None] for name, value in parameters.items()}, where, size[None])
     table = _residual(law, data, draws, place, rng)
     number = np.broadcast_to(_deviation_of(data, place), len(table))
     if (number >= 0).any():

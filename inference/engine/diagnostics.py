@@ -19,7 +19,6 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
 
 from prism_jax.core.errors import FitError
@@ -73,6 +72,8 @@ class Checks:
 
     def as_dict(self) -> dict[str, object]:
         """Figures, for JSON; `crps_of_median` is the mean absolute error of the median, which a useful spread undercuts."""
+        from scipy.stats import kstest  # half a second, which a fit without scores does not pay
+
         median = np.median(self.predicted, axis=0)
         found = kstest(self.pit, "uniform")
         return {

@@ -204,20 +204,16 @@ def weighted(made: ModelProgram, near: Mode, n_draw: int, key: jax.Array) -> Pos
     adapts = len(near.at) <= ADAPT_UP_TO
     n_round, n_proposal = (ROUNDS, PROPOSALS * n_draw) if adapts else (1, n_draw)
     each = log_density(made)
-    best = _proposals(each, near, n_proposal, jax.random.fold_in(key, 0))
+    best = _proposals(each, near, n_proposal, generator(key, 0))
     for index in range(1, n_round):
         if best.n_effective > EVEN * len(best.z):
             break
-        found = _proposals(each, _moments(best.z, best.weight), n_proposal, jax.random.fold_in(key, index))
+        found = _proposals(each, _moments(best.z, best.weight), n_proposal, generator(key, index))
         if found.n_effective < best.n_effective:  # a heavy tail has carried the moments away
             break
         best = found
-    chosen = jax.random.choice(
-        jax.random.fold_in(key, n_round), len(best.z), (n_draw,), p=jnp.asarray(_even(best.weight))
-    )
-    flat = best.z[np.asarray(chosen)]
-    _, unravel = made.ravel()
-    return independent(constrained(made, jax.vmap(unravel)(jnp.asarray(flat))), best.k_hat, flat)
+    flat = best.z[generator(key, n_round).choice(len(best.z), n_draw, p=_even(best.weight))]
+    return independent(constrained(made, made.sites(flat)), best.k_hat, flat)
 
 
 def around(flat: np.ndarray) -> Mode:
@@ -252,11 +248,10 @@ class _Proposals(NamedTuple):
         return float(1.0 / (self.weight**2).sum())
 
 
-def _proposals(each: Callable[[np.ndarray], np.ndarray], near: Mode, n: int, key: jax.Array) -> _Proposals:
+def _proposals(each: Callable[[np.ndarray], np.ndarray], near: Mode, n: int, rng: np.random.Generator) -> _Proposals:
     """Weighted draws of a Student-t at `near`."""
-    normal_key, tail_key = jax.random.split(key)
-    chi2 = 2.0 * np.asarray(jax.random.gamma(tail_key, PROPOSAL_DF / 2.0, (n,)))
-    noise = np.asarray(jax.random.normal(normal_key, (n, len(near.at)))) / np.sqrt(chi2 / PROPOSAL_DF)[:, None]
+    tail = np.sqrt(rng.chisquare(PROPOSAL_DF, n) / PROPOSAL_DF)
+    noise = rng.standard_normal((n, len(near.at))) / tail[:, None]
     z = near.at + noise @ near.scale.T
     log_proposal = -0.5 * (PROPOSAL_DF + z.shape[1]) * np.log1p((noise**2).sum(axis=1) / PROPOSAL_DF)
     weight, k_hat = smoothed_weights(each(z) - log_proposal)

@@ -103,9 +103,14 @@ class ModelPart(Protocol[PartData]):
         ...
 
 
-def generator(key: jax.Array) -> np.random.Generator:
-    """NumPy's random numbers under a key of JAX."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+def generator(key: jax.Array, *more: int) -> np.random.Generator:
+    """NumPy's random numbers under a key of JAX, and whole numbers that tell streams of one key apart.
+
+    Notes:
+        What a fit draws by itself is drawn here: compiling a sampler of JAX takes seconds (gamma) or tenths of them, and the
+        numbers take milliseconds.
+    """
+    return np.random.default_rng([*np.asarray(jax.random.key_data(key)).tolist(), *more])
 
 
 def key_of(key: jax.Array, name: str) -> jax.Array:
@@ -209,7 +214,13 @@ class ModelProgram:
     @cached_property
     def convert(self) -> Callable[[Arrays, Sites], Sites]:
         """(arrays, unconstrained draws [draw, ...]) -> all sites; compiled once."""
-        return jax.jit(lambda given, drawn: jax.lax.map(partial(self.constrain, given), drawn, batch_size=64))
+        return jax.jit(lambda given, drawn: jax.lax.map(partial(self.constrain, given), drawn))
+
+    def sites(self, flat: np.ndarray) -> Sites:
+        """Unconstrained sites [draw, ...] of vectors [draw, dim], as `ravel` lays them out; in NumPy."""
+        names = sorted(self.start)
+        parts = columns(flat, [int(np.size(self.start[name])) for name in names])
+        return {n: part.reshape(-1, *np.shape(self.start[n])) for n, part in zip(names, parts, strict=True)}
 
     def ravel(self) -> tuple[np.ndarray, Callable[[Any], Sites]]:
         """The start as one vector, and the function that makes sites of a vector."""
