@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
+import numpy as np
+
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
@@ -13,19 +15,19 @@ from ..core.use_case import Option, OptionGroup, noted, use_case
 from ..trace.level_changes import level_changes, level_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from .prediction import TracePrediction, doubts
-from .prediction_report import PredictedJobChange, TracePredictionReport
-from .trace_facts import (
-    LogReading,
-    Meta,
-    StepDraws,
-    TraceFile,
-    check_facts,
-    evidence_facts,
-    prediction_facts,
-    recorded,
-    trace_facts,
+from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits
+from .prediction_report import (
+    CheckFacts,
+    EvidenceFacts,
+    Intervals3,
+    PredictedJobChange,
+    PredictedSteps,
+    ShapeFacts,
+    TracePredictionReport,
 )
+from .recorded_job import RecordedJob
+from .report import QUANTILES, Quantiles, SplitScore
+from .trace_facts import LogReading, Meta, StepDraws, TraceFile, recorded, trace_facts
 
 FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 
@@ -155,3 +157,46 @@ def _fraction(found: Trace | StepLog, asked: float | None, fit_replicas: int | N
             f"{n_step} recorded {'step is' if n_step == 1 else 'steps are'} too few to hold some out for a check"
         ]
     return 0.5, []
+
+
+LEVELS = ("position", "step", "rank", "micro_batch", "own")
+
+
+def evidence_facts(job: RecordedJob) -> EvidenceFacts:
+    """Which shared factors were found, and the waits that no rule states."""
+    found = job.effects.evidence if job.effects else None
+    return EvidenceFacts(
+        variance_shares={} if found is None else {name: getattr(found, name) for name in LEVELS},
+        p_values={} if found is None else {"step": found.step_p, "rank": found.rank_p},
+        strata={} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
+        shape=ShapeFacts() if found is None else ShapeFacts(found.shape.name, dict(found.shape.scores)),
+        has_micro_batches=job.trace.has_micro_batches,
+        agreement=job.agreement,
+        observed_waits=tuple(job.waits.found),
+        unexplained_waits=int(job.waits.unexplained.sum()),
+    )
+
+
+def prediction_facts(prediction: TracePrediction) -> PredictedSteps:
+    """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
+    return PredictedSteps(
+        **{name: prediction.quantile(p) for name, p in QUANTILES.items()},
+        interval=Intervals3(**{name: prediction.interval(p, LEVEL) for name, p in QUANTILES.items()}),
+        mc_error=Quantiles.of(prediction.mc_error),
+        level=LEVEL,
+    )
+
+
+def check_facts(scores: Sequence[SplitScore]) -> CheckFacts:
+    """Averages over splits, and the splits themselves if there are several."""
+    mean = mean_of_splits(scores)
+    if len(scores) == 1:
+        return CheckFacts(mean)
+    errors = np.array([split.score.p95_error for split in scores])
+    return CheckFacts(
+        score=mean,
+        p95_error_median=float(np.median(errors)),
+        p95_abs_error_median=float(np.median(np.abs(errors))),
+        ks_distance_median=float(np.median([split.score.ks_distance for split in scores])),
+        splits=tuple(scores),
+    )

@@ -33,7 +33,7 @@ import numpy as np
 from ..core.arrays import Floats
 from ..core.units import format_s
 from ..result.distribution import Guarantee, SampleStatistics, check_prob, refit_bound
-from .report import HeldOutScore, SplitScore
+from .report import QUANTILES, HeldOutScore, SplitScore
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,6 @@ def _mean(values: list[Any]) -> Any:
     return float(np.mean(values))
 
 
-QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 FAR = 1.25  # times the longest recorded step; a p95 beyond it is said to be
 ALIKE = 0.5  # correlation of neighbouring steps that is worth a word
 FEWEST = 10  # steps of which that correlation is judged

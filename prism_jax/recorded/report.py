@@ -12,6 +12,8 @@ from ..trace.rank_times import RankExcess
 from ..trace.stalls import Stalls, listed
 from ..trace.trace import JobShape
 
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
 
 @dataclass(frozen=True)
 class Quantiles:

@@ -1,17 +1,15 @@
-"""Opens the recording that a use case works on, and makes its results parts of reports. Times in seconds. No JAX."""
+"""Opens the recording that a use case works on, and says what was recorded. Times in seconds. Neither JAX nor SciPy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
 from ..core.errors import DataError
-from ..core.report import RunRecord
 from ..core.use_case import Argument, Option, OptionGroup
 from ..result.parameters import Seed
 from ..tables.column_map import pairs_of
@@ -20,13 +18,7 @@ from ..trace.stalls import stalls
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 from .formats.open_trace import open_trace
-from .prediction import LEVEL, QUANTILES, TracePrediction, doubts, mean_of_splits
-from .prediction_report import CheckFacts, EvidenceFacts, Intervals3, PredictedSteps, ShapeFacts, WhatIfReport
-from .recorded_job import RecordedJob
-from .report import CriticalShares, OpTypeFacts, Quantiles, RecordedJobFacts, RecordedTimes, SplitScore, TraceFacts
-
-if TYPE_CHECKING:
-    from ..explain.types import Stragglers
+from .report import QUANTILES, OpTypeFacts, RecordedJobFacts, RecordedTimes, TraceFacts
 
 TraceSource: TypeAlias = str | Path | Trace | StepLog
 
@@ -142,9 +134,6 @@ class StepDraws(OptionGroup):
     seed: Seed = 0
 
 
-LEVELS = ("position", "step", "rank", "micro_batch", "own")
-
-
 def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequence[str] = ()) -> TraceFacts:
     """What was recorded.
 
@@ -199,71 +188,3 @@ def _op_types(trace: Trace) -> dict[str, OpTypeFacts]:
         )
         for name in np.unique(names)
     }
-
-
-def evidence_facts(job: RecordedJob) -> EvidenceFacts:
-    """Which shared factors were found, and the waits that no rule states."""
-    found = job.effects.evidence if job.effects else None
-    return EvidenceFacts(
-        variance_shares={} if found is None else {name: getattr(found, name) for name in LEVELS},
-        p_values={} if found is None else {"step": found.step_p, "rank": found.rank_p},
-        strata={} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
-        shape=ShapeFacts() if found is None else ShapeFacts(found.shape.name, dict(found.shape.scores)),
-        has_micro_batches=job.trace.has_micro_batches,
-        agreement=job.agreement,
-        observed_waits=tuple(job.waits.found),
-        unexplained_waits=int(job.waits.unexplained.sum()),
-    )
-
-
-def prediction_facts(prediction: TracePrediction) -> PredictedSteps:
-    """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
-    return PredictedSteps(
-        **{name: prediction.quantile(p) for name, p in QUANTILES.items()},
-        interval=Intervals3(**{name: prediction.interval(p, LEVEL) for name, p in QUANTILES.items()}),
-        mc_error=Quantiles.of(prediction.mc_error),
-        level=LEVEL,
-    )
-
-
-def check_facts(scores: Sequence[SplitScore]) -> CheckFacts:
-    """Averages over splits, and the splits themselves if there are several."""
-    mean = mean_of_splits(scores)
-    if len(scores) == 1:
-        return CheckFacts(mean)
-    errors = np.array([split.score.p95_error for split in scores])
-    return CheckFacts(
-        score=mean,
-        p95_error_median=float(np.median(errors)),
-        p95_abs_error_median=float(np.median(np.abs(errors))),
-        ks_distance_median=float(np.median([split.score.ks_distance for split in scores])),
-        splits=tuple(scores),
-    )
-
-
-def what_if_report(
-    trace: Trace,
-    found: Stragglers,
-    critical: CriticalShares,
-    changes: Mapping[str, TracePrediction],
-    record: RunRecord,
-    n_left_out: int = 0,
-) -> WhatIfReport:
-    """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
-    return WhatIfReport(
-        info=trace_facts(trace, n_left_out),
-        slowdown=found.slowdown,
-        worst_workers_share=None if isnan(found.m_w) else found.m_w,
-        last_stage_share=None if isnan(found.m_s) else found.m_s,
-        recorded_s=float(found.recorded_s.mean()),
-        ideal_s=float(found.ideal_s.mean()),
-        by_op_type=dict(found.by_op_type),
-        by_rank=trace.by_rank(found.by_worker),
-        by_stage={str(stage): value for stage, value in found.by_stage.items()},
-        by_dp={str(replica): value for replica, value in found.by_dp.items()},
-        worst_ranks=tuple(int(trace.rank[cell]) for cell in found.worst),
-        criticality=critical,
-        changes={what: Quantiles.of(prediction.quantile) for what, prediction in changes.items()},
-        record=record,
-        doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
-    )

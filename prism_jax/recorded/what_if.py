@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
+from ..core.report import RunRecord
 from ..core.use_case import UNRECORDED, Option, OptionGroup, use_case
 from ..trace.step_log import without_warm_up
 from ..trace.trace import Trace
+from .prediction import TracePrediction, doubts
 from .prediction_report import WhatIfReport
 from .recorded_job import RecordedJob
-from .trace_facts import Meta, StepDraws, TraceFile, recorded_ops, what_if_report
+from .report import CriticalShares, Quantiles
+from .trace_facts import Meta, StepDraws, TraceFile, recorded_ops, trace_facts
 
 if TYPE_CHECKING:
     from ..explain.types import Stragglers
@@ -183,3 +187,31 @@ def _check_ranks(trace: Trace, changes: Changes) -> None:
 def _check_layers(trace: Trace, layers_per_stage: int | None) -> None:
     if layers_per_stage is not None and trace.n_stage < 2:
         raise DataError(f"{trace.source}: --layers-per-stage moves a layer to another stage, but the job has one only")
+
+
+def what_if_report(
+    trace: Trace,
+    found: Stragglers,
+    critical: CriticalShares,
+    changes: Mapping[str, TracePrediction],
+    record: RunRecord,
+    n_left_out: int = 0,
+) -> WhatIfReport:
+    """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
+    return WhatIfReport(
+        info=trace_facts(trace, n_left_out),
+        slowdown=found.slowdown,
+        worst_workers_share=None if isnan(found.m_w) else found.m_w,
+        last_stage_share=None if isnan(found.m_s) else found.m_s,
+        recorded_s=float(found.recorded_s.mean()),
+        ideal_s=float(found.ideal_s.mean()),
+        by_op_type=dict(found.by_op_type),
+        by_rank=trace.by_rank(found.by_worker),
+        by_stage={str(stage): value for stage, value in found.by_stage.items()},
+        by_dp={str(replica): value for replica, value in found.by_dp.items()},
+        worst_ranks=tuple(int(trace.rank[cell]) for cell in found.worst),
+        criticality=critical,
+        changes={what: Quantiles.of(prediction.quantile) for what, prediction in changes.items()},
+        record=record,
+        doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
+    )

@@ -19,7 +19,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
@@ -196,6 +195,8 @@ def time_left(step_s: Floats, n_per_entry: Ints, n_steps: int, law: DriftLaw | N
     n_later = n_steps / per_entry
     variances = chosen.variances(traits, n_later)
     sd = sum(variances) ** 0.5
+    from scipy.special import ndtri  # a quarter of a second, which those who ask for phases alone do not pay
+
     log_s = float(np.log(traits.level_s) + chosen.location(traits)) + sd * chosen.error(np.array(LEVELS))
     low_s, middle_s, high_s = (n_steps * np.exp(log_s)).tolist()
     mean_s, sd_s = n_steps * float(step_s.mean()), n_steps * float(step_s.std(ddof=1)) / n_later**0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..core.errors import DataError, UnitError
+from ..core.errors import DataError, PrismError, UnitError
 from ..core.units import parse
 from ..core.use_case import UNRECORDED, Option, use_case
-from ..launch.head_job import logged_runs
+from ..recorded.formats.open_trace import detect
+from ..recorded.formats.text_logs import TEXT_LOG
 from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, recorded, trace_facts
 from ..trace.detector import SlowPhaseDetector
 from ..trace.step_log import StepLog, without_warm_up
@@ -83,7 +85,7 @@ def watch_steps(
         'wait'
     """
     _check(restart_cost_s, smallest, n_learn, remaining)
-    runs = logged_runs(Path(source)) if isinstance(source, (str, Path)) and not log.stated and meta is None else []
+    runs = _runs(Path(source)) if isinstance(source, (str, Path)) and not log.stated and meta is None else []
     recording, n_left_out = without_warm_up(_last(runs) or recorded(source, meta, log.stated), skip)
     detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
     step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
@@ -110,6 +112,16 @@ def watch_steps(
         time_left=left,
     )
     return report.made_of(WatchParts(recording, watched))
+
+
+def _runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
+    """Runs of a text log, each with what its head says; none of another file, which does not wait for what reads heads."""
+    with suppress(PrismError):
+        if detect(file) is TEXT_LOG:
+            from ..launch.head_job import logged_runs
+
+            return logged_runs(file)
+    return []
 
 
 def _last(runs: Sequence[tuple[dict[str, Any], StepLog]]) -> StepLog | None:

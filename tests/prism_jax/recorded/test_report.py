@@ -13,6 +13,7 @@ from prism_jax.core.report import RunRecord, to_plain
 from prism_jax.core.text_table import with_error
 from prism_jax.explain.types import Stragglers
 from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.predict_trace import check_facts, evidence_facts, prediction_facts
 from prism_jax.recorded.prediction import MomentMatch, TracePrediction
 from prism_jax.recorded.prediction_report import PredictedJobChange, TracePredictionReport, WhatIfReport
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
@@ -27,7 +28,8 @@ from prism_jax.recorded.report import (
     TraceReplayReport,
 )
 from prism_jax.recorded.stragglers import stragglers
-from prism_jax.recorded.trace_facts import check_facts, evidence_facts, prediction_facts, trace_facts, what_if_report
+from prism_jax.recorded.trace_facts import trace_facts
+from prism_jax.recorded.what_if import what_if_report
 from prism_jax.trace.step_log import StepLog
 from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
