@@ -185,8 +185,6 @@ def n_down_law(reliability: Reliability, n_gpus: int, node_size: int, n_spare: i
         take k nodes together take groups of k; hazards are independent.
     """
     n_node = ceil(n_gpus / node_size)
-    from scipy.stats import binom  # here, so that reading a report does not pay for it
-
     law = np.ones(1)
     for hazard in reliability.hazards:
         size = max(round(hazard.nodes_lost), 1)
@@ -194,11 +192,21 @@ def n_down_law(reliability: Reliability, n_gpus: int, node_size: int, n_spare: i
         if share == 0.0:
             continue
         n_group = max((n_node + n_spare) // size, 1)
-        most = min(n_group, int(binom.ppf(1.0 - 1e-9, n_group, share)) + 1)
+        each = _binomial(n_group, share)
+        most = min(n_group, int(np.searchsorted(np.cumsum(each), 1.0 - 1e-9)) + 1)
         own = np.zeros(most * size + 1)
-        own[::size] = binom.pmf(np.arange(most + 1), n_group, share)
+        own[::size] = each[: most + 1]
         law = np.convolve(law, own)
     return law
+
+
+def _binomial(n: int, share: float) -> Floats:
+    """Probability of 0 to `n` successes."""
+    from scipy.special import gammaln  # here, so that reading a report does not pay for it
+
+    k = np.arange(n + 1)
+    log_ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return np.exp(log_ways + k * np.log(share) + (n - k) * np.log1p(-share))
 
 
 def down_share(hazard: Hazard, n_gpus: int, node_size: int) -> float:

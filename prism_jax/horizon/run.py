@@ -195,7 +195,9 @@ class TrainingRun:
 
         mtbf_s = 1.0 / self.rate_s
         with jax.enable_x64(True):
-            time_s = jax.grad(lambda d, m: self.expected_s(d, 1.0 / m), argnums=(0, 1))
+            time_s = jax.jit(
+                jax.grad(lambda d, m: self.expected_s(d, 1.0 / m), argnums=(0, 1))
+            )  # one program, not forty
             interval, mtbf = time_s(self.interval_s, mtbf_s)
         return {"interval_s": float(interval), "mtbf_s": float(mtbf)}
 

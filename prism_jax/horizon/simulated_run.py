@@ -65,18 +65,18 @@ def simulate(
     n_chunk = n_device * -(-n_world // (n_device * MOST_WORLDS))
     width = -(-n_world // n_chunk)
     index = np.minimum(np.arange(n_chunk * width), n_world - 1).reshape(n_chunk, width)
-    chunked = jax.tree.map(lambda leaf: _on_device(np.moveaxis(np.asarray(leaf)[..., index], -2, 0)), worlds)
-    shared = jax.tree.map(lambda leaf: _on_device(np.asarray(leaf)), setting)
+    chunked = jax.tree.map(lambda leaf: _as_computed(np.moveaxis(np.asarray(leaf)[..., index], -2, 0)), worlds)
+    shared = jax.tree.map(lambda leaf: _as_computed(np.asarray(leaf)), setting)
     program = _compiled(shape, n_device, jax.default_backend())
-    turns = jnp.asarray(most_turns, jnp.uint32)
-    found = program(shared, key_words(key), turns, chunked, jnp.asarray(index, jnp.uint32))
+    found = program(shared, key_words(key), np.uint32(most_turns), chunked, index.astype(np.uint32))
     told = {name: np.asarray(leaf, float).ravel()[:n_world] for name, leaf in found.items()}
     clock_s = np.where(told.pop("active") > 0.0, np.inf, told.pop("clock_s"))
     return Lost(clock_s, told.pop("n_failure"), told)
 
 
-def _on_device(leaf: np.ndarray) -> Array:
-    return jnp.asarray(leaf, jnp.int32 if leaf.dtype.kind == "i" else jnp.result_type(float))
+def _as_computed(leaf: np.ndarray) -> np.ndarray:
+    """In the precision of the simulation, still of NumPy: to convert and to cut it on the device is a program for each shape."""
+    return leaf.astype(np.int32 if leaf.dtype.kind == "i" else jnp.result_type(float))
 
 
 @lru_cache(maxsize=64)
