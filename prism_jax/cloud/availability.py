@@ -263,7 +263,7 @@ class WeibullSpells:
         n_up = np.zeros((2 * n, n_worlds), dtype=np.int32)
         n_up[0::2] = n_nodes
         n_up[0] = np.where(starts_up, n_nodes, 0)  # nothing is lost by nodes that were not there
-        paths = Paths(np.cumsum(pieces, axis=0), n_up, np.ones_like(pieces), n_nodes)
+        paths = Paths(np.cumsum(pieces, axis=0, out=pieces), n_up, np.broadcast_to(1.0, pieces.shape), n_nodes)
         lone = self.lone_per_node_s * n_nodes
         return paths if lone == 0.0 else with_breaks(paths, lone, horizon_s, rng)
 

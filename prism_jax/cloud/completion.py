@@ -340,8 +340,8 @@ def simulate(
     first_s = task.restart_s if task.first_s is None else task.first_s
     numbers = (task.n_interval, task.blocking_s, task.restart_s, first_s, task.failures_s)
     names = ("n_interval", "blocking_s", "restart_s", "first_s", "failures_s", "deadline_s")
-    shared = {name: jnp.asarray(value, real) for name, value in zip(names, (*numbers, deadline_s), strict=True)}
-    figures = CompletionFigures(**shared, interval_s=jnp.asarray(task.interval_s * factors, real))
+    shared = {name: np.asarray(value, real) for name, value in zip(names, (*numbers, deadline_s), strict=True)}
+    figures = CompletionFigures(**shared, interval_s=np.asarray(task.interval_s * factors, real))
     found = _program(policy)(figures, _pieces(paths), key_words(key))
     return Ran(*(np.asarray(leaf, float) for leaf in found))
 
@@ -357,17 +357,19 @@ def _pieces(paths: Paths) -> PathPieces:
         n = max(4 * n, FEWEST_PIECES)
     rows = ((0, n - len(length_s)), (0, 0))
     real = jnp.result_type(float)
-    made = PathPieces(
-        jnp.asarray(np.pad(length_s, rows), real),
-        jnp.asarray(np.pad(paths.n_up >= paths.n_nodes, rows, mode="edge")),
-        jnp.asarray(np.pad(paths.price, rows, mode="edge"), real),
+    padded = (
+        np.pad(length_s, rows).astype(real),
+        np.pad(paths.n_up >= paths.n_nodes, rows, mode="edge"),
+        np.pad(paths.price, rows, mode="edge").astype(real),
     )
-    while len(_PADDED) >= 8:
+    made = PathPieces(*map(jax.device_put, padded))  # to convert on the device is a program for each shape
+    while len(_PADDED) >= KEPT:
         _PADDED.pop(next(iter(_PADDED)))
     _PADDED[id(paths)] = (paths, made)
     return made
 
 
+KEPT = 3  # paths of 10,000 worlds take 50 MB; candidates of one pool follow each other
 _PADDED: dict[int, tuple[Paths, PathPieces]] = {}  # the last few: all policies see the same paths
 
 
