@@ -96,21 +96,22 @@ def _keep_programs() -> None:
 def cache_folder() -> Path:
     """Where compiled programs are kept: in the user's own cache folder, since compiled code is run as it is found."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get(CACHE_VARIABLE, Path(base) / "prism-jax" / "jax"))
+    return Path(os.environ.get(CACHE_VARIABLE) or Path(base) / "prism-jax" / "jax")
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether the user alone may write there, once it is made and closed to others; elsewhere nothing is kept."""
+    """Whether the user alone may write there, once it is made. Our own folder is closed to others; no other is changed."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
         if not hasattr(os, "getuid"):  # Windows: folders of a user are closed to others
             return True
-        if found.st_uid == os.getuid() and found.st_mode & 0o022:
+        if found.st_uid == os.getuid() and found.st_mode & 0o022 and not os.environ.get(CACHE_VARIABLE):
             folder.chmod(found.st_mode & 0o755)
+            found = folder.stat()
     except OSError:
         return False
-    return found.st_uid == os.getuid()
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 MOST = 256

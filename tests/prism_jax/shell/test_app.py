@@ -207,22 +207,27 @@ def test_a_cache_that_cannot_be_used_is_no_news(tmp_path):
 
 
 def test_programs_are_kept_where_nobody_else_writes(tmp_path):
-    """However short they took to compile; a folder of somebody else is left alone, and the answer is the same."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    """However short they took to compile. Our own folder is closed; one that the user names, or of another, is left alone."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "PRISM_JAX_"))}
     code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
 
-    def kept(folder: Path) -> int:
-        own = environment | {"PRISM_JAX_CACHE": str(folder), "JAX_PLATFORMS": "cpu"}
+    def kept(folder: Path, variable: str = "PRISM_JAX_CACHE", inside: str = "") -> int:
+        own = environment | {variable: str(folder), "JAX_PLATFORMS": "cpu"}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=own)
         assert (done.stdout, done.stderr) == ("3\n", "")
-        return len([*folder.iterdir()])
+        return len([*(folder / inside).iterdir()])
 
     new, open_to_all, foreign = tmp_path / "of" / "mine", tmp_path / "open", tmp_path / "foreign"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     assert kept(new) > 0
-    assert kept(open_to_all) > 0
-    assert (new.stat().st_mode & 0o777, open_to_all.stat().st_mode & 0o777) == (0o700, 0o755)
+    assert kept(open_to_all) == 0
+    assert (new.stat().st_mode & 0o777, open_to_all.stat().st_mode & 0o777) == (0o700, 0o777)
+    usual = tmp_path / "prism-jax" / "jax"
+    usual.mkdir(parents=True)
+    usual.chmod(0o775)
+    assert kept(tmp_path, "XDG_CACHE_HOME", "prism-jax/jax") > 0
+    assert usual.stat().st_mode & 0o777 == 0o755
     foreign.mkdir()
     if os.getuid() == 0:  # nobody else can give a folder away
         os.chown(foreign, 12345, -1)
