@@ -6,7 +6,17 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-HEAVY = {"equinox", "scipy.stats", "scipy.optimize", "scipy.sparse", "pandas", "pyarrow", "matplotlib", "numpyro", "optax"}
+HEAVY = {
+    "equinox",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.sparse",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "numpyro",
+    "optax",
+}
 
 
 def test_a_prediction_imports_what_it_needs() -> None:
