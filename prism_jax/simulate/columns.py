@@ -113,11 +113,8 @@ def _gumbel(
     return -xp.log(xp.maximum(-total, 1e-30))
 
 
-LOWEST_SCORE, HIGHEST_SCORE, PER_SCORE = (
-    -40.0,
-    12.0,
-    400,
-)  # of a table of log Phi: within 1e-6 of it, or of its distance from 0
+# Of a table of log Phi: within 1e-6 of it, or of its distance from 0.
+LOWEST_SCORE, HIGHEST_SCORE, PER_SCORE = -40.0, 12.0, 400
 
 
 @lru_cache(maxsize=1)
@@ -322,9 +319,8 @@ def _engine(
     return graph, drawn.members, CommFactors(drawn.link, regime), noise
 
 
-MOST_KEPT = (
-    32  # chunks whose fleets are remembered: steps of the same fleets, and jobs that differ in their calls alone
-)
+# Chunks whose fleets are remembered: steps of the same fleets, and jobs that differ in their calls alone.
+MOST_KEPT = 32
 _kept: dict[tuple[bytes, ...], tuple[Members, Either]] = {}
 
 
@@ -348,7 +344,7 @@ def _drawn(
 
 
 def _content(inputs: ColumnInputs, n_column: int) -> bytes:
-    """Digest of all that fleets are made of, beside their keys and peaks."""
+    """Digest of all that fleets are made of, except their keys and peaks."""
     table = (
         (inputs.graph.compute_s, inputs.graph.call_sd, inputs.compute) if inputs.n_member > MAX_EXPLICIT_MEMBERS else ()
     )
