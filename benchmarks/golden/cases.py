@@ -33,7 +33,7 @@ FITS = {
     "fleet-map": "fleet times.csv --method map",
     "steps": "steps steps.csv --method map",
     "collectives": "collectives all_reduce.log --method map",
-    "kernels": "kernels gemm.csv",
+    "kernels": "kernels gemm.csv --seed 1",
     "overlap": "overlap overlap.csv --method map",
     "failures": "failures failures.csv --method map",
     "repairs": "repairs repairs.csv --method map",
