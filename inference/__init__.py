@@ -2,8 +2,9 @@
 
 PART_OF_PRISM_JAX = True
 
-from importlib import import_module  # noqa: E402  (the mark stands first)
-from typing import TYPE_CHECKING, Any  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402  (the mark stands first)
+
+from prism_jax.core.lazy import lazy_names  # noqa: E402
 
 if TYPE_CHECKING:
     from .cost_model.folds import step_folds as step_folds
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from .fitting.holdout import Holdout as Holdout, holdout as holdout
     from .fitting.result import Fit as Fit
 
-_PLACES = {  # imported on first use: a fit of collectives needs nothing of the cost model
+_HOME = {  # imported on first use: a fit of collectives needs nothing of the cost model
     "step_folds": "cost_model.folds",
     "SiteFit": "cost_model.site_fit",
     "calibrate_runs": "cost_model.site_fit",
@@ -29,8 +30,4 @@ _PLACES = {  # imported on first use: a fit of collectives needs nothing of the 
     "Fit": "fitting.result",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_PLACES[name]}", __name__), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -17,7 +17,7 @@ Glossary:
     fleet:  GPUs and nodes that a job gets; steps of one fleet share what persists.
     kind:   F, B, W.
     knot:   bend of a piecewise-linear function.
-    lane:   pipeline stage of the spec front end, rank or stream of a trace.
+    lane:   pipeline stage, or rank or stream of a recorded job.
     level:  position in the execution order of a step graph; the scanned axis.
     member: rank of the group that synchronises inside every op of a lane.
     node:   host.

@@ -105,9 +105,7 @@ def first_columns(program: Program, n_column: int, seed: int) -> tuple[Design, C
 
 
 MOST_KEPT = 1 << 22  # ops times columns that are run at once
-MOST_DRAWN = (
-    1 << 17
-)  # members, lanes and columns of some levels that are drawn at once: the second-level cache holds them
+MOST_DRAWN = 1 << 17  # members, lanes and columns of some levels that are drawn at once, so that a cache holds them
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,10 +191,8 @@ class HostColumns:
         comm_s = residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, self.network[list(arrays.axes)])
         transfer = transfer * self.network[-2]
         last_s = self._slowest(arrays.end_compute_s[None])[1][0]
-        ops, exchange_s = (
-            decide(self.graph, compute_s + comm_s, transfer),
-            arrays.end_comm_s[:, None] * self.network[-1],
-        )
+        exchange_s = arrays.end_comm_s[:, None] * self.network[-1]
+        ops = decide(self.graph, compute_s + comm_s, transfer)
         return HostRun(ops, slow, compute_s, residual, transfer, last_s, exchange_s)
 
     def _walked(self, run: HostRun) -> tuple[Singles, Singles]:

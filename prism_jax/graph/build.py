@@ -25,7 +25,7 @@ from ..core.arrays import Ints, Values, is_numpy, namespace
 from ..core.errors import PlanError
 from ..core.kernels import PASSES
 from ..cost.step import StepCost
-from ..schedule.order import Op, Placement, ScheduleOrder
+from ..schedule.order import Placement, ScheduleOrder
 from .levels import LevelTable, level_table
 from .step_graph import StepGraph
 
@@ -183,7 +183,7 @@ def _placed(seconds: Values, of_op: NDArray[np.intp], xp: Any) -> Values:
     return xp.concatenate([seconds, 0.0 * seconds[:1]])[of_op]
 
 
-def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph[Op]:
+def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph:
     """Everything one member group per stage does in a step, noise-free, ready for the jitted code.
 
     Args:

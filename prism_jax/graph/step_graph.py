@@ -1,15 +1,15 @@
-"""StepGraph: the one representation of a step that the jitted code runs, from a spec or a trace; its cell, padded shapes.
+"""StepGraph: the one representation of a step that the jitted code runs; its cell, padded shapes.
 
-A row is one op on one *lane* (a pipeline stage of the spec front end, a rank or stream of a trace) at one *level*. Lanes run
-their ops in level order; an op also waits for up to `dep` predecessors on other lanes, each at an earlier level, plus a lag
-(the transfer between them). Members of a lane (tensor-parallel ranks and whatever else synchronises inside every op) are not
-lanes: an op lasts as long as its slowest member. Idle lanes and levels of a padded graph do nothing and cost (nearly)
-nothing: the engine stops after the levels that are used, and a draw depends on its place only, so padding never changes a
-number.
+A row is one op on one *lane* (a pipeline stage) at one *level*. Lanes run their ops in level order; an op also waits for up to
+`dep` predecessors on other lanes, each at an earlier level, plus a lag (the transfer between them). Members of a lane
+(tensor-parallel ranks and whatever else synchronises inside every op) are not lanes: an op lasts as long as its slowest
+member. Idle lanes and levels of a padded graph do nothing and cost (nearly) nothing: the engine stops after the levels that
+are used, and a draw depends on its place only, so padding never changes a number.
 
     start = max(lane is free, predecessor d has ended + lag d)        end = start + duration
 
-Three loops over the same table run this cell. They differ in what their columns are and where durations come from:
+Three compiled loops over the same table run this cell (on the host, `graph.walk` runs it with what decided each start, and
+`graph.levels` op by op for many schedules). They differ in what their columns are and where durations come from:
 
 | loop | columns | durations |
 |---|---|---|
@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from ..core.arrays import Floats, Ints
+from ..schedule.order import Op
 
 
 @runtime_checkable  # the type checker of the tests asks
@@ -66,12 +67,9 @@ def cell(
     return start, start + duration
 
 
-OpT = TypeVar("OpT")
-
-
 @dataclass(frozen=True, eq=False)
-class StepGraph(Generic[OpT]):
-    """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.order.Op`, or those of a trace.
+class StepGraph:
+    """Struct of arrays; `level` first, `lane` second.
 
     Attributes:
         compute_s: [level, lane, compute_class] noise-free compute seconds; zero where the lane idles.
@@ -93,7 +91,7 @@ class StepGraph(Generic[OpT]):
     dep_lane: Ints
     lag_s: Floats
     op: Ints
-    ops: tuple[OpT, ...]
+    ops: tuple[Op, ...]
     end_compute_s: Floats
     end_comm_s: Floats
     send_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
@@ -133,20 +131,24 @@ def ring_rows(dep_level: Ints, dep_lane: Ints, depth: int) -> Ints:
 MIN_LEVELS, MIN_LANES, MIN_DEPTH = 64, 1, 4
 
 
+def padded(n: int, least: int, factor: int = 4) -> int:
+    """Next of `least`, `factor` times it and so on."""
+    while least < n:
+        least *= factor
+    return least
+
+
 def padded_shape(n_level: int, n_lane: int) -> tuple[int, int]:
-    """Next common number of levels (powers of four) and of lanes (powers of two)."""
-    levels = MIN_LEVELS
-    while levels < n_level:
-        levels *= 4
-    return levels, max(MIN_LANES, 1 << (n_lane - 1).bit_length())
+    """Next common number of levels and of lanes."""
+    return padded(n_level, MIN_LEVELS), padded(n_lane, MIN_LANES, 2)
 
 
 def padded_depth(depth: int) -> int:
-    """Next common depth of the ring buffer, a power of two."""
-    return max(MIN_DEPTH, 1 << (depth - 1).bit_length())
+    """Next common depth of the ring buffer."""
+    return padded(depth, MIN_DEPTH, 2)
 
 
-def pad_graph(graph: StepGraph[OpT]) -> StepGraph[OpT]:
+def pad_graph(graph: StepGraph) -> StepGraph:
     """The same graph with idle lanes and levels at the end, and room for two dependencies."""
     levels, lanes = padded_shape(graph.n_level, graph.n_lane)
     by_row = ((0, levels - graph.n_level), (0, lanes - graph.n_lane))

@@ -12,8 +12,7 @@ from ..core.errors import ConfigError, DataError, Mark, PrismError
 from ..job.job import Job
 from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
 from ..plan.plan import ParallelPlan
-from ..recorded.formats.open_trace import detect
-from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
+from ..recorded.formats.text_logs import read_text_log
 from ..system import catalog
 from ..tables.document import Document
 from ..trace.step_log import StepLog
@@ -146,8 +145,7 @@ def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
     """Runs of a text log whose heads state what ran: GPU and number of GPUs where they are said, and its steps."""
     found: list[tuple[dict[str, Any], StepLog]] = []
     with suppress(PrismError):
-        heads = list(runs_of(read_heads(file))) if detect(file) is TEXT_LOG else []
-        for head in heads:
+        for head in list(runs_of(read_heads(file))):
             with suppress(PrismError):  # a start without a step is no run
                 steps = read_text_log(file, between=(head.first_line, head.last_line))
                 job = stated_job(head)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.special import log_ndtr, ndtri
+from jax.scipy.special import ndtri
 from jax.scipy.stats import norm
 from jaxtyping import Float, Int32, Key
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from scipy.special import ndtr, ndtri as host_ndtri
 
 from ..core.arrays import Floats
 from ..graph.draws import ScoreChain, both, exponential_pairs, key_words, normal_pairs, normals, word_pairs
+from ..simulate.columns import highest_of
 from ..simulate.inputs import regime_factors
 from ..simulate.program import Program
 from ..simulate.replica_maximum import latin_hypercube
@@ -276,5 +277,5 @@ def _network(model: NoiseModel, key: Array, regime: Float[Array, "axis sample"])
         return regime[:, None, :]
     link_key = key_words(jax.random.fold_in(key, crc32(b"link")))
     score = normals(link_key, 1, model.n_lane, regime.shape[-1])[0]
-    worst = -ndtri(-jnp.expm1(log_ndtr(score) / model.n_node))
+    worst = highest_of(score, model.n_node)
     return regime[:, None, :] * jnp.stack([chain(worst) for chain in model.link])

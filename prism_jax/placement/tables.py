@@ -136,7 +136,7 @@ def step_program(job: Job) -> Program:
     return by_class(lower(job))
 
 
-def kinds_of(graphs: Sequence[StepGraph[Op]]) -> Kinds:
+def kinds_of(graphs: Sequence[StepGraph]) -> Kinds:
     """Kinds of the ops of some graphs of one job, numbered alike in all of them.
 
     Ops of a lane are of one kind if they are alike but for the micro-batch.
@@ -165,7 +165,7 @@ def _signature(op: Op) -> Signature:
     return tuple([(part.kind, part.chunk) for part in op.parts])
 
 
-def _ops(graph: StepGraph[Op], lane: int) -> list[int]:
+def _ops(graph: StepGraph, lane: int) -> list[int]:
     """Numbers of the ops of a lane, in running order."""
     column = graph.op[:, lane]
     return column[column >= 0].tolist()

@@ -32,7 +32,7 @@ from ..cost.step import collective_classes
 from ..graph.build import numbered, op_signatures
 from ..graph.draws import residual_map
 from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
-from ..graph.step_graph import cell, ring_depth, ring_rows
+from ..graph.step_graph import MIN_LEVELS, cell, padded, ring_depth, ring_rows
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
@@ -102,14 +102,7 @@ class Pipeline:
 
 
 N_DEP = 2
-MIN_LEVELS, MIN_LANES, MIN_ROWS = 64, 8, 64
-
-
-def padded(n: int, least: int, factor: int = 4) -> int:
-    """Next of `least`, `factor` times it and so on."""
-    while least < n:
-        least *= factor
-    return least
+MIN_LANES, MIN_ROWS = 8, 64
 
 
 def with_tables(pipes: Iterable[Pipeline]) -> None:
@@ -124,9 +117,8 @@ def pipeline(layout: PipelineLayout, n_micro_batch: int) -> Pipeline:
     return _pipeline(layout._replace(schedule=layout.pipeline_schedule), n_micro_batch)
 
 
-_pipeline = lru_cache(maxsize=MAX_PIPELINES)(
-    Pipeline
-)  # under the schedule itself: a name may stand for another one later
+# Under the schedule itself: a name may stand for another one later.
+_pipeline = lru_cache(maxsize=MAX_PIPELINES)(Pipeline)
 
 
 class PlanRun(NamedTuple):

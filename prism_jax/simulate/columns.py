@@ -388,6 +388,17 @@ def persistent_factors(
     return chip if chunk.known is None else xp.where(xp.isnan(chunk.known), chip, chunk.known)
 
 
+def highest_of(score: Float[Either, "*cell"], n: int) -> Float[Either, "*cell"]:
+    """Highest of `n` independent normal scores, at the probability U^(1/n), where U is that of `score`."""
+    xp = namespace(score)
+    law = _normal_law(xp)
+    return -law.ndtri(-xp.expm1(law.log_ndtr(score) / n))  # from the survival side, 1 - U^(1/n)
+
+
+def _normal_law(xp: Any) -> Any:
+    return special if is_numpy(xp) else device_special
+
+
 def below_peak(
     key_data: Words, peak_score: Float[Either, "lane column"], n_member: int
 ) -> Float[Either, "member lane column"]:
@@ -396,10 +407,8 @@ def below_peak(
     The maximum of n has probability U^(1/n) at uniform U = Phi(peak_score); given it, the others are independent below it. The
     maximum comes first: members are exchangeable. Tails are taken from the survival side, in float32.
     """
-    xp = namespace(key_data, peak_score)
-    law = special if is_numpy(xp) else device_special
-    tail = -xp.expm1(law.log_ndtr(peak_score) / n_member)  # 1 - U^(1/n)
-    top = -law.ndtri(tail)
+    xp, top = namespace(key_data, peak_score), highest_of(peak_score, n_member)
+    law = _normal_law(xp)
     if n_member == 1:
         return top[None]
     uniform = uniforms(key_data, n_member, *peak_score.shape).astype(peak_score.dtype)
@@ -412,11 +421,10 @@ def link_factors(
 ) -> Float[Either, "axis lane column"]:
     """Link factors: the worst of a group's nodes; the end of the step included."""
     xp = namespace(key, chunk)
-    law = special if is_numpy(xp) else device_special
     shape = (len(inputs.link), inputs.n_lane, n_column)
     factors = xp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
         score = normals(named(key, "link"), 1, *shape[1:])[0].astype(factors.dtype)
-        worst = -law.ndtri(-xp.expm1(law.log_ndtr(score) / inputs.n_node))
+        worst = highest_of(score, inputs.n_node)
         factors = xp.stack([chain(worst) for chain in inputs.link])
     return factors if chunk.regime is None else factors * chunk.regime[:, None, :]

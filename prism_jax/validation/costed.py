@@ -94,9 +94,8 @@ def _per_stage(plan: ParallelPlan, chunks_s: float) -> float:
     return plan.n_micro_batch * chunks_s / plan.pp
 
 
-ASSUMED_SD = (
-    0.1  # of the logarithm of a step, per rule that has filled blanks: a usual batch, degrees that fit, a shape
-)
+# Of the logarithm of a step, per rule that has filled blanks: a usual batch, degrees that fit, a shape.
+ASSUMED_SD = 0.1
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,8 @@ def costed(job: Job, assumed: Sequence[object] = ()) -> CostedJob:
     job.check()
     blocks = BlockCostModel(job.model, job.cluster, job.plan, job.efficiency)
     prompt = blocks.under(without_host(blocks.eff.correction))
-    by_rule = {
-        text.partition(" assumed: ")[2] or text: text for text in map(str, assumed)
-    }  # four sizes may be one guess
+    # Four sizes may be one guess.
+    by_rule = {text.partition(" assumed: ")[2] or text: text for text in map(str, assumed)}
     doubts = tuple(doubtful(one, ASSUMED_SD) for one in by_rule.values())
     return CostedJob(job, step_cost_of(blocks), step_cost_of(prompt), outline_of(blocks), doubts)
 
