@@ -14,6 +14,7 @@ Glossary:
     device: GPU of the job, in the order of the plan's axis order.
     draw:   posterior draw.
     factor: group of kernel classes that are slowed by one factor per GPU.
+    factor_row: kind of work, micro-batch, and chunk where chunks differ: what has a factor of its work.
     fleet:  GPUs and nodes that a job gets; steps of one fleet share what persists.
     kind:   F, B, W.
     knot:   bend of a piecewise-linear function.
@@ -31,6 +32,7 @@ Glossary:
     score:  value of the step's network score; all share every random number.
     stage:  pipeline stage.
     step:   training step, in the order of time where steps belong to one fleet.
+    term:   one kind of work on one micro-batch within an op.
     used:   network axis that has any communication inside the ops.
     word:   row of packed random words of an op: one per member, one more for its communication.
 """

@@ -16,6 +16,7 @@ over its sends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,6 +177,57 @@ def graph_seconds(cost: StepCost, sigs: Signatures, table: LevelTable) -> GraphS
         end_compute_s=xp.asarray(cost.end_compute_s, dtype=float),
         end_comm_s=xp.asarray(cost.end_comm_s, dtype=float),
     )
+
+
+class Portion(NamedTuple):
+    """Compute of which all goes with one kind of work: with the tokens of a micro-batch, say, or the load of the busiest rank.
+
+    Attributes:
+        seconds: [kind, chunk] of the passes; may be traced.
+        by_chunk: whether every model chunk has a factor of its own.
+    """
+
+    seconds: Values
+    by_chunk: bool = False
+
+
+class WorkTerms(NamedTuple):
+    """Which factors of the work an op goes with, and by how much of it; a term is one portion of one micro-batch.
+
+    Attributes:
+        row: [level, lane, term] row of the factor: rows of a portion follow those of the portions before it, and count chunks
+            (only one if they share factors), then micro-batches.
+        share: [level, lane, term] of the op's compute seconds, of an op that is slowed by nothing.
+    """
+
+    row: Ints
+    share: Values
+
+
+def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, portions: Sequence[Portion]) -> WorkTerms:
+    """Splits the compute of every op into what goes with each kind of work, micro-batch by micro-batch.
+
+    Args:
+        schedule, table: which op stands where.
+        cost: of the plan; its arrays may be traced.
+        portions: of `cost.compute_s`; what is in none of them is the same for every micro-batch.
+    """
+    xp = namespace(cost, portions)
+    sigs, ops, number = signatures(schedule, table), schedule.ops, numbered(schedule, table)
+    used = sigs.kind >= 0
+    total_s = (xp.asarray(cost.compute_s).sum(axis=-1)[sigs.kind, sigs.chunk] * used).sum(axis=-1, keepdims=True)
+    same = (ops.micro_batch[:, :, None] == ops.micro_batch[:, None]) & (ops.chunk[:, :, None] == ops.chunk[:, None])
+    slot = np.where(ops.kind >= 0, same.argmax(axis=2), -1)  # parts of one micro-batch and chunk are one term
+    terms = [k for k in range(slot.shape[1]) if (slot == k).any()]
+    first, rows, shares = 0, [], []
+    for seconds, by_chunk in portions:
+        own = xp.asarray(seconds)[sigs.kind, sigs.chunk] * used / xp.where(total_s > 0.0, total_s, 1.0)
+        own, chunk = _placed(own, sigs.of_op, xp), ops.chunk if by_chunk else np.zeros_like(ops.chunk)
+        row = np.where(ops.kind >= 0, first + chunk * schedule.n_micro_batch + ops.micro_batch, 0)
+        rows += [np.where(number >= 0, row[number, k], 0) for k in terms]
+        shares += [(own * (slot[number] == k)).sum(axis=-1) for k in terms]
+        first += (schedule.n_chunk if by_chunk else 1) * schedule.n_micro_batch
+    return WorkTerms(np.stack(rows, axis=-1).astype(np.int32), xp.stack(shares, axis=-1))
 
 
 def _placed(seconds: Values, of_op: NDArray[np.intp], xp: Any) -> Values:

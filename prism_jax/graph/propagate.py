@@ -215,10 +215,28 @@ class CallNoise:
     comm: ScoreChain | None
 
 
+@traced_record
+class WorkFactors:
+    """How much work micro-batches hold; compute goes with it, communication and the end of the step do not.
+
+    Attributes:
+        excess: [factor_row, column] factor - 1.
+        row, share: of every op, as `graph.build.WorkTerms` has them.
+    """
+
+    excess: Float[Either, "factor_row column"]
+    row: Int32[Either, "level lane term"]
+    share: Float[Either, "level lane term"]
+
+
 def propagate(
-    graph: GraphArrays, members: Members, network: CommFactors, noise: CallNoise | None
+    graph: GraphArrays,
+    members: Members,
+    network: CommFactors,
+    noise: CallNoise | None,
+    work: WorkFactors | None = None,
 ) -> Float[Either, "score column"]:
-    """End of the step without the wait for other replicas, seconds."""
+    """End of the step without the wait for other replicas, seconds; every micro-batch holds the mean of `work` if None."""
     n_level, n_lane, _ = graph.compute_s.shape
     n_column = network.link.shape[-1]
     n_score = network.regime.shape[0]
@@ -226,11 +244,13 @@ def propagate(
 
     def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
         free, ring = carry
-        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
+        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *terms = x
         words = _words(noise, members, level, n_lane, n_column)
         chain = None if noise is None else noise.compute
         own = None if words is None or chain is None else OpNoise(call_sd, words, chain)
         duration_s = members.duration(compute_s, own)
+        if work is not None:
+            duration_s = duration_s * _work(jnp.asarray(work.excess), *terms)
         score_value = _comm_score(noise, words, dtype)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
@@ -249,6 +269,7 @@ def propagate(
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
     rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
+    rows = rows if work is None else (*rows, work.row, work.share)
     rows = (jnp.arange(n_level, dtype=jnp.int32), *map(jnp.asarray, rows))
     if graph.n_used is None:
         (free, _), _ = lax.scan(body, (free, ring), rows)
@@ -257,6 +278,11 @@ def propagate(
     end_s = free + members.duration(graph.end_compute_s)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
     return end_s.max(axis=0)
+
+
+def _work(excess: Array, row: Array, share: Array) -> Float[Either, "lane column"]:
+    """Factors of the ops of one level."""
+    return 1.0 + sum(share[:, k, None] * excess[row[:, k]] for k in range(row.shape[1]))
 
 
 def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.core.kernels import NETWORK_AXES
-from prism_jax.graph.build import build_graph
+from prism_jax.core.kernels import NETWORK_AXES, PASSES
+from prism_jax.graph.build import Portion, build_graph, work_terms
 from prism_jax.graph.draws import key_words, residual_map, standardised
+from prism_jax.graph.levels import level_table
 from prism_jax.graph.propagate import (
     CallNoise,
     CommFactors,
     ExplicitMembers,
     GraphArrays,
+    WorkFactors,
     propagate,
 )
 from prism_jax.graph.step_graph import StepGraph, pad_graph
@@ -103,6 +105,52 @@ def test_agrees_with_the_event_simulator(x64: None, shape: tuple[str, int, int, 
     got = np.asarray(jax.jit(propagate)(lowered(graph), ExplicitMembers(jnp.asarray(chip)), network, None))
     expected = [[simulated_s(schedule, graph, chip, network, s, c) for c in range(N_COLUMN)] for s in range(2)]
     np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SCHEDULES, ids=lambda s: f"{s[0]}-{s[1]}")
+def test_every_part_lasts_as_long_as_its_micro_batch_has_work(x64: None, shape: tuple[str, int, int, int]) -> None:
+    """Against the event simulator: one class with a factor per micro-batch, one with a factor per chunk, too, one with none."""
+    schedule = make_schedule(*shape)
+    cost = random_cost(schedule, 7)
+    graph, table, n_micro_batch = build_graph(schedule, cost), level_table(schedule), schedule.n_micro_batch
+    portions = Portion(cost.compute_s[..., 0]), Portion(cost.compute_s[..., 1], by_chunk=True)
+    factor = np.random.default_rng(4).lognormal(0.0, 0.3, ((1 + schedule.n_chunk) * n_micro_batch, N_COLUMN))
+    work = WorkFactors(factor - 1.0, *work_terms(schedule, table, cost, portions))
+    chip = np.broadcast_to(random_chip(graph)[:1], (3, N_MEMBER, graph.n_lane, N_COLUMN))
+    network = unit_network(graph.n_lane, N_COLUMN, jnp.dtype(float))
+    got = np.asarray(propagate(lowered(graph), ExplicitMembers(jnp.asarray(chip)), network, None, work))[0]
+    level_of = [np.nonzero(graph.op[:, lane] >= 0)[0] for lane in range(graph.n_lane)]
+
+    def step_s(column: int) -> float:
+        def op_s(replica: int, stage: int, member: int, index: int) -> float:
+            at = level_of[stage][index], stage
+            compute_s = graph.compute_s[at].sum()
+            for kind, micro_batch, chunk in schedule.orders[stage][index].parts:
+                more = factor[[micro_batch, (1 + chunk) * n_micro_batch + micro_batch], column] - 1.0
+                compute_s += cost.compute_s[PASSES.index(kind), chunk, :2] @ more
+            return compute_s * chip[0, member, stage, column] + graph.comm_s[at].sum()
+
+        def transfer_s(replica: int, part: tuple[str, int, int]) -> float:
+            return float(cost.p2p_s[part[2] if part[0] == "F" else part[2] - 1])
+
+        run = simulate(schedule_parts(schedule), schedule.n_chunk, op_s, transfer_s, n_member=N_MEMBER)
+        last_s = [run.end_s[0, lane, len(order) - 1] for lane, order in enumerate(schedule.orders)]
+        slowest = chip[2, :, :, column].max(axis=0)
+        return float((last_s + graph.end_compute_s * slowest + graph.end_comm_s).max())
+
+    np.testing.assert_allclose(got, [step_s(column) for column in range(N_COLUMN)], rtol=1e-12)
+
+
+def test_micro_batches_of_mean_work_change_nothing(small: StepGraph) -> None:
+    """To rounding, whatever is drawn."""
+    schedule = make_schedule("1f1b", 3, 5, 1)
+    cost = random_cost(schedule, 3)
+    terms = work_terms(schedule, level_table(schedule), cost, [Portion(cost.compute_s.sum(axis=-1))])
+    np.testing.assert_allclose(terms.share[small.op >= 0].sum(axis=-1), 1.0)
+    members, network = ExplicitMembers(jnp.asarray(random_chip(small))), random_network(small)
+    given = [None, WorkFactors(np.zeros((5, N_COLUMN)), *terms)]
+    times = [np.asarray(propagate(lowered(small, 0.1), members, network, noise(), work)) for work in given]
+    np.testing.assert_allclose(*times, rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
