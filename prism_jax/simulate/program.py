@@ -7,7 +7,7 @@ Residuals of an op's classes are one residual: its standard deviation exact per 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -172,10 +172,26 @@ def lower(job: Job, pad: bool = False) -> Program:
     Raises:
         PlanError: the plan is impossible for the model or the cluster; value, constraint, remedy.
     """
+    return program_of(job, *_noise_free(_Timed(replace(job, variability=Variability()).content, pad, job)))
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A job as far as its noise-free step goes: equal to every other that differs in variability alone."""
+
+    content: str
+    pad: bool
+    job: Job = field(compare=False)
+
+
+@lru_cache(maxsize=8)
+def _noise_free(timed: _Timed) -> tuple[StepCost, StepGraph, int | None]:
+    """Cost and graph, and how many levels of a padded one are used."""
+    job = timed.job
     job.check()
-    plan = job.plan
-    cost = step_cost(job.model, job.cluster, plan, job.efficiency)
-    return program_of(job, cost, build_graph(order_of(plan), cost), pad=pad)
+    cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
+    graph = build_graph(order_of(job.plan), cost)
+    return (cost, pad_graph(graph), graph.n_level) if timed.pad else (cost, graph, None)
 
 
 def order_of(plan: ParallelPlan) -> ScheduleOrder:
@@ -183,11 +199,8 @@ def order_of(plan: ParallelPlan) -> ScheduleOrder:
     return make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
 
 
-def program_of(job: Job, cost: StepCost, graph: StepGraph, *, pad: bool = False) -> Program:
-    """Program of a graph under the job's variability."""
-    stages = graph.n_lane
-    n_used = graph.n_level if pad else None
-    graph = pad_graph(graph) if pad else graph
+def program_of(job: Job, cost: StepCost, graph: StepGraph, n_used: int | None = None) -> Program:
+    """Program of a graph under the job's variability; `n_used` levels of a padded one."""
     tree = job.variability
     groups = factor_groups(tree, cost.classes)
     compute, comm, p2p = call_residuals(tree, cost, graph)
@@ -197,7 +210,7 @@ def program_of(job: Job, cost: StepCost, graph: StepGraph, *, pad: bool = False)
         job=job,
         cost=cost,
         graph=graph,
-        n_stage=stages,
+        n_stage=len(cost.end_compute_s),
         n_used=n_used,
         arrays=graph_arrays(graph, groups, compute.sd, comm.sd, p2p.sd, n_used),
         gpu=tuple(family_chain(f.gpu) for f in factors),

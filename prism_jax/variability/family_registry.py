@@ -67,7 +67,7 @@ class Mixture:
         return math.sqrt(within + between)
 
     def ppf_normal(self, z: ArrayLike) -> Floats:
-        """Factor at normal score `z`, by bisection of the log tail probability between the two components' quantiles."""
+        """Factor at normal score `z`: the log tail probability by Newton's method between the two components' quantiles."""
         score = np.asarray(z, dtype=np.float64)
         (mu0, s0), (mu1, s1) = self._log_components()
         low = np.minimum(mu0 + s0 * score, mu1 + s1 * score)
@@ -75,15 +75,19 @@ class Mixture:
         side = np.where(score < 0.0, 1.0, -1.0)  # work with whichever tail is small
         target = special.log_ndtr(side * score)
         log_p0, log_p1 = math.log1p(-self.slow_prob), math.log(self.slow_prob)
-        for _ in range(60):  # brackets are below 2^4 wide: 60 halvings reach the last bit
-            middle = 0.5 * (low + high)
-            log_tail = np.logaddexp(
-                log_p0 + special.log_ndtr(side * (middle - mu0) / s0),
-                log_p1 + special.log_ndtr(side * (middle - mu1) / s1),
-            )
-            too_low = np.where(side > 0.0, log_tail < target, log_tail > target)
-            low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
-        return np.exp(0.5 * (low + high))
+        found = 0.5 * (low + high)
+        for _ in range(60):  # brackets are below 2^4 wide: as many halvings would reach the last bit
+            u0, u1 = (found - mu0) / s0, (found - mu1) / s1
+            log_tail = np.logaddexp(log_p0 + special.log_ndtr(side * u0), log_p1 + special.log_ndtr(side * u1))
+            log_density = np.logaddexp(log_p0 - 0.5 * u0**2 - math.log(s0), log_p1 - 0.5 * u1**2 - math.log(s1))
+            above = side * (log_tail - target)
+            low, high = np.where(above < 0.0, found, low), np.where(above < 0.0, high, found)
+            better = found - above * math.sqrt(2.0 * math.pi) * np.exp(np.minimum(log_tail - log_density, 99.0))
+            better = np.where((better >= low) & (better <= high), better, 0.5 * (low + high))
+            found, moved = better, np.abs(better - found)
+            if moved.max(initial=0.0) < 1e-12:  # then the last step was far smaller than that
+                break
+        return np.exp(found)
 
     def scaled(self, k: float) -> Family:
         """Spreads of both components and their distance times `k`."""

@@ -275,6 +275,17 @@ def test_equal_jobs_are_lowered_once() -> None:
     assert lower(one) is lower(other)
 
 
+def test_what_differs_in_variability_alone_is_laid_out_once() -> None:
+    job = prism_jax.load_job("llama2_7b_fsdp_64")
+    wider = replace(job, variability=job.variability.scaled(2.0))
+    longer = replace(job, plan=replace(job.plan, global_batch=2 * job.plan.global_batch))
+    for pad in (False, True):
+        assert lower(wider, pad).graph is lower(job, pad).graph
+        assert lower(wider, pad).gpu[0].slope != lower(job, pad).gpu[0].slope
+        assert lower(longer, pad).graph is not lower(job, pad).graph
+    assert lower(job, True).graph is not lower(job).graph
+
+
 def test_another_process_gives_the_same_content_and_bits(tmp_path: Path) -> None:
     every = jobs()[-len(CHANGES) :] + jobs()[:7]
     assert len(every) == 20

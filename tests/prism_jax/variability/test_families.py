@@ -99,11 +99,14 @@ def test_student_upper_tail_is_a_student_t() -> None:
 
 
 @pytest.mark.parametrize("z", [-8.0, -3.0, -0.1, 1.5, 2.2, 5.0, 8.0])
-def test_mixture_quantile_solves_its_log_tail_equation(z: float) -> None:
-    family = Mixture(0.01, 0.02, 1.1, 0.05)
-    bulk = 1.0 / (1.0 + 0.02 * 0.1)
-    s = [math.sqrt(math.log1p(0.01**2)), math.sqrt(math.log1p(0.05**2))]
-    mu = [math.log(bulk) - s[0] ** 2 / 2, math.log(bulk * 1.1) - s[1] ** 2 / 2]
+@pytest.mark.parametrize(
+    "family", [Mixture(0.01, 0.02, 1.1, 0.05), Mixture(0.0005, 0.02, 3.0, 0.01)], ids=["near", "far"]
+)
+def test_mixture_quantile_solves_its_log_tail_equation(family: Mixture, z: float) -> None:
+    """Far: a plateau between the components, where Newton's steps leave the bracket."""
+    bulk = 1.0 / (1.0 + 0.02 * (family.slow_factor - 1.0))
+    s = [math.sqrt(math.log1p(family.bulk_cv**2)), math.sqrt(math.log1p(family.slow_cv**2))]
+    mu = [math.log(bulk) - s[0] ** 2 / 2, math.log(bulk * family.slow_factor) - s[1] ** 2 / 2]
     side = 1.0 if z < 0 else -1.0
 
     def log_tail(y: float) -> float:
