@@ -74,7 +74,7 @@ LEAST = 1.0 - 1e-4  # worlds are simulated in single precision
 MOST_STRETCH = 4.0  # of the work, that paths are drawn for where there is no deadline
 BEYOND = 1.25  # of the deadline
 LEAST_S = 3 * 86_400.0  # so that short jobs outlast the gaps between spells
-KEPT = 4  # sets of paths
+KEPT = 2  # sets of paths: 40 MB each with 10,000 worlds
 
 
 class SpotDraws:

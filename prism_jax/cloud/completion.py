@@ -284,6 +284,7 @@ def _where(active: Array, after: SpotState, before: SpotState) -> SpotState:
 
 
 MOST_TURNS = 200_000  # events of a world
+MOST_WORLDS = 2500  # that run together: their pieces take 25 MB, and none waits for the longest of all
 FEWEST_PIECES = 64  # of paths that are more than one piece
 MOST_EVENTS = 5_000  # failures of a world on average; more is no job
 
@@ -341,44 +342,37 @@ def simulate(
     numbers = (task.n_interval, task.blocking_s, task.restart_s, first_s, task.failures_s)
     names = ("n_interval", "blocking_s", "restart_s", "first_s", "failures_s", "deadline_s")
     shared = {name: np.asarray(value, real) for name, value in zip(names, (*numbers, deadline_s), strict=True)}
-    figures = CompletionFigures(**shared, interval_s=np.asarray(task.interval_s * factors, real))
-    found = _program(policy)(figures, _pieces(paths), key_words(key))
-    return Ran(*(np.asarray(leaf, float) for leaf in found))
+    interval_s, program, words = np.asarray(task.interval_s * factors, real), _program(policy), key_words(key)
+    n_chunk = -(-paths.n_worlds // MOST_WORLDS)
+    width = -(-paths.n_worlds // n_chunk)
+    found = np.empty((4, paths.n_worlds))
+    for start in np.minimum(np.arange(n_chunk) * width, paths.n_worlds - width):  # one shape: the last two may overlap
+        own = slice(start, start + width)
+        figures = CompletionFigures(**shared, interval_s=interval_s[own])
+        found[:, own] = program(figures, _pieces(paths, own), words, np.arange(start, start + width, dtype=np.uint32))
+    return Ran(*found)
 
 
-def _pieces(paths: Paths) -> PathPieces:
-    """Padded to a power of four, by pieces of no length in the last state, so that few shapes are compiled."""
-    kept = _PADDED.get(id(paths))
-    if kept is not None and kept[0] is paths:
-        return kept[1]
-    length_s = np.diff(paths.until_s, axis=0, prepend=0.0)
-    n = 1
-    while n < len(length_s):
+def _pieces(paths: Paths, own: slice) -> PathPieces:
+    """Of some worlds, padded to a power of four, by pieces of no length in the last state, so that few shapes are compiled."""
+    until_s, n, real = paths.until_s[:, own], 1, jnp.result_type(float)
+    n_own = len(until_s)
+    while n < n_own:
         n = max(4 * n, FEWEST_PIECES)
-    rows = ((0, n - len(length_s)), (0, 0))
-    real = jnp.result_type(float)
-    padded = (
-        np.pad(length_s, rows).astype(real),
-        np.pad(paths.n_up >= paths.n_nodes, rows, mode="edge"),
-        np.pad(paths.price, rows, mode="edge").astype(real),
-    )
-    made = PathPieces(*map(jax.device_put, padded))  # to convert on the device is a program for each shape
-    while len(_PADDED) >= KEPT:
-        _PADDED.pop(next(iter(_PADDED)))
-    _PADDED[id(paths)] = (paths, made)
-    return made
-
-
-KEPT = 3  # paths of 10,000 worlds take 50 MB; candidates of one pool follow each other
-_PADDED: dict[int, tuple[Paths, PathPieces]] = {}  # the last few: all policies see the same paths
+    pieces = PathPieces(*(np.zeros((n, until_s.shape[1]), kind) for kind in (real, bool, real)))
+    pieces.length_s[:n_own] = np.diff(until_s, axis=0, prepend=0.0)
+    pieces.usable[:n_own] = paths.n_up[:, own] >= paths.n_nodes
+    pieces.price[:n_own] = paths.price[:, own]
+    for state in (pieces.usable, pieces.price):
+        state[n_own:] = state[n_own - 1]
+    return pieces
 
 
 @lru_cache(maxsize=64)
 def _program(policy: SpotPolicy) -> Any:
     """One compiled loop per policy and shape."""
 
-    def run(figures: CompletionFigures, pieces: PathPieces, key: Array) -> tuple[Array, ...]:
-        index = jnp.arange(figures.interval_s.shape[0], dtype=jnp.uint32)
+    def run(figures: CompletionFigures, pieces: PathPieces, key: Array, index: Array) -> tuple[Array, ...]:
         turn = SpotTurn(policy, figures, pieces, key, index)
 
         def goes_on(carry: tuple[Any, Array]) -> Array:

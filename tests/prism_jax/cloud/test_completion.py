@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.cloud import completion
 from prism_jax.cloud.availability import WeibullSpells, loss_rate_s
 from prism_jax.cloud.completion import SpotTask, simulate
 from prism_jax.cloud.paths import Paths
@@ -121,6 +122,14 @@ def test_nodes_that_never_come_are_a_job_without_end():
 def test_a_running_job_does_not_start_again():
     task = SpotTask(WORK_S, 10, 60.0, 300.0, first_s=0.0)
     assert np.allclose(ran("on_demand", task, Paths.always(4, N)).time_s, WORK_S + 600.0, rtol=1e-5)
+
+
+def test_worlds_do_not_depend_on_how_many_run_together(monkeypatch):
+    task, paths = SpotTask.cut(WORK_S, None, 60.0, 600.0, 2e-5, 1e-4), paths_of(SPELLS, 12.0).of_worlds(slice(50))
+    whole = ran("spot_with_fallback", task, paths, 6 * 86_400.0, SAME[:50])
+    monkeypatch.setattr(completion, "MOST_WORLDS", 17)  # 50 worlds: three of 17, the last begins early
+    parts = ran("spot_with_fallback", task, paths, 6 * 86_400.0, SAME[:50])
+    assert all(np.array_equal(getattr(whole, name), getattr(parts, name)) for name in ("time_s", "spot_s", "n_lost"))
 
 
 def test_progress_that_is_none_is_refused():
