@@ -14,6 +14,7 @@ PASSES = ("F", "B", "W")  # forward; gradient of the inputs, with recompute; gra
 COMPUTE_CLASSES = ("gemm", "attention", "memory")  # matrix products; fused attention; bound by device memory
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
 COMM_AXES = ("tp", "cp", "ep", "dp")  # axes that communicate inside ops; dp: gathering of sharded parameters
+LINKS = ("link", "nic")  # of a device: within its node, and its port to others
 NETWORK_AXES = (*COMM_AXES, "pp", "end")  # and transfers between stages, and the exchange at the end of the step
 # Activations computed again in the backward pass: none, modules, whole layers; by torchtitan's rules. See `plan.recomputation`.
 COMMON_RECOMPUTE = ("none", "selective", "full")

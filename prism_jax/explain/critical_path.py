@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats, Positions, Values
 from ..core.kernels import NETWORK_AXES
 from ..graph.draws import Words, both, exponential_pairs, host_key, normal_pairs, on_host, word_pairs
-from ..graph.propagate import Members, MemberTable, piecewise
+from ..graph.propagate import HAND_OVER, CommFactors, Members, MemberTable, piecewise
 from ..graph.step_graph import StepGraph
 from ..graph.walk import Decided, decide
 from ..simulate.columns import Chunk, ColumnInputs, link_factors, members_of, named, persistent_factors
@@ -92,7 +92,7 @@ def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[Col
     chance = np.array([own.sum() for own in weights])
     most = np.sort(np.argsort(-chance)[:MOST_CRITICAL_REPLICAS])
     own = replace(times.known.only(times.known.replicas[most]), n_column=N_CRITICALITY_COLUMN)
-    chunks, _ = own.chunks(program.job.plan)
+    chunks, _ = own.chunks(program)
     ones, of_known = np.ones(N_CRITICALITY_COLUMN), key_of_known(key)
     every = (HostColumns.of(program, of_known, chunks.at(k), len(ones), explicit=True) for k in range(len(most)))
     return [(*columns.seconds(), ones, 1) for columns in every]
@@ -116,7 +116,8 @@ class HostRun:
         ops: starts and ends.
         slow: [level, lane, column] slowest member of the ops.
         compute_s: [level, lane, column] its part of the ops.
-        residual, transfer: [level, lane, column] factors of communication and of lags.
+        residual: [level, lane, column] factor of communication.
+        transfer: [level, lane, dep or 1, column] factor of lags.
         last_s, exchange_s: [lane, column] work and communication that follow the last op.
     """
 
@@ -144,7 +145,8 @@ class HostColumns:
         words: key of the calls.
         chip: [class, member, lane, column] persistent factors.
         members: the same as a group.
-        network: [axis, lane, column] factors of the seconds of communication.
+        network: [axis, lane, column] factors of the seconds of communication, blocking sends among them.
+        lag: [level, lane, dep or 1, column] factors of the seconds of lags.
         n_pair: pairs of columns in the chunk.
         pair: those that are here, all or some.
     """
@@ -155,6 +157,7 @@ class HostColumns:
     chip: Singles
     members: Members
     network: Singles
+    lag: Singles
     n_pair: int
     pair: Positions
 
@@ -164,9 +167,14 @@ class HostColumns:
         inputs = column_inputs(program, regime_factors(program, np.zeros(1)), explicit=explicit)
         own, n_pair = host_key(key, int(chunk.index)), n_column // 2
         chip = persistent_factors(inputs, own, chunk, n_column)
-        network = inputs.regime[0, :, None, None] * link_factors(inputs, own, chunk, n_column)
+        regime = np.broadcast_to(inputs.regime[0, :, None], (inputs.regime.shape[1], n_column))
+        link, edge = link_factors(inputs, own, replace(chunk, regime=regime), n_column)
+        network = CommFactors(link, inputs.regime, edge)
+        lag = network.handed(np.moveaxis(program.graph.dep_lane, 2, 1))
+        lag = lag[:, None] if edge is None else np.moveaxis(lag, 1, 2)
+        link[HAND_OVER] = network.sent()
         words, members = named(own, "call"), members_of(inputs, chip)
-        return cls(inputs, program.graph, words, chip, members, network, n_pair, np.arange(n_pair))
+        return cls(inputs, program.graph, words, chip, members, link, lag, n_pair, np.arange(n_pair))
 
     def seconds(self) -> tuple[Floats, Floats]:
         """Step times [column] and the seconds of each class [column, class] on every column's critical path."""
@@ -180,8 +188,8 @@ class HostColumns:
     def only(self, pair: Positions) -> HostColumns:
         """Some pairs of the columns: the first of all, then the second."""
         column = np.concatenate([pair, pair + self.n_pair])
-        chip, members, network = jax.tree.map(lambda x: x[..., column], (self.chip, self.members, self.network))
-        return replace(self, chip=chip, members=members, network=network, pair=pair)
+        some = {name: getattr(self, name) for name in ("chip", "members", "network", "lag")}
+        return replace(self, pair=pair, **jax.tree.map(lambda x: x[..., column], some))
 
     def run(self) -> HostRun:
         """All ops of all columns, at once."""
@@ -189,7 +197,7 @@ class HostColumns:
         slow, compute_s, score = self._ops()
         residual, transfer = (1.0 + sd * score for sd in (arrays.comm_sd[..., None], arrays.p2p_sd))
         comm_s = residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, self.network[list(arrays.axes)])
-        transfer = transfer * self.network[-2]
+        transfer = transfer[:, :, None] * self.lag
         last_s = self._slowest(arrays.end_compute_s[None])[1][0]
         exchange_s = arrays.end_comm_s[:, None] * self.network[-1]
         ops = decide(self.graph, compute_s + comm_s, transfer)
@@ -206,7 +214,9 @@ class HostColumns:
         scale = runs * run.compute_s[at] / np.where(whole > 0.0, whole, 1.0)
         axes = self.network[list(arrays.axes)][:, lane, column]
         comm_s = arrays.comm_s[level, lane].transpose(2, 0, 1) * axes * (runs * run.residual[at])
-        lag_s = arrays.lag_s[level, lane, by - 1] * (runs * (by > 0) * run.transfer[at])
+        slot = np.minimum(by - 1, run.transfer.shape[2] - 1)
+        transfer = run.transfer[level, lane, slot, column]
+        lag_s = arrays.lag_s[level, lane, by - 1] * (runs * (by > 0) * transfer)
         rows = [(parts * scale).sum(axis=1), run.last_s[final, column], comm_s.sum(axis=1), lag_s.sum(axis=0)]
         return run.end_of_lane_s.max(axis=0), np.vstack([*rows, run.exchange_s[final, column]]).T
 

@@ -110,7 +110,7 @@ def _slowest_known(program: Program, gpus: KnownGpus, key: Array) -> Chunk | Non
     if not known or (times.n_alike and chances[0] > max(of_known)):
         return None
     chosen = times.known.only(times.known.replicas[[int(np.argmax(of_known))]])
-    chunks, _ = replace(chosen, n_column=N_TIMELINE_COLUMN).chunks(program.job.plan)
+    chunks, _ = replace(chosen, n_column=N_TIMELINE_COLUMN).chunks(program)
     return chunks.at(0)
 
 

@@ -21,14 +21,17 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Complex64, Float, Int, Int32, UInt32
 
 from ..core.arrays import namespace
+from ..core.kernels import NETWORK_AXES
 from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, traced_record, word_pairs
 from .step_graph import cell
 
 MAX_UNROLLED = 32
+HAND_OVER = NETWORK_AXES.index("pp")
 
 
 class OpNoise(NamedTuple):
@@ -194,10 +197,29 @@ class CommFactors:
     Attributes:
         link: [axis, lane, column] factor of a group's links; the last two axes are p2p and the end of the step.
         regime: [score, axis] factor of the step's network regime.
+        edge: [lane, column] least factor of the hand-over between a lane and the one before it, the last before the first; None
+            where no link is known.
     """
 
     link: Float[Either, "axis lane column"]
     regime: Float[Either, "score axis"]
+    edge: Float[Either, "lane column"] | None = None
+
+    def handed(self, source: Int[Either, "*cell lane"]) -> Float[Either, "*cell lane column"]:
+        """Factor of a hand-over to each lane from the lane `source`, or a row of the ring buffer that holds its end."""
+        if self.edge is None:
+            return self.link[-2]
+        xp, n_lane = namespace(source, self.edge), self.edge.shape[0]
+        lane, source = np.arange(n_lane), source % n_lane
+        between = xp.where(abs(source - lane) == 1, xp.maximum(source, lane), 0)
+        return xp.maximum(self.link[-2], self.edge[between])
+
+    def sent(self) -> Float[Either, "lane column"]:
+        """Factor of blocking sends of a lane: that of the slower of its two hand-overs."""
+        if self.edge is None:
+            return self.link[-2]
+        xp = namespace(self.edge)
+        return xp.maximum(self.link[-2], xp.maximum(self.edge, xp.roll(self.edge, -1, axis=0)))
 
 
 @traced_record
@@ -253,12 +275,13 @@ def propagate(
             duration_s = duration_s * _work(jnp.asarray(work.excess), *terms)
         score_value = _comm_score(noise, words, dtype)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
-        transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
+        varied = 1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value
+        transfer = [network.handed(dep[:, d]) * varied for d in range(dep.shape[1])]
         ends = []
         for score in range(n_score):
             op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
             arrivals = (
-                ring[dep[:, d], score] + lag_s[:, d, None] * network.regime[score, -2] * transfer
+                ring[dep[:, d], score] + lag_s[:, d, None] * network.regime[score, -2] * transfer[d]
                 for d in range(dep.shape[1])
             )
             ends.append(cell(free[:, score], arrivals, op_s, jnp.maximum)[1])
@@ -314,5 +337,6 @@ def _comm_seconds(
     axes: tuple[int, ...], comm_s: Float[Either, "lane used"], network: CommFactors, score: int
 ) -> Float[Either, "lane column"] | Float[Either, ""]:
     """Seconds of an op's communication at one network score: one zero if the graph has none."""
-    parts = [comm_s[:, i, None] * network.regime[score, a] * network.link[a] for i, a in enumerate(axes)]
+    link = [network.sent() if a == HAND_OVER else network.link[a] for a in axes]
+    parts = [comm_s[:, i, None] * network.regime[score, a] * link[i] for i, a in enumerate(axes)]
     return sum(parts, jnp.zeros((), network.link.dtype))

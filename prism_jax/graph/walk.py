@@ -52,14 +52,15 @@ def decide(graph: StepGraph, op_s: NDArray[Any], transfer: NDArray[Any]) -> Deci
     Args:
         graph: predecessors and lags.
         op_s: [level, lane, column] seconds of the ops.
-        transfer: [level, lane, column] factors of the lags.
+        transfer: [level, lane, dep or 1, column] factors of the lags.
     """
     lag_s, by, start_s = graph.lag_s.astype(op_s.dtype), np.zeros(op_s.shape, np.int8), np.empty_like(op_s)
+    transfer = np.broadcast_to(transfer, (*lag_s.shape, op_s.shape[-1]))
     end_s = np.zeros((len(op_s) + 1, *op_s.shape[1:]), op_s.dtype)  # the last row for ops without predecessor
     for level in range(len(op_s)):
         start = end_s[level - 1]
         for d, (dep_level, dep_lane) in enumerate(zip(graph.dep_level[level].T, graph.dep_lane[level].T, strict=True)):
-            arrival = end_s[dep_level, dep_lane] + lag_s[level, :, d, None] * transfer[level]
+            arrival = end_s[dep_level, dep_lane] + lag_s[level, :, d, None] * transfer[level, :, d]
             later = arrival > start
             by[level][later] = d + 1
             start = np.where(later, arrival, start)
@@ -73,6 +74,6 @@ def noise_free_s(graph: StepGraph, dtype: np.dtype, lag: float = 1.0) -> float:
     n_level = np.flatnonzero((graph.op >= 0).any(axis=1))[-1] + 1
     parts = graph.compute_s.sum(axis=-1), graph.comm_s.sum(axis=-1) + graph.send_s
     op_s = sum((part.astype(dtype) for part in parts), np.zeros((), dtype))[:n_level]
-    done = decide(graph, op_s[..., None], np.broadcast_to(np.asarray(lag, dtype), (*op_s.shape, 1)))
+    done = decide(graph, op_s[..., None], np.asarray(lag, dtype))
     end_s = done.end_s[-1, :, 0] + graph.end_compute_s.astype(dtype) + graph.end_comm_s.astype(dtype)
     return float(end_s.max())

@@ -135,10 +135,11 @@ def repeated_columns(
 ) -> Repeats:
     """Replica columns of two designs, every column drawn for `N_REPEAT` steps; arguments as those of `allocation_spread`."""
     first, other = replica_times(program, key, DEFAULT_COLUMNS) if times is None else times, folded(key, 1)
-    designs = first.columns, replica_columns(program, other, DEFAULT_COLUMNS)
+    links = None if known is None else known.gpus.links
+    designs = first.columns, replica_columns(program, other, DEFAULT_COLUMNS, links)
     drawn = _drawn(designs[0], key, first.time_s), _drawn(designs[1], other)
     time_s = np.concatenate(drawn, axis=2)
-    shared = shared_of(program, designs[0].scores)
+    shared = shared_of(program, designs[0].scores, known and known.gpus)
     carried = shared.factor(shared.scores)
     factor, chance = _nodes(shared, carried)
     return Repeats(
@@ -166,7 +167,7 @@ def _known(program: Program, known: KnownReplicas | None, key: Array, scores: Fl
     """Times [replica, repeat, node, column] of the replicas with known GPUs."""
     if known is None or not len(known.replicas):
         return np.zeros((0, N_REPEAT, len(factor), len(scores)))
-    chunks, width = known.chunks(program.job.plan)
+    chunks, width = known.chunks(program)
     inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
     n, found = program.n_replica * known.n_column // width, []
     for repeat in range(N_REPEAT):

@@ -178,6 +178,21 @@ class ColumnInputs:
 
 
 @traced_record
+class KnownLinks:
+    """Factors of links that are known; zero where none is.
+
+    Attributes:
+        slowest: [axis, lane, column] slowest of a group's.
+        n_drawn: [axis, lane, column] nodes of the group whose links are drawn.
+        edge: [lane, column] of hand-overs, as in `CommFactors`.
+    """
+
+    slowest: Float[Either, "*chunk axis lane column"]
+    n_drawn: Float[Either, "*chunk axis lane column"]
+    edge: Float[Either, "*chunk lane column"]
+
+
+@traced_record
 class Chunk:
     """What differs from chunk to chunk; several chunks are stacked along a leading axis.
 
@@ -189,6 +204,7 @@ class Chunk:
             scale) and of its node; None to draw every GPU and node independently.
         regime: [axis, column] factor of the step a column belongs to; None where `ColumnInputs.regime` carries it.
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.
+        links: that are known; None if none is.
     """
 
     index: Int[Either, "*chunk"]
@@ -196,6 +212,7 @@ class Chunk:
     regime: Float[Either, "*chunk axis column"] | None = None
     known: Float[Either, "*chunk factor member lane column"] | None = None
     fleet: Int[Either, "*chunk"] | None = None
+    links: KnownLinks | None = None
 
     def at(self, place: int) -> Chunk:
         """One of several chunks."""
@@ -208,12 +225,13 @@ class DrawnColumns:
 
     Attributes:
         members: the groups of all lanes.
-        link: [axis, lane, column] factors of links.
+        link, edge: factors of links, as in `CommFactors`.
         call: key of the residuals.
     """
 
     members: Members
     link: Float[Either, "*chunk axis lane column"]
+    edge: Float[Either, "*chunk lane column"] | None
     call: UInt32[Either, "*chunk 2"]
 
 
@@ -236,7 +254,7 @@ def column_times(
         return _gathered(_compiled(n_device, n_column, backend)(inputs, words, chunks))
     n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
     found: list[Any] = []
-    plain = chunks.regime is None and chunks.known is None and not inputs.explicit
+    plain = chunks.regime is None and chunks.known is None and chunks.links is None and not inputs.explicit
     content = _content(inputs, n_column) if plain else None
     for first in range(0, n_chunk, n_device):
         some = [chunks.at(min(k, n_chunk - 1)) for k in range(first, first + n_device)]
@@ -316,12 +334,12 @@ def _engine(
     graph: GraphArrays, regime: Either, compute: ScoreChain | None, comm: ScoreChain | None, drawn: DrawnColumns
 ) -> Engine:
     noise = None if compute is None and comm is None else CallNoise(drawn.call, compute, comm)
-    return graph, drawn.members, CommFactors(drawn.link, regime), noise
+    return graph, drawn.members, CommFactors(drawn.link, regime, drawn.edge), noise
 
 
 # Chunks whose fleets are remembered: steps of the same fleets, and jobs that differ in their calls alone.
 MOST_KEPT = 32
-_kept: dict[tuple[bytes, ...], tuple[Members, Either]] = {}
+_kept: dict[tuple[bytes, ...], tuple[Members, Either, Either | None]] = {}
 
 
 def _drawn(
@@ -335,7 +353,7 @@ def _drawn(
     found = _kept.get(made_of)
     if found is None:
         chip = persistent_factors(inputs, of_fleet, chunk, n_column)
-        found = members_of(inputs, chip), link_factors(inputs, of_fleet, chunk, n_column)
+        found = members_of(inputs, chip), *link_factors(inputs, of_fleet, chunk, n_column)
         if content is not None:
             if len(_kept) >= MOST_KEPT:
                 _kept.clear()
@@ -418,13 +436,22 @@ def below_peak(
 
 def link_factors(
     inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
-) -> Float[Either, "axis lane column"]:
-    """Link factors: the worst of a group's nodes; the end of the step included."""
-    xp = namespace(key, chunk)
+) -> tuple[Float[Either, "axis lane column"], Float[Either, "lane column"] | None]:
+    """Factors of links, the worst of a group's nodes, the end of the step included; and of hand-overs whose links are known."""
+    xp, known, edge = namespace(key, chunk), chunk.links, None
     shape = (len(inputs.link), inputs.n_lane, n_column)
     factors = xp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
         score = normals(named(key, "link"), 1, *shape[1:])[0].astype(factors.dtype)
-        worst = highest_of(score, inputs.n_node)
-        factors = xp.stack([chain(worst) for chain in inputs.link])
-    return factors if chunk.regime is None else factors * chunk.regime[:, None, :]
+        one = highest_of(score, inputs.n_node) if known is None else None
+        worst = (
+            [one] * len(inputs.link)
+            if known is None
+            else highest_of(score, xp.where(known.n_drawn > 0, known.n_drawn, 1.0))
+        )
+        factors = xp.stack([chain(own) for chain, own in zip(inputs.link, worst, strict=True)])
+    if known is not None:
+        factors, edge = xp.maximum(xp.where(known.n_drawn > 0, factors, 0.0), known.slowest), known.edge
+    if chunk.regime is None:
+        return factors, edge
+    return factors * chunk.regime[:, None, :], None if edge is None else edge * chunk.regime[-2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, namespace
 from ..core.errors import DataError
-from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..core.kernels import COMPUTE_CLASSES, LINKS, NETWORK_AXES
 from ..core.registry import did_you_mean
 from ..graph.draws import on_host
 from ..graph.propagate import CommFactors, ExplicitMembers, GraphArrays, propagate
@@ -25,6 +25,7 @@ from ..job.job import Job
 from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
 from .columns import ColumnInputs
+from .links import ReplicaLinks
 from .program import Program, by_class, lower
 from .replica_maximum import Shared
 
@@ -144,12 +145,15 @@ def column_inputs(program: Program, regime: Floats, *, explicit: bool = False) -
     )
 
 
-def shared_of(program: Program, scores: Floats) -> Shared:
-    """What the replicas of a step share."""
+def shared_of(program: Program, scores: Floats, known: KnownGpus | None = None) -> Shared:
+    """What the replicas of a step share, slow links at its end among it."""
     tree = program.job.variability
     exposed = exposed_by_axis(program)
-    lane = int(np.argmax(program.graph.end_comm_s))
-    end_s = program.graph.end_comm_s[lane] * regime_factors(program, scores)[:, -1]
+    end_comm_s = program.graph.end_comm_s
+    if known is not None and known.links is not None:
+        slowest = ReplicaLinks.of(program, known.links).end
+        end_comm_s = end_comm_s * np.where(slowest > 0.0, slowest, 1.0)
+    end_s = end_comm_s.max() * regime_factors(program, scores)[:, -1]
     return Shared(
         scores=scores,
         regime=tuple(zip(program.regime, exposed, strict=True)),
@@ -180,18 +184,33 @@ MAX_KNOWN_REPLICAS = 32
 
 @dataclass(frozen=True)
 class KnownGpus:
-    """Persistent slowdown factors of known GPUs.
+    """Persistent slowdown factors of known GPUs and of their links.
 
     Attributes:
         factor: [compute_class, device] with NaN where a GPU is unknown; devices along the plan's axis order.
+        links: [2, device] of links within the node and of the port to others, NaN where unknown; None where none is known.
     """
 
     factor: Floats
+    links: Floats | None = None
 
     @property
     def devices(self) -> NDArray[np.intp]:
-        """Numbers of the GPUs of which a factor is known."""
-        return np.flatnonzero(np.isfinite(self.factor).any(axis=0))
+        """Numbers of the GPUs of which a factor is known, of their own or of their links."""
+        return np.flatnonzero(np.isfinite(self.every).any(axis=0))
+
+    @property
+    def every(self) -> Floats:
+        """Factors [.., device] of GPUs and of links."""
+        return self.factor if self.links is None else np.concatenate([self.factor, self.links])
+
+    def without(self, devices: Iterable[int]) -> KnownGpus:
+        """The same but for some GPUs and their links, which are unknown."""
+        factor, links, some = self.factor.copy(), None if self.links is None else self.links.copy(), list(devices)
+        for known in (factor, links):
+            if known is not None:
+                known[:, some] = np.nan
+        return KnownGpus(factor, links)
 
     @property
     def filled(self) -> Floats:
@@ -204,13 +223,13 @@ class KnownGpus:
 
     def replicas(self, plan: ParallelPlan) -> NDArray[np.intp]:
         """Replicas that hold at least one known GPU."""
-        return np.flatnonzero(np.isfinite(self.by_replica(plan)).any(axis=(0, 1, 2)))
+        return np.flatnonzero(np.isfinite(self.every[:, device_layout(plan)]).any(axis=(0, 1, 2)))
 
 
 def known_gpus(
     slowdown: Mapping[str, Mapping[int, float]], n_devices: int, classes: Sequence[str] = COMPUTE_CLASSES
 ) -> KnownGpus:
-    """From kernel class (or "all") -> device -> factor.
+    """From kernel class (or "all", "link", "nic") -> device -> factor.
 
     Args:
         classes: compute classes of the model (`Workload.kernel_classes`).
@@ -218,11 +237,12 @@ def known_gpus(
     Raises:
         DataError: unknown class, device out of range, or a factor that is not a positive number.
     """
-    factor = np.full((len(classes), n_devices), np.nan)
+    every = np.full((len(classes) + len(LINKS), n_devices), np.nan)
+    known = ("all", *classes, *LINKS)
     for name, values in slowdown.items():
-        if name != "all" and name not in classes:
-            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *classes))}")
-        rows = slice(None) if name == "all" else classes.index(name)
+        if name not in known:
+            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, known)}")
+        rows = slice(len(classes)) if name == "all" else known.index(name) - 1
         for device, value in values.items():
             if not 0 <= device < n_devices:
                 raise DataError(f"slowdowns: GPU {device}, but the job has GPUs 0 to {n_devices - 1}")
@@ -230,5 +250,6 @@ def known_gpus(
                 raise DataError(
                     f"slowdowns: factor {value} of GPU {device}, but it must be a positive number (1.05 = 5 % slower)"
                 )
-            factor[rows, device] = value
-    return KnownGpus(factor)
+            every[rows, device] = value
+    has_links = not set(LINKS).isdisjoint(slowdown)
+    return KnownGpus(every[: len(classes)], every[len(classes) :] if has_links else None)

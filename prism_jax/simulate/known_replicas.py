@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..graph.draws import folded, on_host
 from ..plan.plan import ParallelPlan, replicas_with
-from .columns import Chunk, column_times
+from .columns import Chunk, KnownLinks, column_times
 from .inputs import KnownGpus, column_inputs, regime_factors
+from .links import ReplicaLinks
 from .program import Program
 
 CHUNK_COLUMNS = 256  # at most
@@ -45,17 +46,19 @@ class KnownReplicas:
     n_column: int
     n_known: int
 
-    def chunks(self, plan: ParallelPlan) -> tuple[Chunk, int]:
+    def chunks(self, program: Program) -> tuple[Chunk, int]:
         """Chunks of columns, those of a replica one after another, and their width.
 
         Notes: draws follow the number of the replica, whichever others are simulated, so that predictions can be compared.
         """
         width = min(self.n_column, CHUNK_COLUMNS)
         n = self.n_column // width
-        factors = np.repeat(np.moveaxis(self.gpus.by_replica(plan)[..., self.replicas], -1, 0), n, axis=0)
+        factors = self.gpus.by_replica(program.job.plan)[..., self.replicas]
+        factors = np.repeat(np.moveaxis(factors, -1, 0), n, axis=0)
         index = (self.replicas[:, None] * n + np.arange(n)).ravel()
         known = np.broadcast_to(on_host(factors)[..., None], (*factors.shape, width))
-        return Chunk(index=index, known=known, fleet=index), width
+        replica = np.broadcast_to(np.repeat(self.replicas, n)[:, None], (len(index), width))
+        return Chunk(index=index, known=known, fleet=index, links=links_of(program, self.gpus, replica)), width
 
     def by_replica(self, time_s: Floats) -> Floats:
         """Times [replica, score, column] of those of the chunks [chunk, score, column]."""
@@ -65,9 +68,7 @@ class KnownReplicas:
 
     def without(self, devices: Iterable[int]) -> KnownReplicas:
         """The same with other GPUs in the place of some: these are drawn, in the same replicas."""
-        factor = self.gpus.factor.copy()
-        factor[:, list(devices)] = np.nan
-        return replace(self, gpus=KnownGpus(factor))
+        return replace(self, gpus=self.gpus.without(devices))
 
     def fewer(self, most: int) -> KnownReplicas:
         """At most so many columns of each replica."""
@@ -76,6 +77,11 @@ class KnownReplicas:
     def only(self, replicas: NDArray[np.intp]) -> KnownReplicas:
         """Some of the replicas that are simulated."""
         return replace(self, replicas=replicas)
+
+
+def links_of(program: Program, gpus: KnownGpus, replica: NDArray[np.intp]) -> KnownLinks | None:
+    """Links of columns [chunk, column] that are replicas; None where no link is known."""
+    return None if gpus.links is None else ReplicaLinks.of(program, gpus.links).columns(replica)
 
 
 def every_known_replica(gpus: KnownGpus, plan: ParallelPlan) -> KnownReplicas:
@@ -89,7 +95,7 @@ def known_times(program: Program, known: KnownReplicas, key: Array, scores: Floa
     """Times of the known replicas' own columns, seconds [replica, score, column]; `program` has one factor per compute class."""
     if not len(known.replicas):
         return np.zeros((0, len(scores), known.n_column))
-    chunks, width = known.chunks(program.job.plan)
+    chunks, width = known.chunks(program)
     inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
     return known.by_replica(column_times(inputs, key_of_known(key), chunks, width))
 

@@ -21,7 +21,8 @@ from ..variability.tree import Variability
 from .columns import Chunk, ColumnInputs, chunks_per_call, column_times
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, regime_factors, shared_of
-from .known_replicas import KnownReplicas, every_known_replica, known_times
+from .known_replicas import KnownReplicas, every_known_replica, known_times, links_of
+from .links import ReplicaLinks
 from .program import Program, by_class, lower
 from .replica_maximum import (
     Shared,
@@ -64,7 +65,7 @@ def brute_force(
     rng = np.random.default_rng(host_key(key).tolist())
     network_u = rng.random((n_fleet, steps_per_fleet))
     core = replica_maxima(program, key, network_u, known, progress, explicit)
-    shared = shared_of(program, np.zeros(1))
+    shared = shared_of(program, np.zeros(1), known)
     scores = ndtri(network_u.ravel())
     end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
     end_s = end_s.reshape(core.shape)
@@ -120,7 +121,9 @@ def replica_maxima(
         fleet = np.minimum(cell // program.n_replica, n_fleet - 1)
         regime = None if factors is None else on_host(factors[fleet, step[:, None]].transpose(0, 2, 1))
         of_fleet = None if n_step == 1 else block
-        chunks = Chunk(index, None, regime, _known_columns(program, known, cell), of_fleet)
+        replica = cell % program.n_replica
+        links = None if known is None else links_of(program, known, replica)
+        chunks = Chunk(index, None, regime, _known_columns(program, known, replica), of_fleet, links)
         times.append(column_times(inputs, key, chunks, N_COLUMN, drawn_on_device=True).reshape(per_call, -1))
         progress(min(1.0, (first + per_call) / n_chunk))
     of_step = np.concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
@@ -133,11 +136,10 @@ def _regime(program: Program, network_u: Floats) -> Floats:
     return regime_factors(program, scores.ravel()).reshape(*scores.shape, -1)
 
 
-def _known_columns(program: Program, known: KnownGpus | None, cell: NDArray[np.int64]) -> np.ndarray | None:
-    """Known factors [chunk, class, member, lane, column] of the replicas that the cells [chunk, column] are."""
+def _known_columns(program: Program, known: KnownGpus | None, replica: NDArray[np.int64]) -> np.ndarray | None:
+    """Known factors [chunk, class, member, lane, column] of the replicas [chunk, column]."""
     if known is None:
         return None
-    replica = cell % program.n_replica
     return on_host(np.moveaxis(known.by_replica(program.job.plan)[..., replica], -2, 0))
 
 
@@ -261,7 +263,8 @@ class ReplicaTimes:
     def steps(self) -> StepTimeDistribution:
         """Distribution of the slowest replica's time with what the replicas of a step share."""
         columns, time_s, known_s, n_alike = self.columns, self.time_s, self.known_s, self.n_alike
-        shared, rng = shared_of(self.program, columns.scores), np.random.default_rng(columns.seed)
+        gpus = None if self.known is None else self.known.gpus
+        shared, rng = shared_of(self.program, columns.scores, gpus), np.random.default_rng(columns.seed)
         samples = step_samples(
             columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s
         )
@@ -286,7 +289,7 @@ class ReplicaTimes:
 
 def replica_times(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> ReplicaTimes:
     """Columns of a program and their times, `n_samples` rounded up to a power of two per randomisation."""
-    columns = replica_columns(program, key, n_samples)
+    columns = replica_columns(program, key, n_samples, None if known is None else known.gpus.links)
     time_s = columns.by_randomisation(column_times(columns.inputs, key, columns.chunks, columns.width))
     known_s = np.zeros((0, len(columns.scores), 0))
     if known is not None:
@@ -324,8 +327,12 @@ class ReplicaColumns:
         return time_s.transpose(1, 0, 2).reshape(len(self.scores), -1)
 
 
-def replica_columns(program: Program, key: Array, n_samples: int) -> ReplicaColumns:
-    """Importance-sampled columns of a program, `n_samples` rounded up to a power of two per randomisation."""
+def replica_columns(program: Program, key: Array, n_samples: int, links: Floats | None = None) -> ReplicaColumns:
+    """Importance-sampled columns of a program, `n_samples` rounded up to a power of two per randomisation.
+
+    Args:
+        links: [2, device] known factors of links, of which all replicas see the slowest at the end of the step.
+    """
     n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples / N_RANDOMISATION, 1.0)))))
     seed = seed_of(key)
     design = column_design(program, n_column, seed)
@@ -336,9 +343,10 @@ def replica_columns(program: Program, key: Array, n_samples: int) -> ReplicaColu
         flat = np.moveaxis(on_host(design.peak_score), 0, -2)
         peak = np.moveaxis(flat.reshape(*flat.shape[:-2], -1, width), -2, 0)
     index = np.arange(design.weight.size // width)
+    known = None if links is None else ReplicaLinks.of(program, links).alike(len(index), width, program.n_node)
     return ReplicaColumns(
         inputs=column_inputs(program, regime_factors(program, scores)),
-        chunks=Chunk(index, peak, fleet=index),
+        chunks=Chunk(index, peak, fleet=index, links=known),
         width=width,
         scores=scores,
         weight=design.weight,

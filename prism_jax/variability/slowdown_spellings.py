@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..core.kernels import KERNEL_CLASSES
+from ..core.kernels import KERNEL_CLASSES, LINKS
 from ..tables.csv_rows import CsvRow, CsvTable, number_of
 from .measured_speeds import words_of
 
 SLOWDOWN, PERCENT = "slowdown", "slowdown_percent"
+RAIL = "rail"  # the port of one GPU, where "nic" is those of a node
 _FACTORS = frozenset(
     ("slowdown", "slowdown_factor", "slow_factor", "factor", "slow_down", "slowdown_ratio", "multiplier")
 )
@@ -50,7 +51,7 @@ def column_of(name: str) -> str:
         return PERCENT
     if plain in _FACTORS:
         return SLOWDOWN
-    return plain if plain in KERNEL_CLASSES.names else name
+    return plain if plain in (*KERNEL_CLASSES.names, *LINKS, RAIL) else name
 
 
 def factor_of(text: str, column: str) -> str:

@@ -10,6 +10,8 @@ first rows.
 How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
 a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_per_s`, `memory_gb_s`), seconds, or an SM clock, as
 `measured_speeds` tells by names. There a GPU may have several rows, of which the median counts, and other columns do not matter.
+Links have columns beside them: `link` (within the node), `nic` (its ports to other nodes), `rail` (the port of that GPU alone); 2
+is half the rate. `link` and `nic` are of the node, the slowest of its rows. Links that are not listed stay unknown, too.
 Reasons for which it throttles are counted and said. What `dcgmi dmon` and `nvidia-smi dmon` print is such a table.
 GPUs that are not listed, and those whose factor is left empty, stay unknown.
 """
@@ -26,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.errors import DataError
-from ..core.kernels import KERNEL_CLASSES
+from ..core.kernels import KERNEL_CLASSES, LINKS
 from ..core.registry import did_you_mean
 from ..tables.csv_rows import CsvRow, CsvTable, number_of, read_packed_text
 from ..tables.document import short
@@ -45,6 +47,7 @@ from .measured_speeds import (
 from .node_names import HOST
 from .slowdown_spellings import (
     PERCENT,
+    RAIL,
     ListedHosts,
     as_columns,
     column_of,
@@ -66,6 +69,7 @@ POWERS = (
     "power_draw_w", "power_w", "power_draw", "power", "power_draw_instant_w", "power_draw_average_w", "power_draw_instant",
     "power_draw_average", "power_usage", "dcgm_fi_dev_power_usage",
 )  # fmt: skip
+LINK_COLUMNS = (*LINKS, RAIL)
 NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))
 
 
@@ -74,7 +78,7 @@ class SlowdownTable:
     """What a table says.
 
     Attributes:
-        factors: kernel class (or "all") -> device -> factor.
+        factors: kernel class (or "all", "link", "nic") -> device -> factor.
         hosts: [node] names, where the table or the list of hosts has names, empty for nodes without one; node n holds devices
             `n * node_size` and on.
         notes: how columns were read, where that does not go without saying.
@@ -153,7 +157,9 @@ def _factors(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Facto
     notes: list[str] = []
     factors: Factors = {}
     for column, known in found.items():
-        told = recognised(np.array(list(known.values())), column, table.name) if known else Recognised(np.zeros(0))
+        values = np.array(list(known.values()))
+        plain = not known or column in LINK_COLUMNS
+        told = Recognised(values) if plain else recognised(values, column, table.name)
         factors[ALL_CLASSES if column in (ALL, PERCENT) else column] = dict(
             zip(known, told.factor.tolist(), strict=True)
         )
@@ -164,7 +170,22 @@ def _factors(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Facto
                 raise DataError(
                     f"{where} {column}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5 % slower)"
                 )
-    return factors, tuple(notes)
+    return _with_ports(factors, places), tuple(notes)
+
+
+def _with_ports(factors: Factors, places: _Places) -> Factors:
+    """Links and NICs of every device: of its node the slowest row, of its rail its own where that is slower."""
+    for column in set(LINKS) & factors.keys():
+        of_node: dict[int, float] = {}
+        for device, factor in factors[column].items():
+            node = device // places.node_size
+            of_node[node] = max(factor, of_node.get(node, 0.0))
+        factors[column] = {device: of_node[node] for node in sorted(of_node) for device in places.of_node(node)}
+    rail = factors.pop(RAIL, {})
+    if rail:
+        nic = factors.get("nic", {})
+        factors["nic"] = nic | {device: max(factor, nic.get(device, 0.0)) for device, factor in rail.items()}
+    return factors
 
 
 BUSY = 50.0  # percent of the time, from which on a clock is that of work
@@ -305,6 +326,10 @@ class _Places:
         last = first + self.node_size
         return range(first, min(last, self.n_devices)) if self.named else self._inside(range(first, last), told, where)
 
+    def of_node(self, node: int) -> range:
+        """Devices of a node."""
+        return range(node * self.node_size, min((node + 1) * self.node_size, self.n_devices))
+
     def _node(self, text: str, where: str) -> int:
         """Index of a node from its number or name."""
         named = not _is_index(text)
@@ -360,11 +385,13 @@ class _Columns(NamedTuple):
 
 
 def _columns(header: Sequence[str], path: str) -> _Columns:
-    factors_known = (ALL, PERCENT, *KERNEL_CLASSES.names)
-    factors = tuple(name for name in factors_known if name in header)
+    of_gpu = tuple(name for name in (ALL, PERCENT, *KERNEL_CLASSES.names) if name in header)
+    links = tuple(name for name in LINK_COLUMNS if name in header)
     places = {name: "_".join(words_of(name)) for name in header}
-    measured = () if factors else quantities([name for name in header if places[name] not in PLACE_NAMES], f"{path}:1")
-    known, reasons = (GPU, *NODE_COLUMNS[:3], ALL, *KERNEL_CLASSES.names), tuple(filter(is_reason, header))
+    measured = () if of_gpu else quantities([name for name in header if places[name] not in PLACE_NAMES], f"{path}:1")
+    factors = () if measured else (*of_gpu, *links)
+    known = (GPU, *NODE_COLUMNS[:3], ALL, *KERNEL_CLASSES.names, *LINK_COLUMNS)
+    reasons = tuple(filter(is_reason, header))
     if reasons and not measured and not factors:
         raise DataError(
             f"{path}:1: {reasons[0]} says that a GPU throttles, not how slow it is. Log its clock too (clocks.sm of nvidia-smi, "
@@ -385,7 +412,7 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
     if ranks:  # the index along the plan's axes, whatever the node is called
         nodes, locals_ = [], ranks
     one_place = len(nodes) <= 1 and len(locals_) <= 1 and len(nodes) + len(locals_) > 0
-    if not one_place or not (factors or measured) or (len(factors) > 1 and not {ALL, PERCENT}.isdisjoint(factors)):
+    if not one_place or not (factors or measured) or (len(of_gpu) > 1 and not {ALL, PERCENT}.isdisjoint(of_gpu)):
         raise DataError(
             f"{path}:1: needs one of gpu or node (or host, hostname), and slowdown or some of {', '.join(KERNEL_CLASSES.names)}"
         )
