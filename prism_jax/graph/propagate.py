@@ -205,14 +205,14 @@ class CommFactors:
     regime: Float[Either, "score axis"]
     edge: Float[Either, "lane column"] | None = None
 
-    def handed(self, source: Int[Either, "*cell lane"]) -> Float[Either, "*cell lane column"]:
+    def handed(self, source: Int[Either, "*cell lane"]) -> Float[Either, "*any lane column"]:
         """Factor of a hand-over to each lane from the lane `source`, or a row of the ring buffer that holds its end."""
         if self.edge is None:
             return self.link[-2]
         xp, n_lane = namespace(source, self.edge), self.edge.shape[0]
         lane, source = np.arange(n_lane), source % n_lane
         between = xp.where(abs(source - lane) == 1, xp.maximum(source, lane), 0)
-        return xp.maximum(self.link[-2], self.edge[between])
+        return xp.maximum(self.link[-2], xp.asarray(self.edge)[between])
 
     def sent(self) -> Float[Either, "lane column"]:
         """Factor of blocking sends of a lane: that of the slower of its two hand-overs."""

@@ -52,10 +52,11 @@ def decide(graph: StepGraph, op_s: NDArray[Any], transfer: NDArray[Any]) -> Deci
     Args:
         graph: predecessors and lags.
         op_s: [level, lane, column] seconds of the ops.
-        transfer: [level, lane, dep or 1, column] factors of the lags.
+        transfer: [level, lane, column] or [level, lane, dep or 1, column] factors of the lags.
     """
     lag_s, by, start_s = graph.lag_s.astype(op_s.dtype), np.zeros(op_s.shape, np.int8), np.empty_like(op_s)
-    transfer = np.broadcast_to(transfer, (*lag_s.shape, op_s.shape[-1]))
+    transfer = transfer if transfer.ndim == 4 else transfer[:, :, None]
+    transfer = np.broadcast_to(transfer, (*op_s.shape[:2], lag_s.shape[2], op_s.shape[2]))
     end_s = np.zeros((len(op_s) + 1, *op_s.shape[1:]), op_s.dtype)  # the last row for ops without predecessor
     for level in range(len(op_s)):
         start = end_s[level - 1]
@@ -74,6 +75,6 @@ def noise_free_s(graph: StepGraph, dtype: np.dtype, lag: float = 1.0) -> float:
     n_level = np.flatnonzero((graph.op >= 0).any(axis=1))[-1] + 1
     parts = graph.compute_s.sum(axis=-1), graph.comm_s.sum(axis=-1) + graph.send_s
     op_s = sum((part.astype(dtype) for part in parts), np.zeros((), dtype))[:n_level]
-    done = decide(graph, op_s[..., None], np.asarray(lag, dtype))
+    done = decide(graph, op_s[..., None], np.broadcast_to(np.asarray(lag, dtype), (*op_s.shape, 1)))
     end_s = done.end_s[-1, :, 0] + graph.end_compute_s.astype(dtype) + graph.end_comm_s.astype(dtype)
     return float(end_s.max())

@@ -406,7 +406,7 @@ def persistent_factors(
     return chip if chunk.known is None else xp.where(xp.isnan(chunk.known), chip, chunk.known)
 
 
-def highest_of(score: Float[Either, "*cell"], n: int) -> Float[Either, "*cell"]:
+def highest_of(score: Float[Either, "*#cell"], n: int | Float[Either, "*#cell"]) -> Float[Either, "*cell"]:
     """Highest of `n` independent normal scores, at the probability U^(1/n), where U is that of `score`."""
     xp = namespace(score)
     law = _normal_law(xp)
@@ -442,16 +442,12 @@ def link_factors(
     shape = (len(inputs.link), inputs.n_lane, n_column)
     factors = xp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
-        score = normals(named(key, "link"), 1, *shape[1:])[0].astype(factors.dtype)
-        one = highest_of(score, inputs.n_node) if known is None else None
-        worst = (
-            [one] * len(inputs.link)
-            if known is None
-            else highest_of(score, xp.where(known.n_drawn > 0, known.n_drawn, 1.0))
-        )
+        score = normals(named(key, "link"), 1, *shape[1:]).astype(factors.dtype)
+        n_drawn = inputs.n_node if known is None else xp.where(known.n_drawn > 0, known.n_drawn, 1.0)
+        worst = xp.broadcast_to(highest_of(score, n_drawn), shape)
         factors = xp.stack([chain(own) for chain, own in zip(inputs.link, worst, strict=True)])
     if known is not None:
         factors, edge = xp.maximum(xp.where(known.n_drawn > 0, factors, 0.0), known.slowest), known.edge
     if chunk.regime is None:
         return factors, edge
-    return factors * chunk.regime[:, None, :], None if edge is None else edge * chunk.regime[-2]
+    return factors * chunk.regime[:, None, :], None if edge is None else edge * chunk.regime[-2][None]

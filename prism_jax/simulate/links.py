@@ -1,8 +1,8 @@
 """Slow links of nodes: which devices communicate with which, and the factor that each lane's communication takes from them.
 
 A node has links within (NVLink) and ports to other nodes (NICs, one per GPU). A group that stays inside one domain of the
-innermost tier goes over links, one that leaves it over NICs; both are as slow as the slowest of their members': a ring, a tree and
-a hierarchy pass every byte by every node, and libraries split a message evenly over the NICs of a node (NCCL), whose slowest then
+innermost tier goes over links, one that leaves it over NICs; both are as slow as the slowest of their members': rings, trees and
+hierarchies pass every byte by every node, and libraries split a message evenly over the NICs of a node (NCCL), whose slowest then
 ends last. Only a group that holds the GPU beside a slow NIC sees that NIC.
 
 Members of a lane wait for each other inside every op, so that a lane takes the slowest of its groups. All replicas meet in the
@@ -91,12 +91,12 @@ class Routes(NamedTuple):
 
 def routes(job: Job) -> Routes:
     """Routes of a job; whatever rates its network has, traced ones too."""
-    fabric, layout, groups = job.cluster.fabric, device_layout(job.plan), axis_groups(job.plan)
+    fabric, layout, groups = job.cluster.fabric, device_layout(job.plan).astype(np.intp), axis_groups(job.plan)
     leaves = np.array([fabric.leaves_node(distance) for distance in range(fabric.n_distance)])
     of_axis = {}
     for axis, members in groups.items():
         first = np.broadcast_to(members[:, :1], members.shape)
-        far = leaves[fabric.distances(first.ravel(), members.ravel())].reshape(members.shape).any(axis=1)
+        far = leaves[fabric.distances(first.ravel(), members.ravel())].reshape(members.shape).max(axis=1)
         of_axis[axis] = np.empty(members.size, dtype=bool)
         of_axis[axis][members] = far[:, None]
     before = np.roll(layout, 1, axis=1)

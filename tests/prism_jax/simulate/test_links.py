@@ -3,14 +3,22 @@
 from dataclasses import replace
 from itertools import product
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from prism_jax.core.kernels import NETWORK_AXES
+from prism_jax.graph.propagate import CommFactors, ExplicitMembers, propagate
 from prism_jax.plan.plan import AXES, ParallelPlan, device_layout
+from prism_jax.simulate.inputs import known_gpus
+from prism_jax.simulate.known_replicas import every_known_replica
 from prism_jax.simulate.links import END, axis_groups, link_factors
-from tests.support.jobs import make_job
+from prism_jax.simulate.predict import brute_force, symmetric
+from prism_jax.simulate.program import Program, by_class
+from prism_jax.variability.families import LogNormal
+from prism_jax.variability.tree import Variability
+from tests.support.jobs import EVERYTHING, make_job, make_program, network_varies
 
 PLANS = {
     "all axes": {"tp": 2, "cp": 2, "dp": 4, "pp": 2},
@@ -103,3 +111,98 @@ def test_factors_of_samples_may_be_traced() -> None:
     ):
         assert ours.shape == theirs.shape
         assert np.allclose(ours, np.asarray(theirs), rtol=1e-6)
+
+
+def walked(program: Program, link: np.ndarray, edge: np.ndarray) -> np.ndarray:
+    """Step times [column] op by op, from factors of links [axis, lane, column] and of hand-overs [lane, column]."""
+    graph, n = program.graph, program.graph.n_lane
+    free, ends = np.zeros((n, link.shape[-1])), {}
+    for level, lane in product(range(graph.n_level), range(n)):
+        start = free[lane]
+        for at, source, lag in zip(
+            graph.dep_level[level, lane], graph.dep_lane[level, lane], graph.lag_s[level, lane], strict=True
+        ):
+            if at >= 0:
+                pair = {int(source), lane}
+                between = max(pair) if max(pair) - min(pair) == 1 else 0
+                start = np.maximum(start, ends[at, source] + lag * np.maximum(link[-2, lane], edge[between]))
+        sent = np.maximum(link[-2, lane], np.maximum(edge[lane], edge[(lane + 1) % n]))
+        comm = graph.comm_s[level, lane] @ link[:4, lane] + graph.send_s[level, lane] * sent
+        ends[level, lane] = start + graph.compute_s[level, lane].sum() + comm
+        free = free.copy()
+        free[lane] = ends[level, lane]
+    last = graph.end_compute_s[:, None] + graph.end_comm_s[:, None] * link[-1]
+    return (free + last).max(axis=0)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"pp": 4},
+        {"pp": 2},
+        {"pp": 4, "blocking": True},
+        {"pp": 4, "virtual_stages": 2, "schedule": "interleaved"},
+        {"pp": 4, "schedule": "dualpipe", "n_micro_batch": 8},
+    ],
+    ids=str,
+)
+def test_the_engine_hands_over_at_the_pace_of_the_slower_end(shape: dict) -> None:
+    program, rng = by_class(make_program(p2p_s=0.3, **shape)), np.random.default_rng(1)
+    link = rng.lognormal(0.0, 0.4, (len(NETWORK_AXES), program.n_lane, 2)).astype(np.float32)
+    edge = rng.lognormal(0.0, 0.6, link.shape[1:]).astype(np.float32)
+    members = ExplicitMembers(np.ones((len(program.classes), 1, *link.shape[1:]), np.float32))
+    network = CommFactors(link, np.ones((1, len(NETWORK_AXES)), np.float32), edge)
+    found = np.asarray(propagate(program.arrays, members, network, None))[0]
+    assert np.allclose(found, walked(program, link, edge), rtol=2e-6)
+
+
+def test_a_job_with_a_slow_nic_takes_as_long_as_its_groups_say() -> None:
+    """Nothing else varies: the step is the slowest replica of the walk with factors set group by group."""
+    for shape in ({"tp": 8, "pp": 2, "dp": 4}, {"tp": 4, "pp": 4, "dp": 4}, {"tp": 16, "pp": 2, "dp": 2}):
+        program = by_class(make_program(**shape))
+        plan, slow = program.job.plan, dict.fromkeys(range(16, 24), 2.0)
+        known = known_gpus({"nic": slow}, plan.n_devices)
+        layout = device_layout(plan)
+        times = []
+        for replica in range(program.n_replica):
+            hit = np.isin(layout[..., replica], list(slow)).any(axis=0)  # [lane]
+            link, edge = np.ones((len(NETWORK_AXES), plan.pp, 1)), np.zeros((plan.pp, 1))
+            if plan.tp > 8:
+                link[0, hit] = 2.0
+            ends = np.isin(layout, list(slow)).any(axis=(0, 2)) & (plan.stride("dp") * plan.dp > 8)
+            link[-1, ends] = 2.0
+            for lane in range(plan.pp):
+                far = (layout[:, lane, replica] // 8 != layout[:, lane - 1, replica] // 8).any()
+                edge[lane] = 2.0 * (far and (hit[lane] or hit[lane - 1]))
+            times.append(walked(program, link, edge)[0])
+        for method in ("symmetric", "brute_force"):
+            own = every_known_replica(known, plan)
+            found = (
+                symmetric(program, jax.random.key(0), 64, own)
+                if method == "symmetric"
+                else brute_force(program, jax.random.key(0), 16, known)
+            )
+            assert found.quantile(0.5) == pytest.approx(max(times), rel=1e-5)
+
+
+def test_known_nodes_replace_the_draws_of_links() -> None:
+    program = by_class(make_program(Variability("t", network_varies(node=LogNormal(0.2))), tp=8, pp=2, dp=4))
+    n = program.job.plan.n_devices
+    every = known_gpus({"nic": dict.fromkeys(range(n), 1.0), "link": dict.fromkeys(range(n), 1.0)}, n)
+    found = symmetric(program, jax.random.key(0), 64, every_known_replica(every, program.job.plan))
+    assert found.quantile(0.95) == pytest.approx(found.quantile(0.05), rel=1e-6)
+    drawn = symmetric(program, jax.random.key(0), 64)
+    assert drawn.quantile(0.95) > 1.01 * drawn.quantile(0.05)
+
+
+@pytest.mark.parametrize("shape", [{"tp": 8, "pp": 2}, {"tp": 4, "pp": 2, "dp": 8}, {"tp": 16, "pp": 2}], ids=str)
+def test_symmetric_and_explicit_replicas_agree_with_a_slow_nic(shape: dict) -> None:
+    program = by_class(make_program(EVERYTHING, **shape))
+    known = known_gpus({"nic": dict.fromkeys(range(8, 16), 2.0)}, program.job.plan.n_devices)
+    own = every_known_replica(known, program.job.plan)
+    fast = symmetric(program, jax.random.key(1), 4096, own)
+    slow = brute_force(program, jax.random.key(2), 4096, known)
+    assert fast.quantile(0.5) > symmetric(program, jax.random.key(1), 4096).quantile(0.5)
+    for p in (0.05, 0.5, 0.95):
+        error = np.hypot(fast.mc_error(p), slow.mc_error(p))
+        assert abs(fast.quantile(p) - slow.quantile(p)) < 4.0 * error + 3e-4 * fast.quantile(p)

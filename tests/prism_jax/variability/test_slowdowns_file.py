@@ -25,6 +25,18 @@ def test_gpus_nodes_and_classes_are_read(tmp_path):
     assert read(tmp_path, "gpu,gemm,memory\n3,1.5,1\n") == {"gemm": {3: 1.5}, "memory": {3: 1.0}}
 
 
+def test_links_are_of_nodes_and_a_rail_is_of_its_gpu(tmp_path):
+    first, second = range(8), range(8, 16)
+    assert read(tmp_path, "host,nic\na,1\nb,2x\n") == {"nic": dict.fromkeys(first, 1.0) | dict.fromkeys(second, 2.0)}
+    assert read(tmp_path, "gpu,slowdown,link\n3,1.1,1.5\n4,1,\n5,,1.2\n") == {
+        "all": {3: 1.1, 4: 1.0},
+        "link": dict.fromkeys(first, 1.5),  # the slowest row of the node
+    }
+    assert read(tmp_path, "node,gpu,rail\n1,2,2\n") == {"nic": {10: 2.0}}
+    table = "node,gpu,NIC,rail\n0,0,1.2,2\n0,1,,1\n"
+    assert read(tmp_path, table) == {"nic": {0: 2.0} | dict.fromkeys(range(1, 8), 1.2)}
+
+
 def test_spaces_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
     assert read(tmp_path, "gpu, slowdown\r\n\r\n3, 1.5\r\n") == {"all": {3: 1.5}}
 
