@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jax import Array
 
+from ..graph.propagate import CommFactors, ExplicitMembers, propagate
 from ..plan.plan import device_layout, replicas_with
 from ..simulate.inputs import KnownGpus, step_time
 from ..simulate.known_replicas import known_times
-from ..simulate.predict import ReplicaTimes
+from ..simulate.links import late_of_links, link_factors
+from ..simulate.predict import ReplicaTimes, replica_times
 from ..simulate.program import Program
 from .owners import fall
 from .types import GivenSlowdowns, SlowNode
@@ -34,16 +36,21 @@ class KnownNode:
         devices: its known GPUs.
         slowest: that of them whose work takes longest beyond its nominal time.
         slowdown: its factor, kernel classes weighed by their seconds on its stage.
+        link_slowdown: of the slowest known link or NIC of the node, 1 where none is known.
     """
 
     node: int
     devices: tuple[int, ...]
     slowest: int
     slowdown: float
+    link_slowdown: float
 
 
 def slowest_nodes(program: Program, gpus: KnownGpus) -> list[KnownNode]:
-    """The slowest nodes with known GPUs, slowest first: by how much longer the work of their slowest GPU takes, in seconds."""
+    """The slowest nodes with known GPUs, slowest first: by how much longer the work of their slowest GPU takes, in seconds.
+
+    Notes: communication over known links is work of the GPU, too.
+    """
     size, plan = program.job.cluster.node_size, program.job.plan
     stage = np.empty(plan.n_devices, dtype=int)
     layout = device_layout(plan)
@@ -51,13 +58,15 @@ def slowest_nodes(program: Program, gpus: KnownGpus) -> list[KnownNode]:
     seconds = program.graph.compute_s.sum(axis=0)[stage].T  # [class, device]
     late_s = (seconds * (gpus.filled - 1.0)).sum(axis=0)
     known = gpus.devices
-    ranked = known[np.argsort(-late_s[known], kind="stable")]
+    slower_s = late_s if gpus.links is None else late_s + late_of_links(program, gpus.links)
+    ranked = known[np.argsort(-slower_s[known], kind="stable")]
     first = np.unique(ranked // size, return_index=True)[1]
     nodes = []
     for slowest in ranked[np.sort(first)][:MOST_NODES]:
         devices = known[known // size == slowest // size]
         factor = 1.0 + late_s[slowest] / seconds[:, slowest].sum()
-        nodes.append(KnownNode(int(slowest // size), tuple(devices.tolist()), int(slowest), float(factor)))
+        link = 1.0 if gpus.links is None else float(np.nan_to_num(gpus.links[:, devices], nan=1.0).max())
+        nodes.append(KnownNode(int(slowest // size), tuple(devices.tolist()), int(slowest), float(factor), link))
     return nodes
 
 
@@ -91,19 +100,34 @@ def given_slowdowns(gpus: KnownGpus, nodes: Sequence[KnownNode], times: ReplicaT
                 tuple(np.unique(replica).tolist()),
                 *cost,
                 *slower,
+                link_slowdown=own.link_slowdown,
             )
         )
     known = gpus.devices
     n_drawn = int(np.isnan(gpus.factor).any(axis=0).sum())
-    classes = {name: row[:, None] for name, row in zip(program.classes, gpus.filled, strict=True)}
-    step_s = float(step_time(program.job, classes)[0])
-    return GivenSlowdowns(len(known), len(np.unique(known // size)), n_drawn, step_s, tuple(rows))
+    return GivenSlowdowns(len(known), len(np.unique(known // size)), n_drawn, _step_s(program, gpus), tuple(rows))
+
+
+def _step_s(program: Program, gpus: KnownGpus) -> float:
+    """Seconds of the step with known factors, all others at one and nothing else varying."""
+    if gpus.links is None:
+        classes = {name: row[:, None] for name, row in zip(program.classes, gpus.filled, strict=True)}
+        return float(step_time(program.job, classes)[0])
+    dtype, (slowest, edge) = program.dtype, link_factors(program.job, *np.where(np.isnan(gpus.links), 1.0, gpus.links))
+    chip = gpus.filled[:, device_layout(program.job.plan)].astype(dtype)
+    network = CommFactors(slowest.astype(dtype), np.ones((1, len(slowest)), dtype), edge.astype(dtype))
+    return float(propagate(program.arrays, ExplicitMembers(chip), network, None).max())
 
 
 def _without(times: ReplicaTimes, devices: Sequence[int], key: Array) -> ReplicaTimes:
-    """The same columns with other GPUs in the place of some: the replicas that hold them are simulated again."""
+    """The same columns with other GPUs in the place of some: the replicas that hold them are simulated again.
+
+    Notes: all replicas wait for a slow link at the end of the step, so that all are where links are known.
+    """
     known, known_s = times.known, times.known_s
     assert known is not None
+    if known.gpus.links is not None:
+        return replica_times(times.program, key, times.columns.weight.size, known.without(devices))
     held = replicas_with(times.program.job.plan, devices)
     touched = np.flatnonzero(held[known.replicas])
     other = known.without(devices)

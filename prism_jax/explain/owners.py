@@ -6,7 +6,7 @@ are visible with a few hundred columns. What whole steps have in common is made 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +15,13 @@ from jax import Array
 from ..core.kernels import NETWORK_AXES
 from ..result.distribution import INTERPOLATION, StepTimeDistribution
 from ..simulate.batches import alike
-from ..simulate.predict import ReplicaTimes, replica_times, symmetric
+from ..simulate.inputs import KnownGpus
+from ..simulate.known_replicas import KnownReplicas
+from ..simulate.predict import ReplicaTimes, replica_times
 from ..simulate.program import Program, by_class, factor_groups, variant
 from ..variability.families import CONSTANT
 from ..variability.tree import Variability
-from .types import GIVEN, Shares
+from .types import GIVEN, GIVEN_LINKS, Shares
 
 
 def p95_owners(times: ReplicaTimes, key: Array, p: float = 0.95) -> Shares:
@@ -41,8 +43,8 @@ def p95_owners(times: ReplicaTimes, key: Array, p: float = 0.95) -> Shares:
     for name, own in zip(trees, programs, strict=True):
         same = name in OF_WHOLE_STEPS
         without[name] = (replace(times, program=own) if same else replica_times(own, key, n_column, known)).steps()
-    if known is not None:
-        without[GIVEN] = symmetric(program, key, n_column)
+    for name, rest in () if known is None else _without_given(known):
+        without[name] = replica_times(program, key, n_column, rest).steps()
     falls = {name: fall(whole, other, p) for name, other in without.items()}
     ranked = sorted(falls, key=lambda name: -falls[name][0])
     return Shares({name: falls[name][0] for name in ranked}, {name: falls[name][1] for name in ranked})
@@ -63,6 +65,16 @@ def fall(before: StepTimeDistribution, after: StepTimeDistribution, p: float) ->
     drawn = N_BATCH_STUDENT * float(of_batch.std(ddof=1)) / np.sqrt(len(of_batch))
     left = INTERPOLATION * abs(seconds)
     return seconds, float(np.hypot(drawn, left))
+
+
+def _without_given(known: KnownReplicas) -> Iterator[tuple[str, KnownReplicas | None]]:
+    """Owners that are given, and what is known without each: GPUs, links."""
+    gpus, of_gpus = known.gpus, bool(np.isfinite(known.gpus.factor).any())
+    unknown = np.full_like(gpus.factor, np.nan)
+    if of_gpus:
+        yield GIVEN, None if gpus.links is None else replace(known, gpus=KnownGpus(unknown, gpus.links))
+    if gpus.links is not None:
+        yield GIVEN_LINKS, replace(known, gpus=KnownGpus(gpus.factor)) if of_gpus else None
 
 
 def removals(program: Program) -> Mapping[str, Variability]:

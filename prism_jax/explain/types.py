@@ -13,6 +13,7 @@ from ..core.kernels import KERNEL_CLASSES
 from ..result.spread import AllocationSpread
 
 GIVEN = "given_slowdowns"  # owner of the p95: the GPUs whose slowdowns are known
+GIVEN_LINKS = "given_links"  # the same of links
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class SlowNode:
         cost_error_s: Monte Carlo standard error of it.
         with_slower_s: by which p95 falls if that happens to this node and to all slower ones.
         with_slower_error_s: Monte Carlo standard error of it.
+        link_slowdown: of its slowest known link or NIC; 1 where none is known.
     """
 
     node: int
@@ -54,6 +56,7 @@ class SlowNode:
     cost_error_s: float
     with_slower_s: float
     with_slower_error_s: float
+    link_slowdown: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ _WORDS = {
     "bubble": "pipeline bubble",
     "waiting_for_stragglers": "waiting for stragglers",
     GIVEN: "GPUs as given",
+    GIVEN_LINKS: "links as given",
     "all_reduce": "all-reduce",
     "all_gather": "all-gather",
     "reduce_scatter": "reduce-scatter",

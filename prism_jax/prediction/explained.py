@@ -78,7 +78,7 @@ def _node(one: SlowNode) -> tuple[str, ...]:
     """Cells of a node."""
     return (
         f"{one.node} ({one.name})" if one.name else str(one.node),
-        f"{one.gpu} x {one.slowdown:.3f}",
+        f"{one.gpu} x {one.slowdown:.3f}" + (f", links x {one.link_slowdown:.2f}" if one.link_slowdown != 1.0 else ""),
         _numbers(one.stages),
         _numbers(one.replicas),
         seconds_with_error(one.cost_s, one.cost_error_s),

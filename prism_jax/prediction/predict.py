@@ -58,7 +58,8 @@ class Measured(OptionGroup):
         use_level: let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.
         slowdowns: measured slowdowns of GPUs: a CSV file with gpu, rank or host (names are nodes in the order of --hosts; without
             it in that of their first rows, a note says which is which) and slowdown (1.05 = 5 % slower), or what was measured
-            (speed, tflops, duration_s, sm_clock_mhz); or kernel class (or "all") -> device -> factor.
+            (speed, tflops, duration_s, sm_clock_mhz); of links link, nic or rail (2 = half the rate); or kernel class (or "all",
+            "link", "nic") -> device -> factor.
         hosts: hosts of the job in the order of ranks, for slowdowns: a file with a name per line, or names with commas as
             gpu[001-004].
     """

@@ -240,7 +240,7 @@ class PredictionReport(Report):
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability; `given_slowdowns`: with
-            other GPUs, drawn, in the place of those whose slowdowns are given.
+            other GPUs, drawn, in the place of those whose slowdowns are given; `given_links`: with other links.
         fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
         allocation: the spreads within one allocation and between allocations. Without an explanation (`--fast`) these two are
             None, and `breakdown_s`, `criticality` and `p95_owner_s` are empty.

@@ -130,6 +130,20 @@ def _chosen(leaves: Flags, nic: Values, link: Values) -> Values:
     return namespace(nic, link).where(where, nic, link)
 
 
+def late_of_links(program: Program, links: Floats) -> Floats:
+    """Seconds [device] by which known links [2, device] slow a step's communication of a device, bubbles left out."""
+    found, graph, factors = routes(program.job), program.graph, np.where(np.isnan(links), 1.0, links)
+    stage = np.empty(program.job.plan.n_devices, dtype=np.intp)
+    stage[found.layout] = np.arange(found.layout.shape[1])[:, None]
+    comm_s = dict(zip(NETWORK_AXES, graph.comm_s.sum(axis=0).T, strict=False)) | {"end": graph.end_comm_s}
+    link, nic = factors - 1.0
+    late_s = sum(comm_s[axis][stage] * _chosen(leaves, nic, link) for axis, leaves in found.leaves.items())
+    handed_s = (graph.send_s + np.where(graph.dep_level >= 0, graph.lag_s, 0.0).sum(axis=-1)).sum(axis=0)
+    leaves = np.empty(len(stage), dtype=bool)
+    leaves[found.layout] = found.edge_leaves
+    return late_s + handed_s[stage] * _chosen(leaves, nic, link)
+
+
 @dataclass(frozen=True, eq=False)
 class ReplicaLinks:
     """Known links of a job, by replica; as in `KnownLinks` of the sampler."""

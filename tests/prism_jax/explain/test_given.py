@@ -19,15 +19,15 @@ from prism_jax.explain.critical_path import criticality, slowest_weights
 from prism_jax.explain.explain import breakdown, timelines
 from prism_jax.explain.given import given_slowdowns, slowest_nodes
 from prism_jax.explain.owners import p95_owners
-from prism_jax.explain.types import GIVEN
+from prism_jax.explain.types import GIVEN, GIVEN_LINKS
 from prism_jax.simulate.allocation import allocation_spread
-from prism_jax.simulate.inputs import KnownGpus, known_gpus
+from prism_jax.simulate.inputs import KnownGpus, deterministic, known_gpus
 from prism_jax.simulate.known_replicas import contenders
 from prism_jax.simulate.predict import replica_times, symmetric
 from prism_jax.simulate.program import Program, by_class
 from prism_jax.variability.families import LogNormal, Normal
 from prism_jax.variability.tree import ClassVariability, Variability
-from tests.support.jobs import make_program
+from tests.support.jobs import EVERYTHING, make_program
 
 TP, DP, N_MICRO_BATCH = 2, 6, 4
 GPU_SD = {"gemm": 0.02, "attention": 0.03, "memory": 0.01}
@@ -256,3 +256,24 @@ def test_two_nodes_that_are_equally_slow_cost_nothing_one_by_one(program: Progra
     assert [node.cost_s for node in found.nodes] == pytest.approx([0.0, 0.0], abs=1e-5)
     whole_s = sum(0.1 * own.sum() for own in oracle(still, {}).seconds) + 0.1 * float(still.cost.end_compute_s[0])
     assert found.nodes[1].with_slower_s == pytest.approx(whole_s, rel=1e-4)
+
+
+def test_a_slow_nic_owns_the_p95_and_its_node_is_named() -> None:
+    program = by_class(make_program(EVERYTHING, tp=8, pp=2, dp=4))
+    slow, gpu = {"nic": dict.fromkeys(range(8, 16), 2.0)}, {"all": {3: 1.005}}
+    known = known_gpus(slow | gpu, program.job.plan.n_devices)
+    nodes = slowest_nodes(program, known)
+    own = contenders(program, known, KEY, listed=known.devices.tolist())
+    times = replica_times(program, KEY, 512, own)
+    found = p95_owners(times, KEY)
+    others = {GIVEN: slow, GIVEN_LINKS: gpu}
+    for owner, given in others.items():
+        rest = contenders(program, known_gpus(given, program.job.plan.n_devices), KEY)
+        other = symmetric(program, KEY, 512, rest)
+        falls = times.steps().quantile(0.95) - other.quantile(0.95)
+        assert abs(found.value[owner] - falls) <= 4.0 * np.hypot(found.error[owner], other.mc_error(0.95))
+    assert max(found.value, key=lambda owner: found.value[owner]) == GIVEN_LINKS
+    told = given_slowdowns(known, nodes, times, KEY)
+    assert [(one.node, one.link_slowdown) for one in told.nodes] == [(1, 2.0), (0, 1.0)]
+    assert told.step_s > 1.02 * deterministic(program)
+    assert told.nodes[0].cost_s == pytest.approx(found.value[GIVEN_LINKS], rel=1e-6)
