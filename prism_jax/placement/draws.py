@@ -201,8 +201,8 @@ class Draws:
     n_sample: int
 
 
-def noise_model(program: Program, n_level: int) -> NoiseModel:
-    """The noise of a lowered job whose longest variant has `n_level` levels."""
+def noise_model(program: Program, n_level: int, *, links_drawn: bool = True) -> NoiseModel:
+    """The noise of a lowered job whose longest variant has `n_level` levels; measured links are not drawn."""
     residual = Residual.of(program.compute_residual)
     shift, scale = (0.0, 1.0) if residual is None else residual.of_alike(program.n_member)
     return NoiseModel(
@@ -215,7 +215,7 @@ def noise_model(program: Program, n_level: int) -> NoiseModel:
         n_lane=program.n_lane,
         n_member=program.n_member,
         n_node=program.n_node,
-        varying_links=program.varying_links,
+        varying_links=program.varying_links and links_drawn,
     )
 
 

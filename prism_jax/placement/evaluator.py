@@ -20,6 +20,7 @@ from jaxtyping import Float, Int32, Key
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.kernels import NETWORK_AXES
 from ..job.job import Job
 from ..simulate.program import Program
 from .draws import Draws, NoiseModel, ReplicaNoise, SharedNoise, noise_model, replica_noise, shared_noise
@@ -90,9 +91,17 @@ class PlacementProblem:
 
     @property
     def slowness(self) -> Floats:
-        """[node] factor of a node's slowest GPU over the job's mix of kernel classes."""
-        seconds = self.program.graph.compute_s.sum(axis=(0, 1))
-        return self.fleet.slowness(seconds / seconds.sum())
+        """[node] factor of a node's slowest GPU over the job's mix of kernel classes, with what its links add to it."""
+        graph, ports = self.program.graph, self.tables.nodes.ports
+        seconds = graph.compute_s.sum(axis=(0, 1))
+        slowness = self.fleet.slowness(seconds / seconds.sum())
+        if self.fleet.links is None or ports is None:
+            return slowness
+        p2p_s = graph.send_s.sum() + np.where(graph.dep_level >= 0, graph.lag_s, 0.0).sum()
+        comm_s = np.array([*graph.comm_s.sum(axis=(0, 1)), p2p_s, graph.end_comm_s.sum()])
+        leaves = np.array(ports.leaves) | (np.array(NETWORK_AXES) == "pp") & bool(ports.edge_leaves.any())
+        link, nic = self.fleet.links.max(axis=-1) - 1.0
+        return slowness + (comm_s[~leaves].sum() * link + comm_s[leaves].sum() * nic) / seconds.sum()
 
     @property
     def n_spare(self) -> int:
@@ -111,7 +120,7 @@ def assemble(
 ) -> PlacementProblem:
     """A problem whose replicas run different variants of a step, `variant` [replica] of `programs`; the first is nominal."""
     step, nodes, kinds = tables_of(programs, fleet, slots)
-    noise = noise_model(programs[0], n_level=step.kind.shape[1])
+    noise = noise_model(programs[0], n_level=step.kind.shape[1], links_drawn=fleet.links is None)
     tables = Tables(step, nodes, slot_tables(slots), noise, jnp.asarray(variant))
     return PlacementProblem(job, fleet, slots, programs[0], tables, kinds)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats
 from ..core.errors import DataError
-from ..core.kernels import COMPUTE_CLASSES
+from ..core.kernels import COMPUTE_CLASSES, LINKS
 from ..core.registry import did_you_mean
 from ..job.job import Job
 from ..plan.plan import device_layout
@@ -31,10 +31,12 @@ class MeasuredFleet:
     Attributes:
         factor: [compute_class, node, gpu] with GPUs in their order within the node; 1.05 is 5 % slower.
         hosts: [node] names; empty where nodes are numbered.
+        links: [2, node, gpu] factors of links within the node and of the port to others; None where none was measured.
     """
 
     factor: Floats
     hosts: tuple[str, ...] = ()
+    links: Floats | None = None
 
     @property
     def n_node(self) -> int:
@@ -55,7 +57,8 @@ def fleet_of(
     """A fleet from what was measured.
 
     Args:
-        slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor, GPUs counted node by node.
+        slowdown: [node] or [node, gpu] factors, or kernel class (or "all", "link", "nic") -> GPU -> factor, GPUs counted node by
+            node; links that are not listed are at 1.
         node_size: GPUs per node.
         classes: compute classes of the model (`Workload.kernel_classes`).
         hosts: [node] names; empty where nodes are numbered.
@@ -67,33 +70,38 @@ def fleet_of(
         if len(slowdown.factor) != len(classes):
             raise DataError(f"a fleet of {len(slowdown.factor)} kernel classes, but the model has {', '.join(classes)}")
         return slowdown
+    links = None
     if isinstance(slowdown, Mapping):
         factor = _from_mapping(slowdown, node_size, classes, hosts)
+        factor, measured = np.split(factor, [len(classes)])
+        links = None if set(LINKS).isdisjoint(slowdown) else measured
     else:
         values = np.asarray(slowdown, dtype=np.float64)
         if values.ndim not in (1, 2) or (values.ndim == 2 and values.shape[1] != node_size):
             raise DataError(f"slowdowns have shape {values.shape}, but must be [node] or [node, {node_size}]")
         by_gpu = values[:, None] if values.ndim == 1 else values
         factor = np.broadcast_to(by_gpu, (len(classes), len(values), node_size)).copy()
-    if not (np.isfinite(factor).all() and (factor > 0).all()):
+    if not all(np.isfinite(one).all() and (one > 0).all() for one in (factor, links) if one is not None):
         raise DataError("slowdowns must be positive numbers (1.05 = 5 % slower)")
     if hosts and len(hosts) != factor.shape[1]:
         raise DataError(f"{len(hosts)} host names for {factor.shape[1]} nodes")
-    return MeasuredFleet(factor, tuple(hosts))
+    return MeasuredFleet(factor, tuple(hosts), links)
 
 
 def _from_mapping(
     slowdown: Mapping[str, Mapping[int, float]], node_size: int, classes: Sequence[str], hosts: Sequence[str]
 ) -> Floats:
+    """Factors [class and link, node, gpu]."""
     devices = {device for values in slowdown.values() for device in values}
     if not devices:
         raise DataError("slowdowns: no GPU is given")
     n_node = max(len(hosts), -(-(max(devices) + 1) // node_size))
-    factor = np.ones((len(classes), n_node * node_size))
+    known = ("all", *classes, *LINKS)
+    factor = np.ones((len(known) - 1, n_node * node_size))
     for name, values in slowdown.items():
-        if name != "all" and name not in classes:
-            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *classes))}")
-        rows = slice(None) if name == "all" else classes.index(name)
+        if name not in known:
+            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, known)}")
+        rows = slice(len(classes)) if name == "all" else known.index(name) - 1
         factor[rows, list(values)] = list(values.values())
     missing = sorted(set(range(n_node * node_size)) - devices)
     if missing:
@@ -104,7 +112,7 @@ def _from_mapping(
             f"slowdowns: {len(missing)} GPUs are missing (of node{'s' if len(nodes) > 1 else ''} {named}); a placement needs "
             "every node's slowdown. List them, with 1 where nothing was measured."
         )
-    return factor.reshape(len(classes), n_node, node_size)
+    return factor.reshape(-1, n_node, node_size)
 
 
 def check_counts(fleet: MeasuredFleet, n_slot: int, spares: int) -> None:

@@ -30,7 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from ..core.arrays import Floats
 from ..result.objective import PlanObjective
 from .evaluator import Assignments, PlacementProblem, Stored, Tables, column, columns, finished
-from .tables import NodeTables
+from .tables import NodeTables, PortTables, end_links
 
 
 def descend(gradient: Callable[[Array, int], Array], start: Array, n_step: int, rate: float) -> Array:
@@ -237,14 +237,21 @@ def _renewed(
     i: Int32[Array, ""],
     j: Int32[Array, ""],
 ) -> Float[Array, "replica sample"]:
-    """Times of all replicas after the nodes of seats i and j have changed places."""
+    """Times of all replicas after the nodes of seats i and j have changed places; a slow link at the end of the step is all's."""
     n_slot, touched = tables.slots.replicas.shape
     if 2 * touched >= columns_s.shape[0]:
         return columns(tables, kept, assignment)
     other = jnp.where(j < n_slot, jnp.minimum(j, n_slot - 1), i)
     replicas = jnp.concatenate([tables.slots.replicas[i], tables.slots.replicas[other]])
-    new_s = lax.map(lambda replica: column(tables, kept, assignment, replica), replicas)
-    return columns_s.at[replicas].set(new_s)
+
+    def touched_alone() -> Float[Array, "replica sample"]:
+        return columns_s.at[replicas].set(lax.map(lambda r: column(tables, kept, assignment, r), replicas))
+
+    if tables.nodes.ports is None:
+        return touched_alone()
+    before = assignment.at[i].set(assignment[j]).at[j].set(assignment[i])
+    now, then = (end_links(tables.nodes.ports, tables.slots, own) for own in (assignment, before))
+    return lax.cond((now == then).all(), touched_alone, lambda: columns(tables, kept, assignment))
 
 
 N_ITERATION = 30  # of Sinkhorn's normalisation
@@ -323,4 +330,11 @@ def _mixed(nodes: NodeTables, share: Float[Array, "seat node"]) -> NodeTables:
         jnp.einsum("sn,rnp->rsp", whole, nodes.loc),
         jnp.einsum("sn,rnp->rsp", whole, nodes.scale),
         jnp.einsum("sn,np->sp", whole, nodes.peak),
+        None if nodes.ports is None else _mixed_ports(nodes.ports, whole),
     )
+
+
+def _mixed_ports(ports: PortTables, whole: Float[Array, "seat node"]) -> PortTables:
+    """The same of links."""
+    link, nic = (jnp.einsum("sn,np->sp", whole, own) for own in (ports.link, ports.nic))
+    return PortTables(link, nic, ports.edge_leaves, ports.leaves)

@@ -117,8 +117,8 @@ def place_nodes(
     Args:
         job, overrides, seed, progress: as in `explain_step`.
         slowdowns: measured slowdowns of every node: CSV with host (a name or a number), with gpu or without, and slowdown (1.05 =
-            5 % slower) or gemm, attention, memory, or what was measured (speed, tflops, duration_s, sm_clock_mhz); or kernel
-            class (or "all") -> device -> factor.
+            5 % slower) or gemm, attention, memory, or what was measured (speed, tflops, duration_s, sm_clock_mhz), and of links
+            link, nic or rail (2 = half the rate); or kernel class (or "all", "link", "nic") -> device -> factor.
         goal: objective, spare nodes, and whether splits may change.
         files: what to write for launchers.
 

@@ -20,14 +20,16 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Float, Int32
+from jaxtyping import Bool, Float, Int32
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..core.kernels import COMPUTE_CLASSES
+from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..graph.propagate import HAND_OVER, CommFactors
 from ..graph.step_graph import StepGraph, cell, ring_rows
 from ..job.job import Job
 from ..schedule.order import Op
+from ..simulate.links import END, routes
 from ..simulate.program import Program, by_class, lower
 from .draws import ReplicaNoise, Residual, peak_table, rows_of, slower_of, slowest_tables
 from .fleet import MeasuredFleet, Slots
@@ -68,17 +70,34 @@ class StepTables(eqx.Module):
     axes: tuple[int, ...] = eqx.field(static=True)
 
 
+class PortTables(eqx.Module):
+    """Links of nodes, and which communication uses which; the last node is a dummy.
+
+    Attributes:
+        link, nic: [node, part] slowest factor of links within the node, and of ports to others.
+        edge_leaves: [lane] whether the hand-over from the lane before leaves the node.
+        leaves: per network axis, whether its groups leave the node.
+    """
+
+    link: Float[Array, "node part"]
+    nic: Float[Array, "node part"]
+    edge_leaves: Bool[Array, " lane"]
+    leaves: tuple[bool, ...] = eqx.field(static=True)
+
+
 class NodeTables(eqx.Module):
     """What a node does to a step; the last node is a dummy that slows nothing down.
 
     Attributes:
         loc, scale: [row, node, part] mean and spread of the slowest GPU's factor.
         peak: [node, part] slowest persistent factor in memory-bound work.
+        ports: of links; None where none was measured.
     """
 
     loc: Float[Array, "row node part"]
     scale: Float[Array, "row node part"]
     peak: Float[Array, "node part"]
+    ports: PortTables | None = None
 
 
 class SlotTables(eqx.Module):
@@ -100,11 +119,13 @@ class GroupFactors(eqx.Module):
     Attributes:
         loc, scale: [lane, kind] mean and spread of the slowest GPU's factor.
         peak: [lane] slowest factor in memory-bound work.
+        links: factors of links, in one column; None where none was measured.
     """
 
     loc: Float[Array, "lane kind"]
     scale: Float[Array, "lane kind"]
     peak: Float[Array, " lane"]
+    links: CommFactors | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +239,21 @@ def tables_of(programs: Sequence[Program], fleet: MeasuredFleet, slots: Slots) -
         depth=depth,
         axes=tuple(np.flatnonzero(seconds.comm_s.any(axis=(0, 1))).tolist()),
     )
-    return step, _node_tables(loc, scale, peak_table(fleet, slots.parts, MEMORY)), kinds
+    nodes = _node_tables(
+        loc, scale, peak_table(fleet, slots.parts, MEMORY), _ports(programs[0].job, fleet, slots.parts)
+    )
+    return step, nodes, kinds
+
+
+def _ports(job: Job, fleet: MeasuredFleet, parts: Sequence[tuple[int, ...]]) -> PortTables | None:
+    """Tables of the links of a fleet whose links were measured."""
+    if fleet.links is None:
+        return None
+    found = routes(job)
+    by_part = [np.stack([own[:, list(gpus)].max(axis=-1) for gpus in parts], axis=-1) for own in fleet.links]
+    link, nic = (jnp.asarray(np.pad(own, ((0, 1), (0, 0))), float) for own in by_part)
+    leaves = tuple(bool(found.leaves[axis].any()) if axis in found.leaves else False for axis in NETWORK_AXES)
+    return PortTables(link, nic, jnp.asarray(found.edge_leaves.any(axis=(0, 2))), leaves)
 
 
 def with_seconds(step: StepTables, seconds: KindSeconds) -> StepTables:
@@ -258,11 +293,11 @@ def _with_deps(array: NDArray, arrays: Sequence[NDArray], fill: float) -> NDArra
     return np.pad(array, ((0, 0), (0, 0), (0, most - array.shape[2])), constant_values=fill)
 
 
-def _node_tables(loc: Floats, scale: Floats, peak: Floats) -> NodeTables:
+def _node_tables(loc: Floats, scale: Floats, peak: Floats, ports: PortTables | None) -> NodeTables:
     """With the dummy node that fills groups of fewer shares."""
     loc, scale = (np.pad(x, ((0, 0), (0, 1), (0, 0))) for x in (loc, scale))
     peak = np.pad(peak, ((0, 1), (0, 0)))
-    return NodeTables(jnp.asarray(loc, float), jnp.asarray(scale, float), jnp.asarray(peak, float))
+    return NodeTables(jnp.asarray(loc, float), jnp.asarray(scale, float), jnp.asarray(peak, float), ports)
 
 
 def slot_tables(slots: Slots) -> SlotTables:
@@ -285,7 +320,31 @@ def group_factors(
         return slower_of((found[0], other[0]), (found[1], other[1])), None
 
     (mean, spread), _ = lax.scan(slower, (loc[0], scale[0]), (loc[1:], scale[1:]))
-    return GroupFactors(mean, spread, nodes.peak[node, part].max(axis=-1))
+    links = None if nodes.ports is None else _links(nodes.ports, slots, assignment, node, part)
+    return GroupFactors(mean, spread, nodes.peak[node, part].max(axis=-1), links)
+
+
+def _links(
+    ports: PortTables,
+    slots: SlotTables,
+    assignment: Int32[Array, " slot"],
+    node: Int32[Array, "lane share"],
+    part: Int32[Array, "lane share"],
+) -> CommFactors:
+    """Factors of the communication of one replica: of each group the slowest of its nodes."""
+    link, nic = (table[node, part].max(axis=-1) for table in (ports.link, ports.nic))
+    rows = [nic if leaves else link for leaves in ports.leaves]
+    rows[HAND_OVER], rows[END] = jnp.zeros_like(nic), end_links(ports, slots, assignment)
+    own, before = (jnp.where(ports.edge_leaves, *pair) for pair in ((nic, link), (jnp.roll(nic, 1), jnp.roll(link, 1))))
+    edge = jnp.maximum(own, before)
+    return CommFactors(jnp.stack(rows)[..., None], jnp.ones((1, len(rows)), nic.dtype), edge[:, None])
+
+
+def end_links(ports: PortTables, slots: SlotTables, assignment: Int32[Array, " slot"]) -> Float[Array, " lane"]:
+    """Factor of the communication that ends the step: all replicas of a lane take part."""
+    table = ports.nic if ports.leaves[END] else ports.link
+    seats = jnp.append(assignment[: slots.replicas.shape[0]], jnp.asarray(table.shape[0] - 1, assignment.dtype))
+    return table[seats[slots.slot], slots.part].max(axis=(1, 2))
 
 
 def _pick(
@@ -332,11 +391,14 @@ def replica_time(
         comm_s = step.comm_s[lane, kind]
         for axis in step.axes:
             part_s = comm_s[:, axis, None] * network[axis]
+            if group.links is not None:
+                part_s = part_s * (group.links.sent() if axis == HAND_OVER else group.links.link[axis])
             op_s = op_s + (part_s if varied is None else part_s * varied)
         transfer = network[-2]
         if comm_residual is not None:
             transfer = transfer * (1.0 + step.p2p_sd * comm_residual)
-        arrivals = (ring[dep[:, d]] + lag_s[:, d, None] * transfer for d in range(dep.shape[1]))
+        handed = (1.0 if group.links is None else group.links.handed(dep[:, d]) for d in range(dep.shape[1]))
+        arrivals = (ring[dep[:, d]] + lag_s[:, d, None] * (transfer * own) for d, own in enumerate(handed))
         _, end = cell(free, arrivals, op_s, jnp.maximum)
         row = (level % step.depth) * n_lane
         return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), None
@@ -344,5 +406,7 @@ def replica_time(
     dtype = step.busy_s.dtype
     start = jnp.zeros((n_lane, n_sample), dtype), jnp.zeros((step.depth * n_lane + 1, n_sample), dtype)
     (free, _), _ = lax.scan(body, start, jnp.arange(n_level, dtype=jnp.int32))
-    end = free + (step.end_s * group.peak)[:, None] + step.end_comm_s[:, None] * network[-1]
+    exchange_s = step.end_comm_s[:, None] * network[-1]
+    exchange_s = exchange_s if group.links is None else exchange_s * group.links.link[END]
+    end = free + (step.end_s * group.peak)[:, None] + exchange_s
     return end.max(axis=0)

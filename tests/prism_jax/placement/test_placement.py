@@ -13,6 +13,7 @@ from prism_jax.placement.evaluator import problem_of, score, step_times, stored
 from prism_jax.placement.fleet import fleet_of
 from prism_jax.placement.optimisers import (
     all_assignments,
+    anneal,
     as_given,
     busy_seconds,
     n_distinct,
@@ -21,6 +22,7 @@ from prism_jax.placement.optimisers import (
     sorted_assignments,
 )
 from prism_jax.placement.place import Effort, place
+from prism_jax.placement.report import PlacementGoal
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.simulate.inputs import known_gpus, step_time
 from prism_jax.simulate.predict import predict
@@ -210,3 +212,43 @@ def test_nodes_are_ranked_by_the_classes_that_were_measured(job_of):
     problem = problem_of(job, fleet_of({"attention": slow}, 8))
     for seats in sorted_assignments(problem, busy_seconds(problem)):
         assert problem.slots.lanes[np.flatnonzero(seats == 5)[0]] == 2
+
+
+def links_of(n_node: int, seed: int) -> np.ndarray:
+    """Factors [link or nic, node, gpu]."""
+    return np.random.default_rng(seed).lognormal(0.1, 0.4, (2, n_node, 8))
+
+
+def by_gpu(links: np.ndarray) -> dict[str, dict[int, float]]:
+    return {name: dict(enumerate(own.ravel().tolist())) for name, own in zip(("link", "nic"), links, strict=True)}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_links_of_an_assignment_are_those_of_the_engine(name, job_of):
+    job = job_of(**PLANS[name])
+    links = links_of(job.plan.n_devices // 8, seed=5)
+    problem = problem_of(job, fleet_of(by_gpu(links), 8))
+    seats = random_assignments(problem, 2, np.random.default_rng(1))
+    found = score(problem, seats, Draws(jax.random.key(0), 2))[:, 0]
+    for seat, step_s in zip(seats, found, strict=True):
+        known = known_gpus(by_gpu(links[:, seat]), job.plan.n_devices)
+        engine = predict(job, key=jax.random.key(0), n_samples=16, method="brute_force", known=known)
+        assert step_s == pytest.approx(engine.quantile(0.5), rel=3e-6)
+
+
+def test_annealing_carries_the_times_of_replicas_that_wait_for_a_slow_link(job_of):
+    job = job_of(pp=2, dp=8, batch=64, variability="h100-default")
+    problem = problem_of(job, fleet_of(by_gpu(links_of(17, seed=6)), 8))
+    kept = stored(problem, Draws(jax.random.key(3), 16))
+    chain = anneal(problem.tables, kept, as_given(problem), key=jax.random.key(4), objective=P95, n_step=300)
+    again = P95.of(step_times(problem.tables, kept, chain.assignment[None]))[0]
+    assert chain.value_s == pytest.approx(float(again), rel=1e-6)
+    assert chain.value_s < 0.995 * P95.of(step_times(problem.tables, kept, as_given(problem)[None]))[0]
+
+
+def test_a_spare_takes_the_node_with_the_slow_nic_out(job_of):
+    job = job_of(variability="h100-default")
+    slow = {"all": dict.fromkeys(range(72), 1.0), "nic": dict.fromkeys(range(40, 48), 2.0)}
+    found = place(job, slow, key=jax.random.key(0), goal=PlacementGoal(spares=1), effort=QUICK)
+    assert found.left_out == (5,)
+    assert int(np.argmax(found.slowness)) == 5
