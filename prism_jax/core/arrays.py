@@ -39,10 +39,33 @@ Glossary:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING or "jaxtyping" in sys.modules:  # what checks types at run time has loaded it
+    from jaxtyping import (
+        Bool as Bool,
+        Complex64 as Complex64,
+        Float as Float,
+        Float32 as Float32,
+        Int as Int,
+        Int32 as Int32,
+        Integer as Integer,
+        Key as Key,
+        UInt32 as UInt32,
+    )
+else:  # a tenth of a second, in annotations only
+
+    class Axes:
+        """Stands in for the types of arrays where nothing checks them."""
+
+        def __class_getitem__(cls, _: Any) -> Any:
+            return Any
+
+    Bool = Complex64 = Float = Float32 = Int = Int32 = Integer = Key = UInt32 = Axes
 
 if TYPE_CHECKING:
     import numpy as np

@@ -27,9 +27,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Complex64, Float, Float32, Integer, Key, UInt32
 
-from ..core.arrays import ArrayLike, Floats, is_numpy, namespace
+from ..core.arrays import ArrayLike, Complex64, Float, Float32, Floats, Integer, Key, UInt32, is_numpy, namespace
 from ..core.errors import DataError
 from ..tables.document import short
 from ..variability.families import Family

@@ -23,9 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Complex64, Float, Int, Int32, UInt32
 
-from ..core.arrays import namespace
+from ..core.arrays import Complex64, Float, Int, Int32, UInt32, namespace
 from ..core.kernels import NETWORK_AXES
 from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, traced_record, word_pairs
 from .step_graph import cell

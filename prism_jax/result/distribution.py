@@ -32,11 +32,10 @@ from html import escape
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, stdtrit
 
-from ..core.arrays import Floats
+from ..core.arrays import Float, Floats
 from ..core.errors import DataError
 from ..core.report import shown
 from ..core.units import format_s

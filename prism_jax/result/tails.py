@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from jaxtyping import Float
 from scipy.special import ndtri
 
-from ..core.arrays import Floats
+from ..core.arrays import Float, Floats
 from ..system.catalog import load_json
 from .distribution import Guarantee, StepTimes, quantile
 

@@ -33,10 +33,9 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy import special as device_special
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Float, Int, Key, UInt32
 from scipy import special
 
-from ..core.arrays import is_numpy, namespace
+from ..core.arrays import Float, Int, Key, UInt32, is_numpy, namespace
 from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
 from ..graph.propagate import (
     CallNoise,

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ..core.arrays import Floats, namespace
+from ..core.arrays import Float, Floats, Int, namespace
 from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, LINKS, NETWORK_AXES
 from ..core.registry import did_you_mean

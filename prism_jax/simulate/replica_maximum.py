@@ -21,11 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..core.arrays import Floats, Values, namespace
+from ..core.arrays import Float, Floats, Values, namespace
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall

@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {
+    "jaxtyping",
     "equinox",
     "scipy.stats",
     "scipy.optimize",
