@@ -6,11 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
 from experiments.variability_presets import run
 from prism_jax.core.errors import SpecError
-from prism_jax.core.kernels import varying_classes
+from prism_jax.core.kernels import COLLECTIVES, varying_classes
+from prism_jax.job.load_job import loaded
+from prism_jax.simulate.predict import predict
 from prism_jax.variability.config import default_for, preset, preset_names, variability_from_dict, variability_to_dict
 from prism_jax.variability.families import CONSTANT, Constant, LogNormal, Normal
 from prism_jax.variability.family_registry import Mixture
@@ -118,7 +122,21 @@ def test_mistakes_name_their_path(section: dict[str, Any], text: str) -> None:
         variability_from_dict(section)
 
 
+PRODUCTION = "production-2025"
 OF_WHOLE_STEPS = ("none", "lambda-h100-resnet", "host-bound-cnn")  # say nothing of kernel classes apart
+
+
+def test_the_production_preset_is_as_wide_as_what_it_was_chosen_for() -> None:
+    job = loaded("llama3_405b_65536", (f"variability={PRODUCTION}",))
+    found = predict(job, key=jax.random.key(0))
+    assert found.quantile(0.05) / found.quantile(0.5) == pytest.approx(0.989, abs=0.003)
+    assert found.quantile(0.95) / found.quantile(0.5) == pytest.approx(1.027, abs=0.003)
+    score = np.random.default_rng(0).standard_normal((2, 200_000))
+    for name in COLLECTIVES[:-1]:  # but for sends
+        own = job.variability.of(name)
+        maps = (NormalScoreMap.from_family(family) for family in (own.regime, own.call))
+        collective = np.prod([one(z) for one, z in zip(maps, score, strict=True)], axis=0)
+        assert 2.3 < np.quantile(collective, 0.99) / np.median(collective) < 2.8
 
 
 def test_the_presets_of_the_issue_are_there() -> None:
@@ -144,7 +162,7 @@ def test_preset_loads_has_a_source_and_mean_one_factors(name: str) -> None:
             assert NormalScoreMap.from_family(getattr(factors, part)).mean == pytest.approx(1.0, abs=1e-13)
 
 
-@pytest.mark.parametrize("name", [n for n in preset_names() if n not in OF_WHOLE_STEPS])
+@pytest.mark.parametrize("name", [n for n in preset_names() if n not in (*OF_WHOLE_STEPS, PRODUCTION)])
 def test_preset_keeps_tails_out_of_the_per_call_residual(name: str) -> None:
     tree = preset(name)
     assert set(tree.classes) == set(varying_classes())
