@@ -10,10 +10,9 @@ from typing import Annotated
 from ..core.errors import DataError
 from ..core.use_case import Argument, Option, OptionGroup, use_case
 from ..core.write_file import check_target
-from ..workload.captured.check import check_program
+from ..workload.captured.check import check_program, plan_fields
 from ..workload.captured.files import is_capture, read_capture, write_capture
 from ..workload.captured.fusion import fused
-from ..workload.captured.model import CapturedModel
 from ..workload.captured.program import RankClass, RankProgram
 from .front_end import STATED_BY, CaptureRequest, front_end_for
 from .report import CaptureReport, ClassFacts
@@ -147,6 +146,7 @@ def capture_step(
     else:
         found = front_end_for(request, front_end)
         program, told = check_program(found.capture(request)), found.name
+    plan_fields(program)  # what no job could run is refused
     report = _report(program, told, source, "" if output is None else str(output))
     if output is not None:
         write_capture(output, program)
@@ -185,7 +185,7 @@ def _report(program: RankProgram, front_end: str, source: str, file: str) -> Cap
         micro_batches=program.micro_batches,
         samples_per_step=program.samples_per_step,
         tokens_per_sample=program.tokens_per_sample,
-        n_params=CapturedModel(program).n_params(),
+        n_params=program.n_params(),
         fusion=program.fusion,
         versions=dict(program.versions),
         classes=tuple(_class(one, program.fusion) for one in program.classes),

@@ -1,4 +1,4 @@
-"""Makes the program of a job of ours as if it had been captured, kernel by kernel; also as a front end.
+"""Makes the program of a job of ours as if it had been captured, kernel by kernel.
 
 It is the independent end of tests: what a front end reads off code is compared with what the job's own blocks say, and what a
 prediction makes of the rows with what it makes of the blocks. Of overlap only that of sharded parameters is written down.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ..core.errors import SpecError
@@ -17,14 +16,11 @@ from ..cost.block_cost import Gathered, copy_kernels, gather_comms, gradient_byt
 from ..cost.partition import ChunkBlocks, block_parameters, chunk_blocks, sharing_ranks, stage_weights
 from ..framework.base import MemoryOptions
 from ..job.job import Job
-from ..job.load_job import load_job
 from ..plan.plan import ParallelPlan
-from ..tables.streams import example_files
 from ..workload.base.kernels import Kernel
 from ..workload.base.workload import BlockRun, Comm, Workload, distinct_runs, total_bytes
 from ..workload.captured.program import DTYPES, CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
 from ..workload.catalog import kind_of
-from .front_end import CaptureRequest, FrontEnd
 
 
 def program_of_job(job: Job) -> RankProgram:
@@ -219,28 +215,3 @@ def _comm(comm: Comm, module: str, plan: ParallelPlan) -> CapturedComm:
 def _word(wide: float, plan: ParallelPlan) -> str:
     """Format of elements of `wide` bytes."""
     return {4.0: "fp32", 1.0: "fp8"}.get(wide, "fp16" if plan.dtype == "fp16" else "bf16")
-
-
-_ENDINGS = (".yaml", ".yml", ".toml")
-_OF_THE_JOB = ("world", "axes", "micro_batches", "samples_per_step", "tokens_per_sample")
-
-
-def recognises(request: CaptureRequest) -> bool:
-    """A job file, or the name of a shipped job."""
-    return Path(request.source).suffix in _ENDINGS or request.source in example_files()
-
-
-def capture(request: CaptureRequest) -> RankProgram:
-    """The program of a job; degrees and batch are those of the job.
-
-    Raises:
-        DataError: other ones are asked for.
-    """
-    request.check_options({})
-    request.refuse_stated(_OF_THE_JOB, "Degrees and batch are those of the job: change its plan.")
-    program = program_of_job(load_job(request.source))
-    fusion = program.fusion if request.fusion is None else request.fusion
-    return replace(program, name=request.name or program.name, fusion=fusion)
-
-
-FRONT_END = FrontEnd("spec", "a job file of prism-jax, or the name of a shipped job", recognises, capture)

@@ -1,8 +1,8 @@
 """Defines FrontEnd, one way of capturing a program, and CaptureRequest, what every one of them is asked.
 
-A new front end is a module with a `FRONT_END`, and its name here. What a request says of a program stands in the place of what
-the program says of itself. A function that a user's own file defines is loaded by path, and its mistakes are told as such: the
-file is run, as `python file.py` would, so capture only code that you trust.
+A new front end is a module with a `FRONT_END`, and its name here; that of jobs of ours is below. What a request says of a program
+stands in the place of what the program says of itself. A function that a user's own file defines is loaded by path, and its
+mistakes are told as such: the file is run, as `python file.py` would, so capture only code that you trust.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from ..core.errors import DataError, PrismError
 from ..core.registry import Registry
+from ..tables.streams import example_files
 from ..workload.captured.check import check_program
 from ..workload.captured.program import RankProgram
 
@@ -131,7 +132,7 @@ class FrontEnd:
 
 SHIPPED = (
     "prism_jax.capture.execution.front_end",
-    "prism_jax.capture.from_job",
+    "prism_jax.capture.front_end",
     "prism_jax.capture.jax.front_end",
     "prism_jax.capture.hlo.front_end",
     "prism_jax.capture.torch.front_end",
@@ -171,6 +172,33 @@ def overridden(program: RankProgram, request: CaptureRequest) -> RankProgram:
     names = ("micro_batches", "samples_per_step", "tokens_per_sample", "fusion", "name")
     given = {name: value for name in names if (value := getattr(request, name))}
     return check_program(replace(program, **given)) if given else program
+
+
+_ENDINGS = (".yaml", ".yml", ".toml")
+_OF_THE_JOB = ("world", "axes", "micro_batches", "samples_per_step", "tokens_per_sample")
+
+
+def _is_job(request: CaptureRequest) -> bool:
+    """A job file, or the name of a shipped job."""
+    return Path(request.source).suffix in _ENDINGS or request.source in example_files()
+
+
+def _of_job(request: CaptureRequest) -> RankProgram:
+    """The program of a job; degrees and batch are those of the job.
+
+    Raises:
+        DataError: other ones are asked for.
+    """
+    request.check_options({})
+    request.refuse_stated(_OF_THE_JOB, "Degrees and batch are those of the job: change its plan.")
+    from ..job.load_job import load_job  # a quarter of a second, which sources that are no jobs do not pay
+    from .from_job import program_of_job
+
+    program = program_of_job(load_job(request.source))
+    return overridden(program, request)
+
+
+FRONT_END = FrontEnd("spec", "a job file of prism-jax, or the name of a shipped job", _is_job, _of_job)
 
 
 _MODULE = "prism_jax_user_code"

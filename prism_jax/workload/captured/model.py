@@ -65,12 +65,8 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     @cached_property
     def stages(self) -> tuple[RankClass, ...]:
-        """The class of every pipeline stage: of several, the one with most FLOPs and bytes, which sets the pace."""
-        found: dict[int, RankClass] = {}
-        for one in self.program.classes:
-            if one.stage not in found or _weight(one) > _weight(found[one.stage]):
-                found[one.stage] = one
-        return tuple(fused(found[stage], self.program.fusion) for stage in range(self.program.n_stage))
+        """[stage] the class that sets its pace, with kernels merged."""
+        return tuple(fused(one, self.program.fusion) for one in self.program.slowest_classes)
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:
@@ -109,9 +105,8 @@ class CapturedModel(WorkloadDefaults, ByContent):
         return own * (plan.tp if is_sequence_parallel(self.program) else 1)
 
     def n_params(self) -> int:
-        """As captured, or of all stages and tensor-parallel ranks."""
-        tp = self.program.degree("tp")
-        return round(self.program.n_parameters or sum(one.n_parameters * tp for one in self.stages))
+        """Of the program."""
+        return self.program.n_params()
 
     def units_per_step(self, plan: ParallelPlan) -> int:
         """Tokens or samples of a step."""
@@ -163,10 +158,6 @@ _DEFAULTS = ParallelPlan(micro_batch=1, global_batch=1)
 def _written_alike(name: str, value: object) -> object:
     """Values of a field under which the rows are the same have one name: ZeRO-1 and 2 exchange alike."""
     return 1 if name == "zero_stage" and value == 2 else value
-
-
-def _weight(one: RankClass) -> tuple[float, float]:
-    return one.flops(), sum(op.n_bytes * n for op, n in one.ops)
 
 
 def _sent(one: RankClass) -> float:

@@ -332,6 +332,24 @@ class RankProgram(ByContent):
         """Rows of all classes."""
         return sum(len(one.rows) for one in self.classes)
 
+    @property
+    def slowest_classes(self) -> tuple[RankClass, ...]:
+        """[stage] the class of every pipeline stage: of several, the one with most FLOPs and bytes, which sets the pace."""
+        found: dict[int, RankClass] = {}
+        for one in self.classes:
+            if one.stage not in found or _weight(one) > _weight(found[one.stage]):
+                found[one.stage] = one
+        return tuple(found[stage] for stage in range(self.n_stage))
+
+    def n_params(self) -> int:
+        """Parameters as captured, or of all stages and tensor-parallel ranks."""
+        tp = self.degree("tp")
+        return round(self.n_parameters or sum(one.n_parameters * tp for one in self.slowest_classes))
+
+
+def _weight(one: RankClass) -> tuple[float, float]:
+    return one.flops(), sum(op.n_bytes * n for op, n in one.ops)
+
 
 def exchange_of(comm: CapturedComm, role: str) -> str:
     """What a collective carries: activations, parameters or gradients, guessed by axis and phase where its purpose is blank."""
