@@ -168,7 +168,7 @@ def fit_lines(fit: FitFacts) -> list[str]:
         width = max(12, *map(len, fit.variance_shares))
         shown, small = shares_to_show(fit.variance_shares)
         texts = {name: share_text(share, fit.about.get(INTERVALS, {}).get(name)) for name, share in shown.items()}
-        wide = max(6, *map(len, texts.values()))
+        wide = max([6, *map(len, texts.values())])
         for name, share in shown.items():
             found.append(f"  {name:<{width}} {texts[name]:>{wide}}  {bar(share)}")
         found += [f"  under 0.1 %: {', '.join(small)}"] if small else []

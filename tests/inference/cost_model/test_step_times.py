@@ -9,6 +9,7 @@ from inference.cost_model.step_times import NEW_SITE, StepTimesData, step_times_
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, efficiency
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload import catalog as models
@@ -17,6 +18,7 @@ TRUTH = CostCorrection(
     gemm=1.06, memory=1.1, network=1.1, network_call_s=1e-4, host=1.2, overlap_window=0.6, step_s=5e-3
 )
 N_SITE = 4
+KEY = CalibrationKey("hopper", "megatron-core", software=Software(date="2025-01"))  # from which on newer releases are faster
 
 
 def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
@@ -42,7 +44,7 @@ def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
     measured[rng.choice(len(sites), wrong, replace=False)] *= 8.0
     n = len(sites)
     return step_times_data(
-        stacked, measured, np.zeros(n), [False] * n, [CalibrationKey("hopper", "megatron-core")] * n, sites
+        stacked, measured, np.zeros(n), [False] * n, [KEY] * n, sites
     )
 
 
@@ -54,11 +56,11 @@ def data() -> StepTimesData:
 def test_corrections_are_recovered(data: StepTimesData) -> None:
     """What the rows decide lies within the posterior's own interval: four standard deviations, and close in any case."""
     found = Calibrator(data).fit(data, key=jax.random.key(0))
-    draws = found.corrections(CalibrationKey("hopper", "megatron-core"))
+    draws = found.corrections(KEY)
     for knob in ("gemm", "memory", "network"):
         logs = np.log(getattr(draws, knob))
         assert abs(logs.mean() - np.log(getattr(TRUTH, knob))) < 4.0 * logs.std()
-    predicted = surrogate_seconds(data, found.correction(CalibrationKey("hopper", "megatron-core")))
+    predicted = surrogate_seconds(data, found.correction(KEY))
     assert np.median(np.abs(np.log(predicted) - data.log_measured)) < 0.06  # sites differ by 5 %
     plain = surrogate_seconds(data, NEUTRAL)
     assert np.median(np.abs(np.log(plain) - data.log_measured)) > 0.08
@@ -68,7 +70,7 @@ def test_corrections_are_recovered(data: StepTimesData) -> None:
 def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
     clean, dirty = (Calibrator(d).fit(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
     one, two = (
-        surrogate_seconds(data, c.correction(CalibrationKey("hopper", "megatron-core"))) for c in (clean, dirty)
+        surrogate_seconds(data, c.correction(KEY)) for c in (clean, dirty)
     )
     assert np.abs(np.log(one / two)).max() < 0.05
 
@@ -106,7 +108,7 @@ def few_per_site(site_sd: float = 0.12, own: float = 0.03, n_site: int = 40, n_o
     site = np.repeat(np.arange(n_site), n_of_each)
     off = site_sd * rng.normal(size=n_site)[site] + own * rng.normal(size=len(site))
     measured = surrogate_seconds(stacked, NEUTRAL) * np.exp(off)
-    settings = [CalibrationKey("hopper", "megatron-core")] * len(site)
+    settings = [KEY] * len(site)
     return step_times_data(
         stacked, measured, np.zeros(len(site)), [False] * len(site), settings, [f"{s}" for s in site]
     )
