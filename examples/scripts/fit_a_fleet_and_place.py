@@ -28,4 +28,6 @@ print(f"p95 on 32 nodes of such a fleet, whichever they are: {predict(fitted, ke
 slowdown = {"all": (runs.groupby("gpu").duration_s.median() / runs.duration_s.median()).to_dict()}
 report = place_nodes(fitted, slowdown, spares=2)
 print(f"on these 34, two left out ({report.left_out}) and placed: {report.p95_s[report.chosen_from]:.2f} s")
-print(f"which saves {report.gain:.2f} s a step over the nodes as given; 90 % interval on fresh draws {report.gain_interval}")
+print(
+    f"which saves {report.gain:.2f} s a step over the nodes as given; 90 % interval on fresh draws {report.gain_interval}"
+)

@@ -1,4 +1,4 @@
-"""Which bandwidth should the next cluster have more of? The gradient of the p95 step time says it for every link and memory at once."""
+"""Which bandwidth should the next cluster have more of? The gradient of the p95 step time says it of every link and memory."""
 
 from dataclasses import replace
 
