@@ -210,7 +210,7 @@ def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, porti
     Args:
         schedule, table: which op stands where.
         cost: of the plan; its arrays may be traced.
-        portions: of `cost.compute_s`; what is in none of them is the same for every micro-batch.
+        portions: of the compute seconds of `cost`; what is in none of them is the same for every micro-batch.
     """
     xp = namespace(cost, portions)
     sigs, ops, number = signatures(schedule, table), schedule.ops, numbered(schedule, table)
