@@ -26,7 +26,8 @@ import numpy as np
 
 from prism_jax import load_job
 from prism_jax.graph import draws
-from prism_jax.graph.propagate import CallNoise, CommFactors, ExplicitMembers, propagate
+from prism_jax.graph.members import ExplicitMembers
+from prism_jax.graph.propagate import CallNoise, CommFactors, propagate
 from prism_jax.simulate.columns import compiler_options
 from prism_jax.simulate.inputs import regime_factors
 from prism_jax.simulate.program import Program, lower

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats, Positions, Values
 from ..core.kernels import NETWORK_AXES
 from ..graph.draws import Words, both, exponential_pairs, host_key, normal_pairs, on_host, word_pairs
-from ..graph.propagate import HAND_OVER, CommFactors, Members, MemberTable, piecewise
+from ..graph.members import Members, MemberTable, piecewise
+from ..graph.propagate import HAND_OVER, CommFactors
 from ..graph.step_graph import StepGraph
 from ..graph.walk import Decided, decide
 from ..simulate.columns import Chunk, ColumnInputs, link_factors, members_of, named, persistent_factors

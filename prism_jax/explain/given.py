@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jax import Array
 
-from ..graph.propagate import CommFactors, ExplicitMembers, propagate
+from ..graph.members import ExplicitMembers
+from ..graph.propagate import CommFactors, propagate
 from ..plan.plan import device_layout, replicas_with
 from ..simulate.inputs import KnownGpus, step_time
 from ..simulate.known_replicas import known_times

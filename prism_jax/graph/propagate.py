@@ -8,152 +8,33 @@ its exposed communication, and writes its end time into a ring buffer of the las
 Columns (last axis) are independent random draws of one replica. The `score` axis carries several values of the network regime
 at once: they share every random number, which costs next to nothing beside making those numbers.
 
-Members are the ranks of a lane that synchronise inside every op. `ExplicitMembers` draws every member's residual: exact, the
-default for small groups. `MemberTable` draws the maximum directly, from its distribution given the members' persistent
-factors.
+The end of the step is a sum of the seconds along one path, of what decided each start, and so is its derivative. Where one is
+asked for, the scan keeps the deciders (a byte per op), the path is walked back, and the seconds of the ops and transfers on it,
+in a few levels at once, are what JAX differentiates, forwards or backwards; nothing is kept of an op but its place. A path has
+one op per level and column, so this costs less than the step. Random numbers are made again.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 
-from ..core.arrays import Complex64, Float, Int, Int32, UInt32, namespace
+from ..core.arrays import Complex64, Float, Int, Int32, Integer, UInt32, Values, namespace
 from ..core.kernels import NETWORK_AXES
-from .draws import Either, ScoreChain, both, exponential_pairs, normal_pairs, traced_record, word_pairs
+from .draws import Either, ScoreChain, both, normal_pairs, traced_record, word_pairs
+from .members import Members, OpNoise, PlaceNoise
 from .step_graph import cell
 
-MAX_UNROLLED = 32
 HAND_OVER = NETWORK_AXES.index("pp")
-
-
-class OpNoise(NamedTuple):
-    """Residual of one op.
-
-    Attributes:
-        call_sd: [lane] standard deviation over mean.
-        words: [word, lane, pair] packed random words, at least as many rows as the members need.
-        chain: standardised residual of a normal score.
-    """
-
-    call_sd: Float[Either, " lane"]
-    words: Complex64[Either, "word lane pair"]
-    chain: ScoreChain
-
-
-@traced_record
-class ExplicitMembers:
-    """Every member's residual drawn.
-
-    Attributes:
-        chip: [factor, member, lane, column] persistent factors.
-    """
-
-    chip: Float[Either, "factor member lane column"]
-
-    @property
-    def n_draw(self) -> int:
-        """One row per member."""
-        return self.chip.shape[1]
-
-    def duration(
-        self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
-    ) -> Float[Either, "lane column"]:
-        """[lane, column] seconds of the slowest member of every lane."""
-        if noise is None:
-            return self._slowest(self.chip, compute_s, None, None)
-        call_sd, words, chain = noise
-        pairs = normal_pairs(words)[: self.n_draw]  # all rows: one array, made once
-        half = self.chip.shape[-1] // 2
-        halves = [
-            self._slowest(self.chip[..., :half], compute_s, call_sd, chain(lax.real(pairs)).astype(compute_s.dtype)),
-            self._slowest(self.chip[..., half:], compute_s, call_sd, chain(lax.imag(pairs)).astype(compute_s.dtype)),
-        ]
-        return jnp.concatenate(halves, axis=-1)
-
-    @staticmethod
-    def _slowest(chip: Either, compute_s: Either, call_sd: Either | None, residual: Either | None) -> Either:
-        """Unrolled over the members of a small group: a reduction over their axis would not vectorise."""
-
-        def seconds(chip: Either, residual: Either | None) -> Either:
-            value = compute_s[:, -1, None] + sum(compute_s[:, f, None] * chip[f] for f in range(chip.shape[0]))
-            if residual is None or call_sd is None:
-                return jnp.broadcast_to(value, chip.shape[1:])
-            return value * (1.0 + call_sd[:, None] * residual)
-
-        n_member = chip.shape[1]
-        if n_member > MAX_UNROLLED:
-            return jax.vmap(seconds, in_axes=(1, 0))(chip, residual).max(axis=0)
-        each = [seconds(chip[:, m], None if residual is None else residual[m]) for m in range(n_member)]
-        return functools.reduce(jnp.maximum, each)
-
-
-@traced_record
-class MemberTable:
-    """The maximum over many members of persistent x residual, drawn directly.
-
-    A piecewise-linear quantile function of the maximum on Gumbel scale y = -log(-log F): nearly a straight line for
-    any maximum, so few knots suffice. One exponential draw E gives the maximum at y = -log E, as a factor of the op's
-    noise-free seconds: peak (1 + excess).
-
-    Attributes:
-        peak: [lane, column] slowest persistent factor.
-        start: [lane, column] excess at the first knot.
-        knots: [knot, lane, column] increasing y.
-        slopes: [knot, lane, column] slope of the excess after each knot; the last continues.
-    """
-
-    peak: Float[Either, "lane column"]
-    start: Float[Either, "lane column"]
-    knots: Float[Either, "knot lane column"]
-    slopes: Float[Either, "knot lane column"]
-
-    @property
-    def n_draw(self) -> int:
-        """One row for all members."""
-        return 1
-
-    def duration(
-        self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
-    ) -> Float[Either, "lane column"]:
-        """[lane, column] seconds of the slowest member, by its tabulated distribution."""
-        total_s = compute_s.sum(axis=-1)[:, None]
-        if noise is None:
-            return total_s * self.peak
-        pairs = exponential_pairs(noise.words[:1])[0]
-        half = self.peak.shape[-1] // 2
-        excess = [self._at(lax.real(pairs), slice(None, half)), self._at(lax.imag(pairs), slice(half, None))]
-        return total_s * self.peak * (1.0 + jnp.concatenate(excess, axis=-1))
-
-    def _at(self, exponential: Array, columns: slice) -> Array:
-        part = (self.start[..., columns], self.knots[..., columns], self.slopes[..., columns])
-        return piecewise(-jnp.log(exponential).astype(self.start.dtype), *part)
-
-
-Members: TypeAlias = ExplicitMembers | MemberTable
-
-
-def piecewise(
-    x: Float[Either, "*#cell"],
-    start: Float[Either, "*#cell"],
-    knots: Float[Either, "knot *#cell"],
-    slopes: Float[Either, "knot *#cell"],
-) -> Float[Either, "*#cell"]:
-    """Piecewise-linear function: `start` at the first knot, a slope after each, the first and last continued."""
-    xp = namespace(x, start)
-    value = start + xp.minimum(x - knots[0], 0.0) * slopes[0]
-    for k in range(knots.shape[0]):
-        step = xp.maximum(x - knots[k], 0.0)
-        if k + 1 < knots.shape[0]:
-            step = xp.minimum(step, knots[k + 1] - knots[k])
-        value = value + step * slopes[k]
-    return value
+PATH_CELLS = 1 << 12  # ops of paths that are differentiated at once: their numbers stay in the second-level cache
 
 
 @traced_record
@@ -209,9 +90,15 @@ class CommFactors:
         if self.edge is None:
             return self.link[-2]
         xp, n_lane = namespace(source, self.edge), self.edge.shape[0]
-        lane, source = np.arange(n_lane), source % n_lane
-        between = xp.where(abs(source - lane) == 1, xp.maximum(source, lane), 0)
+        between = _edge(source, np.arange(n_lane, dtype=np.int32), n_lane)
         return xp.maximum(self.link[-2], xp.asarray(self.edge)[between])
+
+    def handed_at(self, source: Int[Either, "*op"], lane: Int[Either, "*op"], column: Int[Either, " column"]) -> Values:
+        """The same of single ops on `lane`."""
+        link = self.link[HAND_OVER][lane, column]
+        if self.edge is None:
+            return link
+        return jnp.maximum(link, jnp.asarray(self.edge)[_edge(source, lane, len(self.edge)), column])
 
     def sent(self) -> Float[Either, "lane column"]:
         """Factor of blocking sends of a lane: that of the slower of its two hand-overs."""
@@ -219,6 +106,12 @@ class CommFactors:
             return self.link[-2]
         xp = namespace(self.edge)
         return xp.maximum(self.link[-2], xp.maximum(self.edge, xp.roll(self.edge, -1, axis=0)))
+
+
+def _edge(source: Either, lane: Either, n_lane: int) -> Either:
+    """Place in `CommFactors.edge` of a hand-over to `lane` from a row of the ring buffer."""
+    xp, source = namespace(source, lane), source % n_lane
+    return xp.where(abs(source - lane) == 1, xp.maximum(source, lane), 0)
 
 
 @traced_record
@@ -257,15 +150,57 @@ def propagate(
     noise: CallNoise | None,
     work: WorkFactors | None = None,
 ) -> Float[Either, "score column"]:
-    """End of the step without the wait for other replicas, seconds; every micro-batch holds the mean of `work` if None."""
-    n_level, n_lane, _ = graph.compute_s.shape
-    n_column = network.link.shape[-1]
+    """End of the step without the wait for other replicas, seconds; every micro-batch holds the mean of `work` if None.
+
+    Notes: differentiable, forwards and backwards, in every real number; but not padded graphs.
+    """
+    if graph.n_used is not None:
+        return lane_ends(graph, members, network, noise, work)[0].max(axis=0)
+    return _step_end(graph, members, network, noise, work)
+
+
+@jax.custom_jvp
+def _step_end(*step: Any) -> Float[Array, "score column"]:
+    return lane_ends(*step)[0].max(axis=0)
+
+
+@functools.partial(_step_end.defjvp, symbolic_zeros=True)
+def _along_path(step: tuple[Any, ...], change: tuple[Any, ...]) -> tuple[Array, Array]:
+    """The end, and its change as that of the seconds on the path that decided it."""
+    end_s, by = lane_ends(*step, decided=True)
+    path = _walk_back(step[0], by, end_s.argmax(axis=0))
+    leaves, structure = jax.tree.flatten(step)
+    changes = jax.tree.leaves(change, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
+    moving = [k for k, own in enumerate(changes) if not isinstance(own, SymbolicZero)]
+
+    def seconds(*values: Array) -> Array:
+        changed = dict(zip(moving, values, strict=True))
+        return _path_seconds(path, *structure.unflatten([changed.get(k, own) for k, own in enumerate(leaves)]))
+
+    _, along = jax.jvp(seconds, [leaves[k] for k in moving], [changes[k] for k in moving])
+    return end_s.max(axis=0), along
+
+
+def lane_ends(
+    graph: GraphArrays,
+    members: Members,
+    network: CommFactors,
+    noise: CallNoise | None,
+    work: WorkFactors | None,
+    *,
+    decided: bool = False,
+) -> tuple[Float[Array, "lane score column"], Any]:
+    """When lanes have ended all that they do, seconds; and what decided the starts of ops [level, lane, score, column].
+
+    Deciders are as those of `graph.walk`: 0 for the lane's previous op, d + 1 for predecessor d.
+    """
+    n_lane, n_column = network.link.shape[1:]
     n_score = network.regime.shape[0]
     dtype = network.link.dtype
 
-    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array | None]:
         free, ring = carry
-        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *terms = x
+        level, dep, compute_s, call_sd, comm_s, comm_sd, lag_s, *terms = x
         words = _words(noise, members, level, n_lane, n_column)
         chain = None if noise is None else noise.compute
         own = None if words is None or chain is None else OpNoise(call_sd, words, chain)
@@ -276,30 +211,137 @@ def propagate(
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         varied = 1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value
         transfer = [network.handed(dep[:, d]) * varied for d in range(dep.shape[1])]
-        ends = []
+        ends, by = [], []
         for score in range(n_score):
             op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
-            arrivals = (
+            arrivals = [
                 ring[dep[:, d], score] + lag_s[:, d, None] * network.regime[score, -2] * transfer[d]
                 for d in range(dep.shape[1])
-            )
+            ]
             ends.append(cell(free[:, score], arrivals, op_s, jnp.maximum)[1])
+            by.append(_decider(free[:, score], arrivals) if decided else None)
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
-        return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), None
+        kept = jnp.stack(by, axis=1) if decided else None
+        return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), kept
 
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
-    rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
-    rows = rows if work is None else (*rows, work.row, work.share)
-    rows = (jnp.arange(n_level, dtype=jnp.int32), *map(jnp.asarray, rows))
+    rows, by = _level_rows(graph, work), None
     if graph.n_used is None:
-        (free, _), _ = lax.scan(body, (free, ring), rows)
+        (free, _), by = lax.scan(body, (free, ring), rows)
     else:
         free, _ = lax.fori_loop(0, graph.n_used, lambda i, carry: body(carry, _row(rows, i))[0], (free, ring))
     end_s = free + members.duration(graph.end_compute_s)[:, None]
-    end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
-    return end_s.max(axis=0)
+    return end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None], by
+
+
+def _level_rows(graph: GraphArrays, work: WorkFactors | None) -> tuple[Array, ...]:
+    """What differs from level to level, along the leading axis."""
+    level = jnp.arange(len(graph.compute_s), dtype=jnp.int32)
+    rows = level, graph.dep, graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.lag_s
+    return tuple(jnp.asarray(own) for own in (rows if work is None else (*rows, work.row, work.share)))
+
+
+def _decider(free: Array, arrivals: Sequence[Array]) -> Integer[Array, "lane column"]:
+    """What decides the starts of ops; of those that arrive together the first counts."""
+    by = jnp.zeros(free.shape, jnp.uint8)
+    for d, arrival in enumerate(arrivals):
+        by, free = jnp.where(arrival > free, jnp.uint8(d + 1), by), jnp.maximum(free, arrival)
+    return by
+
+
+class _Path(NamedTuple):
+    """The ops that decided the end of a step.
+
+    Attributes:
+        lane: [level, score, column] that runs the path's op there; the number of lanes where it has none.
+        by: [level, score, column] what decided its start.
+        last: [score, column] lane that ends the step.
+    """
+
+    lane: Integer[Array, "level score column"]
+    by: Integer[Array, "level score column"]
+    last: Integer[Array, "score column"]
+
+
+def _walk_back(graph: GraphArrays, by: Array, last: Integer[Array, "score column"]) -> _Path:
+    """The path to the end of lanes `last`, from what decided all starts."""
+    n_level, n_lane = by.shape[:2]
+    kept = jnp.uint8 if n_lane < 256 else jnp.uint16
+
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        (level, lane), (now, by, dep) = carry, x
+        runs = level == now
+        own = jnp.where(runs, jnp.take_along_axis(by, lane[None], axis=0)[0], 0)
+        row = dep[lane, jnp.maximum(own, 1) - 1]
+        sent = now - 1 - (now - 1 - row // n_lane) % graph.depth  # level of that row of the ring
+        before = jnp.where(own > 0, sent, jnp.where(runs, now - 1, level)), jnp.where(own > 0, row % n_lane, lane)
+        return before, (jnp.where(runs, lane, n_lane).astype(kept), own)
+
+    last = last.astype(jnp.int32)
+    rows = jnp.arange(n_level, dtype=jnp.int32), by, jnp.asarray(graph.dep)
+    _, (lane, decided) = lax.scan(body, (jnp.full_like(last, n_level - 1), last), rows, reverse=True)
+    return _Path(lane, decided, last)
+
+
+def _path_seconds(
+    path: _Path,
+    graph: GraphArrays,
+    members: Members,
+    network: CommFactors,
+    noise: CallNoise | None,
+    work: WorkFactors | None,
+) -> Float[Array, "score column"]:
+    """Seconds of all ops and transfers on a path, a few levels at once."""
+    n_level, n_score, n_column = path.lane.shape
+    n_lane, column = network.link.shape[1], jnp.arange(n_column)
+    n_row = min(n_level, max(1, PATH_CELLS // (n_score * n_column)))
+
+    def regime(axis: int, link: Array) -> Array:
+        return jnp.broadcast_to(network.regime[:, axis, None], link.shape) * link
+
+    @functools.partial(jax.checkpoint, prevent_cse=False)
+    def some(x: tuple[Array, ...]) -> Float[Array, "score column"]:
+        lane, by, level, *rows = x
+        runs, lane = lane < n_lane, jnp.where(lane < n_lane, lane, 0).astype(jnp.int32)
+        at = jnp.arange(n_row)[:, None, None], lane
+        dep, compute_s, call_sd, comm_s, comm_sd, lag_s, *terms = (own[at] for own in rows)
+        words = _words(noise, members, level[:, None, None, None], n_lane, n_column)
+        chain = None if noise is None else noise.compute
+        own = None
+        if words is not None and chain is not None:
+            own = PlaceNoise(call_sd, _picked(members.draws(words), lane), chain)
+        total_s = members.at((lane, column), jnp.moveaxis(compute_s, -1, 0), own)
+        if work is not None:
+            row, share = terms
+            total_s = total_s * (1.0 + (share * jnp.asarray(work.excess)[row, column[:, None]]).sum(axis=-1))
+        score = _comm_score(noise, words, total_s.dtype)
+        score = None if score is None else _picked(score[:, None], lane)[0]
+        residual, passing = (1.0 if score is None else 1.0 + sd * score for sd in (comm_sd, graph.p2p_sd))
+        for k, axis in enumerate(graph.axes):
+            total_s = total_s + residual * comm_s[..., k] * regime(axis, _group_links(network, axis)[lane, column])
+        first = (jnp.maximum(by, 1) - 1)[..., None].astype(jnp.int32)
+        source, lag_s = (jnp.take_along_axis(own, first, axis=-1)[..., 0] for own in (dep, lag_s))
+        handed = regime(HAND_OVER, network.handed_at(source, lane, column))
+        total_s = total_s + jnp.where(by > 0, lag_s, 0.0) * handed * passing
+        return jnp.where(runs, total_s, 0.0).sum(axis=0)
+
+    def blocks(own: Array, fill: int = 0) -> Array:
+        more = [(0, -n_level % n_row)] + [(0, 0)] * (own.ndim - 1)
+        return jnp.pad(own, more, constant_values=fill).reshape(-(-n_level // n_row), n_row, *own.shape[1:])
+
+    rows = blocks(path.lane, n_lane), blocks(path.by), *map(blocks, _level_rows(graph, work))
+    place = path.last, column
+    end_s = members.at(place, jnp.moveaxis(jnp.asarray(graph.end_compute_s)[path.last], -1, 0))
+    end_s = end_s + jnp.asarray(graph.end_comm_s)[path.last] * regime(-1, network.link[-1][place])
+    return lax.map(some, rows).sum(axis=0) + end_s
+
+
+def _picked(drawn: Float[Array, "level draw lane column"], lane: Array) -> Float[Array, "draw level score column"]:
+    """What was drawn for ops on a path."""
+    level, column = jnp.arange(len(lane))[:, None, None], jnp.arange(drawn.shape[-1])
+    return jnp.moveaxis(drawn[level, :, lane, column], -1, 0)
 
 
 def _work(excess: Array, row: Array, share: Array) -> Float[Either, "lane column"]:
@@ -312,9 +354,9 @@ def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:
 
 
 def _words(
-    noise: CallNoise | None, members: Members, level: Int[Either, ""], n_lane: int, n_column: int
-) -> Complex64[Either, "word lane pair"] | None:
-    """Packed random words of one level: the rows `members` needs, then one for communication."""
+    noise: CallNoise | None, members: Members, level: Int[Either, "*level"], n_lane: int, n_column: int
+) -> Complex64[Either, "*levels word lane pair"] | None:
+    """Packed random words of one level, or of levels [level, 1, 1, 1]: the rows `members` needs, then one for communication."""
     if noise is None:
         return None
     n_row = (members.n_draw if noise.compute is not None else 0) + (noise.comm is not None)
@@ -324,18 +366,22 @@ def _words(
 
 
 def _comm_score(
-    noise: CallNoise | None, words: Complex64[Either, "word lane pair"] | None, dtype: jnp.dtype
-) -> Float[Either, "lane 2*pair"] | None:
+    noise: CallNoise | None, words: Complex64[Either, "*level word lane pair"] | None, dtype: jnp.dtype
+) -> Float[Either, "*level lane 2*pair"] | None:
     """Standardised residual of an op's communication and of the transfer that feeds it."""
     if noise is None or noise.comm is None or words is None:
         return None
-    return noise.comm(both(normal_pairs(words)[-1])).astype(dtype)
+    return noise.comm(both(normal_pairs(words)[..., -1, :, :])).astype(dtype)
 
 
 def _comm_seconds(
     axes: tuple[int, ...], comm_s: Float[Either, "lane used"], network: CommFactors, score: int
 ) -> Float[Either, "lane column"] | Float[Either, ""]:
     """Seconds of an op's communication at one network score: one zero if the graph has none."""
-    link = [network.sent() if a == HAND_OVER else network.link[a] for a in axes]
-    parts = [comm_s[:, i, None] * network.regime[score, a] * link[i] for i, a in enumerate(axes)]
+    parts = [comm_s[:, i, None] * network.regime[score, a] * _group_links(network, a) for i, a in enumerate(axes)]
     return sum(parts, jnp.zeros((), network.link.dtype))
+
+
+def _group_links(network: CommFactors, axis: int) -> Float[Either, "lane column"]:
+    """Factors of links of communication inside ops, blocking sends among it."""
+    return network.sent() if axis == HAND_OVER else network.link[axis]

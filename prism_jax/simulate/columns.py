@@ -37,16 +37,8 @@ from scipy import special
 
 from ..core.arrays import Float, Int, Key, UInt32, is_numpy, namespace
 from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
-from ..graph.propagate import (
-    CallNoise,
-    CommFactors,
-    ExplicitMembers,
-    GraphArrays,
-    Members,
-    MemberTable,
-    piecewise,
-    propagate,
-)
+from ..graph.members import ExplicitMembers, Members, MemberTable, piecewise
+from ..graph.propagate import CallNoise, CommFactors, GraphArrays, propagate
 
 COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
 # Wanted knots: F from 6e-4 to 1 - 1.5e-8, dense where most maxima lie.
@@ -315,18 +307,16 @@ def compiler_options(backend: str) -> dict[str, Any] | None:
 def one_chunk(
     inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
 ) -> Float[Either, "score column"]:
-    """Step times of one chunk's columns, seconds; all is traced."""
-    return propagate(*_of_chunk(inputs, key, chunk, n_column))
+    """Step times of one chunk's columns, seconds; all is traced.
+
+    Notes: derivatives make again what columns keep, whose making takes far more memory.
+    """
+    drawn = jax.checkpoint(lambda inputs, key, chunk: _drawn(inputs, key, chunk, n_column))(inputs, key, chunk)
+    return propagate(*_engine(inputs.graph, inputs.regime, inputs.compute, inputs.comm, drawn))
 
 
 StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None]
 Engine = tuple[GraphArrays, Members, CommFactors, CallNoise | None]
-
-
-def _of_chunk(inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int) -> Engine:
-    """One chunk's persistent factors, links and residuals: the arguments of the engine."""
-    drawn = _drawn(inputs, key, chunk, n_column)
-    return _engine(inputs.graph, inputs.regime, inputs.compute, inputs.comm, drawn)
 
 
 def _engine(

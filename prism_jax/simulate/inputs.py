@@ -18,7 +18,8 @@ from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, LINKS, NETWORK_AXES
 from ..core.registry import did_you_mean
 from ..graph.draws import on_host
-from ..graph.propagate import CommFactors, ExplicitMembers, GraphArrays, propagate
+from ..graph.members import ExplicitMembers
+from ..graph.propagate import CommFactors, GraphArrays, propagate
 from ..graph.walk import noise_free_s
 from ..job.job import Job
 from ..plan.plan import ParallelPlan, device_layout

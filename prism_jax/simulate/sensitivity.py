@@ -216,12 +216,8 @@ class StepQuantile:
         program, columns = self.lowered.program, self.columns
         arrays = self.lowered.arrays(numbers)
         inputs = replace(columns.inputs, graph=arrays)
-
-        @jax.checkpoint
-        def times(chunk: Any) -> Array:
-            return one_chunk(inputs, self.key, chunk, columns.width)
-
-        time_s = columns.by_randomisation(lax.map(times, columns.chunks))
+        times = lax.map(lambda chunk: one_chunk(inputs, self.key, chunk, columns.width), columns.chunks)
+        time_s = columns.by_randomisation(times)
         return time_s, exchange_s(arrays) * regime_factors(program, columns.scores)[:, -1]
 
     def quantile(self, time_s: Float[Array, "batch score column"], end_s: Float[Array, " score"]) -> Float[Array, ""]:

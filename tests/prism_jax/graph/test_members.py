@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from prism_jax.graph.draws import both, key_words, normal_pairs, residual_map, standardised, word_pairs
-from prism_jax.graph.propagate import ExplicitMembers, GraphArrays, OpNoise
+from prism_jax.graph.members import ExplicitMembers, OpNoise
+from prism_jax.graph.propagate import GraphArrays
 from prism_jax.simulate.columns import ColumnInputs, member_table
 from prism_jax.simulate.inputs import column_inputs, regime_factors
 from prism_jax.variability.families import Family, LogNormal, Normal, StudentT

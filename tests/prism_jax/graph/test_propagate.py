@@ -1,5 +1,7 @@
 """Propagation through a graph, and meetings of replicas in it."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -12,18 +14,20 @@ from prism_jax.core.kernels import NETWORK_AXES, PASSES
 from prism_jax.graph.build import Portion, build_graph, work_terms
 from prism_jax.graph.draws import key_words, residual_map, standardised
 from prism_jax.graph.levels import level_table
+from prism_jax.graph.members import ExplicitMembers
 from prism_jax.graph.propagate import (
     CallNoise,
     CommFactors,
-    ExplicitMembers,
     GraphArrays,
     WorkFactors,
+    lane_ends,
     propagate,
 )
 from prism_jax.graph.step_graph import StepGraph, pad_graph
 from prism_jax.graph.walk import decide, noise_free_s
 from prism_jax.schedule.order import Part, ScheduleOrder
 from prism_jax.schedule.registry import make_schedule
+from prism_jax.simulate.columns import member_table
 from prism_jax.simulate.inputs import unit_network, unit_step
 from prism_jax.simulate.program import graph_arrays
 from prism_jax.variability.families import LogNormal
@@ -234,6 +238,50 @@ def test_gradient_equals_finite_differences_and_obeys_euler(x64: None, small: St
                 for d in (h, -h)
             ]
             assert float(ends[0] - ends[1]) / (2 * h) == pytest.approx(float(slope[at]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "table"),
+    [(SCHEDULES[1], False), (SCHEDULES[3], True), (SCHEDULES[6], True), (SCHEDULES[7], False)],
+    ids=lambda own: own[0] if isinstance(own, tuple) else "",
+)
+def test_derivatives_along_the_path_are_those_of_the_whole_recursion(
+    x64: None, shape: tuple[str, int, int, int], table: bool
+) -> None:
+    """In every number, forwards and backwards; with residuals, drawn in single precision, two network scores, links and work."""
+    schedule = make_schedule(*shape)
+    cost = random_cost(schedule, 7)
+    plain = build_graph(schedule, cost)
+    graph, network = jax.tree.map(jnp.asarray, lowered(plain, 0.05)), random_network(plain)
+    several = np.random.default_rng(5).lognormal(0.0, 0.1, plain.lag_s.shape)  # so that nothing arrives together
+    lag_s = jnp.where(plain.dep_level < 0, -1.0, plain.lag_s * several)
+    graph = replace(graph, lag_s=lag_s)
+    terms = work_terms(schedule, level_table(schedule), cost, [Portion(cost.compute_s[..., 0])])
+    excess = jnp.asarray(np.random.default_rng(6).normal(0.0, 0.1, (schedule.n_micro_batch, N_COLUMN)))
+    chain, chip = standardised(residual_map(LogNormal(0.1))), jnp.asarray(random_chip(plain))
+    members = member_table(graph, chip, chain) if table else ExplicitMembers(chip)
+    network = replace(network, edge=1.5 * network.link[0] if table else None)
+    step = graph, members, network, noise(), WorkFactors(excess, *terms)
+    leaves, structure = jax.tree.flatten(step)
+    real = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    values = [jnp.asarray(leaves[k]) for k in real]
+
+    def total(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        def of(values: list[jax.Array]) -> jax.Array:
+            changed = dict(zip(real, values, strict=True))
+            made = function(*structure.unflatten([changed.get(k, leaf) for k, leaf in enumerate(leaves)]))
+            return (made * jnp.array([[1.0, 0.3], [0.2, 0.7]])).sum()
+
+        return of
+
+    quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    expected = quick(jax.grad(total(lambda *step: lane_ends(*step)[0].max(axis=0))))(values)
+    found = quick(jax.grad(total(propagate)))(values)
+    largest = max(float(jnp.abs(own).max()) for own in expected)
+    for own, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, right, rtol=1e-6, atol=1e-8 * largest)
+    forwards = quick(lambda at: jax.jvp(total(propagate), (at,), (at,))[1])(values)
+    assert float(forwards) == pytest.approx(sum(float((v * g).sum()) for v, g in zip(values, found, strict=True)))
 
 
 @pytest.mark.parametrize("blocking", [False, True])

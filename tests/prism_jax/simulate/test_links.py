@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from prism_jax.core.kernels import NETWORK_AXES
-from prism_jax.graph.propagate import CommFactors, ExplicitMembers, propagate
+from prism_jax.graph.members import ExplicitMembers
+from prism_jax.graph.propagate import CommFactors, propagate
 from prism_jax.plan.plan import AXES, ParallelPlan, device_layout
 from prism_jax.simulate.inputs import known_gpus
 from prism_jax.simulate.known_replicas import every_known_replica
