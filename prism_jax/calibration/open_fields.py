@@ -331,7 +331,7 @@ def _is_open(name: str, odds: Odds, model: Workload) -> bool:
 def imbalance_of(model: Workload) -> float | None:
     """Load of the busiest expert rank over the mean, as the model has it; None: it has no experts, or a capacity decides."""
     moe = getattr(model, "moe", None)
-    return None if moe is None or moe.capacity_factor else moe.imbalance
+    return None if moe is None or moe.capacity_factor or moe.routing else moe.imbalance
 
 
 def with_imbalance(model: Any, imbalance: float) -> Any:

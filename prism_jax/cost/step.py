@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -66,7 +66,11 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
         SpecError: no constants for the device, or it lacks the plan's dtype.
         PlanError: `layer_split` does not fit.
     """
-    return step_cost_of(BlockCostModel(model, cluster, plan, eff))
+    cost = step_cost_of(BlockCostModel(model, cluster, plan.computed, eff))
+    if not plan.data.is_drawn:
+        return cost
+    useful, again = (model.step_flops(plan, recomputed=recomputed) for recomputed in (False, True))
+    return replace(cost, model_flops=useful, hardware_flops=again)
 
 
 def step_cost_of(blocks: BlockCostModel) -> StepCost:

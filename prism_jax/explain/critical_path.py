@@ -102,7 +102,8 @@ def _known_groups(program: Program, key: Array, times: ReplicaTimes) -> list[Col
 def first_columns(program: Program, n_column: int, seed: int) -> tuple[Design, Chunk]:
     """Importance-sampled columns, and the chunk of the first randomisation."""
     design = column_design(program, n_column, seed)
-    return design, Chunk(np.zeros((), np.int32), on_host(design.peak_score[0]) if program.has_persistent else None)
+    peak, work = on_host(design.peak_score[0]), None if design.work is None else design.work[0]
+    return design, Chunk(np.zeros((), np.int32), peak if program.has_persistent else None, work=work)
 
 
 MOST_KEPT = 1 << 22  # ops times columns that are run at once
@@ -148,6 +149,7 @@ class HostColumns:
         members: the same as a group.
         network: [axis, lane, column] factors of the seconds of communication, blocking sends among them.
         lag: [level, lane, dep or 1, column] factors of the seconds of lags.
+        work: [row, column] factors of the work of micro-batches less one; None where they are alike.
         n_pair: pairs of columns in the chunk.
         pair: those that are here, all or some.
     """
@@ -159,6 +161,7 @@ class HostColumns:
     members: Members
     network: Singles
     lag: Singles
+    work: Singles | None
     n_pair: int
     pair: Positions
 
@@ -175,7 +178,8 @@ class HostColumns:
         lag = lag[:, None] if edge is None else np.moveaxis(lag, 1, 2)
         link[HAND_OVER] = network.sent()
         words, members = named(own, "call"), members_of(inputs, chip)
-        return cls(inputs, program.graph, words, chip, members, link, lag, n_pair, np.arange(n_pair))
+        drawn = chip, members, link, lag, chunk.work
+        return cls(inputs, program.graph, words, *drawn, n_pair, np.arange(n_pair))
 
     def seconds(self) -> tuple[Floats, Floats]:
         """Step times [column] and the seconds of each class [column, class] on every column's critical path."""
@@ -189,13 +193,16 @@ class HostColumns:
     def only(self, pair: Positions) -> HostColumns:
         """Some pairs of the columns: the first of all, then the second."""
         column = np.concatenate([pair, pair + self.n_pair])
-        some = {name: getattr(self, name) for name in ("chip", "members", "network", "lag")}
+        some = {name: getattr(self, name) for name in ("chip", "members", "network", "lag", "work")}
         return replace(self, pair=pair, **jax.tree.map(lambda x: x[..., column], some))
 
     def run(self) -> HostRun:
         """All ops of all columns, at once."""
         arrays = self.inputs.graph
         slow, compute_s, score = self._ops()
+        if self.work is not None and self.inputs.work is not None:
+            row, share = self.inputs.work
+            compute_s *= 1.0 + sum(share[..., k, None] * self.work[row[..., k]] for k in range(row.shape[-1]))
         residual, transfer = (1.0 + sd * score for sd in (arrays.comm_sd[..., None], arrays.p2p_sd))
         comm_s = residual * np.einsum("tlu,ulc->tlc", arrays.comm_s, self.network[list(arrays.axes)])
         transfer = transfer[:, :, None] * self.lag

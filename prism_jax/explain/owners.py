@@ -1,7 +1,8 @@
 """Whose variability owns the p95: one owner's is removed at a time.
 
 The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths of a percent
-are visible with a few hundred columns. What whole steps have in common is made of the same columns. Effects need not add up.
+are visible with a few hundred columns. What whole steps have in common is made of the same columns. Without lengths or routing
+every micro-batch has the mean of their work. Effects need not add up.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ def p95_owners(times: ReplicaTimes, key: Array, p: float = 0.95) -> Shares:
         programs = [variant(program, tree) for tree in trees.values()]
     else:
         _, *programs = alike([program, *(by_class(program, tree) for tree in trees.values())])
+    work = program.work
+    even = {} if work is None else {name: replace(program, work=work.without(name)) for name in work.names}
     without = {}
-    for name, own in zip(trees, programs, strict=True):
+    for name, own in [*zip(trees, programs, strict=True), *even.items()]:
         same = name in OF_WHOLE_STEPS
         without[name] = (replace(times, program=own) if same else replica_times(own, key, n_column, known)).steps()
     for name, rest in () if known is None else _without_given(known):

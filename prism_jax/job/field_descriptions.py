@@ -75,6 +75,8 @@ ABOUT: dict[str, str] = {
     "model.moe.shared_ffn_hidden": "inner width of all shared experts together; 0: n_shared * ffn_hidden",
     "model.moe.n_dense_first": "leading layers with the dense MLP",
     "model.moe.imbalance": "load of the busiest expert rank over the mean",
+    "model.moe.routing": "loads of expert ranks, drawn per layer and micro-batch; in the place of imbalance",
+    "model.moe.routing.gini": "Gini coefficient of the loads of experts in a micro-batch (.10 to .38 published)",
     "model.moe.router_bias": "a load-balancing bias per expert (DeepSeek-V3)",
     "model.moe.shared_gate": "a learned gate on the shared experts (Qwen2-MoE)",
     "model.moe.every": "every n-th layer has experts",

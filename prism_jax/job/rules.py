@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.errors import PlanError, PrismError, Problem
 from ..core.kernels import RECOMPUTE
+from ..core.lazy import np
 from ..core.units import format_count
 from ..framework.software import software_problems
 from ..plan.fields import (
@@ -23,6 +24,8 @@ from ..plan.fields import (
     STATE_DTYPE_VALUES,
     recompute_problems,
 )
+from ..plan.micro_batch_work import law_of
+from ..plan.packing import MIXTURE, PACKINGS
 from ..plan.plan import SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES
@@ -345,7 +348,9 @@ def _packing(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
     lengths = plan.data.lengths
     if lengths and not isinstance(model, TransformerSpec):
         yield Problem("data.lengths", f"{model.name} reads no packed sequences of tokens. Leave them out.")
-    elif lengths.longest > plan.seq_len:
+    elif plan.data.packing != MIXTURE and not lengths:
+        yield Problem("data.packing", f"{plan.data.packing}, but data.lengths says of no documents how long they are.")
+    elif plan.data.packing == MIXTURE and lengths.longest > plan.seq_len:
         text = f"a document of {lengths.longest} tokens is longer than plan.seq_len = {plan.seq_len}"
         yield Problem("data.lengths", f"{text}. Cut it, or raise seq_len.")
 
@@ -383,7 +388,20 @@ def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
 def _packing_note(plan: ParallelPlan) -> str:
     lengths = plan.data.lengths
     n = lengths.n_documents * plan.seq_len / lengths.n_tokens
+    if plan.data.is_drawn:
+        return _drawn_note(plan)
     if not plan.is_flash:
         return f"attention = unfused computes all scores: {n:.3g} documents per sequence (data.lengths) save nothing"
     share = lengths.mean_over_tokens(lambda length: length + 1.0) / (plan.seq_len + 1.0)
     return f"data.lengths: {n:.3g} documents per sequence; attention sees {share:.1%} of the pairs that one document would have"
+
+
+def _drawn_note(plan: ParallelPlan) -> str:
+    data, law = plan.data, law_of(plan)
+    padding = 1.0 - law.real_tokens / law.seq_len
+    text = f"data.packing = {data.packing}: {PACKINGS[data.packing]}; {padding:.0%} of the tokens that are computed are padding"
+    length, share = data.lengths.arrays(data.lengths.longest)
+    cut = float(share @ np.maximum(length - plan.seq_len, 0)) / float(share @ length)
+    if padding > 0.0 and cut > 0.0:
+        text += f"; {cut:.1%} of the tokens lie behind seq_len = {plan.seq_len} and are cut off"
+    return text

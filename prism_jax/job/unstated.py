@@ -18,7 +18,7 @@ from ..system.hardware import Cluster
 from ..workload.base.workload import Workload, n_body
 
 _FABRIC = ("preset", "like", "tiers", "network")  # any of them describes it
-_ROUTING = ("imbalance", "capacity_factor")
+_ROUTING = ("imbalance", "capacity_factor", "routing")
 
 Open = tuple[tuple[str, Odds], ...]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +29,7 @@ from .fields import (
     parse_share,
     updates_shards,
 )
+from .micro_batch_work import law_of
 from .optimizers import OPTIMIZERS, has_master, parse_optimizer
 from .packing import Data as Data
 
@@ -279,6 +280,19 @@ class ParallelPlan:
     def n_micro_batch(self) -> int:
         """Micro-batches per replica and step."""
         return self.global_batch // (self.dp * self.micro_batch)
+
+    @property
+    def computed(self) -> ParallelPlan:
+        """The plan of what is computed in the mean: with the padding of its sequences, and the documents that attention sees."""
+        if not self.data.is_drawn:
+            return self
+        law = law_of(self)
+        return replace(self, seq_len=law.seq_len, data=Data(law.lengths))
+
+    @property
+    def tokens_per_sequence(self) -> float:
+        """Tokens of documents in a sequence, in the mean; without padding."""
+        return law_of(self).real_tokens if self.data.is_drawn else float(self.seq_len)
 
     @property
     def shard_group(self) -> int:

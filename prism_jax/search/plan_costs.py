@@ -84,7 +84,9 @@ class PlanCosts:
         self._ends = PlanCache(self._ends_of)
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
         self._fits_host = PlanCache(self._fits_host_of)
-        self._sends = PlanCache(lambda plan: np.append(distance_seconds(model, cluster, plan, eff.correction), 0.0))
+        self._sends = PlanCache(
+            lambda plan: np.append(distance_seconds(model, cluster, plan.computed, eff.correction), 0.0)
+        )
         self._distances = PlanCache(lambda plan: edge_distances(cluster, plan))
 
     def blocks(self, table: PlanTable) -> tuple[BlockCost, Rows]:
@@ -140,7 +142,7 @@ class PlanCosts:
         return np.take_along_axis(by_distance, at, axis=1), which
 
     def _blocks(self, plan: ParallelPlan) -> BlockCostModel:
-        return BlockCostModel(self.model, self.cluster, plan, self.eff)
+        return BlockCostModel(self.model, self.cluster, plan.computed, self.eff)
 
     def _ends_of(self, plan: ParallelPlan) -> EndWork:
         """[stage] of one plan; stages that hold the same parameters share their work."""

@@ -45,6 +45,7 @@ from .replica_maximum import (
     step_samples,
     survival_table,
 )
+from .work import with_plain_work
 
 N_REPEAT = 4  # steps of every column
 N_TIME = 64  # of the grid on which distributions are integrated
@@ -134,10 +135,15 @@ def repeated_columns(
     program: Program, key: Array, known: KnownReplicas | None = None, times: ReplicaTimes | None = None
 ) -> Repeats:
     """Replica columns of two designs, every column drawn for `N_REPEAT` steps; arguments as those of `allocation_spread`."""
-    first, other = replica_times(program, key, DEFAULT_COLUMNS) if times is None else times, folded(key, 1)
-    links = None if known is None else known.gpus.links
-    designs = first.columns, replica_columns(program, other, DEFAULT_COLUMNS, links)
-    drawn = _drawn(designs[0], key, first.time_s), _drawn(designs[1], other)
+    other, first_s, links = folded(key, 1), None, None if known is None else known.gpus.links
+    if program.work is None:
+        first = replica_times(program, key, DEFAULT_COLUMNS) if times is None else times
+        designs, first_s = (first.columns, replica_columns(program, other, DEFAULT_COLUMNS, links)), first.time_s
+    else:  # another draw of the work with every repeat: weights are of what stays
+        calm = replace(program, work=None)
+        plain = (replica_columns(calm, own, DEFAULT_COLUMNS, links) for own in (key, other))
+        designs = tuple(replace(own, inputs=replace(own.inputs, work=program.work.terms)) for own in plain)
+    drawn = _drawn(program, designs[0], key, first_s), _drawn(program, designs[1], other)
     time_s = np.concatenate(drawn, axis=2)
     shared = shared_of(program, designs[0].scores, known and known.gpus)
     carried = shared.factor(shared.scores)
@@ -153,11 +159,12 @@ def repeated_columns(
     )
 
 
-def _drawn(columns: ReplicaColumns, key: Array, first_s: Floats | None = None) -> Floats:
+def _drawn(program: Program, columns: ReplicaColumns, key: Array, first_s: Floats | None = None) -> Floats:
     """Times [repeat, score, randomisation, column]: the persistent factors of a chunk are those of its `fleet`."""
     n_chunk, found = len(columns.chunks.index), [] if first_s is None else [first_s.transpose(1, 0, 2)]
     for repeat in range(len(found), N_REPEAT):
         chunks = replace(columns.chunks, index=columns.chunks.index + repeat * n_chunk)
+        chunks = with_plain_work(chunks, program.work, columns.width)
         time_s = column_times(columns.inputs, key, chunks, columns.width)
         found.append(columns.by_randomisation(time_s).transpose(1, 0, 2))
     return np.stack(found)
@@ -171,7 +178,7 @@ def _known(program: Program, known: KnownReplicas | None, key: Array, scores: Fl
     inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
     n, found = program.n_replica * known.n_column // width, []
     for repeat in range(N_REPEAT):
-        own = replace(chunks, index=chunks.index + repeat * n)
+        own = with_plain_work(replace(chunks, index=chunks.index + repeat * n), program.work, width)
         time_s = np.asarray(column_times(inputs, key_of_known(key), own, width), dtype=np.float64)
         found.append(known.by_replica(time_s))
     time_s = np.stack(found, axis=1)

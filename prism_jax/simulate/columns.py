@@ -36,9 +36,10 @@ from jax.sharding import Mesh, PartitionSpec
 from scipy import special
 
 from ..core.arrays import Float, Int, Key, UInt32, is_numpy, namespace
+from ..graph.build import WorkTerms
 from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
 from ..graph.members import ExplicitMembers, Members, MemberTable, piecewise
-from ..graph.propagate import CallNoise, CommFactors, GraphArrays, propagate
+from ..graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, propagate
 
 COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
 # Wanted knots: F from 6e-4 to 1 - 1.5e-8, dense where most maxima lie.
@@ -144,6 +145,7 @@ class ColumnInputs:
         link: per network axis, chain of a group's links.
         regime: [score, axis] factors of the step's network regime at the carried scores.
         compute, comm: standardised call residuals.
+        work: which factors of work every op goes with; None where micro-batches are alike.
         n_member, n_node, node_size: GPUs of a group, hosts it spans, GPUs per host.
         explicit: draw every member, however many.
         varying_links: whether links differ from node to node.
@@ -156,6 +158,7 @@ class ColumnInputs:
     regime: Float[Either, "score axis"]
     compute: ScoreChain | None
     comm: ScoreChain | None
+    work: WorkTerms | None
     n_member: int = field(metadata={"static": True})
     n_node: int = field(metadata={"static": True})
     node_size: int = field(metadata={"static": True})
@@ -196,6 +199,7 @@ class Chunk:
         regime: [axis, column] factor of the step a column belongs to; None where `ColumnInputs.regime` carries it.
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.
         links: that are known; None if none is.
+        work: [factor_row, column] factors of the work of micro-batches less one; None where they are alike.
     """
 
     index: Int[Either, "*chunk"]
@@ -204,6 +208,7 @@ class Chunk:
     known: Float[Either, "*chunk factor member lane column"] | None = None
     fleet: Int[Either, "*chunk"] | None = None
     links: KnownLinks | None = None
+    work: Float[Either, "*chunk factor_row column"] | None = None
 
     def at(self, place: int) -> Chunk:
         """One of several chunks."""
@@ -218,12 +223,14 @@ class DrawnColumns:
         members: the groups of all lanes.
         link, edge: factors of links, as in `CommFactors`.
         call: key of the residuals.
+        work: [factor_row, column] factors of the work of micro-batches less one.
     """
 
     members: Members
     link: Float[Either, "*chunk axis lane column"]
     edge: Float[Either, "*chunk lane column"] | None
     call: UInt32[Either, "*chunk 2"]
+    work: Float[Either, "*chunk factor_row column"] | None
 
 
 def column_times(
@@ -252,7 +259,7 @@ def column_times(
         drawn = jax.tree.map(
             lambda *leaves: np.stack(leaves), *(_drawn(inputs, words, own, n_column, content) for own in some)
         )
-        step = inputs.graph, inputs.regime, inputs.compute, inputs.comm
+        step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
         found.append(_compiled(n_device, None, backend)(step, drawn))
         found[:-1] = map(_gathered, found[:-1])  # the last runs while the next is drawn
     return np.concatenate([*found[:-1], _gathered(found[-1])])[:n_chunk]
@@ -312,18 +319,24 @@ def one_chunk(
     Notes: derivatives make again what columns keep, whose making takes far more memory.
     """
     drawn = jax.checkpoint(lambda inputs, key, chunk: _drawn(inputs, key, chunk, n_column))(inputs, key, chunk)
-    return propagate(*_engine(inputs.graph, inputs.regime, inputs.compute, inputs.comm, drawn))
+    return propagate(*_engine(inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work, drawn))
 
 
-StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None]
-Engine = tuple[GraphArrays, Members, CommFactors, CallNoise | None]
+StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None, WorkTerms | None]
+Engine = tuple[GraphArrays, Members, CommFactors, CallNoise | None, WorkFactors | None]
 
 
 def _engine(
-    graph: GraphArrays, regime: Either, compute: ScoreChain | None, comm: ScoreChain | None, drawn: DrawnColumns
+    graph: GraphArrays,
+    regime: Either,
+    compute: ScoreChain | None,
+    comm: ScoreChain | None,
+    terms: WorkTerms | None,
+    drawn: DrawnColumns,
 ) -> Engine:
     noise = None if compute is None and comm is None else CallNoise(drawn.call, compute, comm)
-    return graph, drawn.members, CommFactors(drawn.link, regime, drawn.edge), noise
+    work = None if terms is None or drawn.work is None else WorkFactors(drawn.work, *terms)
+    return graph, drawn.members, CommFactors(drawn.link, regime, drawn.edge), noise, work
 
 
 # Chunks whose fleets are remembered: steps of the same fleets, and jobs that differ in their calls alone.
@@ -347,7 +360,7 @@ def _drawn(
             if len(_kept) >= MOST_KEPT:
                 _kept.clear()
             _kept[made_of] = found
-    return DrawnColumns(*found, named(own, "call"))
+    return DrawnColumns(*found, named(own, "call"), chunk.work)
 
 
 def _content(inputs: ColumnInputs, n_column: int) -> bytes:

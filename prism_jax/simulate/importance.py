@@ -8,6 +8,10 @@ Coordinates: per lane the normal score of its slowest GPU and of that GPU's node
     weight = N(0, I) / q = 1 / (pi_0 + sum_k pi_k exp(shift_k . x - |shift_k|^2 / 2))
 
 bounded by 1 / pi_0 (a defensive mixture). The shift grows with the number of (replica, lane) pairs whose maximum is sought.
+
+Where micro-batches hold unlike work (`work.py`), a replica is slow by both: shifted columns draw from tilted tables of work too,
+and the exponents of a component add up. Shift and tilt are those of the direction in which a step grows fastest: the more work
+varies, the less GPUs are shifted.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy
@@ -36,14 +41,33 @@ class Design:
     Attributes:
         peak_score: [chunk, 2, lane, column] normal scores of slowest GPU and its node.
         weight: [chunk, column] mean about one.
+        work: [chunk, row, column] factors of the work of micro-batches less one; None where they are alike.
     """
 
     peak_score: Floats
     weight: Floats
+    work: NDArray[np.float32] | None = None
+
+
+@runtime_checkable
+class WorkDraws(Protocol):
+    """What a design draws of the work of micro-batches; see `work.Work`."""
+
+    @property
+    def sd(self) -> float: ...
+
+    def tilted(self, is_tilted: NDArray[np.bool_], length: float, seed: int) -> tuple[NDArray[np.float32], Floats]: ...
 
 
 def importance_design(
-    n_chunk: int, n_column: int, n_lane: int, n_replica: int, direction: Floats, lane_weight: Floats, seed: int
+    n_chunk: int,
+    n_column: int,
+    n_lane: int,
+    n_replica: int,
+    direction: Floats,
+    lane_weight: Floats,
+    seed: int,
+    work: WorkDraws | None = None,
 ) -> Design:
     """One independently scrambled Sobol set per chunk.
 
@@ -53,25 +77,36 @@ def importance_design(
         direction: [2] how much a unit of GPU score and of node score lengthens an op; only its direction counts. Zero: no shift.
         lane_weight: [lane] share of the shifted columns that goes to each lane.
         seed: of the scramblings.
+        work: of micro-batches, where it varies.
     """
-    shares, shifts = _components(n_lane, n_replica, direction, lane_weight)
+    sd = 0.0 if work is None else work.sd
+    shares, shifts = _components(n_lane, n_replica, direction, lane_weight, sd)
     uniform = np.stack([scrambled_sobol(n_column, 2 * n_lane + 1, seed * 1000003 + c) for c in range(n_chunk)])
     score = ndtri(uniform[..., 1:]).reshape(n_chunk, n_column, 2 * n_lane)
     picked = np.minimum(np.searchsorted(np.cumsum(shares), uniform[..., 0]), len(shares) - 1)
     score = score + shifts[picked]
     exponent = score @ shifts.T - 0.5 * (shifts**2).sum(axis=1)
+    drawn = None
+    if work is not None:
+        length = shift_length(n_replica) * sd / max(float(np.hypot(np.hypot(*direction), sd)), 1e-30)
+        each = [work.tilted(own > 0, length, seed * 1000003 + c) for c, own in enumerate(picked)]
+        drawn, log_ratio = np.stack([excess for excess, _ in each]), np.stack([ratio for _, ratio in each])
+        exponent[..., 1:] += log_ratio[..., None]
     weight = 1.0 / (np.exp(exponent) @ shares)
-    return Design(score.reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1), weight)
+    return Design(score.reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1), weight, drawn)
 
 
-def _components(n_lane: int, n_replica: int, direction: Floats, lane_weight: Floats) -> tuple[Floats, Floats]:
+def _components(
+    n_lane: int, n_replica: int, direction: Floats, lane_weight: Floats, work_sd: float
+) -> tuple[Floats, Floats]:
     """Shares [component] and shifts [component, 2 * lane] of the proposal: nominal, one per lane, all lanes together."""
     norm = float(np.hypot(*direction))
-    if norm == 0.0:
-        return np.ones(1), np.zeros((1, 2 * n_lane))
     nominal = max(NOMINAL_SHARE, 1.0 - 0.25 * np.log2(n_replica + 1))
+    if norm == 0.0:
+        shares = np.ones(1) if work_sd == 0.0 else np.array([nominal, 1.0 - nominal])
+        return shares, np.zeros((len(shares), 2 * n_lane))
     together = ALL_LANES_SHARE * (1.0 - nominal) / (1.0 - NOMINAL_SHARE) if n_lane > 1 else 0.0
-    length = shift_length(n_replica * n_lane)
+    length = shift_length(n_replica * n_lane) * (norm / float(np.hypot(norm, work_sd)))
     single = np.einsum("p,lm->lpm", direction / norm * length, np.eye(n_lane))
     every = np.repeat(direction[:, None], n_lane, axis=1) / norm * (ALL_LANES_LENGTH * length / np.sqrt(n_lane))
     shifts = np.concatenate([np.zeros((1, 2, n_lane)), single, every[None]]).reshape(n_lane + 2, -1)

@@ -137,6 +137,7 @@ def column_inputs(program: Program, regime: Floats, *, explicit: bool = False) -
         regime=on_host(regime),
         compute=program.compute_residual,
         comm=program.comm_residual,
+        work=None if program.work is None else program.work.terms,
         n_member=program.n_member,
         n_node=program.n_node,
         node_size=program.job.cluster.node_size,

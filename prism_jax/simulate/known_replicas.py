@@ -22,6 +22,7 @@ from .columns import Chunk, KnownLinks, column_times
 from .inputs import KnownGpus, column_inputs, regime_factors
 from .links import ReplicaLinks
 from .program import Program
+from .work import with_plain_work
 
 CHUNK_COLUMNS = 256  # at most
 TOTAL_COLUMNS = 8192  # of a prediction, shared by the known replicas, at least 1024 each
@@ -58,7 +59,8 @@ class KnownReplicas:
         index = (self.replicas[:, None] * n + np.arange(n)).ravel()
         known = np.broadcast_to(on_host(factors)[..., None], (*factors.shape, width))
         replica = np.broadcast_to(np.repeat(self.replicas, n)[:, None], (len(index), width))
-        return Chunk(index=index, known=known, fleet=index, links=links_of(program, self.gpus, replica)), width
+        chunk = Chunk(index=index, known=known, fleet=index, links=links_of(program, self.gpus, replica))
+        return with_plain_work(chunk, program.work, width), width
 
     def by_replica(self, time_s: Floats) -> Floats:
         """Times [replica, score, column] of those of the chunks [chunk, score, column]."""

@@ -10,7 +10,7 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..core.arrays import Floats, Values
+from ..core.arrays import Floats, Positions, Values
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..graph.draws import MAX_COLUMNS, host_key, on_host, seed_of, typed_key
@@ -123,7 +123,8 @@ def replica_maxima(
         of_fleet = None if n_step == 1 else block
         replica = cell % program.n_replica
         links = None if known is None else links_of(program, known, replica)
-        chunks = Chunk(index, None, regime, _known_columns(program, known, replica), of_fleet, links)
+        work = _work_columns(program, replica, fleet * n_step + step[:, None], host_key(key), index)
+        chunks = Chunk(index, None, regime, _known_columns(program, known, replica), of_fleet, links, work)
         times.append(column_times(inputs, key, chunks, N_COLUMN, drawn_on_device=True).reshape(per_call, -1))
         progress(min(1.0, (first + per_call) / n_chunk))
     of_step = np.concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
@@ -143,6 +144,17 @@ def _known_columns(program: Program, known: KnownGpus | None, replica: NDArray[n
     return on_host(np.moveaxis(known.by_replica(program.job.plan)[..., replica], -2, 0))
 
 
+def _work_columns(
+    program: Program, replica: Positions, step: Positions, words: NDArray[np.uint32], index: Positions
+) -> np.ndarray | None:
+    """Work [chunk, row, column] of the replicas [chunk, column] of the steps [chunk, column]."""
+    work = program.work
+    if work is None:
+        return None
+    each = zip(replica, step, index.tolist(), strict=True)
+    return np.stack([work.of_whole_steps(*own, *words.tolist(), k) for *own, k in each])
+
+
 assert N_COLUMN <= MAX_COLUMNS
 
 
@@ -155,12 +167,17 @@ N_STEP_SAMPLES = 1 << 14
 # more, plain columns of 64 replicas 1.
 MIN_TAIL_COLUMNS = 5.0
 TAIL_REFERENCE_COLUMNS = 1024
+MORE_COLUMNS = 4  # times as many, where micro-batches hold unlike work and few columns reach the tail
 CHUNK_COLUMNS = 256  # the state of a scan stays in the second-level cache
 MIN_CHUNKS = 4  # at least, so that as many devices share the work
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
     f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full "
     "(brute force)"
+)
+BALANCED = (
+    "data.packing = balanced: replicas share out the documents of a step, so that none is independent of the others: "
+    f"{FALLBACK_STEPS} steps were simulated in full (brute force)"
 )
 FLEETS_NEED = 'or more with method="brute_force": the symmetric method draws another fleet with every column'
 
@@ -216,15 +233,26 @@ def columns_or_full(
     program: Program, key: Array, n_samples: int, known: KnownGpus | None = None, progress: Progress = silent
 ) -> StepTimeDistribution:
     """The symmetric method, or brute force where too few of its columns reach the tail; arguments as those of `predict`."""
+    if program.work is not None and program.work.of_steps is not None:
+        return replace(_in_full(program, key, known, progress), notes=(BALANCED,))
     own = None if known is None else every_known_replica(known, program.job.plan)
     result = symmetric(program, key, n_samples, own)
-    if result.tail_columns >= MIN_TAIL_COLUMNS * min(1.0, result.n_samples / TAIL_REFERENCE_COLUMNS):
+    if program.work is not None and not _reaches_tail(
+        result
+    ):  # by work as well as by slow GPUs: more columns find both
+        result = symmetric(program, key, MORE_COLUMNS * n_samples, own)
+    if _reaches_tail(result):
         return result
     note = (
         f"only {result.tail_columns:.1f} effective columns lie beyond the p95 of the step time: the tail does not come from slow "
         f"GPUs, so importance sampling is unreliable for this job; fell back to {FALLBACK_STEPS} brute-force steps"
     )
     return replace(_in_full(program, key, known, progress), notes=(note,))
+
+
+def _reaches_tail(result: StepTimeDistribution) -> bool:
+    """Whether enough columns lie in the tail."""
+    return result.tail_columns >= MIN_TAIL_COLUMNS * min(1.0, result.n_samples / TAIL_REFERENCE_COLUMNS)
 
 
 def _in_full(program: Program, key: Array, known: KnownGpus | None, progress: Progress) -> StepTimeDistribution:
@@ -342,11 +370,15 @@ def replica_columns(program: Program, key: Array, n_samples: int, links: Floats 
     if program.has_persistent:
         flat = np.moveaxis(on_host(design.peak_score), 0, -2)
         peak = np.moveaxis(flat.reshape(*flat.shape[:-2], -1, width), -2, 0)
+    work = None
+    if design.work is not None:
+        flat = np.moveaxis(design.work, 0, -2)
+        work = np.moveaxis(flat.reshape(len(flat), -1, width), -2, 0)
     index = np.arange(design.weight.size // width)
     known = None if links is None else ReplicaLinks.of(program, links).alike(len(index), width, program.n_node)
     return ReplicaColumns(
         inputs=column_inputs(program, regime_factors(program, scores)),
-        chunks=Chunk(index, peak, fleet=index, links=known),
+        chunks=Chunk(index, peak, fleet=index, links=known, work=work),
         width=width,
         scores=scores,
         weight=design.weight,
@@ -362,9 +394,8 @@ def column_design(program: Program, n_column: int, seed: int) -> Design:
         direction = persistent_spread(
             program.job.variability, program.graph.compute_s.sum(axis=(0, 1)), program.classes
         )
-    design = importance_design(
-        N_RANDOMISATION, n_column, program.n_stage, program.n_replica, direction, lane_shares(busy), seed
-    )
+    shape = N_RANDOMISATION, n_column, program.n_stage, program.n_replica
+    design = importance_design(*shape, direction, lane_shares(busy), seed, program.work)
     idle = ((0, 0), (0, 0), (0, program.n_lane - program.n_stage), (0, 0))
     return replace(design, peak_score=np.pad(design.peak_score, idle))
 

@@ -26,6 +26,7 @@ from ..schedule.registry import make_schedule
 from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family
 from ..variability.tree import Variability
+from .work import Work, work_of
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Program:
         regime: per network axis, factor family of the step's network score.
         end_call: residual family of the communication that ends the step.
         varying_links, varying_regime: whether the original tree has them; fixed under `variant`.
+        work: what goes with the work of micro-batches; None where they are alike.
     """
 
     job: Job
@@ -124,6 +126,7 @@ class Program:
     end_call: Family
     varying_links: bool
     varying_regime: bool
+    work: Work | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -185,13 +188,16 @@ class _Timed:
 
 
 @lru_cache(maxsize=8)
-def _noise_free(timed: _Timed) -> tuple[StepCost, StepGraph, int | None]:
-    """Cost and graph, and how many levels of a padded one are used."""
+def _noise_free(timed: _Timed) -> tuple[StepCost, StepGraph, int | None, Work | None]:
+    """Cost and graph, how many levels of a padded one are used, and what goes with the work of micro-batches."""
     job = timed.job
     job.check()
     cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
-    graph = build_graph(order_of(job.plan), cost)
-    return (cost, pad_graph(graph), graph.n_level) if timed.pad else (cost, graph, None)
+    order = order_of(job.plan)
+    graph, n_used = build_graph(order, cost), None
+    if timed.pad:
+        graph, n_used = pad_graph(graph), graph.n_level
+    return cost, graph, n_used, work_of(job, cost, order, graph)
 
 
 def order_of(plan: ParallelPlan) -> ScheduleOrder:
@@ -199,7 +205,9 @@ def order_of(plan: ParallelPlan) -> ScheduleOrder:
     return make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
 
 
-def program_of(job: Job, cost: StepCost, graph: StepGraph, n_used: int | None = None) -> Program:
+def program_of(
+    job: Job, cost: StepCost, graph: StepGraph, n_used: int | None = None, work: Work | None = None
+) -> Program:
     """Program of a graph under the job's variability; `n_used` levels of a padded one."""
     tree = job.variability
     groups = factor_groups(tree, cost.classes)
@@ -222,6 +230,7 @@ def program_of(job: Job, cost: StepCost, graph: StepGraph, n_used: int | None = 
         end_call=tree.of(cost.collective_of["end"]).call,
         varying_links=any(tree.of(c).node.cv > 0 for c in collectives),
         varying_regime=any(tree.of(c).regime.cv > 0 for c in collectives),
+        work=work,
     )
 
 

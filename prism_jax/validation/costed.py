@@ -137,7 +137,7 @@ def costed(job: Job, assumed: Sequence[object] = ()) -> CostedJob:
         SpecError: no constants for the device, or it lacks the plan's dtype.
     """
     job.check()
-    blocks = BlockCostModel(job.model, job.cluster, job.plan, job.efficiency)
+    blocks = BlockCostModel(job.model, job.cluster, job.plan.computed, job.efficiency)
     prompt = blocks.under(without_host(blocks.eff.correction))
     # Four sizes may be one guess.
     by_rule = {text.partition(" assumed: ")[2] or text: text for text in map(str, assumed)}

@@ -252,7 +252,7 @@ class WorkloadDefaults:
 
     def units_per_step(self: Workload, plan: ParallelPlan) -> int:
         """Samples of a step, or their tokens."""
-        return plan.global_batch * (plan.seq_len if self.sample_unit == "tokens" else 1)
+        return round(plan.global_batch * (plan.tokens_per_sequence if self.sample_unit == "tokens" else 1))
 
 
 def uncut(tp: str, cp: str = "sequence", ep: str = "experts") -> dict[str, Split]:

@@ -34,10 +34,11 @@ outputs, states of every chunk in fp32, and decays. The backward pass runs it tw
 from __future__ import annotations
 
 from ...framework.software import APART, STREAMS
-from ...plan.packing import mean_over_lengths
+from ...plan.micro_batch_work import mean_over_lengths
 from ...plan.plan import ParallelPlan
 from ..base.kernels import ROUTED, Kernel
 from .mixers import MixerSpec
+from .routing import ExpertGroup
 from .shard import Shard, gemm, stream
 from .sizes import TransformerSizes
 
@@ -205,8 +206,14 @@ def expert_tokens(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> 
         are split over all of tp, 1/tp where none is.
     """
     assert model.moe is not None
-    load = model.moe.load if plan.ep > 1 or model.moe.capacity_factor else 1.0
-    return _routed(plan, shard) * model.moe.top_k * load
+    return _routed(plan, shard) * model.moe.top_k * model.moe.busiest(expert_group(model, plan))
+
+
+def expert_group(model: TransformerSizes, plan: ParallelPlan) -> ExpertGroup:
+    """The ranks that share out the experts of a layer, and the tokens of a micro-batch that they route to each other."""
+    assert model.moe is not None
+    tokens = plan.micro_batch * plan.seq_len / plan.cp * max(1.0, plan.expert_split)
+    return ExpertGroup(model.moe.n_experts, model.moe.top_k, plan.ep, round(tokens))
 
 
 def waits_for_counts(model: TransformerSizes, plan: ParallelPlan) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...core.bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
 from ...core.errors import SpecError
 from .mixers import FULL, MixerSpec, WindowSpec, mean_keys
+from .routing import ExpertGroup, ExpertRouting as ExpertRouting, mean_busiest
 
 KINDS = ("lora",)
 QUANTISED_BYTES = {"none": None, "nf4": 0.5 + (1 + 4 / 256) / 64, "int4": 0.5 + (2 + 0.5) / 128}
@@ -102,6 +103,9 @@ class MoESpec:
     latent: int = 0  # width to which tokens are projected before they go to the routed experts (Nemotron 3); 0: hidden
     # Tokens that an expert takes, over the mean: inputs are padded to it, more are dropped; 0: none are (dropless).
     capacity_factor: float = 0.0
+    routing: ExpertRouting | None = (
+        None  # how unevenly routers load experts, drawn; in the place of a constant imbalance
+    )
 
     def __post_init__(self) -> None:
         _in_range("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
@@ -123,16 +127,19 @@ class MoESpec:
                 f"moe: imbalance = {self.imbalance}, but the busiest rank carries at least the mean. Use 1.0 or more."
             )
 
+        if self.imbalance > 1.0 and self.routing is not None:
+            raise SpecError("moe: imbalance and routing both say how uneven loads are. Leave one of them out.")
         if not 0.0 <= self.capacity_factor <= self.n_experts:
             raise SpecError(
                 f"moe: capacity_factor = {self.capacity_factor}, but it must lie between 0 (no token is dropped) and "
                 f"n_experts = {self.n_experts}."
             )
 
-    @property
-    def load(self) -> float:
-        """Tokens that the busiest rank of an expert-parallel group works on, over the mean."""
-        return self.capacity_factor or self.imbalance
+    def busiest(self, group: ExpertGroup) -> float:
+        """Tokens that the busiest rank of an expert-parallel group works on, over the mean; the mean of it where it is drawn."""
+        if self.capacity_factor or group.ep == 1:
+            return self.capacity_factor or 1.0
+        return self.imbalance if self.routing is None else mean_busiest(self.routing, group)
 
     @property
     def shared_width(self) -> int:

@@ -1,0 +1,300 @@
+"""Draws of how much work micro-batches hold, and what importance sampling does about them.
+
+A source of work (lengths of sequences, routing of tokens) is a table of equally likely factors, from the least work to the most:
+a uniform 16-bit number finds its row. A column (a replica's step) has a draw per micro-batch, for routing per micro-batch and
+model chunk; where ranks with data of their own synchronise inside every op, it has the heaviest of them.
+
+Replicas with much work in all of their micro-batches make the tail of a step. Columns that importance sampling shifts draw from
+tilted tables,
+
+    q(x) = p(x) exp(theta load(x)) / M(theta)
+
+with theta such that the sum of loads lies as far out as it does in the slowest of all replicas: theta E_q[load] - log M(theta),
+over all draws, is half of the square of a shift of a normal score (`importance.py`). Of several columns that last nearly as long
+one is kept: draws are cheap beside running a column, and steps are then stratified.
+
+Everything is drawn on the host, from a stream of its own: the draws of all else stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Floats, Positions
+from ..core.kernels import COMPUTE_CLASSES
+from ..cost.step import StepCost, step_cost
+from ..graph.build import Portion, WorkTerms, work_terms
+from ..graph.draws import on_host
+from ..graph.levels import level_table
+from ..graph.step_graph import StepGraph
+from ..job.job import Job
+from ..plan.micro_batch_work import N_ROW, MicroBatchLaw, law_of
+from ..schedule.order import ScheduleOrder
+from ..workload.transformer.op_lists import expert_group
+from ..workload.transformer.routing import loads_of_layers
+from ..workload.transformer.spec import TransformerSpec
+from .columns import Chunk
+
+LENGTHS, ROUTING = "lengths of sequences", "routing of tokens"
+STREAM = crc32(b"work")
+N_PILOT = 1024  # columns whose scatter tells how much work matters
+MOST_CANDIDATES, MOST_CELLS = 16, 1 << 18  # of a column that is kept; draws of a set of columns
+PROBE = 0.1  # by which the load of the busiest rank is raised to see what goes with it
+
+Singles = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class WorkSource:
+    """One source of work.
+
+    Attributes:
+        name: of it.
+        row: [kind, unit] rows of the factors that the draw of a unit (a micro-batch, perhaps of one chunk) sets.
+        excess: [kind, table] factors less one, equally likely together.
+        load: [table] what they add to a step, relatively; increasing.
+        n_fill: micro-batches that the time in which a pipeline fills and drains is worth, of the one with most work.
+    """
+
+    name: str
+    row: Positions
+    excess: Singles
+    load: Floats
+    n_fill: float = 0.0
+
+    @property
+    def n_unit(self) -> int:
+        """Draws per column."""
+        return self.row.shape[1]
+
+    def of_step(self, at: Positions) -> Floats:
+        """What draws at rows [unit, column] of the table add to a step, relatively [column]."""
+        load = self.load[at]
+        if self.n_fill == 0.0:
+            return np.asarray(load.sum(axis=0))
+        return (load.sum(axis=0) + self.n_fill * load.max(axis=0)) * (self.n_unit / (self.n_unit + self.n_fill))
+
+    def rate(self, theta: float) -> float:
+        """How unlikely tilted draws of a column are: relative entropy to plain ones."""
+        weight = np.exp(theta * (self.load - self.load[-1]))
+        log_mean = np.log(weight.mean()) + theta * self.load[-1]
+        return self.n_unit * float(theta * (weight @ self.load) / weight.sum() - log_mean)
+
+    def tilted(self, theta: float) -> tuple[Positions, float]:
+        """[table] rows that are equally likely under the tilt, and log M(theta)."""
+        weight = np.exp(theta * (self.load - self.load[-1]))
+        below = np.cumsum(weight) / weight.sum()
+        at = np.minimum(np.searchsorted(below, (np.arange(N_ROW) + 0.5) / N_ROW), N_ROW - 1)
+        return at, float(np.log(weight.mean()) + theta * self.load[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What of a program goes with the work of micro-batches.
+
+    Attributes:
+        terms: which factors every op goes with, and by how much.
+        n_row: factors.
+        sources: of which the factors are drawn.
+        of_steps: [step, replica, row] of the first rows, of whole steps, where replicas depend on each other (single columns know
+            how each of them scatters); None where they do not.
+    """
+
+    terms: WorkTerms
+    n_row: int
+    sources: tuple[WorkSource, ...]
+    of_steps: Singles | None = None
+
+    @cached_property
+    def sd(self) -> float:
+        """Standard deviation of what work adds to a replica's step, relatively."""
+        rng = np.random.default_rng(STREAM)
+        drawn = (one.of_step(rng.integers(N_ROW, size=(one.n_unit, N_PILOT), dtype=np.uint16)) for one in self.sources)
+        return float(np.std(sum(drawn)))
+
+    @property
+    def names(self) -> list[str]:
+        """Sources that vary."""
+        return list(dict.fromkeys(source.name for source in self.sources if source.load.any()))
+
+    def without(self, name: str) -> Work:
+        """The same with mean work in the place of one source: alike in all shapes and other draws."""
+        calm = (
+            replace(one, excess=0.0 * one.excess, load=0.0 * one.load) if one.name == name else one
+            for one in self.sources
+        )
+        steps = None if self.of_steps is None else self.of_steps * (name != LENGTHS)
+        return replace(self, sources=tuple(calm), of_steps=steps)
+
+    def plain(self, n_column: int, *seed: int) -> Singles:
+        """[row, column] factors less one of columns that nothing is tilted of."""
+        return self._excess(self._rows(np.random.default_rng([STREAM, *seed]), np.zeros(n_column, np.bool_), 0.0)[0])
+
+    def tilted(self, is_tilted: NDArray[np.bool_], length: float, seed: int) -> tuple[Singles, Floats]:
+        """Factors less one [row, column] of a set of columns, and log of their tilted over their plain probability [column].
+
+        Args:
+            is_tilted: [column] which are.
+            length: of the shift of a normal score that is as unlikely.
+            seed: of the set.
+        """
+        n, n_unit = len(is_tilted), sum(source.n_unit for source in self.sources)
+        n_like = int(np.clip(MOST_CELLS // max(n_unit * n, 1), 1, MOST_CANDIDATES))
+        rng, theta = np.random.default_rng([STREAM, seed]), self._theta(length)
+        rows, of_step, log_ratio = self._rows(rng, np.repeat(is_tilted, n_like), theta)
+        kept = np.empty(n, np.intp)
+        for some in (np.flatnonzero(is_tilted), np.flatnonzero(~is_tilted)):
+            of_some = (some[:, None] * n_like + np.arange(n_like)).ravel()
+            like = of_some[np.argsort(of_step[of_some])].reshape(len(some), n_like)
+            kept[rng.permutation(some)] = like[np.arange(len(some)), rng.integers(n_like, size=len(some))]
+        return self._excess([at[:, kept] for at in rows]), log_ratio[kept]
+
+    def of_whole_steps(self, replica: Positions, step: Positions, *seed: int) -> Singles:
+        """[row, column] factors less one of columns that are replicas [column] of steps [column]."""
+        excess = self.plain(len(replica), *seed)
+        if self.of_steps is not None:
+            excess[: self.of_steps.shape[-1]] = self.of_steps[step % len(self.of_steps), replica].T
+        return excess
+
+    def _theta(self, length: float) -> float:
+        """Tilt under which a column is as unlikely as a normal score that is shifted by `length`."""
+        low, high, wanted = 0.0, 1.0, 0.5 * length**2
+        while self._rate(high) < wanted and high < 1e9:
+            low, high = high, 4.0 * high
+        for _ in range(20):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self._rate(middle) < wanted else (low, middle)
+        return low
+
+    def _rate(self, theta: float) -> float:
+        return sum(source.rate(theta) for source in self.sources)
+
+    def _rows(
+        self, rng: np.random.Generator, is_tilted: NDArray[np.bool_], theta: float
+    ) -> tuple[list[Positions], Floats, Floats]:
+        """Rows [source][unit, column] of the tables, what they add to steps, log of the tilted over the plain probability."""
+        found, of_step, log_ratio = [], np.zeros(len(is_tilted)), np.zeros(len(is_tilted))
+        for source in self.sources:
+            at = rng.integers(N_ROW, size=(source.n_unit, len(is_tilted)), dtype=np.uint16)
+            if theta:
+                rows, log_mean = source.tilted(theta)
+                at[:, is_tilted] = rows[at[:, is_tilted]]
+                log_ratio += theta * source.load[at].sum(axis=0) - source.n_unit * log_mean
+            of_step += source.of_step(at)
+            found.append(at)
+        return found, of_step, log_ratio
+
+    def _excess(self, rows: Sequence[Positions]) -> Singles:
+        """Factors less one [row, column] at rows [source][unit, column] of the tables."""
+        excess = np.zeros((self.n_row, rows[0].shape[1]), np.float32)
+        for source, at in zip(self.sources, rows, strict=True):
+            for row, own in zip(source.row, source.excess, strict=True):
+                excess[row] = own[at]
+        return excess
+
+
+def with_plain_work(chunks: Chunk, work: Work | None, n_column: int) -> Chunk:
+    """The same chunks with work of their own, by their indices, that nothing is tilted of."""
+    if work is None:
+        return chunks
+    return replace(chunks, work=np.stack([work.plain(n_column, int(index)) for index in chunks.index]))
+
+
+def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph) -> Work | None:
+    """What goes with the work of micro-batches; None where they all hold the same.
+
+    Args:
+        cost: of the job.
+        schedule: of its plan.
+        graph: of both, padded or not.
+    """
+    plan = job.plan
+    law = law_of(plan) if plan.data.is_drawn else None
+    routed = _routed(job, cost)
+    portions, sources, first = [], [], 0
+    whole_s = float(cost.compute_s.sum() + cost.comm_s.sum())
+    m, of_steps = plan.n_micro_batch, None
+    if law is not None and law.varies:
+        own = _of_lengths(cost, law)
+        portions += [Portion(seconds) for seconds, _ in own]
+        first = len(own) * m
+        load = [float(seconds.sum()) / (whole_s * m) for seconds, _ in own]
+        values = [excess for _, excess in own]
+        if law.squares.ndim > 1:  # replicas depend on each other
+            of_replica = values[0].reshape(len(values[0]), plan.n_replica, plan.tied, m).max(axis=2)
+            of_steps = on_host(of_replica)
+            values = [np.sort(values[0], axis=None)[(np.arange(N_ROW) * values[0].size) // N_ROW]]
+        row = np.arange(first).reshape(len(own), m)
+        fill = (plan.pp - 1) / plan.virtual_stages
+        sources.append(replace(_source(LENGTHS, row, values, load, plan.tied), n_fill=fill))
+    if routed is not None:
+        seconds, layers = routed.seconds, routed.layers
+        portions.append(Portion(seconds, by_chunk=True))
+        row = first + np.arange(plan.n_chunk * m).reshape(plan.n_chunk, m)
+        first += row.size
+        for n in sorted(set(layers) - {0}):
+            which = np.array(layers) == n
+            weight = [float(seconds[:, which].sum()) / (whole_s * which.sum() * m)]
+            sources.append(_source(ROUTING, row[which].reshape(1, -1), [routed.loads(n)], weight, routed.n_group))
+    if not portions:
+        return None
+    terms = work_terms(schedule, level_table(schedule), cost, portions)
+    more = [(0, a - b) for a, b in zip(graph.op.shape, terms.row.shape, strict=False)]
+    row, share = (np.pad(np.asarray(part), (*more, (0, 0))) for part in terms)
+    used = share.any(axis=(0, 1))
+    return Work(WorkTerms(row[..., used].astype(np.int32), on_host(share[..., used])), first, tuple(sources), of_steps)
+
+
+def _source(name: str, row: Positions, values: Sequence[Floats], weight: Sequence[float], n_alike: int) -> WorkSource:
+    """A source whose draws are the heaviest of `n_alike` equally likely ones [kind][table]."""
+    at = np.minimum(((np.arange(N_ROW) + 0.5) / N_ROW) ** (1.0 / n_alike) * N_ROW, N_ROW - 1.0).astype(np.intp)
+    excess = np.stack([own[at] for own in values])
+    return WorkSource(name, row, on_host(excess), np.asarray(weight) @ excess)
+
+
+def _of_lengths(cost: StepCost, law: MicroBatchLaw) -> list[tuple[Floats, Floats]]:
+    """Seconds [kind, chunk] that go with tokens and with squared lengths, where these vary, and their factors less one."""
+    attention = COMPUTE_CLASSES.index("attention")
+    own = cost.compute_s[..., attention]
+    parts = [(cost.compute_s.sum(axis=-1) - own, law.tokens), (own, law.squares)]
+    return [(seconds, excess) for seconds, excess in parts if excess.any()]
+
+
+class RoutedCompute(NamedTuple):
+    """Compute that waits for the busiest rank of an expert-parallel group.
+
+    Attributes:
+        seconds: [kind, chunk] that go with its load.
+        layers: with experts [chunk].
+        n_group: groups that synchronise inside every op.
+        loads: its loads over their mean, less one [table], as means over so many layers.
+    """
+
+    seconds: Floats
+    layers: list[int]
+    n_group: int
+    loads: Callable[[int], Floats]
+
+
+def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
+    """What waits for the busiest rank; None where its load is not drawn."""
+    model, plan = job.model, job.plan
+    if not isinstance(model, TransformerSpec) or model.moe is None or model.moe.routing is None:
+        return None
+    group = expert_group(model, plan.computed)
+    if group.ep == 1 or model.moe.capacity_factor:
+        return None
+    load = model.moe.busiest(group)
+    heavier = replace(model, moe=replace(model.moe, routing=None, imbalance=load * (1.0 + PROBE)))
+    seconds = (step_cost(heavier, job.cluster, plan, job.efficiency).compute_s - cost.compute_s).sum(axis=-1) / PROBE
+    one = seconds.sum(axis=0)
+    layers = np.rint(one / one.sum() * model.moe.n_layers_of(model.n_layers)).astype(int)
+    n_group = max(1, plan.n_member // (plan.ep * plan.expert_tp))
+    return RoutedCompute(seconds, layers.tolist(), n_group, partial(loads_of_layers, model.moe.routing, group))

@@ -1,0 +1,142 @@
+"""Work of micro-batches in predictions: the symmetric method against brute force, criticality, owners, what stays as it is."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prism_jax.core.errors import PlanError, SpecError
+from prism_jax.explain.critical_path import HostColumns, first_columns
+from prism_jax.explain.explain import explain
+from prism_jax.graph.draws import typed_key
+from prism_jax.job.job import Job
+from prism_jax.job.lengths import lengths_of
+from prism_jax.plan.packing import Data
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.simulate.columns import Chunk, column_times
+from prism_jax.simulate.inputs import deterministic
+from prism_jax.simulate.predict import column_design, predict, replica_columns
+from prism_jax.simulate.program import by_class, lower
+from prism_jax.simulate.work import LENGTHS, N_ROW, ROUTING
+from prism_jax.system.catalog import cluster
+from prism_jax.variability.config import preset
+from prism_jax.workload.catalog import model
+from prism_jax.workload.transformer.routing import ExpertRouting
+
+LONG = {"kind": "log_normal", "cv": 1.2, "mean": 900}
+MIXED = {"kind": "mixture", "bulk_cv": 0.4, "slow_prob": 0.1, "slow_factor": 9.0, "slow_cv": 0.5, "mean": 600}
+
+
+def job(name: str, lengths: Any = None, packing: str = "masked", gini: float = 0.0, **fields: Any) -> Job:
+    spec = model(name)
+    if gini:
+        assert spec.moe is not None
+        spec = replace(spec, moe=replace(spec.moe, routing=ExpertRouting(gini)))
+    data = Data() if lengths is None else Data(lengths_of(lengths), packing)
+    plan = ParallelPlan(**{"micro_batch": 1, "seq_len": 4096, "zero_stage": 1, "data": data} | fields)
+    return Job(
+        spec, cluster("dgx-h100", max(8, plan.n_devices)), plan, preset("h100-default"), framework="megatron-core"
+    )
+
+
+JOBS = {
+    "padded": lambda: job("llama-3-8b", LONG, "padded", micro_batch=2, global_batch=128, dp=8, tp=2, pp=2),
+    "masked": lambda: job("llama-3-8b", LONG, "masked", global_batch=64, dp=16, tp=4, pp=4, seq_len=8192),
+    "bucketed": lambda: job("llama-3-8b", MIXED, "bucketed", micro_batch=2, global_batch=256, dp=32, tp=2),
+    "sharded": lambda: job("llama-3-8b", LONG, "padded", global_batch=64, dp=16, sharding="hsdp", dp_shard=4, tp=2),
+    "experts": lambda: job("mixtral-8x7b", gini=0.2, global_batch=128, dp=32, tp=2, pp=4, ep=8, seq_len=4096),
+    "both": lambda: job("mixtral-8x7b", LONG, gini=0.38, global_batch=64, dp=16, tp=2, pp=4, ep=4),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_replica_columns_agree_with_every_replica_of_every_step(name: str) -> None:
+    """p50, p95 and p99 within 3.5 of their combined errors."""
+    own = JOBS[name]()
+    columns, every = predict(own, key=1), predict(own, key=2, method="brute_force", n_samples=1500)
+    assert columns.method == "symmetric"
+    for p in (0.5, 0.95, 0.99):
+        error = np.hypot(columns.mc_error(p), every.mc_error(p))
+        assert abs(columns.quantile(p) - every.quantile(p)) <= 3.5 * error, p
+
+
+def test_packed_sequences_are_those_of_a_job_without_lengths() -> None:
+    """To the last bit: nothing is drawn, and all other draws stay."""
+    shape = {"global_batch": 64, "dp": 8, "tp": 2, "pp": 2}
+    plain, packed = (predict(job("llama-3-8b", *more, **shape), key=3) for more in ((), (LONG, "packed")))
+    np.testing.assert_array_equal(plain.samples_s, packed.samples_s)
+
+
+@pytest.mark.parametrize("name", ["padded", "both"])
+def test_micro_batches_of_mean_work_last_as_the_noise_free_step(name: str) -> None:
+    program = lower(replace(JOBS[name](), variability=preset("none")))
+    assert program.work is not None
+    for source in program.work.names:
+        program = replace(program, work=program.work.without(source))
+    columns = replica_columns(program, typed_key(0), 64)
+    times = column_times(columns.inputs, typed_key(0), columns.chunks, columns.width)
+    np.testing.assert_allclose(times, deterministic(program), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_weighted_columns_have_the_mean_work(name: str) -> None:
+    """Importance weights have mean one, are bounded, and weighted factors have the mean of plain ones."""
+    program = lower(JOBS[name]())
+    assert program.work is not None
+    design = column_design(program, 1024, 5)
+    assert design.work is not None
+    assert design.weight.max() <= 1.0 / 0.25 + 1e-9 or program.n_replica < 7
+    assert abs(design.weight.mean() - 1.0) <= 4.5 * design.weight.std() / np.sqrt(design.weight.size)
+    weighted, plain = np.moveaxis(design.work, 1, 0) * design.weight, program.work.plain(1 << 14, 1)
+    error = np.hypot(weighted.std(axis=(1, 2)) / np.sqrt(design.weight.size), plain.std(axis=1) / np.sqrt(1 << 14))
+    assert (np.abs(weighted.mean(axis=(1, 2)) - plain.mean(axis=1)) <= 5.0 * error + 1e-9).all()
+
+
+def test_paths_walked_on_the_host_are_as_long_as_the_engine_says() -> None:
+    program = by_class(lower(JOBS["both"]()))
+    _, chunk = first_columns(program, 16, 0)
+    columns = HostColumns.of(program, typed_key(4), chunk, 16)
+    time_s, seconds = columns.seconds()
+    np.testing.assert_allclose(time_s, seconds.sum(axis=1), rtol=1e-5)
+    stacked = Chunk(
+        *(None if part is None else np.asarray(part)[None] for part in (chunk.index, chunk.peak_score)),
+        work=np.asarray(chunk.work)[None],
+    )
+    found = column_times(columns.inputs, typed_key(4), stacked, 16)[0, 0]
+    np.testing.assert_allclose(time_s, found, rtol=1e-5)
+
+
+def test_lengths_and_routing_own_the_tail() -> None:
+    own = JOBS["both"]()
+    told = explain(own, predict(own, key=1), key=typed_key(1))
+    assert {LENGTHS, ROUTING} <= set(told.p95_owner_s)
+    assert told.p95_owner_s[ROUTING] > 0.0
+    assert sum(told.criticality.values()) == pytest.approx(1.0)
+
+
+def test_balanced_replicas_are_simulated_in_full_and_beat_the_masked_tail() -> None:
+    shape: dict[str, Any] = {"global_batch": 128, "dp": 16, "tp": 2, "seq_len": 16384, "recompute": "full"}
+    masked, balanced = (predict(job("llama-3-8b", LONG, rule, **shape), key=1) for rule in ("masked", "balanced"))
+    assert balanced.method == "brute_force"
+    assert "share out the documents" in balanced.notes[0]
+    assert balanced.quantile(0.95) < masked.quantile(0.95)
+    assert balanced.deterministic_s == pytest.approx(masked.deterministic_s)
+
+
+def test_what_contradicts_itself_is_refused() -> None:
+    spec = model("mixtral-8x7b")
+    assert spec.moe is not None
+    with pytest.raises(SpecError, match="imbalance and routing"):
+        replace(spec.moe, imbalance=1.2, routing=ExpertRouting(0.2))
+    with pytest.raises(PlanError, match=r"data\.packing"):
+        replace(
+            job("llama-3-8b", global_batch=8, dp=8), plan=ParallelPlan(1, 8, 4096, dp=8, data=Data(packing="padded"))
+        ).check()
+
+
+def test_tables_follow_the_order_of_work() -> None:
+    for name in JOBS:
+        work = lower(JOBS[name]()).work
+        assert work is not None
+        assert all((np.diff(source.load) >= -1e-12).all() and len(source.load) == N_ROW for source in work.sources)
