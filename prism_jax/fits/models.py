@@ -53,6 +53,10 @@ MODELS = {
     "saves": FitModel(
         "inference.saves.SavesModel", "Fit seconds of checkpoints to the sizes of their files on one storage."
     ),
+    "lengths": FitModel("inference.work.LengthsModel", "Fit lengths of documents, for the work of micro-batches."),
+    "routing": FitModel(
+        "inference.work.RoutingModel", "Fit how unevenly experts are loaded to counts of their tokens."
+    ),
     "startup": FitModel("inference.startup.Startup", "Fit provisioning, staging and booting of cloud machines."),
 }
 """Model -> where it is; whoever has a model of another place adds it."""
