@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from math import ceil, isinf, log2
 from zlib import crc32
 
-import jax
 import numpy as np
 
 from ..core.arrays import Floats
 from ..core.errors import SpecError
 from ..core.processes import Progress, silent
+from ..graph.draws import typed_key
 from ..horizon.outcome import N_BATCH, Estimate
 from .availability import Availability
 from .candidates import CloudCandidate
@@ -89,7 +89,7 @@ class SpotDraws:
         self._wish, self._seed = wish, (wish.seed, fresh)
         rng = np.random.default_rng([*self._seed, crc32(b"level")])
         self.factors = np.quantile(level, rng.random(wish.n_worlds))
-        self._key = jax.random.key(wish.seed * 1009 + fresh)
+        self._key = typed_key((wish.seed * 1009 + fresh) % 2**31)
         self._always = Paths.always(1, wish.n_worlds)
         self._paths: dict[tuple[Availability, int, int], Paths] = {}
 

@@ -13,7 +13,6 @@ from datetime import date
 from math import inf, isfinite
 from typing import Any
 
-import jax
 import numpy as np
 
 from .._inference_loader import inference
@@ -289,7 +288,7 @@ def _ranked(choice: CloudChoice, wish: CloudRequirements) -> list[CandidateOutco
 def _refined(candidate: CloudCandidate, seed: int) -> tuple[float, Floats]:
     """Mean step over the noise-free one, and what is not known of the step of that plan."""
     job = candidate.best.job
-    step = predict(job, key=jax.random.key(seed))
+    step = predict(job, key=seed)
     return step.mean_s / step.deterministic_s, level_draws(job, seed)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import jax
 import numpy as np
 
 from ..core.processes import Progress
 from ..core.report import RunRecord
 from ..fits.load_fits import FittedJob
+from ..graph.draws import folded, typed_key
 from ..prediction.facts import job_facts, level_draws
 from ..prediction.predicted_step import at_log_level
 from ..simulate.predict import predict
@@ -54,7 +54,7 @@ def simulated(
     fitted: FittedJob, asked: RunRequest, record: RunRecord, progress: Progress
 ) -> tuple[RunReport, TrainingRun, RunOutcome | None, RunOutcome | None]:
     """The report of a run, and what it is made of: the run, its outcome, and that over chance alone."""
-    key, notes = jax.random.key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)
+    key, notes = typed_key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)
     progress(0.0, "predicting the step")
     job = fitted.job
     if fitted.level is not None:
@@ -75,8 +75,8 @@ def simulated(
     outcome = known = facts = None
     if asked.reliability is not None:
         progress(0.0, "simulating worlds")
-        outcome = simulated_run(run, key=jax.random.fold_in(key, 1), n_world=asked.n_worlds)
-        known = simulated_run(run.as_known(), key=jax.random.fold_in(key, 1), n_world=asked.n_worlds)
+        outcome = simulated_run(run, key=folded(key, 1), n_world=asked.n_worlds)
+        known = simulated_run(run.as_known(), key=folded(key, 1), n_world=asked.n_worlds)
         facts = _outcome(run, outcome, known)
     report = RunReport(
         job=job_facts(job),

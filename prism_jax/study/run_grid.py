@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import jax
 import numpy as np
 
 from ..calibration.band import model_factors
@@ -63,7 +62,7 @@ def figures_of(job: Job, asked: StudyRequest) -> JobFigures:
         PlanError, SpecError, DataError: the job is impossible, or cannot answer what is asked.
     """
     job.check()
-    distribution = predict(job, key=jax.random.key(asked.seed), n_samples=asked.n_samples)
+    distribution = predict(job, key=asked.seed, n_samples=asked.n_samples)
     program, plan = lower(job), job.plan
     factors = model_factors(
         job.model, job.cluster, plan, job.effective_calibration, job.framework, asked.seed, job.open_fields
