@@ -49,7 +49,11 @@ NAMES = {
     "job_of_row": ("prism_jax.validation.costed:job_of_row", "prism_jax.validation:job_of_row"),
     "default_space": ("prism_jax.search.space:default_space", "prism_jax.search:default_space"),
     "search": ("prism_jax.search.exhaustive:search", "prism_jax.search:search"),
-    "gradient_search": ("prism_jax.search.gradient_search:gradient_search", "prism_jax.search:gradient_search"),
+    "local_search": (
+        "prism_jax.search.local_search:local_search",
+        "prism_jax.search.gradient_search:gradient_search",
+        "prism_jax.search:gradient_search",
+    ),
 }
 N_SAMPLES = 256
 SEED = 0
@@ -186,7 +190,7 @@ def searched(checkout: Checkout, name: str) -> Values:
     job = checkout.load(text)
     space = replace(checkout.default_space(job), **values)
     settings = {"objective": "p95", "seed": SEED, "top": 5, "method": "exhaustive"} | settings
-    run = checkout.gradient_search if settings.pop("method") == "gradient" else checkout.search
+    run = checkout.local_search if settings.pop("method") == "gradient" else checkout.search
     study = run(job, space, **settings)
     return {
         "p95_s": float(study.best.p95_s),

@@ -30,7 +30,9 @@ from .space_file import read_space
 if TYPE_CHECKING:
     from .study import Candidate, Study
 
-METHODS = ("exhaustive", "gradient")
+METHODS = ("exhaustive", "local")
+FORMERLY = {"gradient": "local"}  # what a method was called before
+METHOD = "How to search: exhaustive, or local (random plans, then neighbours of the fastest) for spaces too large to enumerate."
 PRICE = "Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step."
 FRONT = ("value_s", "n_devices", "energy_j", "cost")
 
@@ -78,14 +80,12 @@ class Method(OptionGroup):
     """How plans are searched.
 
     Attributes:
-        method: exhaustive, or gradient for spaces too large to enumerate.
+        method: exhaustive, or local (random plans and their neighbours) for spaces too large to enumerate; `FORMERLY` holds.
         top: number of best plans to report.
         resume: checkpoint the search to FILE and resume from it.
     """
 
-    method: Annotated[str, Option(help="How to search: exhaustive, or gradient for spaces too large to enumerate.")] = (
-        "exhaustive"
-    )
+    method: Annotated[str, Option(help=METHOD)] = "exhaustive"
     top: Annotated[int, Option("--top", "N", key=None, least=1, most=1000)] = 10
     resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
 
@@ -130,10 +130,10 @@ def search_plans(
     from .exhaustive import SearchAim, search as exhaustive  # needs JAX, which mistakes above do not wait for
 
     aim = SearchAim(searched.objective, price, seed, how.top, fitted.draws, searched.memory_margin)
-    if how.method == "gradient":
-        from .gradient_search import gradient_search
+    if how.method != "exhaustive":
+        from .local_search import local_search
 
-        study = gradient_search(own, values, aim=aim, progress=progress)
+        study = local_search(own, values, aim=aim, progress=progress)
     else:
         study = exhaustive(own, values, aim=aim, journal=how.resume, progress=progress)
     notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
@@ -229,11 +229,11 @@ def check_method(method: str, resume: str | Path | None = None) -> None:
     """
     if resume is not None:
         check_target(resume)
-    if method not in METHODS:
+    if FORMERLY.get(method, method) not in METHODS:
         raise DataError(f"--method: {method!r} is unknown; known are {' and '.join(METHODS)}")
-    if resume is not None and method == "gradient":
+    if resume is not None and method != "exhaustive":
         raise DataError(
-            "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
+            "--resume: a local search is too short to be resumed. Leave it out, or use --method exhaustive."
         )
 
 

@@ -11,7 +11,7 @@ from prism_jax.placement.place import Effort, place
 from prism_jax.result.objective import OBJECTIVES, Objective, Outcome
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.exhaustive import search
-from prism_jax.search.gradient_search import gradient_search
+from prism_jax.search.local_search import local_search
 from prism_jax.search.space import PlanSpace
 from prism_jax.shell.app import main
 
@@ -63,8 +63,8 @@ def test_search_minimises_it(job):
     assert values == sorted(values)
 
 
-def test_the_search_over_gradients_and_ask_tell_take_it_too(job):
-    study = gradient_search(job, SPACE, objective=SPREAD, top=1)
+def test_the_local_search_and_ask_tell_take_it_too(job):
+    study = local_search(job, SPACE, objective=SPREAD, top=1)
     asker = AskTell(job, SPACE, objective="mean_2sd", n_column=64)
     assert asker.tell(study.best.plan) == pytest.approx(study.best.value_s, rel=0.05)
 

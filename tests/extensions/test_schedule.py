@@ -21,7 +21,7 @@ from prism_jax.schedule.registry import SCHEDULES, make_schedule
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.gradient_search import gradient_search
+from prism_jax.search.local_search import local_search
 from prism_jax.search.plan_costs import FEASIBLE, feasibility, lower_bound, table_cost
 from prism_jax.search.space import PlanSpace
 from prism_jax.shell.app import main
@@ -213,7 +213,7 @@ def test_search_takes_the_time_that_predict_says_and_bounds_it(job) -> None:
     assert seen == {"1f1b", "1f1b_eager", "gpipe_v"}
 
 
-@pytest.mark.parametrize("method", [search, gradient_search])
+@pytest.mark.parametrize("method", [search, local_search])
 def test_both_searches_may_choose_it(job, method) -> None:
     only = replace(SPACE, schedule=("1f1b_eager",), pp=(2, 4))
     study = method(job, only, top=2)

@@ -134,7 +134,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("cloud bert_large_1024 --catalog prices.csv --steps 9 --resume missing.json", "missing.json"),
         ("cloud bert_large_1024 --catalog prices.csv --steps 9 --restart=-1s", "--restart"),
         ("search job.yaml --objective p96", "did you mean"),
-        ("search job.yaml --method guess", "exhaustive and gradient"),
+        ("search job.yaml --method guess", "exhaustive and local"),
         ("search job.yaml --space nowhere.yaml", "no such file"),
         ("search job.yaml --method gradient --resume x.npz", "too short to be resumed"),
         ("search job.yaml --resume nowhere/x.npz", "no folder"),

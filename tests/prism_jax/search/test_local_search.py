@@ -1,4 +1,4 @@
-"""The gradient search finds what the exhaustive search finds, inside the space it was given, and gives the same answer again."""
+"""The local search finds what the exhaustive search finds, inside the space it was given, and gives the same answer again."""
 
 from dataclasses import replace
 
@@ -10,16 +10,25 @@ from prism_jax.job.load_job import load_job
 from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.gradient_knobs import CHOICES, DEGREES, NOWHERE, Knobs, VisitedPlans, estimate_s
-from prism_jax.search.gradient_search import descend, gap, gradient_search, neighbours
+from prism_jax.search.local_search import (
+    FAMILY_WITHIN,
+    N_FRONT,
+    N_PER_PIPELINE,
+    drawn,
+    gap,
+    local_search,
+    neighbours,
+    polish,
+)
 from prism_jax.search.plan_costs import FEASIBLE, feasibility, table_cost
+from prism_jax.search.plan_knobs import CHOICES, DEGREES, NOWHERE, Knobs, VisitedPlans, estimate_s
 from prism_jax.search.plan_table import COLUMNS
 from prism_jax.search.space import PlanSpace, default_space
 
 
 @pytest.fixture(scope="module")
 def found(job, space):
-    return gradient_search(job, space, top=5)
+    return local_search(job, space, top=5)
 
 
 @pytest.fixture(scope="module")
@@ -109,24 +118,49 @@ def test_estimates_are_close_to_simulated_times(job):
         assert np.abs(np.array(own) - 1.0).max() < 0.15
 
 
-def test_the_gradient_leads_to_faster_plans(job):
-    """Ends of starts are faster than plans drawn at random from the same space; by how much a benchmark says."""
+def test_drawn_plans_break_no_rule_and_come_from_every_pipeline(knobs):
+    codes = knobs.codes(drawn(knobs, seed=1))
+    assert NOWHERE not in codes.layout
+    counts = np.bincount(codes.layout, minlength=len(knobs.layouts))
+    assert 0 < counts.min() <= counts.max() <= N_PER_PIPELINE
+    assert not np.array_equal(drawn(knobs, seed=1), drawn(knobs, seed=2))
+
+
+def test_no_plan_of_the_front_has_a_faster_neighbour(job):
+    """The search ends only where all neighbours are known; that none is faster than the fastest follows from sorting."""
     space = default_space(job)
     knobs = Knobs(space, job.plan, job.model)
     known = VisitedPlans(knobs, Evaluator(job, space).costs)
-    ends, _ = known.look_up(descend(knobs, known, seed=0))
-    rng = np.random.default_rng(0)
-    drawn, _ = known.look_up(rng.integers(knobs.sizes, size=(1500, len(knobs.sizes))))
-    drawn = drawn[np.isfinite(drawn)]
-    assert len(drawn) > 20
-    assert np.nanmedian(ends) < np.quantile(drawn, 0.1)
+    known.look_up(drawn(knobs, seed=0))
+    polish(knobs, known)
+    n_known = len(known)
+    for row in known.front(N_FRONT, FAMILY_WITHIN):
+        known.look_up(neighbours(knobs, row))
+    assert len(known) == n_known
+
+
+def test_the_front_holds_the_fastest_plan_of_every_split_in_reach(job):
+    space = default_space(job)
+    knobs = Knobs(space, job.plan, job.model)
+    known = VisitedPlans(knobs, Evaluator(job, space).costs)
+    positions = drawn(knobs, seed=0)
+    time_s, _ = known.look_up(positions)
+    at = [DEGREES.index("tp"), DEGREES.index("pp")]
+    split = positions[:, at]
+    front = known.front(1, 2.0)
+    for own in np.unique(split, axis=0):
+        fastest = np.nanmin(np.append(time_s[(split == own).all(axis=1)], np.inf))
+        held = (front[:, at] == own).all(axis=1)
+        assert held.any() == (fastest <= 2.0 * np.nanmin(time_s))
+        if held.any():
+            assert known.look_up(front[held])[0].min() == fastest
 
 
 def test_the_best_of_a_small_space_is_found(found, job, space):
     exhaustive = search(job, space, top=5)
     behind, error = gap(found, exhaustive)
     assert behind <= 4.0 * error + 1e-9
-    assert found.method == "gradient"
+    assert found.method == "local"
     assert found.best.value_s == pytest.approx(exhaustive.best.value_s, rel=2e-3)
     assert found.screen.n_plans < exhaustive.screen.n_plans
     assert f"{found.screen.n_plans:,} plans were looked at" in found.notes[-1]
@@ -141,7 +175,7 @@ def test_the_gap_to_itself_is_zero_and_that_to_a_slower_plan_is_not(found):
 
 
 def test_the_same_seed_gives_the_same_answer(found, job, space):
-    again = gradient_search(job, space, top=5)
+    again = local_search(job, space, top=5)
     assert again.candidates == found.candidates
     assert again.promise == found.promise
     assert again.screen.n_plans == found.screen.n_plans
@@ -149,7 +183,7 @@ def test_the_same_seed_gives_the_same_answer(found, job, space):
 
 def test_only_values_of_the_space_are_chosen(job, space):
     narrow = replace(space, tp=(2,), schedule=("zb_h1", "gpipe"), micro_batch=(2,), overlap_dp=(0,))
-    study = gradient_search(job, narrow, objective="mean", seed=3, top=2)
+    study = local_search(job, narrow, objective="mean", seed=3, top=2)
     for candidate in study.candidates:
         plan = candidate.plan
         assert (plan.tp, plan.micro_batch, plan.overlap.dp) == (2, 2, False)
@@ -158,13 +192,12 @@ def test_only_values_of_the_space_are_chosen(job, space):
 
 def test_a_space_without_feasible_plans_is_said_to_be_one(job, space):
     with pytest.raises(PlanError, match="too little memory"):
-        gradient_search(job, replace(space, tp=(1,), pp=(1,), zero_stage=(0,), sharding=("none",), recompute=("none",)))
+        local_search(job, replace(space, tp=(1,), pp=(1,), zero_stage=(0,), sharding=("none",), recompute=("none",)))
     with pytest.raises(PlanError, match="no combination of degrees"):
-        gradient_search(job, replace(space, tp=(3,)))
+        local_search(job, replace(space, tp=(3,)))
     with pytest.raises(DataError, match="p96"):
-        gradient_search(job, space, objective="p96")
+        local_search(job, space, objective="p96")
 
 
 def test_knobs_are_degrees_and_choices(knobs):
     assert len(knobs.sizes) == len(DEGREES) + len(CHOICES)
-    assert knobs.logs.shape[0] == len(DEGREES)

@@ -1,7 +1,7 @@
 """Turns knobs of a plan into coordinates, and times plans from their costs alone, without noise and without running a pipeline.
 
-A degree (tp, pp, cp, ep, micro-batch, virtual stages, devices) has an order and lies on the axis of its logarithm; a choice
-(schedule, sharding, recomputation, switches) has none. dp follows from the others. Positions are indices into a knob's values.
+A degree (tp, pp, cp, ep, micro-batch, virtual stages, devices) has an order; a choice (schedule, sharding, recomputation,
+switches) has none. dp follows from the others. Positions are indices into a knob's values.
 VisitedPlans keeps what has been found out about plans so far, each worked out once.
 
 Every schedule says what its stages wait for beyond the lower bound, in closed form (`PipelineSchedule.step_s`); what transfers
@@ -10,7 +10,7 @@ between stages add is the same for all and is added here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -60,6 +60,7 @@ def _sent_s(cost: TableCost, rows: np.ndarray, whole: Floats) -> Floats:
 
 DEGREES = ("n_devices", "tp", "pp", "cp", "ep", "micro_batch", "virtual_stages")
 CHOICES = ("schedule", "sharding", "recompute", *KNOBS)
+FAMILY = [DEGREES.index("tp"), DEGREES.index("pp"), len(DEGREES) + CHOICES.index("schedule")]
 NOWHERE = -1  # layout of a plan that the space does not hold
 
 
@@ -112,14 +113,6 @@ class Knobs:
         """How many values every knob has, degrees first."""
         choices = [len(self.shardings) if name == "sharding" else len(getattr(self.space, name)) for name in CHOICES]
         return np.array([*(len(values) for values in self.degrees.values()), *choices])
-
-    @cached_property
-    def logs(self) -> Floats:
-        """[degree, position] base-two logarithms; infinite where a degree has no such position."""
-        found = np.full((len(DEGREES), max(map(len, self.degrees.values()))), np.inf)
-        for row, values in enumerate(self.degrees.values()):
-            found[row, : len(values)] = np.log2(values)
-        return found
 
     def codes(self, positions: Rows) -> Codes:
         """Plans at `positions` [plan, knob]; a knob without effect is at its plain value, as in `PlanSpace.block`."""
@@ -261,14 +254,33 @@ class VisitedPlans:
         Notes:
             Of plans of one layout that take the same time the one with the least memory stands for all (ZeRO-1 beside ZeRO-2).
         """
-        sound = [(*self._rank(key), key) for key, (_, fullness, _) in self._found.items() if np.isfinite(fullness)]
         chosen: dict[tuple[float, bytes], bytes] = {}
-        sound.sort()
+        sound = self._sorted()
         for rank, _, key in sound:
             if len(chosen) == count or rank > sound[0][0] + np.log(within):
                 break
             chosen.setdefault((rank, key[:8]), key)
-        found = [self._found[key][2] for key in chosen.values()]
+        return self._at(chosen.values())
+
+    def front(self, count: int, within: float) -> Rows:
+        """Positions [plan, knob] of the `count` fastest plans and, behind them, of the fastest of every family.
+
+        Args:
+            within: leaves out families whose fastest plan takes longer than this times the fastest of all.
+        """
+        sound, first = self._sorted(), dict[bytes, bytes]()
+        for rank, _, key in sound:
+            if rank > sound[0][0] + np.log(within):
+                break
+            first.setdefault(self._found[key][2][FAMILY].tobytes(), key)
+        return np.concatenate([self.best(count), self._at(first.values())])
+
+    def _sorted(self) -> list[tuple[float, float, bytes]]:
+        """Rank, fullness and key of plans that break no rule, fastest first."""
+        return sorted((*self._rank(key), key) for key, (_, fullness, _) in self._found.items() if np.isfinite(fullness))
+
+    def _at(self, keys: Iterable[bytes]) -> Rows:
+        found = [self._found[key][2] for key in keys]
         return np.array(found, dtype=np.intp).reshape(-1, len(self._knobs.sizes))
 
     def _rank(self, key: bytes) -> tuple[float, float]:

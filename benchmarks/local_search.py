@@ -1,6 +1,6 @@
-"""Gradient search against exhaustive search: how far behind the optimum it ends, and in which share of the time.
+"""Local search against exhaustive search: how far behind the optimum it ends, and in which share of the time.
 
-    python benchmarks/gradient_search.py [--jobs gpt3_175b_1024 ...] [--seeds 0] [--warm]
+    python benchmarks/local_search.py [--jobs gpt3_175b_1024 ...] [--seeds 0] [--warm]
 
 Every search runs in a process of its own with an empty compilation cache; seconds are of the search (imports apart). With --warm
 each process searches twice: the first time is cold, the second warm. The gap is that of the p95 of the two best plans on draws
@@ -41,10 +41,10 @@ def child(job: str, method: str, seed: int, times: int, into: str) -> None:
     from prism_jax import load_job
     from prism_jax.search.evaluate import ScreeningResult
     from prism_jax.search.exhaustive import search
-    from prism_jax.search.gradient_search import gradient_search
+    from prism_jax.search.local_search import local_search
 
     start()
-    run = search if method == "exhaustive" else gradient_search
+    run = search if method == "exhaustive" else local_search
     seconds = []
     for _ in range(times):
         study = run(load_job(str(EXAMPLES / f"{job}.yaml")), seed=seed)
@@ -67,15 +67,15 @@ def found(job: str, method: str, seed: int, times: int) -> Found:
 
 
 def compare(job: str, seeds: list[int], times: int) -> None:
-    """One exhaustive search, and a gradient search per seed."""
-    from prism_jax.search.gradient_search import gap
+    """One exhaustive search, and a local search per seed."""
+    from prism_jax.search.local_search import gap
 
     reference, n_plans, exhaustive_s = found(job, "exhaustive", 0, times)
     for seed in seeds:
-        own, n_seen, gradient_s = found(job, "gradient", seed, times)
+        own, n_seen, local_s = found(job, "local", seed, times)
         behind, error = gap(own, reference)
         same = "same plan" if own.best.plan == reference.best.plan else "another plan"
-        for state, slow, fast in zip(("cold", "warm"), exhaustive_s, gradient_s, strict=False):
+        for state, slow, fast in zip(("cold", "warm"), exhaustive_s, local_s, strict=False):
             print(
                 f"{job:<24} {state} {n_plans:>12,} {slow:>12.1f} {seed:>6} {n_seen:>8,} {fast:>10.1f} "
                 f"{fast / slow:>7.1%} {behind:>+9.3%} +- {error:.3%}  {same}",
@@ -96,7 +96,7 @@ def main() -> None:
         return
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(
-        "job                                  plans   exhaustive   seed     seen   gradient   share       gap (bar: 1 %)"
+        "job                                  plans   exhaustive   seed     seen      local   share       gap (bar: 0.5 %)"
     )
     for job in asked.jobs:
         compare(job, asked.seeds, 2 if asked.warm else 1)
