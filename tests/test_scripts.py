@@ -66,6 +66,13 @@ def test_leaving_out_slow_nodes_makes_the_tail_shorter(capsys: pytest.CaptureFix
     assert low - 0.01 < gain < high + 0.01
 
 
+def test_packing_beats_padding_and_lengths_own_the_tail_of_what_is_padded(capsys: pytest.CaptureFixture[str]):
+    lines = {line.split()[0]: line for line in printed("lengths_and_packing.py", capsys).splitlines()}
+    rate = {name: float(re.findall(r"([\d,]+) tokens/s", line)[0].replace(",", "")) for name, line in lines.items()}
+    assert rate["padded"] < rate["bucketed"] < rate["packed"] < rate["masked"]
+    assert all("lengths of sequences" in lines[name] for name in ("padded", "bucketed"))
+
+
 def test_the_tail_grows_with_the_spread_between_gpus(capsys: pytest.CaptureFixture[str]):
     tails = [numbers(line)[2] for line in printed("batch_study.py", capsys).splitlines() if line.startswith("spread")]
     assert len(tails) == 8

@@ -36,6 +36,7 @@ from ..graph.levels import level_table
 from ..graph.step_graph import StepGraph
 from ..job.job import Job
 from ..plan.micro_batch_work import N_ROW, MicroBatchLaw, law_of
+from ..plan.packing import Data
 from ..schedule.order import ScheduleOrder
 from ..workload.transformer.op_lists import expert_group
 from ..workload.transformer.routing import loads_of_layers
@@ -46,6 +47,7 @@ LENGTHS, ROUTING = "lengths of sequences", "routing of tokens"
 STREAM = crc32(b"work")
 N_PILOT = 1024  # columns whose scatter tells how much work matters
 MOST_CANDIDATES, MOST_CELLS = 16, 1 << 18  # of a column that is kept; draws of a set of columns
+N_PROBE = 8  # lengths of padded sequences that are costed
 PROBE = 0.1  # by which the load of the busiest rank is raised to see what goes with it
 
 Singles = NDArray[np.float32]
@@ -57,8 +59,8 @@ class WorkSource:
 
     Attributes:
         name: of it.
-        row: [kind, unit] rows of the factors that the draw of a unit (a micro-batch, perhaps of one chunk) sets.
-        excess: [kind, table] factors less one, equally likely together.
+        row: [unit] row of the factor that the draw of a unit (a micro-batch, perhaps of one chunk) sets.
+        excess: [table] factors less one, equally likely.
         load: [table] what they add to a step, relatively; increasing.
         n_fill: micro-batches that the time in which a pipeline fills and drains is worth, of the one with most work.
     """
@@ -72,7 +74,7 @@ class WorkSource:
     @property
     def n_unit(self) -> int:
         """Draws per column."""
-        return self.row.shape[1]
+        return len(self.row)
 
     def of_step(self, at: Positions) -> Floats:
         """What draws at rows [unit, column] of the table add to a step, relatively [column]."""
@@ -195,8 +197,7 @@ class Work:
         """Factors less one [row, column] at rows [source][unit, column] of the tables."""
         excess = np.zeros((self.n_row, rows[0].shape[1]), np.float32)
         for source, at in zip(self.sources, rows, strict=True):
-            for row, own in zip(source.row, source.excess, strict=True):
-                excess[row] = own[at]
+            excess[source.row] = source.excess[at]
         return excess
 
 
@@ -222,18 +223,16 @@ def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph)
     whole_s = float(cost.compute_s.sum() + cost.comm_s.sum())
     m, of_steps = plan.n_micro_batch, None
     if law is not None and law.varies:
-        own = _of_lengths(cost, law)
-        portions += [Portion(seconds) for seconds, _ in own]
-        first = len(own) * m
-        load = [float(seconds.sum()) / (whole_s * m) for seconds, _ in own]
-        values = [excess for _, excess in own]
+        seconds, excess = _of_lengths(job, cost, law)
+        portions.append(Portion(seconds))
+        first = m
         if law.squares.ndim > 1:  # replicas depend on each other
-            of_replica = values[0].reshape(len(values[0]), plan.n_replica, plan.tied, m).max(axis=2)
+            of_replica = excess.reshape(len(excess), plan.n_replica, plan.tied, m).max(axis=2)
             of_steps = on_host(of_replica)
-            values = [np.sort(values[0], axis=None)[(np.arange(N_ROW) * values[0].size) // N_ROW]]
-        row = np.arange(first).reshape(len(own), m)
-        fill = (plan.pp - 1) / plan.virtual_stages
-        sources.append(replace(_source(LENGTHS, row, values, load, plan.tied), n_fill=fill))
+            excess = np.sort(excess, axis=None)[(np.arange(N_ROW) * excess.size) // N_ROW]
+        weight = float(seconds.sum()) / (whole_s * m)
+        source = _source(LENGTHS, np.arange(first), excess, weight, plan.tied)
+        sources.append(replace(source, n_fill=(plan.pp - 1) / plan.virtual_stages))
     if routed is not None:
         seconds, layers = routed.seconds, routed.layers
         portions.append(Portion(seconds, by_chunk=True))
@@ -241,8 +240,8 @@ def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph)
         first += row.size
         for n in sorted(set(layers) - {0}):
             which = np.array(layers) == n
-            weight = [float(seconds[:, which].sum()) / (whole_s * which.sum() * m)]
-            sources.append(_source(ROUTING, row[which].reshape(1, -1), [routed.loads(n)], weight, routed.n_group))
+            weight = float(seconds[:, which].sum()) / (whole_s * which.sum() * m)
+            sources.append(_source(ROUTING, row[which].ravel(), routed.loads(n), weight, routed.n_group))
     if not portions:
         return None
     terms = work_terms(schedule, level_table(schedule), cost, portions)
@@ -252,19 +251,35 @@ def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph)
     return Work(WorkTerms(row[..., used].astype(np.int32), on_host(share[..., used])), first, tuple(sources), of_steps)
 
 
-def _source(name: str, row: Positions, values: Sequence[Floats], weight: Sequence[float], n_alike: int) -> WorkSource:
-    """A source whose draws are the heaviest of `n_alike` equally likely ones [kind][table]."""
+def _source(name: str, row: Positions, excess: Floats, weight: float, n_alike: int) -> WorkSource:
+    """A source whose draws are the heaviest of `n_alike` equally likely ones [table]."""
     at = np.minimum(((np.arange(N_ROW) + 0.5) / N_ROW) ** (1.0 / n_alike) * N_ROW, N_ROW - 1.0).astype(np.intp)
-    excess = np.stack([own[at] for own in values])
-    return WorkSource(name, row, on_host(excess), np.asarray(weight) @ excess)
+    return WorkSource(name, row, on_host(excess[at]), weight * excess[at])
 
 
-def _of_lengths(cost: StepCost, law: MicroBatchLaw) -> list[tuple[Floats, Floats]]:
-    """Seconds [kind, chunk] that go with tokens and with squared lengths, where these vary, and their factors less one."""
-    attention = COMPUTE_CLASSES.index("attention")
-    own = cost.compute_s[..., attention]
-    parts = [(cost.compute_s.sum(axis=-1) - own, law.tokens), (own, law.squares)]
-    return [(seconds, excess) for seconds, excess in parts if excess.any()]
+def _of_lengths(job: Job, cost: StepCost, law: MicroBatchLaw) -> tuple[Floats, Floats]:
+    """Seconds [kind, chunk] that vary with lengths, and their factors less one.
+
+    Padded sequences are costed at some lengths, and between them on straight lines: a short one lasts no less than the host takes
+    to start its kernels. What their collectives take more or less is counted with compute.
+    """
+    if not law.tokens.any():
+        own = cost.compute_s[..., COMPUTE_CLASSES.index("attention")]
+        return own, law.squares
+    plan, tokens = job.plan, law.seq_len * (1.0 + law.tokens)
+    least = plan.tp * plan.cp  # every rank has a token
+    probed = np.unique(least * np.maximum(1, np.geomspace(tokens.min(), tokens.max(), N_PROBE) // least).astype(int))
+    costs = (
+        step_cost(job.model, job.cluster, replace(plan, seq_len=int(n), data=Data()), job.efficiency) for n in probed
+    )
+    more_s = np.array([_passes_s(one) for one in costs]) - _passes_s(cost)
+    compute_s = cost.compute_s.sum(axis=-1)
+    return compute_s, np.interp(tokens, probed, np.maximum.accumulate(more_s)) / float(compute_s.sum())
+
+
+def _passes_s(cost: StepCost) -> float:
+    """Compute and collectives of all passes."""
+    return float(cost.compute_s.sum() + cost.comm_s.sum())
 
 
 class RoutedCompute(NamedTuple):

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import PlanError, SpecError
+from prism_jax.cost.step import step_cost
 from prism_jax.explain.critical_path import HostColumns, first_columns
 from prism_jax.explain.explain import explain
 from prism_jax.graph.draws import typed_key
 from prism_jax.job.job import Job
 from prism_jax.job.lengths import lengths_of
+from prism_jax.plan.micro_batch_work import law_of
 from prism_jax.plan.packing import Data
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.columns import Chunk, column_times
@@ -77,6 +79,20 @@ def test_micro_batches_of_mean_work_last_as_the_noise_free_step(name: str) -> No
     columns = replica_columns(program, typed_key(0), 64)
     times = column_times(columns.inputs, typed_key(0), columns.chunks, columns.width)
     np.testing.assert_allclose(times, deterministic(program), rtol=1e-6)
+
+
+@pytest.mark.parametrize("packing", ["padded", "bucketed"])
+def test_padded_sequences_last_as_the_cost_of_their_length(packing: str) -> None:
+    """The shortest and the longest; short ones no less than the host takes to start their kernels."""
+    own = job("llama-3-8b", LONG, packing, micro_batch=2, global_batch=128, dp=8, tp=2, pp=2)
+    program = lower(own)
+    assert program.work is not None
+    law, compute_s, comm_s = law_of(own.plan), program.cost.compute_s.sum(), program.cost.comm_s.sum()
+    for at in (0, -1):
+        length = int(own.plan.tp * max(1.0, law.seq_len * (1.0 + law.tokens[at]) // own.plan.tp))
+        alone = step_cost(own.model, own.cluster, replace(own.plan, seq_len=length, data=Data()), own.efficiency)
+        found_s = compute_s * (1.0 + program.work.sources[0].excess[at]) + comm_s
+        assert found_s == pytest.approx(alone.compute_s.sum() + alone.comm_s.sum(), rel=2e-3)
 
 
 @pytest.mark.parametrize("name", JOBS)
