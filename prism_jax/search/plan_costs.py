@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -57,6 +58,19 @@ def stacked(values: Sequence[N]) -> N:
     return type(values[0])(*(np.stack(parts) for parts in zip(*values, strict=True)))
 
 
+@lru_cache(maxsize=2)
+def _memory_of(
+    model: Workload, options: MemoryOptions
+) -> tuple[PlanCache[StateFactors], PlanCache[ActivationFactors], PlanCache[HeldWeights], PlanCache[Floats]]:
+    """What plans hold in memory, which clusters do not change: those of a catalogue share it."""
+    return (
+        PlanCache(lambda plan: state_factors(model, plan, options)),
+        PlanCache(lambda plan: activation_factors(model, plan, options)),
+        PlanCache(lambda plan: held_weights(model, plan)),
+        PlanCache(lambda plan: held_activations(model, plan)),
+    )
+
+
 class PlanCosts:
     """Costs of the plans of one model on one cluster.
 
@@ -77,10 +91,7 @@ class PlanCosts:
         self.memory_limit_bytes = (1.0 - memory_margin) * cluster.device.hbm_bytes
         self._alone = PlanCache(lambda plan: self._blocks(plan).alone_of(kinds_of(model)))
         self._gathering = PlanCache(lambda plan: self._blocks(plan).gathering_of(kinds_of(model)))
-        self._states = PlanCache(lambda plan: state_factors(model, plan, options))
-        self._activations = PlanCache(lambda plan: activation_factors(model, plan, options))
-        self._weights = PlanCache(lambda plan: held_weights(model, plan))
-        self._in_flight = PlanCache(lambda plan: held_activations(model, plan))
+        self._states, self._activations, self._weights, self._in_flight = _memory_of(model, options)
         self._ends = PlanCache(self._ends_of)
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
         self._fits_host = PlanCache(self._fits_host_of)
