@@ -1,6 +1,6 @@
 """Placement on fleets as slow as measured ones: against baselines, against brute force, with free splits, and its own promises.
 
-    python benchmarks/placement.py [--data ../shared/data] [--only fleets small promise] [--fleets 30] [--first 0]
+    python benchmarks/placement.py [--data ../shared/data] [--only fleets small promise slow_nic] [--fleets 30] [--first 0]
 
 A fleet is drawn from per-GPU medians of a matrix product on a cluster of 392 V100 (nodes of four; two measured nodes make one of
 eight), or from the preset fitted to it where the measurements are absent. Seconds are of this machine.
@@ -152,12 +152,54 @@ def promise(nodes: np.ndarray | None, first: int) -> None:
     )
 
 
+SLOW_NIC = {  # examples, with fields that leave few enough nodes
+    "llama2_7b_fsdp_64": [],
+    "vit_h_14_64": [],
+    "t5_11b_256": [],
+    "bert_large_1024": [],
+    "gpt3_175b_1024": [],
+    "llama3_405b_16384": LARGE,
+}
+
+
+def slow_nic(first: int, count: int) -> None:
+    """One NIC at half its rate among nodes that are alike: with a spare; without one, against the best of all its positions."""
+    quick = Effort(n_random=20, n_step=100, n_relaxed=0, n_fresh=128)
+    print("one NIC at half its rate: left out with one spare (bar: all); p95 over the best position (bar: 0.1 %)")
+    for name, overrides in SLOW_NIC.items():
+        job = load_job(str(ROOT / "examples" / f"{name}.yaml"), overrides)
+        n_slot, left_out = job.plan.n_devices // job.cluster.node_size, 0
+        for seed in range(first, first + count):
+            bad = int(np.random.default_rng(seed).integers(n_slot + 1))
+            found = place(job, one_slow_nic(job, n_slot + 1, bad), key=jax.random.key(seed), spares=1, effort=quick)
+            left_out += found.left_out == (bad,)
+        alike = one_slow_nic(job, n_slot, 0)
+        problem = problem_of(job, fleet_of(alike, job.cluster.node_size, job.model.kernel_classes))
+        seats = np.tile(np.arange(n_slot, dtype=np.int32), (n_slot + 1, 1))
+        for slot in range(n_slot):
+            seats[slot, [0, slot]] = seats[slot, [slot, 0]]
+        seats[-1] = place(job, alike, key=jax.random.key(first), effort=quick).assignment
+        p95 = np.quantile(fresh_steps(problem, seats, jax.random.key(99), 512).reshape(n_slot + 1, -1), 0.95, axis=1)
+        over, worst = (p / p95[:-1].min() - 1 for p in (p95[-1], p95.max()))
+        print(f"{name:<20} {left_out} of {count}; {over:+.3%} (worst position {worst:+.3%})", flush=True)
+
+
+def one_slow_nic(job: Job, n_node: int, slow: int) -> dict[str, dict[int, float]]:
+    """Slowdowns of nodes that are alike but for the NICs of one, at half their rate."""
+    size = job.cluster.node_size
+    nics = dict.fromkeys(range(slow * size, (slow + 1) * size), 2.0)
+    return {"all": dict.fromkeys(range(n_node * size), 1.0), "nic": nics}
+
+
 def main() -> None:
     start()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument(
-        "--only", nargs="+", choices=("fleets", "small", "promise"), default=["small", "promise", "fleets"]
+        "--only",
+        nargs="+",
+        choices=("fleets", "small", "promise", "slow_nic"),
+        default=["small", "promise", "fleets", "slow_nic"],
     )
     parser.add_argument("--fleets", type=int, default=30)
     parser.add_argument("--first", type=int, default=0)
@@ -171,6 +213,8 @@ def main() -> None:
         promise(nodes, asked.first)
     if "fleets" in asked.only:
         fleets(nodes, asked.first, asked.fleets)
+    if "slow_nic" in asked.only:
+        slow_nic(asked.first, asked.fleets)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,8 @@ def _production(h100: dict[str, Any]) -> dict[str, Any]:
         "Chosen in sight of what it is held against, not fitted: p5 and p95 over p50 of the step of llama3_405b_65536 "
         "(published of a production job on 64k GPUs: 0.989, 1.027) and p99 over the median of collectives (published of nanoGPT "
         "on Perlmutter: 2.55). To h100-default it adds the network of such jobs: one collective in 50 takes 2.55 times as long, "
-        "and one step in 25 meets a network 12% slower; between steps it varies by 2%. GPUs, nodes, steps and stalls: as h100-default. "
+        "and one step in 25 meets a network 12% slower; between steps it varies by 2%. GPUs, nodes, steps and stalls: as "
+        "h100-default. "
     )
     return section
 

@@ -31,6 +31,10 @@ MODELS = {
         "inference.collectives.model.Collectives",
         "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
     ),
+    "links": FitModel(
+        "inference.links.NodeLinks",
+        "Fit how slow the links of nodes are, for good and in passing, to nccl-tests over days.",
+    ),
     "kernels": FitModel(
         "inference.kernels.model.Kernels", "Fit the efficiency of GEMM and attention by shape to kernel times."
     ),

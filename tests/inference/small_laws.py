@@ -71,3 +71,24 @@ def starts(rng: np.random.Generator, regions: tuple[str, ...] = ("a", "b", "c"))
                 parts = np.array([1.8, staging, 40.0]) * np.exp(0.05 * rng.standard_normal(3))
                 rows.append((*parts, tier, region))
     return pd.DataFrame(rows, columns=["provisioning_s", "staging_s", "booting_s", "tier", "region"])
+
+
+def links(rng: np.random.Generator, slow: str = "n3", factor: float = 1.5) -> pd.DataFrame:
+    """Twelve nodes tested for eight days by themselves and against another, three times a day; one has a slow NIC."""
+    rows = [
+        {"node": f"n{node}", "day": f"2025-03-{1 + day:02}", "n_nodes": n, "op": "all_reduce", "message_bytes": size}
+        for node in range(12) for day in range(8) for n in (1.0, 2.0) for size in (1e8, 1e9) for _ in range(3)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    persistent = {(name, n): 0.01 * rng.standard_normal() for name in sorted(set(frame["node"])) for n in (1.0, 2.0)}
+    persistent[slow, 2.0] = np.log(factor)
+    passing = 0.02 * rng.standard_normal((12, 8, 2))
+    day = (frame["day"].str[-2:].astype(int) - 1).to_numpy()
+    own = frame["node"].str[1:].astype(int).to_numpy(), day, (frame["n_nodes"] - 1.0).astype(int).to_numpy()
+    log_s = (
+        np.log(frame["message_bytes"] / 2e11 * frame["n_nodes"])
+        + passing[own]
+        + 0.005 * rng.standard_normal(len(frame))
+    )
+    log_s += [persistent[key] for key in zip(frame["node"], frame["n_nodes"], strict=True)]
+    return frame.assign(duration_s=np.exp(log_s))

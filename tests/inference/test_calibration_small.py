@@ -26,6 +26,7 @@ from inference.durations.revocation_populations import (
     SpellPopulation,
 )
 from inference.ladder import TAIL as LADDER_TAIL, Ladder
+from inference.links import NodeLinks
 from inference.saves import SavesModel
 from inference.startup import REGION_SD, TAIL as STARTUP_TAIL, Startup
 from inference.sums import TAIL as SUMS_TAIL
@@ -76,6 +77,24 @@ def startup() -> Case:
         return replace(data, log_s=true["level"][data.tier] + REGION_SD * true["region"][data.region] + error)
 
     return Case(Startup(), data, simulate)
+
+
+def links() -> Case:
+    rows = [
+        (f"n{node}", f"2025-01-{1 + day:02}", scale)
+        for scale in (1, 2) for node in range(20) for day in range(6) for _ in range(3)
+    ]  # fmt: skip
+    data = NodeLinks().prepare(pd.DataFrame(rows, columns=["node", "day", "n_nodes"]).assign(duration_s=1.0))
+
+    def simulate(data: Any, true: Sites, rng: Rng) -> Any:
+        far = np.where(rng.random(len(data.units)) < true["far_prob"], true["far_spread"], 1.0)
+        persistent = true["persistent"][data.scale] * far * rng.standard_normal(len(data.units))
+        of_day = data.scale[data.unit]
+        spread = np.hypot(true["passing"][of_day], true["noise"][of_day] / np.sqrt(data.n))
+        mean = (true["level"][data.scale] + persistent)[data.unit] + spread * rng.standard_normal(len(data.n))
+        return replace(data, mean=mean, square=true["noise"] ** 2 * rng.chisquare(data.dof))
+
+    return Case(NodeLinks(), data, simulate)
 
 
 def saves() -> Case:
@@ -257,6 +276,7 @@ def repairs() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "tails": tails,
     "startup": startup,
+    "links": links,
     "saves": saves,
     "ladder": ladder,
     "failures": failures,
@@ -271,6 +291,14 @@ def run(name: str, n_fit: int | None = None) -> Calibration:
     case = CASES[name]()
     simulate: Simulate = lambda true, rng: case.simulate(case.skeleton, true, rng)  # noqa: E731
     return calibrate(case.model, case.skeleton, simulate, n_fit=n_fit or case.n_fit, seed=37, method="map")
+
+
+@pytest.mark.slow
+def test_intervals_of_links_cover_as_often_as_they_say() -> None:
+    found = run("links")
+    inside = {name: np.mean((rank > 0.05) & (rank < 0.95)) for name, rank in found.ranks.items()}
+    assert 0.85 <= np.mean(list(inside.values())) <= 0.95, inside
+    assert min(inside.values()) >= 0.8, inside
 
 
 @pytest.mark.slow

@@ -96,6 +96,7 @@ TABLES = {
     "totals": lambda: tables.totals(np.random.default_rng(9)),
     "servers": lambda: tables.servers(np.random.default_rng(9)),
     "saves": lambda: tables.saves(np.random.default_rng(9)),
+    "links": lambda: tables.links(np.random.default_rng(9)),
     "startup": lambda: tables.starts(np.random.default_rng(9)),
     "fleet": fleet,
     "steps": steps,

@@ -2,6 +2,7 @@
 # (of pandas without stubs, every expression may be of any type)
 """Ladders, saves and starts: laws that were put in are found again, groups left out, wrong tables refused."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import inference
 from inference.fitting.models import model_named
 from inference.sums import SumsData, log_seconds
 from prism_jax.core.errors import DataError, FitError
+from prism_jax.variability.slowdowns_file import read_slowdowns
 from tests.inference import small_laws as tables
 
 KEY = jax.random.key(0)
@@ -67,9 +69,31 @@ def test_starts_in_a_region_that_was_not_measured() -> None:
     assert score.extra["crps_s"] < score.extra["crps_pooled_s"]
 
 
+def test_a_slow_nic_is_told_from_slow_days(tmp_path: Path) -> None:
+    frame = tables.links(np.random.default_rng(2))
+    fit = fitted("links", frame[frame["node"] != "n7"])
+    told = fit.model.describe(fit.data, fit.draws)
+    assert (told["nodes"][0]["name"], told["nodes"][0]["n_nodes"]) == ("n3", "2")
+    assert told["nodes"][0]["slower"]["median"] == pytest.approx(0.5, abs=0.05)
+    for part, true in (("passing", 0.02), ("noise", 0.005)):
+        found = told["scales"]["1"][f"{part}_cv"]
+        assert found["p5"] * 0.9 < true < found["p95"] * 1.1
+    table = fit.model.slowdowns(fit.data, fit.draws)
+    table.to_csv(tmp_path / "links.csv", index=False)
+    hosts = [f"n{node}" for node in range(12)]
+    read = read_slowdowns(tmp_path / "links.csv", 96, 8, hosts).factors
+    assert max(read["nic"], key=lambda device: read["nic"][device]) // 8 == 3
+    assert set(read) == {"link", "nic"}
+    tree = fit.model.variability(fit.data, {name: value.mean(axis=0) for name, value in fit.draws.items()})
+    assert tree.of("all_reduce").node.cv > 0.02
+    (score,) = fit.model.score(fit.data, fit.draws, frame[frame["node"] == "n7"], "node", KEY)
+    assert score.coverage_90 > 0.6
+
+
 WRONG = {
     "one batch": ("ladder", tables.ladder(np.random.default_rng(0)).query("batch == 8"), "1 batch size"),
     "no batch": ("ladder", tables.ladder(np.random.default_rng(0)).assign(batch=-1.0), "batch"),
+    "one day": ("links", tables.links(np.random.default_rng(0)).query("day == '2025-03-01'"), "several days"),
     "start": ("startup", tables.starts(np.random.default_rng(0)).assign(booting_s=-1.0), "above 0"),
 }  # fmt: skip
 
