@@ -112,19 +112,23 @@ def outline_factors(
     return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(left)
 
 
-def reasons_of(
-    one: StepSurrogate, setting: CalibrationKey, has_experts: bool, calibration: Calibration
-) -> tuple[dict[str, float] | None, float]:
-    """What makes a job less sure than those that much is known of, and the factor of `widths`; None where no law says it.
+def evidence_of_rows(
+    rows: StepSurrogate, setting: CalibrationKey, has_experts: Sequence[bool], calibration: Calibration
+) -> list[tuple[dict[str, float] | None, float]]:
+    """[row] what makes a job less sure than those that much is known of, and the factor of `widths`; None where no law says it.
 
     Args:
-        one: its outline: stacked, one row.
+        rows: stacked outlines.
     """
-    factor = float(widths(one, setting, [has_experts], calibration)[0])
-    if calibration.width is None or calibration.site is not None or setting.workload:
-        return None, factor
-    share = _unmeasured_network(one, setting, calibration)
-    return calibration.width.reasons(setting, has_experts, float(share[0])), factor
+    if calibration.width is None or calibration.site is not None:
+        return [(None, 1.0)] * len(has_experts)
+    share = _unmeasured_network(rows, setting, calibration)
+    found = calibration.width.factors(setting, has_experts, share)
+    found = np.maximum(found, 1.0) if setting.likeness_sd else found  # a device that is only alike is no known one
+    if setting.workload:
+        return [(None, factor) for factor in found.tolist()]
+    own = zip(has_experts, share.tolist(), found.tolist(), strict=True)
+    return [(calibration.width.reasons(setting, has, much), factor) for has, much, factor in own]
 
 
 def why_wide(
@@ -138,7 +142,7 @@ def why_wide(
     """
     setting = CalibrationKey.of(cluster.device, framework, plan.software, model)
     one = stack([surrogate_of(model, cluster, plan, calibration.constants(setting.generation))])
-    return reasons_of(one, setting, model.has_experts, calibration)[0]
+    return evidence_of_rows(one, setting, [model.has_experts], calibration)[0][0]
 
 
 def unsaid(open_fields: Sequence[OpenField], calibration: Calibration, n_draw: int, seed: int) -> Floats:
@@ -161,7 +165,7 @@ def row_factors(
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
     own = np.stack([calibration.deviations(setting, has, seed) for has in has_experts], axis=-1)
-    return (corrected(rows, setting, calibration, seed) * np.exp(own)) ** widths(
+    return (corrected(rows, setting, calibration, [seed]) * np.exp(own)) ** widths(
         rows, setting, has_experts, calibration
     )
 
@@ -170,10 +174,7 @@ def widths(
     rows: StepSurrogate, setting: CalibrationKey, has_experts: Sequence[bool], calibration: Calibration
 ) -> Floats:
     """[row] factors of the logarithmic width of what the calibration leaves open, by the evidence near each."""
-    if calibration.width is None or calibration.site is not None:
-        return np.ones(len(has_experts))
-    found = calibration.width.factors(setting, has_experts, _unmeasured_network(rows, setting, calibration))
-    return np.maximum(found, 1.0) if setting.likeness_sd else found  # a device that is only alike is no known one
+    return np.array([factor for _, factor in evidence_of_rows(rows, setting, has_experts, calibration)])
 
 
 def _unmeasured_network(rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration) -> Floats:
@@ -203,29 +204,27 @@ def repeated_factors(
     own = [calibration.deviations(setting, has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
     every = zip(open_fields or ((),) * len(own), seeds, strict=True)
     left = [unsaid(given, calibration, len(own[0]), at) for given, at in every]
-    repeats = [corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
-    known = np.concatenate(repeats) * np.exp(np.stack(own, axis=-1))
+    repeats = corrected(rows, setting, calibration, range(n_repeat * seed, n_repeat * (seed + 1)))
+    known = repeats * np.exp(np.stack(own, axis=-1))
     return known ** widths(rows, setting, has_experts, calibration) * np.exp(np.stack(left, axis=-1))
 
 
 def corrected(
-    rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration, seed: int, device: str = ""
+    rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration, seeds: Sequence[int], device: str = ""
 ) -> Floats:
-    """[draw, row] seconds under every draw of the correction, over those under the one that predictions use.
+    """[seed x draw, row] seconds under every draw of the correction, over those under the one that predictions use.
 
     A device that is only like a known one is off by a factor of its own on top, the same for all rows; `device` names it where
     there are several.
     """
-    drawn = calibration.corrections(setting, seed)
+    drawn = [calibration.corrections(setting, seed) for seed in seeds]
     wide: dict[str, Any] = {
-        item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(CostCorrection)
+        item.name: np.concatenate([getattr(one, item.name) for one in drawn])[:, None]
+        for item in fields(CostCorrection)
     }
+    like = np.concatenate([likeness(setting, calibration, seed, device) for seed in seeds])
     seconds = surrogate_seconds(rows, CostCorrection(**wide))
-    return (
-        likeness(setting, calibration, seed, device)[:, None]
-        * seconds
-        / surrogate_seconds(rows, calibration.correction(setting))
-    )
+    return like[:, None] * seconds / surrogate_seconds(rows, calibration.correction(setting))
 
 
 def likeness(setting: CalibrationKey, calibration: Calibration, seed: int = 0, device: str = "") -> Floats:
@@ -318,7 +317,7 @@ def _of_corrections(cases: Sequence[CalibrationCase], calibration: Calibration, 
     for members in _settings(cases):
         first = cases[members[0]]
         rows = stack([cases[k].outline for k in members])
-        found[:, members] = corrected(rows, first.setting, calibration, seed, first.of[1].device.name)
+        found[:, members] = corrected(rows, first.setting, calibration, [seed], first.of[1].device.name)
     return found
 
 

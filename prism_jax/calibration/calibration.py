@@ -116,9 +116,16 @@ class Calibration(ByContent):
         return {knob: float(np.asarray(value).mean()) for knob, value in self._summed(setting, None).items()}
 
     def correction(self, setting: CalibrationKey) -> CostCorrection:
-        """Correction at the posterior mean of the link's scale: what predictions use."""
-        correction = self._linked(self.mean(setting), setting)
-        return CostCorrection(**{name: float(getattr(correction, name)) for name in KNOBS})
+        """Correction at the posterior mean of the link's scale: what predictions use; cached."""
+        return self._usual(setting)
+
+    @cached_property
+    def _usual(self) -> Callable[[CalibrationKey], CostCorrection]:
+        def made(setting: CalibrationKey) -> CostCorrection:
+            correction = self._linked(self.mean(setting), setting)
+            return CostCorrection(**{name: float(getattr(correction, name)) for name in KNOBS})
+
+        return cache(made)
 
     def constants(self, generation: str) -> Efficiency:
         """The kernel constants of a generation, as measured where they were, without correction.

@@ -244,9 +244,7 @@ def doubtful(name: str, sd: float) -> OpenField:
 
 
 def open_fields(
-    model: Workload,
-    cluster: Cluster,
-    plan: ParallelPlan,
+    base: BlockCostModel,
     names: Sequence[str],
     framework: str | Framework,
     efficiency_of: Callable[[Software], Efficiency],
@@ -255,11 +253,12 @@ def open_fields(
     """The open fields of a job that matter to its step, widest first.
 
     Args:
-        plan: with the assumed values.
+        base: its blocks, under a plan with the assumed values.
         names: open fields of its software.
         efficiency_of: constants of the device under such software, as calibrated.
         more: other open fields of the plan (`dtype`), with the odds of their values.
     """
+    model, cluster, plan = base.model, base.cluster, base.plan
     own, generation = framework_of(framework), cluster.device.generation
     asked = [
         *((f"software.{name}", _odds(name, own, generation, plan, model)) for name in names if _matters(name, model)),
@@ -267,13 +266,13 @@ def open_fields(
     ]
 
     def assumed(name: str) -> Any:
-        return {NETWORK: 1.0, IMBALANCE: imbalance_of(model)}.get(name) or _value(plan, name)
+        known = {NETWORK: 1.0, IMBALANCE: imbalance_of(model), "plan.etp": plan.expert_tp}
+        return known.get(name) or _value(plan, name)
 
     others = {name: [one for one in given if one[0] != assumed(name)] for name, given in asked}
     variants = [(name, value) for name, given in others.items() for value, _ in given]
     if not variants:
         return ()
-    base = BlockCostModel(model, cluster, plan, efficiency_of(plan.software))
 
     def costs(name: str, value: Any) -> BlockCostModel:
         if name == NETWORK:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import reduce
 from math import log2
 from typing import Any
 
@@ -32,13 +32,13 @@ from ..core.arrays import Floats, Values
 from ..core.content import ByContent
 from ..core.kernels import COMPUTE_CLASSES, knobs_of
 from ..cost.block_cost import BlockCost, BlockCostModel, crosses_nodes
-from ..cost.chunk_cost import blocks_of, chunk_cost
+from ..cost.chunk_cost import chunk_cost, chunk_of
 from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency
-from ..cost.partition import ChunkBlocks, chunk_blocks, chunks_of_stage, group_splits, stage_weights
-from ..cost.step_end import EndWork, distance_seconds, edge_distances, end_work, stage_end
+from ..cost.partition import chunk_blocks, chunks_of_stage
+from ..cost.step_end import EndWork, distance_seconds, edge_distances, end_works, stage_end
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base.workload import Workload, kinds_of
+from ..workload.base.workload import Workload
 
 # One way of communicating each, and compute with and without what `fp8` and `expert` multiply.
 _IN_NODE = replace(NEUTRAL, network=0.0)
@@ -102,12 +102,9 @@ def outline_of(blocks: BlockCostModel) -> StepSurrogate:
     Raises:
         PlanError: as `surrogate_of`.
     """
-    model, cluster, plan, eff = blocks.model, blocks.cluster, blocks.plan, blocks.eff
-    chunks = chunk_blocks(model, plan)
-    stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
-    probed = [_stage_blocks(blocks.under(correction), chunks, stages) for correction in PROBES]
+    model = blocks.model
+    probed = [_stage_blocks(blocks.under(correction)) for correction in PROBES]
     in_node = probed[0]
-    ends = _ends(model, cluster, plan, chunks, replace(eff, correction=NEUTRAL))
     return StepSurrogate(
         compute_s=np.stack(
             [_parts(*(_by_knob(probe[k].compute_s, model.kernel_classes) for probe in probed)) for k in range(3)]
@@ -117,8 +114,8 @@ def outline_of(blocks: BlockCostModel) -> StepSurrogate:
         comm_s=np.stack([[probe[k].comm_s for probe in probed] for k in range(3)]),
         gather_s=np.array([[probe[k].first_gather_s for probe in probed] for k in range(3)], dtype=float),
         scatter_s=np.array([[probe[k].last_scatter_s for probe in probed] for k in range(3)], dtype=float),
-        end_s=np.array(ends, dtype=float),
-        transfer_s=_transfers(model, cluster, plan),
+        end_s=_ends(blocks.under(NEUTRAL)),
+        transfer_s=_transfers(blocks),
         **_of_plan(blocks),
     )
 
@@ -140,13 +137,9 @@ def seconds_under(blocks: Sequence[BlockCostModel]) -> Floats:
 
 def _settled(blocks: BlockCostModel) -> StepSurrogate:
     """An outline in which all that the correction multiplies or adds is already in the seconds."""
-    model, cluster, plan, eff = blocks.model, blocks.cluster, blocks.plan, blocks.eff
-    chunks = chunk_blocks(model, plan)
-    stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
-    held = _stage_blocks(blocks, chunks, stages)
-    compute = np.stack([_by_knob(one.compute_s, model.kernel_classes) for one in held])
+    correction, held = blocks.eff.correction, _stage_blocks(blocks)
+    compute = np.stack([_by_knob(one.compute_s, blocks.model.kernel_classes) for one in held])
     nothing = np.zeros_like(compute)
-    transfer_s = _transfers(model, cluster, plan) * (eff.correction.scale_up, eff.correction.network)
     return StepSurrogate(
         compute_s=np.stack([compute, nothing, nothing, nothing], axis=1),
         n_launch=np.stack([one.n_launch for one in held]),
@@ -154,8 +147,8 @@ def _settled(blocks: BlockCostModel) -> StepSurrogate:
         comm_s=_alone([one.comm_s for one in held]),
         gather_s=_alone([one.first_gather_s for one in held]),
         scatter_s=_alone([one.last_scatter_s for one in held]),
-        end_s=np.array(_ends(model, cluster, plan, chunks, eff), dtype=float),
-        transfer_s=transfer_s,
+        end_s=_ends(blocks),
+        transfer_s=_transfers(blocks) * (correction.scale_up, correction.network),
         **_of_plan(blocks),
     )
 
@@ -273,39 +266,36 @@ def _end_work(o: StepSurrogate, correction: CostCorrection, xp: Any) -> EndWork:
     )
 
 
-def _ends(
-    model: Workload, cluster: Cluster, plan: ParallelPlan, chunks: Sequence[ChunkBlocks], eff: Efficiency
-) -> list[EndWork]:
-    """What the first, the middle and the last stage do at the end of the step."""
-    every = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
-    weights, splits = stage_weights(model, plan, chunks, every), group_splits(model, plan)
-    chosen = (0, plan.pp // 2, plan.pp - 1)
-    made = {stage: end_work(cluster, plan, splits, weights[stage], eff) for stage in set(chosen)}
-    return [made[stage] for stage in chosen]
+def _chosen(plan: ParallelPlan) -> tuple[int, int, int]:
+    """The first, the middle and the last stage."""
+    return 0, plan.pp // 2, plan.pp - 1
 
 
-def _stage_blocks(
-    blocks: BlockCostModel, chunks: Sequence[ChunkBlocks], stages: Sequence[tuple[int, ...]]
-) -> list[BlockCost]:
-    """All that a stage holds, added up."""
-    block, kinds = lru_cache(blocks.whole), kinds_of(blocks.model)
-    made: dict[tuple[int, ...], BlockCost] = {}
-    for held in set(stages):
-        own = [blocks_of(chunks[chunk], kinds, block) for chunk in held]
-        total = own[0]
-        for chunk in own[1:]:
-            total = total + chunk
-        made[held] = total
-    return [made[held] for held in stages]
+def _ends(blocks: BlockCostModel) -> Floats:
+    """[stage, field of EndWork] what the chosen stages do at the end of the step."""
+    return np.stack(end_works(blocks), axis=-1)[[*_chosen(blocks.plan)]]
 
 
-def _transfers(model: Workload, cluster: Cluster, plan: ParallelPlan) -> Floats:
+def _stage_blocks(blocks: BlockCostModel) -> list[BlockCost]:
+    """All that a chosen stage holds, added up."""
+    chunks = chunk_blocks(blocks.model, blocks.plan)
+    held = [tuple(chunks[chunk] for chunk in chunks_of_stage(blocks.plan, stage)) for stage in _chosen(blocks.plan)]
+    made = {own: reduce(BlockCost.__add__, [chunk_of(blocks, chunk) for chunk in own]) for own in set(held)}
+    return [made[own] for own in held]
+
+
+def _transfers(blocks: BlockCostModel) -> Floats:
     """[in a node or between] seconds of the slowest edge; the other entry is zero."""
-    if plan.pp == 1:
-        return np.zeros(2)
-    farthest = int(edge_distances(cluster, plan)[:-1].max())
-    seconds = distance_seconds(model, cluster, plan)[farthest]
-    return np.array([0.0, seconds]) if cluster.fabric.leaves_node(farthest) else np.array([seconds, 0.0])
+    model, cluster, plan = blocks.model, blocks.cluster, blocks.plan
+
+    def slowest() -> Floats:
+        if plan.pp == 1:
+            return np.zeros(2)
+        farthest = int(edge_distances(cluster, plan)[:-1].max())
+        seconds = distance_seconds(model, cluster, plan)[farthest]
+        return np.array([0.0, seconds]) if cluster.fabric.leaves_node(farthest) else np.array([seconds, 0.0])
+
+    return blocks.once("slowest transfer", slowest)
 
 
 SHARED = 0.75  # of a configuration's deviation, as a variance: runs alike in all their parts still differ by half of it

@@ -44,6 +44,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:  # what checks types at run time has loaded it
     from jaxtyping import (
@@ -84,6 +85,7 @@ Values: TypeAlias = Any
 """Real numbers in an array of NumPy or of JAX, or one number."""
 
 _PLAIN = frozenset({float, int, str, bool, type(None)})
+_seen_plain: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by `id`, for as long as the object is there
 
 
 def namespace(*things: Any) -> Any:
@@ -122,11 +124,23 @@ def _foreign(things: Iterable[Any]) -> Any | None:
                 found = _foreign(thing.values())
             case "dataclass":
                 found = _foreign(vars(thing).values())
+            case "frozen":
+                found = _foreign_in(thing)
             case _:
                 found = thing if hasattr(thing, "__array_namespace__") else None
         if found is not None:
             return found
     return None
+
+
+def _foreign_in(frozen: Any) -> Any | None:
+    """The same of what never changes, of which most is asked many times: what was seen to be plain stays so."""
+    if _seen_plain.get(id(frozen)) is frozen:
+        return None
+    found = _foreign(vars(frozen).values())
+    if found is None:
+        _seen_plain[id(frozen)] = frozen
+    return found
 
 
 def _is_plain(thing: Any) -> bool:
@@ -143,4 +157,6 @@ def _kind(of: type) -> str:
         return "sequence"
     if issubclass(of, Mapping):
         return "mapping"
-    return "dataclass" if is_dataclass(of) else "array"
+    if is_dataclass(of):
+        return "frozen" if of.__dataclass_params__.frozen and of.__weakrefoffset__ else "dataclass"  # type: ignore[attr-defined]
+    return "array"

@@ -8,29 +8,31 @@ scattered after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..core.arrays import Floats, Values, is_numpy, namespace
 from ..core.errors import SpecError
-from ..core.kernels import COMM_AXES, PASSES
-from ..framework.software import DEEPEP
-from ..plan.fields import ELEMENT_BYTES, gradients_on_host
+from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
+from ..framework.software import DEEPEP, Software
+from ..plan.fields import ELEMENT_BYTES, QUANTISED, gradients_on_host
 from ..plan.optimizers import has_master
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..system.network import CollectiveTime
 from ..workload.base.kernels import Kernel, KernelTable
-from ..workload.base.workload import Block, Comm, LanedBlock, Workload, frozen_groups
-from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
+from ..workload.base.workload import Comm, LanedBlock, Workload, frozen_groups, kinds_of
+from .compute import class_seconds, correction_factors, uncorrected_seconds
 from .efficiency import CostCorrection, Efficiency
 from .lanes import LanedSeconds, Overlapping, laned_seconds
 from .offload import HOST_COPY, host_copies, link_bytes_per_s
-from .partition import block_parameters, optimizer_shares, sharded, sharing_ranks
+from .partition import ChunkBlocks, block_parameters, optimizer_shares, sharded, sharing_ranks
+
+T = TypeVar("T")
 
 
 def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
@@ -155,6 +157,9 @@ SLOTS = (
 )
 
 
+_SLOT_AT = {slot: at for at, slot in enumerate(SLOTS)}
+
+
 @dataclass(frozen=True)
 class BlockCost:
     """One block, or a sum of blocks; arrays may have leading axes (plans, chunks).
@@ -213,6 +218,39 @@ _NO_WAIT = np.zeros(len(PASSES))
 _ARRAYS = tuple(item.name for item in fields(BlockCost))
 
 
+class _CostedBlock(NamedTuple):
+    """A block with what no correction changes.
+
+    Attributes:
+        alone_s: [op] uncorrected seconds of its kernels.
+        compute_s: values of the knobs that these hang on -> [kind, compute_class] seconds.
+        waits: [kind] 1 in passes in which the host waits for the device.
+        laned: the block itself if its rows have an order; None: they have none.
+    """
+
+    kernels: KernelTable
+    alone_s: Values
+    compute_s: dict[tuple[float, ...], Floats]
+    comms: Sequence[Comm]
+    waits: Floats
+    laned: LanedBlock | None
+
+
+# Knobs that change the seconds of blocks, fields of a plan beside its software, and fields of the software that blocks read.
+_OF_BLOCKS = tuple(
+    item.name
+    for item in fields(CostCorrection)
+    if item.name not in ("host", "optimizer", "micro_batch_s", "step_s", "network_step_s")
+)
+_BESIDE_SOFTWARE = tuple(item.name for item in fields(ParallelPlan) if item.name != "software")
+_SOFTWARE_OF_BLOCKS = tuple(item.name for item in fields(Software) if item.name not in ("optimizer", "tuning", "date"))
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two knobs are equal; those of JAX only if they are one."""
+    return value is other or (type(value) is type(other) is float and value == other)
+
+
 def stack_blocks(blocks: list[BlockCost]) -> BlockCost:
     """Blocks along a new leading axis."""
     xp = namespace(blocks)
@@ -236,35 +274,58 @@ class BlockCostModel:
     def under(self, correction: CostCorrection) -> BlockCostModel:
         """The same under another correction; what no correction changes is made once for both."""
         other = replace(self, eff=replace(self.eff, correction=correction))
-        vars(other).update(_blocks=self._blocks, _gathers=self._gathers, _known_s=self._known_s)
+        vars(other).update(_blocks=self._blocks, _gathers=self._gathers, _known_s=self._known_s, _once=self._once)
+        if all(_is_same(getattr(correction, knob), getattr(self.eff.correction, knob)) for knob in _OF_BLOCKS):
+            vars(other).update(sums=self.sums, _whole=self._whole)
         return other
 
     def with_plan(self, plan: ParallelPlan) -> BlockCostModel:
-        """The same model under another plan on the same cluster; collectives that both have are costed once."""
+        """The same model under another plan on the same cluster; what both have is costed once."""
         other = replace(self, plan=plan)
         vars(other).update(_known_s=self._known_s)
-        if replace(plan, software=self.plan.software) == self.plan:  # kernels alone differ
-            vars(other).update(_gathers=self._gathers)
+        if all(getattr(plan, name) == getattr(self.plan, name) for name in _BESIDE_SOFTWARE):
+            vars(other).update(_gathers=self._gathers, _once=self._once)
+            if all(getattr(plan.software, name) == getattr(self.plan.software, name) for name in _SOFTWARE_OF_BLOCKS):
+                vars(other).update(_blocks=self._blocks, sums=self.sums, _whole=self._whole)
+        if plan.dtype == self.plan.dtype:
+            vars(other).update(_alike=self._blocks)
         return other
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives of model, cluster and plan: made once for corrections and software that leave it alone."""
+        if what not in self._once:
+            self._once[what] = make()
+        return self._once[what]
 
     def whole(self, kind: str) -> BlockCost:
         """A block with the gathering of its parameters; `kind` as in `Workload.layout`."""
-        return self.alone(kind) + self.gathering(kind)
+        if kind not in self._whole:
+            alone = self.alone(kind)
+            self._whole[kind] = alone + self.gathering(kind) if any(map(len, self._gathered(kind))) else alone
+        return self._whole[kind]
 
     def alone(self, kind: str) -> BlockCost:
         """A block whose parameters are at hand."""
         if kind not in self._blocks:
-            self._blocks[kind] = self._uncorrected(kind)
-        block, kernels, alone_s = self._blocks[kind]
-        device, classes = self.cluster.device, self.model.kernel_classes
-        if isinstance(block, LanedBlock):
-            return self._in_order(block, kernels, alone_s)
-        compute = class_seconds(kernels, device, self.plan.dtype, self.eff, classes, alone_s)
-        launches = launch_counts(kernels) * self.plan.software.host_share
-        cost = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS, _NO_WAIT)
-        whole = self._communicating(cost, block.comms)
-        waits = np.array([float(phase in block.waits_in) for phase in PASSES])
-        return replace(whole, n_waiting=whole.n_launch * waits)
+            self._cost_blocks(kind)
+        own = self._blocks[kind]
+        if own.laned is not None:
+            return self._in_order(own.laned, own.kernels, own.alone_s)
+        launches, comm_s = self._communicating(own.kernels, own.comms)
+        return BlockCost(self._compute_s(own), launches, comm_s, *_NO_ENDS, launches * own.waits)
+
+    def _compute_s(self, own: _CostedBlock) -> Floats:
+        """[kind, compute_class] made once for corrections that differ in nothing that its kernels hang on."""
+        correction, dtype, kernels = self.eff.correction, self.plan.dtype, own.kernels
+        knobs = (*COMPUTE_CLASSES, *(("fp8",) if dtype in QUANTISED else ()), *kernels.by_knob)
+        values = tuple(getattr(correction, knob) for knob in knobs)
+        is_plain, classes = all(type(value) is float for value in values), self.model.kernel_classes
+        if not is_plain or values not in own.compute_s:
+            found = class_seconds(kernels, self.cluster.device, dtype, self.eff, classes, own.alone_s)
+            if not is_plain:
+                return found
+            own.compute_s[values] = found
+        return own.compute_s[values]
 
     def _in_order(self, block: LanedBlock, kernels: KernelTable, alone_s: Values) -> BlockCost:
         """A block whose rows have an order: what of its communication shows is simulated."""
@@ -274,7 +335,7 @@ class BlockCostModel:
             )
         own = iter(alone_s * correction_factors(kernels, self.cluster.device, self.plan.dtype, self.eff))
         of_class = iter(kernels.class_index(self.model.kernel_classes))
-        seconds, classes, launches = [], [], launch_counts(kernels) * self.plan.software.host_share
+        seconds, classes, launches = [], [], kernels.launches * self.plan.software.host_share
         for row in block.laned:
             if row.comm is not None:
                 seconds.append(float(self.comm_seconds(row.comm)))
@@ -289,21 +350,11 @@ class BlockCostModel:
 
     def gathering(self, kind: str) -> BlockCost:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
-        if kind not in self._gathers:
-            is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
-            counts = self._counts(kind) if self.plan.shard_group > 1 else []
-            table = KernelTable.of(copy_kernels(self.plan, counts, is_unit))
-            self._gathers[kind] = [*gather_comms(self.plan, counts, is_unit), *self._host_copies(kind)], table
-        comms, table = self._gathers[kind]
+        comms, table = self._gathered(kind)
         classes = self.model.kernel_classes
         compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
-        launches = launch_counts(table) * self.plan.software.host_share
-        copied = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS, _NO_WAIT)
-        return replace(
-            self._communicating(copied, comms),
-            first_gather_s=self._at_end_s(comms, "all_gather", "F"),
-            last_scatter_s=self._at_end_s(comms, "reduce_scatter", "B"),
-        )
+        ends = self._at_end_s(comms, "all_gather", "F"), self._at_end_s(comms, "reduce_scatter", "B")
+        return BlockCost(compute, *self._communicating(table, comms), *ends, _NO_WAIT)
 
     def alone_of(self, kinds: Sequence[str]) -> BlockCost:
         """Blocks of several kinds, along a leading axis."""
@@ -323,8 +374,26 @@ class BlockCostModel:
         return comm.count * (factor * seconds + call_s)
 
     @cached_property
-    def _blocks(self) -> dict[str, tuple[Block, KernelTable, Values]]:
-        """Blocks by kind, with their kernels and the uncorrected seconds of these."""
+    def sums(self) -> dict[ChunkBlocks, BlockCost]:
+        """Sums of the blocks of chunks, see `chunk_cost.chunk_of`."""
+        return {}
+
+    @cached_property
+    def _whole(self) -> dict[str, BlockCost]:
+        return {}
+
+    @cached_property
+    def _once(self) -> dict[Hashable, Any]:
+        return {}
+
+    @cached_property
+    def _alike(self) -> dict[str, _CostedBlock]:
+        """Blocks of a plan of the same precision, many of whose kernels are the same."""
+        return {}
+
+    @cached_property
+    def _blocks(self) -> dict[str, _CostedBlock]:
+        """Blocks by kind, with the uncorrected seconds of their kernels."""
         return {}
 
     @cached_property
@@ -337,10 +406,34 @@ class BlockCostModel:
         """Uncorrected seconds of one collective by what it is, and whether it crosses nodes; most blocks repeat theirs."""
         return {}
 
-    def _uncorrected(self, kind: str) -> tuple[Block, KernelTable, Values]:
-        block = self.model.block(kind, self.plan)
-        kernels = block.kernels
-        return block, kernels, uncorrected_seconds(kernels, self.cluster.device, self.plan.dtype, self.eff)
+    def _gathered(self, kind: str) -> tuple[list[Comm], KernelTable]:
+        if kind not in self._gathers:
+            is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
+            counts = self._counts(kind) if self.plan.shard_group > 1 else []
+            table = KernelTable.of(copy_kernels(self.plan, counts, is_unit))
+            self._gathers[kind] = [*gather_comms(self.plan, counts, is_unit), *self._host_copies(kind)], table
+        return self._gathers[kind]
+
+    def _cost_blocks(self, wanted: str) -> None:
+        """Costs the kernels of all blocks at once: what a few hundred kernels cost takes as long as one."""
+        made: dict[str, _CostedBlock] = {}
+        for kind in dict.fromkeys((wanted, *kinds_of(self.model))):
+            block = self.model.block(kind, self.plan)
+            laned = block if isinstance(block, LanedBlock) else None
+            waits = np.array([float(phase in block.waits_in) for phase in PASSES])
+            own = _CostedBlock(block.kernels, 0.0, {}, () if laned else block.comms, waits, laned)
+            known = self._alike.get(kind)
+            if known is not None and known.kernels == own.kernels:
+                self._blocks[kind] = own._replace(
+                    kernels=known.kernels, alone_s=known.alone_s, compute_s=known.compute_s
+                )
+            else:
+                made[kind] = own
+        every = KernelTable.of(kernel for own in made.values() for kernel in own.kernels.ops)
+        seconds, first = uncorrected_seconds(every, self.cluster.device, self.plan.dtype, self.eff), 0
+        for kind, own in made.items():
+            self._blocks[kind] = own._replace(alone_s=seconds[first : first + len(own.kernels)])
+            first += len(own.kernels)
 
     def _collective_s(self, comm: Comm) -> tuple[Values, bool]:
         """Uncorrected seconds of one collective of a `Comm`, and whether it crosses nodes."""
@@ -374,13 +467,14 @@ class BlockCostModel:
         updated = float((n * optimizer_shares(splits, plan)) @ trained)
         return host_copies(self.model, plan, kind, kept, updated)
 
-    def _communicating(self, block: BlockCost, comms: Sequence[Comm]) -> BlockCost:
-        """`block` with the seconds and the launches of its communication."""
-        launches, seconds = block.n_launch.copy(), [0.0] * len(SLOTS)
+    def _communicating(self, kernels: KernelTable, comms: Sequence[Comm]) -> tuple[Floats, Floats]:
+        """[kind] launches of kernels and of communication, and [slot] seconds of the latter."""
+        host_share = self.plan.software.host_share
+        launches, seconds = kernels.launches * host_share, [0.0] * len(SLOTS)
         for comm in comms:
-            launches[PASSES.index(comm.phase)] += comm.count * self.plan.software.host_share
-            seconds[SLOTS.index((comm.phase, comm.axis, comm.beside))] += self.comm_seconds(comm)
-        return replace(block, n_launch=launches, comm_s=block.comm_s + self.xp.asarray(seconds, dtype=float))
+            launches[PASSES.index(comm.phase)] += comm.count * host_share
+            seconds[_SLOT_AT[comm.phase, comm.axis, comm.beside]] += self.comm_seconds(comm)
+        return launches, self.xp.asarray(seconds, dtype=float)
 
     def _at_end_s(self, comms: Sequence[Comm], kind: str, phase: str) -> Floats:
         """Seconds of collectives that run beside a neighbour, where there is none; all groups of parameters together."""

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 
 from ..core.arrays import Floats, is_numpy
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
-from .block_cost import HIDDEN, SLOTS, BlockCost
+from ..workload.base.workload import kinds_of
+from .block_cost import HIDDEN, SLOTS, BlockCost, BlockCostModel
 from .efficiency import Efficiency
 from .partition import ChunkBlocks
 
@@ -116,6 +117,13 @@ def blocks_of(chunk: ChunkBlocks, kinds: Sequence[str], block: Callable[[str], B
     return total
 
 
+def chunk_of(blocks: BlockCostModel, chunk: ChunkBlocks) -> BlockCost:
+    """Sum of the blocks of a chunk, added up once."""
+    if chunk not in blocks.sums:
+        blocks.sums[chunk] = blocks_of(chunk, kinds_of(blocks.model), blocks.whole)
+    return blocks.sums[chunk]
+
+
 def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency, xp: Any = np) -> ChunkCost:
     """What shows of a chunk's communication and what it does to the compute beside it; tp and cp [*plan].
 
@@ -154,6 +162,12 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
 
 def _table(rows: list[list[Any]], xp: Any) -> Any:
     """[*plan, row, column] of lists of arrays."""
+    if is_numpy(xp):
+        table = np.empty((*np.shape(rows[0][0]), len(rows), len(rows[0])))
+        for i, row in enumerate(rows):
+            for j, cell in enumerate(row):
+                table[..., i, j] = cell
+        return table
     return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
 
 

@@ -22,7 +22,7 @@ from ..plan.fields import QUANTISED
 from ..system import catalog
 from ..system.hardware import RATE_OF, Device
 from ..system.likeness import board_speed, tensor_core_cut
-from ..workload.base.kernels import CAST, CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
+from ..workload.base.kernels import CAST, CONVOLUTION, TENSOR_CORES, WINOGRAD, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
@@ -126,11 +126,11 @@ def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Effi
     xp = namespace(device, eff)
     knobs = [getattr(eff.correction, KERNEL_CLASSES.named(name).knob) for name in table.kernel_classes]
     factor = xp.asarray(knobs, dtype=float)[table.kernel_index]
-    is_narrow = np.array([_dtype_of(op, device, dtype) in QUANTISED for op in table.ops])
-    factor = factor * xp.where(is_narrow & table.is_of("gemm"), eff.correction.fp8, 1.0)
-    for knob in {op.knob for op in table.ops if op.knob}:
-        factor = factor * xp.where(np.array([op.knob == knob for op in table.ops]), getattr(eff.correction, knob), 1.0)
-    return factor if (measured := _measured_in_step(table)) is None else xp.where(measured, 1.0, factor)
+    if dtype in QUANTISED:
+        factor = factor * xp.where(table.products_in_plan_dtype, eff.correction.fp8, 1.0)
+    for knob, scaled in table.by_knob.items():
+        factor = factor * xp.where(scaled, getattr(eff.correction, knob), 1.0)
+    return factor if (measured := table.measured_in_step) is None else xp.where(measured, 1.0, factor)
 
 
 def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
@@ -143,20 +143,20 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     flops, hbm = table.column("flops"), table.column("hbm_bytes")
     m, n, k, batch = (table.column(name) for name in ("m", "n", "k", "batch"))
     launches = table.column("n_launch")
-    dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
+    dtypes, variants = [_dtype_of(own, device, dtype) for own in table.values("dtype")], table.values("variant")
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
     recipes = dict(eff.gemm_recipes)
-    product = product * np.array([recipes.get(op.variant, 1.0) for op in table.ops])
+    product = product * np.array([recipes.get(variant, 1.0) for variant in variants])
     gains = np.array(
-        [_CUDA_CORE_GAIN.get(op.variant, 0.0) * (name == "fp32") for op, name in zip(table.ops, dtypes, strict=True)]
+        [_CUDA_CORE_GAIN.get(own, 0.0) * (name == "fp32") for own, name in zip(variants, dtypes, strict=True)]
     )
     if gains.any():
         on_cores = gemm_s(m, n, k, batch, peak, device, with_cuda_core_products(eff))
         product = xp.where(gains > 0.0, on_cores / np.where(gains > 0.0, gains, 1.0), product)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     slower = dict(eff.attention_kernels)
-    fused = fused * np.array([slower.get(op.variant, 1.0) for op in table.ops])
+    fused = fused * np.array([slower.get(variant, 1.0) for variant in variants])
     products = flops / (peak * eff.gemm_max)
     fused = products + xp.maximum(fused - products, 0.0) * tensor_core_cut(device)
     busy = xp.where(is_gemm, product, xp.where(is_attention, fused, 0.0))
@@ -166,27 +166,22 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             rows = np.flatnonzero(is_own)
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
-    moved = hbm * xp.where(np.array([op.variant == CAST for op in table.ops]), eff.cast_traffic, 1.0)
+    moved = hbm * xp.where(np.array([variant == CAST for variant in variants]), eff.cast_traffic, 1.0)
     memory = stream_s(moved, launches, device.hbm_bytes_per_s, eff)
     alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
-    runs = np.array([op.variant != TENSOR_CORES or name != "fp32" for op, name in zip(table.ops, dtypes, strict=True)])
-    measured = _measured_in_step(table)
+    runs = np.array([own != TENSOR_CORES or name != "fp32" for own, name in zip(variants, dtypes, strict=True)])
+    measured = table.measured_in_step
     in_step = eff.in_step if measured is None else xp.where(measured, 1.0, eff.in_step)
     return (alone / in_step + launches * eff.launch_s) * (table.column("count") * runs)
 
 
-def _measured_in_step(table: KernelTable) -> NDArray[np.bool_] | None:
-    """[op] whether its seconds were measured inside a step, so that nothing corrects them; None where none were."""
-    found = np.array([op.law is not None and getattr(op.law, "in_step", False) for op in table.ops], dtype=bool)
-    return found if found.any() else None
-
-
 def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:
     """[op] `seconds`, and for ops with a law of their own what it says."""
-    if all(op.law is None for op in table.ops):
+    laws = table.values("law")
+    if not any(law is not None for law in laws):
         return seconds
-    own = [0.0 if op.law is None else op.law.seconds(device, eff.cache_bytes) for op in table.ops]
-    return xp.where(np.array([op.law is None for op in table.ops]), seconds, xp.asarray(own, dtype=float))
+    own = [0.0 if law is None else law.seconds(device, eff.cache_bytes) for law in laws]
+    return xp.where(np.array([law is None for law in laws]), seconds, xp.asarray(own, dtype=float))
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
@@ -233,22 +228,13 @@ def _own_s(
     return law(sizes, Roof(peak, device.hbm_bytes_per_s, device.n_sm, product_s))
 
 
-def _dtype_of(op: Kernel, device: Device, dtype: str) -> str:
-    """What the tensor cores run `op` in: fp32 plans as TF32 where there is one, ops that leave fp8 in 16 bits."""
+def _dtype_of(own: str, device: Device, dtype: str) -> str:
+    """What the tensor cores run an op of dtype `own` in: fp32 plans as TF32 where there is one, ops that leave fp8 in 16 bits."""
     if dtype == "fp32":
         return device.product_dtype(dtype)
-    if op.dtype == "plan" or dtype in ("fp16", "bf16"):
+    if own == "plan" or dtype in ("fp16", "bf16"):
         return dtype
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
-
-
-def launch_counts(table: KernelTable) -> Floats:
-    """Kernels that the host starts per phase, shape [kind]; operations of a chain count with their share of its time."""
-    total = np.zeros(len(PASSES))
-    if len(table):
-        started = table.column("n_launch") * table.column("count") * table.column("host_share")
-        np.add.at(total, table.phase_index, started)
-    return total
 
 
 def class_seconds(
@@ -272,6 +258,4 @@ def class_seconds(
         return np.zeros(shape)
     alone_s = uncorrected_seconds(table, device, dtype, eff) if uncorrected_s is None else uncorrected_s
     seconds = alone_s * correction_factors(table, device, dtype, eff)
-    cell = table.phase_index * len(classes) + table.class_index(classes)
-    own = np.arange(len(PASSES) * len(classes))[:, None] == cell
-    return namespace(seconds).where(own, seconds[None, :], 0.0).sum(axis=-1).reshape(shape)
+    return namespace(seconds).where(table.cells(classes), seconds[None, :], 0.0).sum(axis=-1).reshape(shape)

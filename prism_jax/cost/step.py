@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from ..core.kernels import COMPUTE_CLASSES, PASSES
 from ..framework.software import ALL_GATHER, ALL_REDUCE
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base.workload import Workload, kinds_of
+from ..workload.base.workload import Workload
 from .block_cost import BlockCostModel, stack_blocks
-from .chunk_cost import ChunkCost, blocks_of, chunk_cost
+from .chunk_cost import ChunkCost, chunk_cost, chunk_of
 from .efficiency import Efficiency
-from .partition import chunk_blocks, chunks_of_stage, group_splits, stage_weights
-from .step_end import EndWork, StageEnd, edge_seconds, end_work, stage_end
+from .partition import chunk_blocks, chunks_of_stage
+from .step_end import StageEnd, edge_seconds, end_works, stage_end
 
 
 @dataclass(frozen=True)
@@ -79,13 +78,13 @@ def step_cost_of(blocks: BlockCostModel) -> StepCost:
     Raises:
         SpecError, PlanError: as `step_cost`.
     """
-    model, cluster, plan, eff, xp = blocks.model, blocks.cluster, blocks.plan, blocks.eff, blocks.xp
+    model, plan, eff, xp = blocks.model, blocks.plan, blocks.eff, blocks.xp
     chunks = _chunk_costs(blocks, xp)
     compute_s, comm_s, hidden_s = (
         xp.moveaxis(part, 0, 1) for part in (chunks.compute_s, chunks.comm_s, chunks.hidden_s)
     )
-    p2p_s = edge_seconds(model, cluster, plan, eff.correction)
-    end = _stage_end(model, cluster, plan, eff, chunks, xp)
+    p2p_s = edge_seconds(model, blocks.cluster, plan, eff.correction)
+    end = _stage_end(blocks, chunks, xp)
     return StepCost(
         compute_s=_beside_sends(compute_s, p2p_s, plan, eff, xp),
         comm_s=comm_s,
@@ -96,8 +95,8 @@ def step_cost_of(blocks: BlockCostModel) -> StepCost:
         end_comm_s=end.exposed_s,
         end_hidden_comm_s=end.hidden_s,
         collective_of=collective_classes(plan),
-        model_flops=model.step_flops(plan, recomputed=False),
-        hardware_flops=model.step_flops(plan, recomputed=True),
+        model_flops=blocks.once(("model_flops", plan.software), lambda: model.step_flops(plan, recomputed=False)),
+        hardware_flops=blocks.once(("hardware_flops", plan.software), lambda: model.step_flops(plan, recomputed=True)),
         classes=model.kernel_classes,
     )
 
@@ -126,27 +125,18 @@ def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Eff
 
 def _chunk_costs(made: BlockCostModel, xp: Any) -> ChunkCost:
     """[chunk] cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
-    block, kinds, plan = lru_cache(made.whole), kinds_of(made.model), made.plan
-    chunks = chunk_blocks(made.model, plan)
+    plan, chunks = made.plan, chunk_blocks(made.model, made.plan)
     distinct = list(dict.fromkeys(chunks))
-    blocks = stack_blocks([blocks_of(chunk, kinds, block) for chunk in distinct])
+    blocks = stack_blocks([chunk_of(made, chunk) for chunk in distinct])
     cost = chunk_cost(blocks, float(plan.tp), float(plan.cp), made.eff, xp)
     which = np.array([distinct.index(chunk) for chunk in chunks])
     return ChunkCost(cost.compute_s[which], cost.comm_s[which], cost.hidden_s[which])
 
 
-def _stage_end(
-    model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: ChunkCost, xp: Any
-) -> StageEnd:
+def _stage_end(blocks: BlockCostModel, chunks: ChunkCost, xp: Any) -> StageEnd:
     """[stage] what every stage does at the end of the step."""
-    held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
-    weights = stage_weights(model, plan, chunk_blocks(model, plan), held)
-    splits, made = group_splits(model, plan), dict[bytes, EndWork]()
-    for own in weights:  # stages that hold the same parameters share their work
-        if own.key not in made:
-            made[own.key] = end_work(cluster, plan, splits, own, eff)
-    work = EndWork(*map(xp.stack, zip(*(made[own.key] for own in weights), strict=True)))
+    held = [chunks_of_stage(blocks.plan, stage) for stage in range(blocks.plan.pp)]
     backward_s, forward_s = chunks.backward_s, chunks.forward_s
     backward = xp.stack([sum(backward_s[chunk] for chunk in own) for own in held])
     forward = xp.stack([sum(forward_s[chunk] for chunk in own) for own in held])
-    return stage_end(work, backward, forward, eff, xp)
+    return stage_end(end_works(blocks), backward, forward, blocks.eff, xp)

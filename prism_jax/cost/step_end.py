@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any, NamedTuple
@@ -16,12 +17,22 @@ from ..plan.optimizers import eager_bytes, has_master, main_gradient_bytes, mome
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
-from .block_cost import collective_s, crosses_nodes, gradient_bytes, weight_bytes
+from .block_cost import BlockCostModel, collective_s, crosses_nodes, gradient_bytes, weight_bytes
 from .chunk_cost import bucketed
 from .efficiency import NEUTRAL, CostCorrection, Efficiency
 from .newton_schulz import gathering_s as orthogonal_gathering_s, orthogonalising_s
 from .offload import host_update_s, paging_s
-from .partition import StageWeights, optimizer_ranks, sharded, sharing_ranks, state_ranks
+from .partition import (
+    StageWeights,
+    chunk_blocks,
+    chunks_of_stage,
+    group_splits,
+    optimizer_ranks,
+    sharded,
+    sharing_ranks,
+    stage_weights,
+    state_ranks,
+)
 
 
 def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL) -> Floats:
@@ -107,31 +118,65 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
         splits: [group] as in `partition.weights.group_splits`.
         weights: what the stage holds.
     """
-    xp = namespace(cluster, eff)
-    factor, call_s = eff.correction.comm(crosses_nodes(cluster, *plan.data_group))
-    reduce_s, reduce_calls = _reduction_s(cluster, plan, splits, weights)
-    gather_s, gather_calls = _gathering_s(cluster, plan, splits, weights)
-    n_updated, on_host = _updated(plan, splits, weights), optimizer_on_host(plan)
-    hbm_bytes = (1.0 - on_host) * optimizer_bytes(plan) * n_updated
-    update_s = hbm_bytes / (cluster.device.hbm_bytes_per_s * eff.memory)
-    host_s = host_update_s(cluster, plan, on_host * n_updated) + paging_s(cluster, plan, n_updated)
-    n_sharing = optimizer_ranks(plan)
-    gathering = orthogonal_gathering_s(cluster, plan, weights.matrices, n_sharing) * factor
-    update_s = update_s + orthogonalising_s(cluster, plan, weights.matrices, n_sharing, eff) + gathering
-    idle_s = eff.correction.step_s + eff.correction.network_step_s * log2(
-        max(cluster.n_devices / cluster.node_size, 1.0)
+    work = _uncorrected_end(cluster, plan, splits, [weights], eff)
+    return EndWork(*(part[0] for part in _corrected_end(work, cluster, plan, [weights], eff)))
+
+
+def end_works(blocks: BlockCostModel) -> EndWork:
+    """[stage] work of all stages; those that hold the same parameters share it, and all corrections what they leave alone."""
+    model, cluster, plan, eff = blocks.model, blocks.cluster, blocks.plan, blocks.eff
+    weights, which = blocks.once("weights", lambda: _distinct_weights(model, plan))
+    work = blocks.once(
+        ("ends", plan.software.optimizer),
+        lambda: _uncorrected_end(cluster, plan, group_splits(model, plan), weights, eff),
     )
-    n_bucket = float(weights.trained.sum()) // plan.bucket_elements if plan.overlap.dp else 0.0
-    return EndWork(
-        xp.asarray(reduce_s * factor + reduce_calls * call_s, dtype=float),
-        xp.asarray(gather_s * factor + gather_calls * call_s, dtype=float),
-        xp.asarray(float(reduce_calls)),
-        xp.asarray(float(gather_calls)),
-        xp.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor, dtype=float),
-        xp.asarray(update_s * eff.correction.optimizer + idle_s, dtype=float),
-        xp.asarray(host_s, dtype=float),
-        xp.asarray(n_bucket, dtype=float),
-        xp.asarray(_passes(plan), dtype=float),
+    return EndWork(*(part[which] for part in _corrected_end(work, cluster, plan, weights, eff)))
+
+
+def _distinct_weights(model: Workload, plan: ParallelPlan) -> tuple[list[StageWeights], NDArray[np.intp]]:
+    """Unlike parameters of stages, and [stage] which of them it holds."""
+    held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
+    keys = [(own.key, own) for own in stage_weights(model, plan, chunk_blocks(model, plan), held)]
+    distinct = dict(keys)
+    return list(distinct.values()), np.array([[*distinct].index(key) for key, _ in keys])
+
+
+def _uncorrected_end(
+    cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Sequence[StageWeights], eff: Efficiency
+) -> EndWork:
+    """[weights] work whatever the correction, without iterations on matrices."""
+    xp, every = namespace(cluster, eff), []
+    for own in weights:
+        reduce_s, reduce_calls = _reduction_s(cluster, plan, splits, own)
+        gather_s, gather_calls = _gathering_s(cluster, plan, splits, own)
+        n_updated, on_host = _updated(plan, splits, own), optimizer_on_host(plan)
+        hbm_bytes = (1.0 - on_host) * optimizer_bytes(plan) * n_updated
+        update_s = hbm_bytes / (cluster.device.hbm_bytes_per_s * eff.memory)
+        host_s = host_update_s(cluster, plan, on_host * n_updated) + paging_s(cluster, plan, n_updated)
+        n_bucket = float(own.trained.sum()) // plan.bucket_elements if plan.overlap.dp else 0.0
+        copies_s = _copies_s(cluster, plan, float(own.shared))
+        exchanged = (reduce_s, gather_s, reduce_calls, gather_calls, copies_s)
+        every.append((*exchanged, update_s, host_s, n_bucket, _passes(plan)))
+    return EndWork(*(xp.stack([xp.asarray(one, dtype=float) for one in part]) for part in zip(*every, strict=True)))
+
+
+def _corrected_end(
+    work: EndWork, cluster: Cluster, plan: ParallelPlan, weights: Sequence[StageWeights], eff: Efficiency
+) -> EndWork:
+    """[weights] what the correction makes of it, with the iterations."""
+    xp, correction, update_s = namespace(cluster, eff), eff.correction, work.optimizer_s
+    factor, call_s = correction.comm(crosses_nodes(cluster, *plan.data_group))
+    if any(len(own.matrices) for own in weights):
+        n_sharing = optimizer_ranks(plan)
+        made = [orthogonalising_s(cluster, plan, own.matrices, n_sharing, eff) for own in weights]
+        gathered = [orthogonal_gathering_s(cluster, plan, own.matrices, n_sharing) * factor for own in weights]
+        update_s = update_s + xp.asarray(made, dtype=float) + xp.asarray(gathered, dtype=float)
+    idle_s = correction.step_s + correction.network_step_s * log2(max(cluster.n_devices / cluster.node_size, 1.0))
+    return work._replace(
+        reduce_s=work.reduce_s * factor + work.reduce_calls * call_s,
+        gather_s=work.gather_s * factor + work.gather_calls * call_s,
+        embedding_s=work.embedding_s * factor,
+        optimizer_s=update_s * correction.optimizer + idle_s,
     )
 
 

@@ -11,6 +11,7 @@ from ..calibration.calibration import Calibration, shipped
 from ..calibration.key import CalibrationKey, LevelFactor
 from ..calibration.open_fields import Odds, OpenField, open_degrees, open_fields, usual_software
 from ..core.content import ByContent
+from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency
 from ..cost.memory import MemoryBreakdown, memory as memory_of_plan
 from ..cost.offload import HostMemory, host_memory
@@ -78,16 +79,33 @@ class Job(ByContent):
     @cached_property
     def open_fields(self) -> tuple[OpenField, ...]:
         """What nobody stated and what it does to the step, widest first; nothing at a site whose own runs were measured."""
-        calibration = self.effective_calibration
-        if calibration.site is not None:
+        return self._open_fields_of(self._assumed())
+
+    def blocks(self) -> BlockCostModel:
+        """A model of what its blocks cost under its efficiency; what open fields do to the step is found with the same model.
+
+        Raises:
+            SpecError: no constants for the device.
+            PlanError: `layer_split` does not fit.
+        """
+        assumed = self._assumed()
+        if "open_fields" not in vars(self):
+            vars(self)["open_fields"] = self._open_fields_of(assumed)  # as the cached property keeps it
+        return assumed.under(self.efficiency.correction)
+
+    def _assumed(self) -> BlockCostModel:
+        """The same as calibrated for the software that is assumed, before what open fields and a level say."""
+        return BlockCostModel(self.model, self.cluster, self.plan.computed, self._efficiency_under(self.plan.software))
+
+    def _open_fields_of(self, assumed: BlockCostModel) -> tuple[OpenField, ...]:
+        if self.effective_calibration.site is not None:
             return ()
-
-        def efficiency_of(software: Software) -> Efficiency:
-            return calibration.efficiency(CalibrationKey.of(self.cluster.device, self.framework, software, self.model))
-
         more = (*self.open_plan, *open_degrees(self.plan, self.model, self.framework))
-        plan = replace(self.plan, etp=self.plan.expert_tp)
-        return open_fields(self.model, self.cluster, plan, self.open_software, self.framework, efficiency_of, more)
+        return open_fields(assumed, self.open_software, self.framework, self._efficiency_under, more)
+
+    def _efficiency_under(self, software: Software) -> Efficiency:
+        key = CalibrationKey.of(self.cluster.device, self.framework, software, self.model)
+        return self.effective_calibration.efficiency(key)
 
     def at_mean_of_open(self, eff: Efficiency) -> Efficiency:
         """`eff` under which steps stand at the mean over what is not stated."""

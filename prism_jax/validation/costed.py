@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from zlib import crc32
 
 import numpy as np
 
-from ..calibration.band import reasons_of, repeated_factors
+from ..calibration.band import evidence_of_rows, repeated_factors
 from ..calibration.calibration import Calibration
 from ..calibration.key import CalibrationKey
 from ..calibration.open_fields import OpenField, doubtful
@@ -31,7 +31,6 @@ from ..calibration.surrogate import StepSurrogate, outline_of, stack
 from ..core.arrays import Floats
 from ..core.content import content_hash
 from ..core.processes import Progress, silent
-from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import CostCorrection
 from ..cost.step import StepCost, step_cost_of
 from ..graph.build import signature_seconds
@@ -137,7 +136,7 @@ def costed(job: Job, assumed: Sequence[object] = ()) -> CostedJob:
         SpecError: no constants for the device, or it lacks the plan's dtype.
     """
     job.check()
-    blocks = BlockCostModel(job.model, job.cluster, job.plan.computed, job.efficiency)
+    blocks = job.blocks()
     prompt = blocks.under(without_host(blocks.eff.correction))
     # Four sizes may be one guess.
     by_rule = {text.partition(" assumed: ")[2] or text: text for text in map(str, assumed)}
@@ -151,24 +150,35 @@ ROWS_AT_ONCE = 32
 LINE = re.compile(r" line [0-9]{1,12}\Z")
 
 
-def evidence_of(one: CostedJob) -> tuple[dict[str, float] | None, float]:
-    """What makes a job less sure than others, and the factor by which what its calibration leaves open is wider."""
-    return reasons_of(stack([one.outline]), one.setting, one.job.model.has_experts, one.job.effective_calibration)
+def evidence_of(jobs: Sequence[CostedJob]) -> list[tuple[dict[str, float] | None, float]]:
+    """[job] what makes it less sure than others, and the factor by which what its calibration leaves open is wider."""
+    found: list[tuple[dict[str, float] | None, float]] = [(None, 1.0)] * len(jobs)
+    for some in _alike(jobs):
+        first, rows = jobs[some[0]], stack([jobs[i].outline for i in some])
+        has_experts = [jobs[i].job.model.has_experts for i in some]
+        own = evidence_of_rows(rows, first.setting, has_experts, first.job.effective_calibration)
+        for number, one in zip(some, own, strict=True):
+            found[number] = one
+    return found
 
 
 def intervals(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Floats:
     """[job, 2] bounds over the prediction; jobs have deviations of their own by what they are, whatever their place."""
+    found, done = np.zeros((len(jobs), 2)), 0
+    for some in _alike(jobs):
+        found[some] = _bounds([jobs[i] for i in some], seed)
+        done += len(some)
+        progress(done / len(jobs))
+    return found
+
+
+def _alike(jobs: Sequence[CostedJob]) -> Iterator[list[int]]:
+    """Numbers of jobs of one setting and one calibration, not too many at a time."""
     groups: dict[object, list[int]] = defaultdict(list)
     for number, one in enumerate(jobs):
         groups[id(one.job.effective_calibration), one.setting].append(number)
-    found, done = np.zeros((len(jobs), 2)), 0
     for members in groups.values():
-        for first in range(0, len(members), ROWS_AT_ONCE):
-            some = members[first : first + ROWS_AT_ONCE]
-            found[some] = _bounds([jobs[i] for i in some], seed)
-            done += len(some)
-            progress(done / len(jobs))
-    return found
+        yield from (members[first : first + ROWS_AT_ONCE] for first in range(0, len(members), ROWS_AT_ONCE))
 
 
 def _bounds(jobs: Sequence[CostedJob], seed: int) -> Floats:
@@ -215,8 +225,10 @@ def step_times(
         deterministic: the jobs have no variability, and the typical step is the one without.
     """
     members: dict[_Sizes, list[int]] = defaultdict(list)
+    trees = {id(one.job.variability): one.job.variability for one in jobs}
+    content = {number: content_hash(tree) for number, tree in trees.items()}
     for number, one in enumerate(jobs):
-        members[_sizes(one.job)].append(number)
+        members[_sizes(one.job, content[id(one.job.variability)])].append(number)
     groups = [_Group(sizes, own, [jobs[i] for i in own]) for sizes, own in members.items()]
     found = TypicalSteps(np.zeros(len(jobs)), np.zeros(len(jobs)))
     for group, own in zip(groups, _noise_free(groups), strict=True):
@@ -244,7 +256,7 @@ class _Sizes(NamedTuple):
     tree: str  # its content
 
 
-def _sizes(job: Job) -> _Sizes:
+def _sizes(job: Job, tree: str) -> _Sizes:
     plan = job.plan
     return _Sizes(
         PipelineLayout(plan.pp, plan.schedule, plan.virtual_stages),
@@ -257,7 +269,7 @@ def _sizes(job: Job) -> _Sizes:
             plan.n_replica,
             job.cluster.node_size,
         ),
-        content_hash(job.variability),
+        tree,
     )
 
 

@@ -129,11 +129,11 @@ def _results(
         progress(COSTED * done / len(rows))
     jobs = [one for one in costs if isinstance(one, CostedJob)]
     outcomes = iter(_predictions(jobs, asked, part_of(progress, COSTED, 1.0)))
-    found = []
+    found, evidence = [], iter(evidence_of(jobs))
     for row, one in zip(rows, costs, strict=True):
-        outcome = next(outcomes) if isinstance(one, CostedJob) else one
+        known, outcome = (next(evidence), next(outcomes)) if isinstance(one, CostedJob) else ((None, 1.0), one)
         if isinstance(one, CostedJob) and isinstance(outcome, _Prediction):
-            found.append(_result(row, one, outcome, asked.left_out, asked.deterministic_only))
+            found.append(_result(row, one, outcome, known, asked))
         else:
             found.append(_refused(row, str(outcome)))
     return found
@@ -204,11 +204,13 @@ def _refused(row: MeasuredRow, reason: str) -> RowResult:
     return RowResult(row.id, row.source, row.measured_s, framework=row.framework, defect=row.defect, unsupported=reason)
 
 
-def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str, deterministic_only: bool) -> RowResult:
+def _result(
+    row: MeasuredRow, one: CostedJob, found: _Prediction, evidence: tuple[dict[str, float] | None, float], asked: _Asked
+) -> RowResult:
     assert row.measured_s is not None
     job, plan, span = one.job, one.job.plan, row.measured_range
-    predicted_s = found.noise_free_s if deterministic_only else found.typical_s
-    reasons, widened = evidence_of(one)
+    predicted_s = found.noise_free_s if asked.deterministic_only else found.typical_s
+    reasons, widened = evidence
     low_s, high_s = found.low * predicted_s, found.high * predicted_s
     return RowResult(
         id=row.id,
@@ -221,7 +223,7 @@ def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str,
         inside=low_s <= row.measured_s <= high_s,
         measured_range=span,
         in_range=None if span is None else span[0] <= predicted_s <= span[1],
-        group=group_of(row, left_out) if left_out else "",
+        group=group_of(row, asked.left_out) if asked.left_out else "",
         device=job.cluster.device.name,
         model=job.model.name,
         framework=row.framework,
@@ -239,5 +241,6 @@ def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str,
 
 def _stated_software(job: Job) -> dict[str, str]:
     """Choices of the software that the row states."""
-    stated = (name for name in SOFTWARE_VALUES if name not in job.open_software)
+    is_open = job.open_software
+    stated = (name for name in SOFTWARE_VALUES if name not in is_open)
     return {name: str(getattr(job.plan.software, name)) for name in stated}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...core.arrays import Counts, Flags, Floats, Values
 from ...core.errors import SpecError
@@ -89,23 +89,31 @@ class KernelTable:
 
     def column(self, name: str) -> Floats:
         """One numeric field of every op, shape [op]."""
-        return np.array([getattr(op, name) for op in self.ops], dtype=np.float64)
+        return np.array(self.values(name), dtype=np.float64)
+
+    def values(self, name: str) -> tuple[Any, ...]:
+        """[op] one field of every op."""
+        return self._values[Kernel._fields.index(name)] if self.ops else ()
+
+    @cached_property
+    def _values(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple(zip(*self.ops, strict=True))
 
     @cached_property
     def phase_index(self) -> Counts:
         """[op] index into `PASSES`."""
-        return np.array([PASSES.index(op.phase) for op in self.ops], dtype=np.int64)
+        return np.array([PASSES.index(phase) for phase in self.values("phase")], dtype=np.int64)
 
     @cached_property
     def kernel_classes(self) -> tuple[str, ...]:
         """Classes of its kernels, each once."""
-        return tuple(dict.fromkeys([op.kernel for op in self.ops]))
+        return tuple(dict.fromkeys(self.values("kernel")))
 
     @cached_property
     def kernel_index(self) -> Counts:
         """[op] index into `kernel_classes`."""
         index = {name: number for number, name in enumerate(self.kernel_classes)}
-        return np.array([index[op.kernel] for op in self.ops], dtype=np.int64)
+        return np.array([index[name] for name in self.values("kernel")], dtype=np.int64)
 
     def is_of(self, kernel_class: str) -> Flags:
         """[op] whether it is of a class."""
@@ -124,6 +132,47 @@ class KernelTable:
                 "kernels in `kernel_classes`."
             )
         return np.array([classes.index(name) for name in self.kernel_classes], dtype=np.int64)[self.kernel_index]
+
+    def cells(self, classes: Sequence[str]) -> Flags:
+        """[phase x class, op] which ops are of a phase and of one of `classes`, class by class of each phase.
+
+        Raises:
+            SpecError: as `class_index`.
+        """
+        if (key := tuple(classes)) not in self._cells:
+            cell = self.phase_index * len(key) + self.class_index(key)
+            self._cells[key] = np.arange(len(PASSES) * len(key))[:, None] == cell
+        return self._cells[key]
+
+    @cached_property
+    def _cells(self) -> dict[tuple[str, ...], Flags]:
+        return {}
+
+    @cached_property
+    def launches(self) -> Floats:
+        """[phase] kernels that the host starts; operations of a chain count with their share of its time."""
+        total = np.zeros(len(PASSES))
+        if len(self):
+            started = self.column("n_launch") * self.column("count") * self.column("host_share")
+            np.add.at(total, self.phase_index, started)
+        return total
+
+    @cached_property
+    def by_knob(self) -> dict[str, Flags]:
+        """Further knob -> [op] which ops it scales."""
+        own = self.values("knob")
+        return {knob: np.array([one == knob for one in own]) for knob in set(own) if knob}
+
+    @cached_property
+    def products_in_plan_dtype(self) -> Flags:
+        """[op] matrix products that run in the plan's precision."""
+        return np.array([dtype == "plan" for dtype in self.values("dtype")]) & self.is_of("gemm")
+
+    @cached_property
+    def measured_in_step(self) -> Flags | None:
+        """[op] whether its seconds were measured inside a step, so that nothing corrects them; None where none were."""
+        found = np.array([law is not None and getattr(law, "in_step", False) for law in self.values("law")], dtype=bool)
+        return found if found.any() else None
 
     def flops(self, *phases: str) -> float:
         """FLOPs of the given phases, all if none is given."""

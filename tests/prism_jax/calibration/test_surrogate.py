@@ -11,6 +11,7 @@ from prism_jax.calibration.band import model_factors
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.open_fields import OpenField, open_fields
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
+from prism_jax.cost.block_cost import BlockCostModel
 from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.framework.software import SOFTWARE_VALUES, Software
@@ -106,7 +107,8 @@ def test_a_job_that_states_everything_has_none() -> None:
 
 def test_ratio_mean_and_spread_are_those_of_the_odds() -> None:
     plan = replace(PLAN, software=replace(STATED, norm="eager"))
-    (found,) = open_fields(MODEL, CLUSTER, plan, ["norm"], "fsdp", lambda _: efficiency("hopper"))
+    base = BlockCostModel(MODEL, CLUSTER, plan, efficiency("hopper"))
+    (found,) = open_fields(base, ["norm"], "fsdp", lambda _: efficiency("hopper"))
     ratio = log(seconds(replace(PLAN, software=STATED)) / seconds(plan))
     assert (found.values, found.odds) == (("eager", "fused"), (pytest.approx(0.7), 0.3))
     assert found.log_ratio == (0.0, pytest.approx(ratio, rel=1e-9))

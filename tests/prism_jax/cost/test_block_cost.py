@@ -8,12 +8,12 @@ import pytest
 
 from experiments.capture.spec.run import captured, stated
 from prism_jax import load_job
-from prism_jax.calibration.surrogate import PROBES
+from prism_jax.calibration.surrogate import PROBES, outline_of
 from prism_jax.cost.block_cost import BlockCost, BlockCostModel, Gathered, copy_kernels
 from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.cost.memory import memory
 from prism_jax.cost.offload import host_memory, host_update_s, link_bytes_per_s, paging_s
-from prism_jax.cost.step import step_cost
+from prism_jax.cost.step import step_cost, step_cost_of
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
@@ -41,6 +41,38 @@ def test_blocks_under_another_correction_are_those_made_from_scratch(name: str) 
             shared, alone = first.under(correction).whole(kind), anew.whole(kind)
             for item in fields(BlockCost):
                 assert np.array_equal(getattr(shared, item.name), getattr(alone, item.name)), (kind, item.name)
+
+
+OTHERWISE = (
+    {"attention": "eager"},
+    {"norm": "eager", "compile": True},
+    {"optimizer": "eager"},
+    {"tuning": "vendor"},
+    {"cuda_graphs": "layers"},
+    {"dispatcher": "deepep"},
+)
+
+
+@pytest.mark.parametrize("name", [*PLANS, "muon"])
+def test_steps_of_plans_like_one_that_was_costed_are_those_made_from_scratch(name: str) -> None:
+    """Blocks, edges, ends and FLOPs, whatever the two share: software, precision, sharding."""
+    spec, plan = model("llama-2-7b"), replace(PLANS["llama-2-7b"], sharding="none", optimizer="muon", zero_stage=1)
+    if name in PLANS:
+        spec, plan = model(name), PLANS[name]
+    eff, machine = efficiency("hopper"), cluster("dgx-h100", plan.n_devices)
+    first = BlockCostModel(spec, machine, plan, eff)
+    step_cost_of(first)
+    outline_of(first)
+    others = [replace(plan, software=replace(plan.software, **fields_of)) for fields_of in OTHERWISE]
+    others += [replace(plan, dtype="bf16"), replace(plan, micro_batch=2), replace(plan, recompute="full")]
+    for other in others:
+        for correction in (eff.correction, CORRECTIONS[-2]):
+            shared = first.with_plan(other).under(correction)
+            anew = BlockCostModel(spec, machine, other, replace(eff, correction=correction))
+            pairs = [(step_cost_of(one), outline_of(one)) for one in (shared, anew)]
+            for one, its_own in zip(*pairs, strict=True):
+                for item in fields(its_own):
+                    assert np.array_equal(getattr(one, item.name), getattr(its_own, item.name)), (other, item.name)
 
 
 # --- Copies around the collectives of sharded parameters, as FSDP2 makes them; see `cost.sharded.copy_kernels` -------

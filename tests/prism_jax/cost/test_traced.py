@@ -121,6 +121,8 @@ def test_library_follows_the_numbers() -> None:
     cluster = catalog.cluster("dgx-h100", 64)
     assert namespace(cluster, 1.0, np.ones(2), "text", None) is np
     assert namespace(hardware(jnp.asarray, cluster)) is jnp
+    assert namespace(cluster) is np  # once more, now that it is known
+    assert namespace(replace(cluster, device=replace(cluster.device, hbm_bytes=jnp.ones(())))) is jnp
     assert namespace((1.0, {"bf16": jnp.ones(())})) is jnp
     assert not is_traced(np.float64(1.0))
     assert is_traced(jnp.ones(()))

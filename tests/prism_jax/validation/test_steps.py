@@ -1,7 +1,7 @@
 """Measured steps beside predicted ones, and the typical step that stands for a job."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import jax
 import numpy as np
@@ -10,12 +10,13 @@ from scipy.stats import t as student
 
 from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
 from prism_jax.core.errors import DataError
+from prism_jax.cost.step import StepCost, step_cost, step_cost_of
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.system.catalog import cluster
 from prism_jax.validation import steps
-from prism_jax.validation.costed import ASSUMED_SD, PARTS, CostedJob, costed, job_of_row, step_times
+from prism_jax.validation.costed import ASSUMED_SD, PARTS, CostedJob, costed, evidence_of, job_of_row, step_times
 from prism_jax.validation.score import GROUPS, MeasuredRow, group_of
 from prism_jax.validation.steps import _Asked, _calibrated, _part, validate_steps
 from prism_jax.variability.config import preset
@@ -208,6 +209,20 @@ def test_a_step_does_not_depend_on_the_jobs_beside_it(jobs: list[CostedJob]) -> 
     alone = [step_times([one], 3) for one in jobs]
     for own, all_of_them in zip(zip(*alone, strict=True), together, strict=True):
         np.testing.assert_allclose(np.concatenate(own * 2), all_of_them, rtol=1e-6)
+
+
+def test_the_evidence_of_a_job_does_not_depend_on_the_jobs_beside_it(jobs: list[CostedJob]) -> None:
+    assert evidence_of([*jobs, *jobs]) == [evidence_of([one])[0] for one in jobs] * 2
+
+
+def test_a_job_is_costed_alike_whether_its_open_fields_were_asked_for_before_or_not(jobs: list[CostedJob]) -> None:
+    for one in jobs:
+        again = replace(one.job)
+        assert again.open_fields == one.job.open_fields
+        for cost in (step_cost_of(again.blocks()), step_cost(again.model, again.cluster, again.plan, again.efficiency)):
+            assert all(
+                np.array_equal(getattr(cost, item.name), getattr(one.cost, item.name)) for item in fields(StepCost)
+            )
 
 
 def test_another_seed_gives_another_median_and_the_same_noise_free_step(jobs: list[CostedJob]) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import SpecError
-from prism_jax.cost.compute import launch_counts
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.memory import memory, state_factors
 from prism_jax.cost.partition import chunk_blocks, group_splits, stage_weights
@@ -147,7 +146,7 @@ def test_eager_adapters_start_more_kernels_than_fused_ones():
 def test_kernels_of_adapters_take_the_host_half_of_what_those_of_a_layer_stand_for():
     table = with_adapters(LLAMA, ATTENTION).block("dense_layer", PLAN).kernels
     own, base = ([op for op in table.ops if (" " in op.name) == is_own] for is_own in (True, False))
-    started = float(launch_counts(table).sum() - launch_counts(KernelTable.of(base)).sum())
+    started = float(table.launches.sum() - KernelTable.of(base).launches.sum())
     assert started == 0.5 * sum(op.n_launch * op.count for op in own) == 0.5 * 4 * (6 + 4)
 
 
