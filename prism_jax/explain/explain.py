@@ -32,7 +32,7 @@ from ..simulate.predict import DEFAULT_COLUMNS, replica_times
 from ..simulate.program import Program, by_class, lower
 from .critical_path import HostColumns, criticality, first_columns, slowest_weights
 from .given import given_slowdowns, slowest_nodes
-from .owners import p95_owners
+from .owners import p95_owners, work_gains
 from .types import Explanation, Timeline
 
 
@@ -170,5 +170,6 @@ def explain(job: Job, distribution: StepTimeDistribution, *, key: Array, known: 
         p95_owner_s=owners.value,
         p95_owner_error_s=owners.error,
         allocation=spread,
+        work_gain={} if known is not None else work_gains(program, of_columns),
         given=None if known is None else given_slowdowns(known, nodes, times, of_columns),
     )

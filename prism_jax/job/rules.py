@@ -399,7 +399,8 @@ def _packing_note(plan: ParallelPlan) -> str:
 def _drawn_note(plan: ParallelPlan) -> str:
     data, law = plan.data, law_of(plan)
     padding = 1.0 - law.real_tokens / law.seq_len
-    text = f"data.packing = {data.packing}: {PACKINGS[data.packing]}; {padding:.0%} of the tokens that are computed are padding"
+    text = f"data.packing = {data.packing}: {PACKINGS[data.packing]}"
+    text += f"; {padding:.0%} of the tokens that are computed are padding" if padding > 0.0 else ""
     length, share = data.lengths.arrays(data.lengths.longest)
     cut = float(share @ np.maximum(length - plan.seq_len, 0)) / float(share @ length)
     if padding > 0.0 and cut > 0.0:

@@ -159,6 +159,7 @@ def simulated(
         *device_notes(job.cluster.device),
         *framework_notes(job),
         *workload_notes(job.model, job.plan),
+        *_gains(explanation),
         *report.notes,
         *fitted.tables,
         *fitted.notes,
@@ -169,6 +170,13 @@ def simulated(
     if band is None:
         report = with_tails(report, job, distribution, asked.seed)
     return report, distribution, explanation
+
+
+def _gains(explanation: Explanation | None) -> list[str]:
+    """What other work of micro-batches would bring, in a sentence."""
+    gains = {} if explanation is None else explanation.work_gain
+    listed = ", ".join(f"{name} {gain:+.0%}" for name, gain in gains.items())
+    return [f"tokens per second at the median, all else alike: {listed}"] if listed else []
 
 
 def _known(job: Job, slowdowns: SlowdownTable | None) -> KnownGpus | None:

@@ -46,11 +46,12 @@ from .columns import Chunk
 LENGTHS, ROUTING = "lengths of sequences", "routing of tokens"
 STREAM = crc32(b"work")
 N_PILOT = 1024  # columns whose scatter tells how much work matters
-MOST_CANDIDATES, MOST_CELLS = 16, 1 << 18  # of a column that is kept; draws of a set of columns
+MOST_CANDIDATES, MOST_CELLS = 8, 1 << 16  # of a column that is kept; draws of a set of columns
 N_PROBE = 8  # lengths of padded sequences that are costed
 PROBE = 0.1  # by which the load of the busiest rank is raised to see what goes with it
 
 Singles = NDArray[np.float32]
+Tilted = tuple[NDArray[np.uint16], float]  # rows that are equally likely under a tilt [table], log M(theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +77,13 @@ class WorkSource:
         """Draws per column."""
         return len(self.row)
 
-    def of_step(self, at: Positions) -> Floats:
-        """What draws at rows [unit, column] of the table add to a step, relatively [column]."""
-        load = self.load[at]
+    def of_step(self, at: Positions) -> tuple[Floats, Floats]:
+        """Sum of the loads of draws at rows [unit, column] of the table, and what they add to a step, relatively [column]."""
+        load = self.load.astype(np.float32)[at]
+        total = load.sum(axis=0, dtype=np.float64)
         if self.n_fill == 0.0:
-            return np.asarray(load.sum(axis=0))
-        return (load.sum(axis=0) + self.n_fill * load.max(axis=0)) * (self.n_unit / (self.n_unit + self.n_fill))
+            return total, total
+        return total, (total + self.n_fill * load.max(axis=0)) * (self.n_unit / (self.n_unit + self.n_fill))
 
     def rate(self, theta: float) -> float:
         """How unlikely tilted draws of a column are: relative entropy to plain ones."""
@@ -89,12 +91,12 @@ class WorkSource:
         log_mean = np.log(weight.mean()) + theta * self.load[-1]
         return self.n_unit * float(theta * (weight @ self.load) / weight.sum() - log_mean)
 
-    def tilted(self, theta: float) -> tuple[Positions, float]:
+    def tilted(self, theta: float) -> Tilted:
         """[table] rows that are equally likely under the tilt, and log M(theta)."""
         weight = np.exp(theta * (self.load - self.load[-1]))
         below = np.cumsum(weight) / weight.sum()
         at = np.minimum(np.searchsorted(below, (np.arange(N_ROW) + 0.5) / N_ROW), N_ROW - 1)
-        return at, float(np.log(weight.mean()) + theta * self.load[-1])
+        return at.astype(np.uint16), float(np.log(weight.mean()) + theta * self.load[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +120,13 @@ class Work:
     def sd(self) -> float:
         """Standard deviation of what work adds to a replica's step, relatively."""
         rng = np.random.default_rng(STREAM)
-        drawn = (one.of_step(rng.integers(N_ROW, size=(one.n_unit, N_PILOT), dtype=np.uint16)) for one in self.sources)
-        return float(np.std(sum(drawn)))
+        drawn = [rng.integers(N_ROW, size=(one.n_unit, N_PILOT), dtype=np.uint16) for one in self.sources]
+        return float(np.std(sum(one.of_step(at)[1] for one, at in zip(self.sources, drawn, strict=True))))
+
+    @cached_property
+    def _tilts(self) -> dict[float, tuple[float, list[Tilted]]]:
+        """theta and the tilted tables by the length of the shift."""
+        return {}
 
     @property
     def names(self) -> list[str]:
@@ -137,7 +144,8 @@ class Work:
 
     def plain(self, n_column: int, *seed: int) -> Singles:
         """[row, column] factors less one of columns that nothing is tilted of."""
-        return self._excess(self._rows(np.random.default_rng([STREAM, *seed]), np.zeros(n_column, np.bool_), 0.0)[0])
+        rng = np.random.default_rng([STREAM, *seed])
+        return self._excess([rng.integers(N_ROW, size=(one.n_unit, n_column), dtype=np.uint16) for one in self.sources])
 
     def tilted(self, is_tilted: NDArray[np.bool_], length: float, seed: int) -> tuple[Singles, Floats]:
         """Factors less one [row, column] of a set of columns, and log of their tilted over their plain probability [column].
@@ -149,8 +157,11 @@ class Work:
         """
         n, n_unit = len(is_tilted), sum(source.n_unit for source in self.sources)
         n_like = int(np.clip(MOST_CELLS // max(n_unit * n, 1), 1, MOST_CANDIDATES))
-        rng, theta = np.random.default_rng([STREAM, seed]), self._theta(length)
-        rows, of_step, log_ratio = self._rows(rng, np.repeat(is_tilted, n_like), theta)
+        if length not in self._tilts:
+            theta = self._theta(length)
+            self._tilts[length] = theta, [source.tilted(theta) for source in self.sources]
+        rng = np.random.default_rng([STREAM, seed])
+        rows, of_step, log_ratio = self._rows(rng, np.repeat(is_tilted, n_like), *self._tilts[length])
         kept = np.empty(n, np.intp)
         for some in (np.flatnonzero(is_tilted), np.flatnonzero(~is_tilted)):
             of_some = (some[:, None] * n_like + np.arange(n_like)).ravel()
@@ -179,17 +190,16 @@ class Work:
         return sum(source.rate(theta) for source in self.sources)
 
     def _rows(
-        self, rng: np.random.Generator, is_tilted: NDArray[np.bool_], theta: float
+        self, rng: np.random.Generator, is_tilted: NDArray[np.bool_], theta: float, tilts: Sequence[Tilted]
     ) -> tuple[list[Positions], Floats, Floats]:
         """Rows [source][unit, column] of the tables, what they add to steps, log of the tilted over the plain probability."""
         found, of_step, log_ratio = [], np.zeros(len(is_tilted)), np.zeros(len(is_tilted))
-        for source in self.sources:
+        for source, (rows, log_mean) in zip(self.sources, tilts, strict=True):
             at = rng.integers(N_ROW, size=(source.n_unit, len(is_tilted)), dtype=np.uint16)
-            if theta:
-                rows, log_mean = source.tilted(theta)
-                at[:, is_tilted] = rows[at[:, is_tilted]]
-                log_ratio += theta * source.load[at].sum(axis=0) - source.n_unit * log_mean
-            of_step += source.of_step(at)
+            at[:, is_tilted] = rows[at[:, is_tilted]]
+            total, step = source.of_step(at)
+            log_ratio += theta * total - source.n_unit * log_mean
+            of_step += step
             found.append(at)
         return found, of_step, log_ratio
 
