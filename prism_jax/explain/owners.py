@@ -19,7 +19,7 @@ from ..result.distribution import INTERPOLATION, StepTimeDistribution
 from ..simulate.batches import alike
 from ..simulate.inputs import KnownGpus
 from ..simulate.known_replicas import KnownReplicas
-from ..simulate.predict import ReplicaTimes, replica_times
+from ..simulate.predict import DEFAULT_COLUMNS, ReplicaTimes, replica_times, symmetric
 from ..simulate.program import Program, by_class, factor_groups, lower, variant
 from ..simulate.work import LENGTHS, ROUTING
 from ..variability.families import CONSTANT

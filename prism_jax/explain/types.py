@@ -90,8 +90,8 @@ class Explanation:
         allocation: spread of the step time within one allocation of GPUs and between allocations.
         criticality_error, p95_owner_error_s: Monte Carlo standard errors of both.
         given: what known slowdowns cost; None where no GPU is known.
-        work_gain: change of the work of micro-batches ("data.packing masked") -> relative gain in tokens of documents per second at
-            the median; empty where micro-batches are alike or GPUs are known.
+        work_gain: other work of micro-batches ("data.packing masked") -> relative gain in tokens of documents per second at the
+            median; empty where micro-batches are alike or GPUs are known.
     """
 
     breakdown_s: Mapping[str, float]

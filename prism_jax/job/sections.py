@@ -259,7 +259,8 @@ def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath)
             continue
         inner = getattr(base, name)
         if inner is not None:
-            given[name] = replace(inner, **fields_of(value, {}))
+            own = fields_of(value, {})
+            given[name] = replace(inner, **{key: _nested(type(inner), key, item) for key, item in own.items()})
             continue
         missing = _missing(nested_types(type(base))[name], value)
         if missing:

@@ -51,6 +51,7 @@ N_PROBE = 8  # lengths of padded sequences that are costed
 PROBE = 0.1  # by which the load of the busiest rank is raised to see what goes with it
 
 Singles = NDArray[np.float32]
+Draws = NDArray[np.uint16]  # rows of a table [unit, column]
 Tilted = tuple[NDArray[np.uint16], float]  # rows that are equally likely under a tilt [table], log M(theta)
 
 
@@ -77,7 +78,7 @@ class WorkSource:
         """Draws per column."""
         return len(self.row)
 
-    def of_step(self, at: Positions) -> tuple[Floats, Floats]:
+    def of_step(self, at: Draws) -> tuple[Floats, Floats]:
         """Sum of the loads of draws at rows [unit, column] of the table, and what they add to a step, relatively [column]."""
         load = self.load.astype(np.float32)[at]
         total = load.sum(axis=0, dtype=np.float64)
@@ -191,7 +192,7 @@ class Work:
 
     def _rows(
         self, rng: np.random.Generator, is_tilted: NDArray[np.bool_], theta: float, tilts: Sequence[Tilted]
-    ) -> tuple[list[Positions], Floats, Floats]:
+    ) -> tuple[list[Draws], Floats, Floats]:
         """Rows [source][unit, column] of the tables, what they add to steps, log of the tilted over the plain probability."""
         found, of_step, log_ratio = [], np.zeros(len(is_tilted)), np.zeros(len(is_tilted))
         for source, (rows, log_mean) in zip(self.sources, tilts, strict=True):
@@ -203,7 +204,7 @@ class Work:
             found.append(at)
         return found, of_step, log_ratio
 
-    def _excess(self, rows: Sequence[Positions]) -> Singles:
+    def _excess(self, rows: Sequence[Draws]) -> Singles:
         """Factors less one [row, column] at rows [source][unit, column] of the tables."""
         excess = np.zeros((self.n_row, rows[0].shape[1]), np.float32)
         for source, at in zip(self.sources, rows, strict=True):

@@ -41,7 +41,7 @@ class ExpertRouting:
         gini: Gini coefficient of the tokens of experts, of one layer and micro-batch; 0.005 to 0.95.
     """
 
-    gini: float
+    gini: float = 0.2  # in the middle of the published ones
 
     def __post_init__(self) -> None:
         if not LEAST_GINI <= self.gini <= MOST_GINI:

@@ -18,7 +18,9 @@ TRUTH = CostCorrection(
     gemm=1.06, memory=1.1, network=1.1, network_call_s=1e-4, host=1.2, overlap_window=0.6, step_s=5e-3
 )
 N_SITE = 4
-KEY = CalibrationKey("hopper", "megatron-core", software=Software(date="2025-01"))  # from which on newer releases are faster
+KEY = CalibrationKey(
+    "hopper", "megatron-core", software=Software(date="2025-01")
+)  # from which on newer releases are faster
 
 
 def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
@@ -43,9 +45,7 @@ def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
     measured = surrogate_seconds(stacked, TRUTH) * np.exp(factor + spread * rng.normal(size=len(sites)))
     measured[rng.choice(len(sites), wrong, replace=False)] *= 8.0
     n = len(sites)
-    return step_times_data(
-        stacked, measured, np.zeros(n), [False] * n, [KEY] * n, sites
-    )
+    return step_times_data(stacked, measured, np.zeros(n), [False] * n, [KEY] * n, sites)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +69,7 @@ def test_corrections_are_recovered(data: StepTimesData) -> None:
 @pytest.mark.slow
 def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
     clean, dirty = (Calibrator(d).fit(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
-    one, two = (
-        surrogate_seconds(data, c.correction(KEY)) for c in (clean, dirty)
-    )
+    one, two = (surrogate_seconds(data, c.correction(KEY)) for c in (clean, dirty))
     assert np.abs(np.log(one / two)).max() < 0.05
 
 

@@ -10,9 +10,11 @@ from prism_jax.core.errors import PlanError, SpecError
 from prism_jax.cost.step import step_cost
 from prism_jax.explain.critical_path import HostColumns, first_columns
 from prism_jax.explain.explain import explain
+from prism_jax.explain.owners import EVEN_LOADS, work_gains
 from prism_jax.graph.draws import typed_key
 from prism_jax.job.job import Job
 from prism_jax.job.lengths import lengths_of
+from prism_jax.job.load_job import loaded
 from prism_jax.plan.micro_batch_work import law_of
 from prism_jax.plan.packing import Data
 from prism_jax.plan.plan import ParallelPlan
@@ -65,8 +67,11 @@ def test_replica_columns_agree_with_every_replica_of_every_step(name: str) -> No
 
 def test_packed_sequences_are_those_of_a_job_without_lengths() -> None:
     """To the last bit: nothing is drawn, and all other draws stay."""
-    shape = {"global_batch": 64, "dp": 8, "tp": 2, "pp": 2}
-    plain, packed = (predict(job("llama-3-8b", *more, **shape), key=3) for more in ((), (LONG, "packed")))
+    shape: dict[str, Any] = {"global_batch": 64, "dp": 8, "tp": 2, "pp": 2}
+    plain, packed = (
+        predict(job("llama-3-8b", **shape), key=3),
+        predict(job("llama-3-8b", LONG, "packed", **shape), key=3),
+    )
     np.testing.assert_array_equal(plain.samples_s, packed.samples_s)
 
 
@@ -74,8 +79,10 @@ def test_packed_sequences_are_those_of_a_job_without_lengths() -> None:
 def test_micro_batches_of_mean_work_last_as_the_noise_free_step(name: str) -> None:
     program = lower(replace(JOBS[name](), variability=preset("none")))
     assert program.work is not None
-    for source in program.work.names:
-        program = replace(program, work=program.work.without(source))
+    work = program.work
+    for source in work.names:
+        work = work.without(source)
+    program = replace(program, work=work)
     columns = replica_columns(program, typed_key(0), 64)
     times = column_times(columns.inputs, typed_key(0), columns.chunks, columns.width)
     np.testing.assert_allclose(times, deterministic(program), rtol=1e-6)
@@ -116,8 +123,7 @@ def test_paths_walked_on_the_host_are_as_long_as_the_engine_says() -> None:
     time_s, seconds = columns.seconds()
     np.testing.assert_allclose(time_s, seconds.sum(axis=1), rtol=1e-5)
     stacked = Chunk(
-        *(None if part is None else np.asarray(part)[None] for part in (chunk.index, chunk.peak_score)),
-        work=np.asarray(chunk.work)[None],
+        np.asarray(chunk.index)[None], np.asarray(chunk.peak_score)[None], work=np.asarray(chunk.work)[None]
     )
     found = column_times(columns.inputs, typed_key(4), stacked, 16)[0, 0]
     np.testing.assert_allclose(time_s, found, rtol=1e-5)
@@ -156,3 +162,33 @@ def test_tables_follow_the_order_of_work() -> None:
         work = lower(JOBS[name]()).work
         assert work is not None
         assert all((np.diff(source.load) >= -1e-12).all() and len(source.load) == N_ROW for source in work.sources)
+
+
+@pytest.mark.parametrize("written", [{"gini": 0.3}, {}])
+def test_routing_is_written_into_a_preset(written: dict[str, float]) -> None:
+    found = loaded(
+        {
+            "model": {"preset": "mixtral-8x7b", "moe": {"routing": written}},
+            "cluster": {"preset": "dgx-h100", "n_devices": 64},
+            "plan": {
+                "micro_batch": 1,
+                "global_batch": 64,
+                "seq_len": 4096,
+                "dp": 32,
+                "tp": 2,
+                "ep": 8,
+                "zero_stage": 1,
+            },
+        }
+    )
+    assert found.model.moe.routing == ExpertRouting(**written)  # pyright: ignore[reportAttributeAccessIssue]
+    assert lower(found).work is not None
+
+
+def test_other_packing_and_even_loads_are_worth_something() -> None:
+    """Padding costs what it costs; what is worth nothing at all is not said."""
+    gains = work_gains(lower(JOBS["padded"]()), typed_key(1))
+    assert list(gains.values()) == sorted(gains.values(), reverse=True)
+    assert gains["data.packing masked"] > gains["data.packing bucketed"] > 0.05
+    assert set(work_gains(lower(JOBS["experts"]()), typed_key(1))) == {EVEN_LOADS}
+    assert work_gains(lower(job("llama-3-8b", global_batch=8, dp=8)), typed_key(1)) == {}
