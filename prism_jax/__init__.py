@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from .sharding.shard_tables import shard_tables as shard_tables
     from .show.catalogues import show_catalogue as show_catalogue, show_entry as show_entry
     from .show.job_section import job_section as job_section
-    from .simulate.inputs import step_time as step_time
     from .simulate.sensitivity import (
         hardware_sensitivity as hardware_sensitivity,
         noise_free_step as noise_free_step,
         step_quantile as step_quantile,
     )
+    from .simulate.step_time import step_time as step_time
     from .study.compare_jobs import compare_jobs as compare_jobs
     from .study.plan_capacity import plan_capacity as plan_capacity
     from .study.scale_job import scale_job as scale_job
@@ -127,7 +127,7 @@ _HOME = {
     "show_catalogue": "show.catalogues",
     "show_entry": "show.catalogues",
     "step_quantile": "simulate.sensitivity",
-    "step_time": "simulate.inputs",
+    "step_time": "simulate.step_time",
     "stragglers": "recorded.stragglers",
     "suggest_runs": "validation.calibrate",
     "sweep_jobs": "study.sweep_jobs",

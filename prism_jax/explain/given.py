@@ -16,11 +16,12 @@ from jax import Array
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import CommFactors, propagate
 from ..plan.plan import device_layout, replicas_with
-from ..simulate.inputs import KnownGpus, step_time
+from ..simulate.inputs import KnownGpus
 from ..simulate.known_replicas import known_times
 from ..simulate.links import late_of_links, link_factors
 from ..simulate.predict import ReplicaTimes, replica_times
 from ..simulate.program import Program
+from ..simulate.step_time import step_time
 from .owners import fall
 from .types import GivenSlowdowns, SlowNode
 

@@ -1,19 +1,17 @@
-"""What the samplers need of a program, in their own terms; steps under given slowdowns; which GPUs are known."""
+"""What the samplers need of a program, in their own terms; which GPUs are known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
 from numpy.typing import NDArray
 
-from ..core.arrays import Float, Floats, Int, namespace
+from ..core.arrays import Float, Floats
 from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, LINKS, NETWORK_AXES
 from ..core.registry import did_you_mean
@@ -21,91 +19,12 @@ from ..graph.draws import on_host
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import CommFactors, GraphArrays, propagate
 from ..graph.walk import noise_free_s
-from ..job.job import Job
 from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
 from .columns import ColumnInputs
 from .links import ReplicaLinks
-from .program import Program, by_class, lower
+from .program import Program
 from .replica_maximum import Shared
-
-Slowdown = Float[Array | np.ndarray, "device sample"]
-
-
-def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Array, " sample"]:
-    """Step time of every sample, seconds, for given slowdowns of every GPU.
-
-    Args:
-        job: model, cluster and plan; its variability is not used.
-        slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5 % slower), or a mapping from kernel class
-            (gemm, attention, memory, and others that the model uses) to such an array; classes left out run at 1. Devices count
-            along the plan's axis order, the first axis fastest.
-
-    Raises:
-        PlanError: the plan is impossible for the model or the cluster.
-        DataError: unknown kernel class, a shape that does not match the job, or a slowdown that is not a positive number (which
-            cannot be seen of one that JAX traces).
-
-    Notes:
-        Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown; jit, grad and vmap
-        give the numbers of a plain call, whichever comes first.
-    """
-    program = lower(job)
-    given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(program.classes, slowdown)
-    xp = namespace(given)
-    given = {name: xp.asarray(value) for name, value in given.items()}
-    _check(given, job.plan.n_devices, program.classes)
-    arrays = _class_arrays(program)
-    ones = xp.ones_like(next(iter(given.values())))
-    stacked = xp.stack([given.get(name, ones) for name in program.classes])
-    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), device_layout(job.plan))
-
-
-def _check(given: Mapping[str, Array | np.ndarray], n_devices: int, classes: Sequence[str]) -> None:
-    if not given:
-        raise DataError(f"slowdown: no kernel class given; give at least one of {', '.join(classes)}")
-    for name, value in given.items():
-        if name not in classes:
-            raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, classes)}")
-        if value.ndim != 2 or value.shape[0] != n_devices:
-            raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
-    for name, value in given.items():
-        _check_positive(name, value)
-    n_sample = {name: value.shape[1] for name, value in given.items()}
-    if len(set(n_sample.values())) > 1:
-        raise DataError(f"slowdown: every class needs as many samples as the others, got {n_sample}")
-
-
-def _check_positive(name: str, value: Array | np.ndarray) -> None:
-    """Refuses slowdowns that no GPU has, where they are known."""
-    if isinstance(value, Tracer):
-        return
-    wrong = np.argwhere(~((np.asarray(value) > 0) & np.isfinite(value)))
-    if len(wrong):
-        device, sample = (int(index) for index in wrong[0])
-        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise DataError(
-            f"slowdown[{name}]: {float(value[device, sample]):g} of GPU {device} in sample {sample}{more}, but a slowdown is a "
-            "positive number (1 = nominal, 1.05 = 5 % slower)"
-        )
-
-
-@lru_cache(maxsize=32)
-def _class_arrays(program: Program) -> GraphArrays:
-    return by_class(program).arrays
-
-
-@jax.jit
-def _step_time(
-    arrays: GraphArrays, slowdown: Float[Array, "factor device sample"], place: Int[Array, "member lane replica"]
-) -> Float[Array, " sample"]:
-    """Slowest replica of every sample; `place` is the device that plays each part."""
-    n_member, n_lane, n_replica = place.shape
-    chip = slowdown[:, place]  # [factor, member, lane, replica, sample]
-    n_column = n_replica * slowdown.shape[-1]
-    chip = chip.reshape(slowdown.shape[0], n_member, n_lane, n_column)
-    times = propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, n_column, chip.dtype), None)
-    return times[0].reshape(n_replica, -1).max(axis=0)
 
 
 def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> CommFactors:

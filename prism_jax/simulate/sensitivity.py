@@ -45,6 +45,7 @@ from ..graph.propagate import GraphArrays
 from ..job.job import Job
 from ..result.distribution import check_prob
 from ..system.hardware import Cluster
+from ..workload.base.workload import Workload
 from .columns import one_chunk
 from .inputs import regime_factors, shared_of, unit_step
 from .predict import DEFAULT_COLUMNS, N_RANDOMISATION, N_STEP_SAMPLES, ReplicaColumns, replica_columns
@@ -72,10 +73,12 @@ class RetimedJob:
     Attributes:
         job: as it stands; its own hardware is nominal.
         program: the job lowered with that hardware.
+        by_class: whether every kernel class is a factor of its own.
     """
 
     job: Job
     program: Program
+    by_class: bool = False
 
     @classmethod
     def of(cls, job: Job) -> RetimedJob:
@@ -89,8 +92,17 @@ class RetimedJob:
 
     def arrays(self, numbers: Numbers) -> GraphArrays:
         """The graph on the device with the seconds that these numbers give; as `numbers_of`."""
-        cluster, eff = with_numbers(self.job.cluster, self.job.efficiency, numbers)
-        cost = step_cost(self.job.model, cluster, self.job.plan, eff)
+        return self.arrays_of(self.cost(numbers))
+
+    def cost(self, numbers: Numbers, model: Workload | None = None) -> StepCost:
+        """Cost of the step with these numbers, of no numbers as they are; of another `model` of the same shape."""
+        cluster, eff = self.job.cluster, self.job.efficiency
+        if numbers:
+            cluster, eff = with_numbers(cluster, eff, numbers)
+        return step_cost(model or self.job.model, cluster, self.job.plan, eff)
+
+    def arrays_of(self, cost: StepCost) -> GraphArrays:
+        """The graph on the device with the seconds of `cost`."""
         return self._placed(graph_seconds(cost, *self._places))
 
     @cached_property
@@ -103,6 +115,8 @@ class RetimedJob:
         """Device form of the seconds, one factor per group of kernel classes."""
         program, tree = self.program, self.job.variability
         groups = factor_groups(tree, program.classes)
+        if self.by_class:
+            groups = [[index] for index in range(len(program.classes))]
         comm_s = jnp.concatenate([seconds.comm_s, seconds.send_s[..., None]], axis=-1)
         own = {
             "compute_s": by_factor(seconds.compute_s, groups),

@@ -37,6 +37,7 @@ from ..graph.step_graph import StepGraph
 from ..job.job import Job
 from ..plan.micro_batch_work import N_ROW, MicroBatchLaw, law_of
 from ..plan.packing import Data
+from ..plan.plan import ParallelPlan
 from ..schedule.order import ScheduleOrder
 from ..workload.transformer.op_lists import expert_group
 from ..workload.transformer.routing import loads_of_layers
@@ -317,10 +318,16 @@ def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
     group = expert_group(model, plan.computed)
     if group.ep == 1 or model.moe.capacity_factor:
         return None
-    load = model.moe.busiest(group)
-    heavier = replace(model, moe=replace(model.moe, routing=None, imbalance=load * (1.0 + PROBE)))
-    seconds = (step_cost(heavier, job.cluster, plan, job.efficiency).compute_s - cost.compute_s).sum(axis=-1) / PROBE
+    heavier_s = step_cost(with_busier_rank(model, plan), job.cluster, plan, job.efficiency).compute_s
+    seconds = (heavier_s - cost.compute_s).sum(axis=-1) / PROBE
     one = seconds.sum(axis=0)
     layers = np.rint(one / one.sum() * model.moe.n_layers_of(model.n_layers)).astype(int)
     n_group = max(1, plan.n_member // (plan.ep * plan.expert_tp))
     return RoutedCompute(seconds, layers.tolist(), n_group, partial(loads_of_layers, model.moe.routing, group))
+
+
+def with_busier_rank(model: TransformerSpec, plan: ParallelPlan) -> TransformerSpec:
+    """A model with experts whose busiest rank has more load, by the share `PROBE` of it."""
+    assert model.moe is not None
+    load = model.moe.busiest(expert_group(model, plan.computed)) * (1.0 + PROBE)
+    return replace(model, moe=replace(model.moe, routing=None, capacity_factor=0.0, imbalance=load))

@@ -23,9 +23,10 @@ from prism_jax.explain.types import words
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.shell.app import main
-from prism_jax.simulate.inputs import deterministic, known_gpus, step_time
+from prism_jax.simulate.inputs import deterministic, known_gpus
 from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
+from prism_jax.simulate.step_time import step_time
 from prism_jax.system.catalog import device
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import ClassVariability, Variability

@@ -28,9 +28,10 @@ from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plan_costs import FEASIBLE
 from prism_jax.search.space import default_space
-from prism_jax.simulate.inputs import deterministic, step_time
+from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
+from prism_jax.simulate.step_time import step_time
 from prism_jax.system.catalog import cluster
 from prism_jax.tables.streams import example_files
 from prism_jax.validation.job_table import read_job_table

@@ -24,8 +24,9 @@ from prism_jax.placement.optimisers import (
 from prism_jax.placement.place import Effort, place
 from prism_jax.placement.report import PlacementGoal
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
-from prism_jax.simulate.inputs import known_gpus, step_time
+from prism_jax.simulate.inputs import known_gpus
 from prism_jax.simulate.predict import predict
+from prism_jax.simulate.step_time import step_time
 
 P95 = PlanObjective(OBJECTIVES.named("p95"))
 

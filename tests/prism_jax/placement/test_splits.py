@@ -22,7 +22,7 @@ from prism_jax.placement.splits import (
     with_micro_batches,
 )
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
-from prism_jax.simulate.inputs import step_time
+from prism_jax.simulate.step_time import step_time
 from tests.support.jobs import stated
 
 P95 = PlanObjective(OBJECTIVES.named("p95"))

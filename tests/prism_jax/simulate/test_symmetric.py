@@ -11,10 +11,11 @@ import pytest
 from prism_jax.core.errors import DataError
 from prism_jax.plan.plan import device_layout
 from prism_jax.result.distribution import StepTimeDistribution
-from prism_jax.simulate.inputs import deterministic, known_gpus, step_time, unit_step
+from prism_jax.simulate.inputs import deterministic, known_gpus, unit_step
 from prism_jax.simulate.known_replicas import every_known_replica
 from prism_jax.simulate.predict import brute_force, symmetric
 from prism_jax.simulate.program import Program, by_class, lower
+from prism_jax.simulate.step_time import step_time
 from prism_jax.variability.families import LogNormal, Normal, StudentT
 from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import Stall, Variability
