@@ -28,14 +28,12 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Float
 
-from ..core.arrays import Floats, Values
+from ..core.arrays import Float, Floats, Values
 from ..core.errors import DataError
 from ..cost.efficiency import CostCorrection, Efficiency
 from ..cost.step import StepCost, step_cost
@@ -377,13 +375,15 @@ class _Field:
 
     def scaled(self, numbers: Numbers, factor: Any) -> Numbers:
         """The numbers with this one times `factor`."""
-        return eqx.tree_at(self._of, numbers, self._of(numbers) * factor)
 
-    def _of(self, numbers: Numbers) -> Any:
-        value: Any = numbers
-        for step in self.path:
-            value = value[step]
-        return value
+        def below(value: Any, path: tuple[Any, ...]) -> Any:
+            if not path:
+                return value * factor
+            own = dict(value) if isinstance(value, Mapping) else list(value)
+            own[path[0]] = below(own[path[0]], path[1:])
+            return own
+
+        return below(numbers, self.path)
 
 
 def _fields(cluster: Cluster) -> list[_Field]:
