@@ -50,6 +50,7 @@ LEVEL_SD = 0.1  # of log seconds around the median of a size, at one scale
 PERSISTENT, PASSING, NOISE = Scale(0.01, 3.0), Scale(0.01, 3.0), Scale(0.01, 3.0)  # repeats of nccl-tests: 0.7 % (A100)
 FAR_HALF = (1.0, 9.0)  # Beta of twice the share of units that lie far
 FAR_ABOVE = Scale(3.0, 2.0)  # their spread over that of the others, less one
+NAMED, MOST_NAMED = 0.05, 12  # a unit is named that is surely (95 %) slower by more than this
 MOST_UNITS = 100_000
 SMALLEST_CV = 1e-5
 
@@ -136,6 +137,11 @@ class NodeLinks(Model[LinksData]):
         """Spreads at every scale, and how slow every unit is persistently; all with 90 % intervals."""
         slowness = np.expm1(self.slowness(data, draws, np.random.default_rng(0)))
         ranked = np.argsort(-np.median(slowness, axis=0), kind="stable")
+        sure = [at for at in ranked.tolist() if np.quantile(slowness[:, at], 0.05) > NAMED]
+        named = [
+            f"{data.units[at]} {np.median(slowness[:, at]):+.0%} (scale {data.scales[data.scale[at]]})" for at in sure
+        ]
+        more = f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else ""
         return {
             "n_tests": int(data.n.sum()),
             "n_days": len(data.n),
@@ -151,6 +157,7 @@ class NodeLinks(Model[LinksData]):
                 {"name": data.units[at], "n_nodes": data.scales[data.scale[at]], "slower": interval(slowness[:, at])}
                 for at in ranked.tolist()
             ],
+            "notes": [f"slow for good: {', '.join(named[:MOST_NAMED])}{more}"] if named else [],
         }
 
     def slowness(self, data: LinksData, draws: Draws, rng: np.random.Generator) -> np.ndarray:

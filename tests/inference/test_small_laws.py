@@ -75,6 +75,7 @@ def test_a_slow_nic_is_told_from_slow_days(tmp_path: Path) -> None:
     told = fit.model.describe(fit.data, fit.draws)
     assert (told["nodes"][0]["name"], told["nodes"][0]["n_nodes"]) == ("n3", "2")
     assert told["nodes"][0]["slower"]["median"] == pytest.approx(0.5, abs=0.05)
+    assert told["notes"] == [f"slow for good: n3 {told['nodes'][0]['slower']['median']:+.0%} (scale 2)"]
     for part, true in (("passing", 0.02), ("noise", 0.005)):
         found = told["scales"]["1"][f"{part}_cv"]
         assert found["p5"] * 0.9 < true < found["p95"] * 1.1
