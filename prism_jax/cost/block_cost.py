@@ -275,6 +275,8 @@ class BlockCostModel:
         """The same under another correction; what no correction changes is made once for both."""
         other = replace(self, eff=replace(self.eff, correction=correction))
         vars(other).update(_blocks=self._blocks, _gathers=self._gathers, _known_s=self._known_s, _once=self._once)
+        if is_numpy(self.xp):
+            vars(other).update(xp=namespace(correction))
         if all(_is_same(getattr(correction, knob), getattr(self.eff.correction, knob)) for knob in _OF_BLOCKS):
             vars(other).update(sums=self.sums, _whole=self._whole)
         return other

@@ -84,7 +84,8 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         def per_token(length: int) -> float:
             again = 0.0
             if recomputed:
-                again = params.recomputed_flops_per_token(self, replace(plan, seq_len=length), causal)
+                own = plan if length == plan.seq_len else replace(plan, seq_len=length)
+                again = params.recomputed_flops_per_token(self, own, causal)
             return self.model_flops_per_token(length, causal) + again
 
         mean = mean_over_lengths(plan, per_token) if causal else per_token(plan.seq_len)
