@@ -30,6 +30,7 @@ from jax import Array, lax
 
 from ..core.arrays import ArrayLike, Complex64, Float, Float32, Floats, Integer, Key, UInt32, is_numpy, namespace
 from ..core.errors import DataError
+from ..core.processes import on_accelerator
 from ..tables.document import short
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
@@ -165,9 +166,10 @@ def _iota(xp: Any, shape: tuple[int, ...], axis: int) -> Either:
 
 
 def _packed(first: Either, second: Either) -> Either:
-    """Two numbers in one; on the device they are computed before they are used."""
+    """Two numbers in one; a processor computes them before they are used, an accelerator in the registers that use them."""
     if not isinstance(first, np.ndarray):
-        return lax.optimization_barrier(lax.complex(first, second))
+        packed = lax.complex(first, second)
+        return packed if on_accelerator() else lax.optimization_barrier(packed)
     return np.stack([first, second], axis=-1).view(np.complex64)[..., 0]
 
 

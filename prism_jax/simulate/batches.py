@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 import jax
 import numpy as np
 from jax import Array
 
-from ..core.processes import Progress, silent
+from ..core.processes import Progress, on_accelerator, silent
 from ..graph.draws import ScoreChain, typed_key
 from ..job.job import Job
 from ..result.distribution import MedianInterval, StepTimeDistribution
 from ..variability.tree import Variability
 from .inputs import KnownGpus, column_inputs, regime_factors
-from .predict import DEFAULT_COLUMNS, REGIME_SCORES, columns_or_full, predict
+from .predict import DEFAULT_COLUMNS, REGIME_SCORES, columns_or_full, columns_or_full_of_jobs
 from .program import Program, by_class, lower
 
 LEVEL = 0.9
 CHAINS = ("gpu", "node", "link")
 RESIDUALS = ("compute_residual", "comm_residual")
 OUT_OF_REACH = 1e6  # normal score of a bend that is none
+JOBS_AT_ONCE = 32  # that are held lowered
 
 
 def epistemic_band(
@@ -47,14 +47,16 @@ def epistemic_band(
         known: persistent slowdowns of GPUs that were measured, the same in all draws.
         progress: called with the share that is done.
     """
-    found = []
+    told = _Counter(len(draws), lambda done, _="", /: progress(done))
     programs = [lower(replace(job, variability=draw)) for draw in draws]
-    if known is not None:
-        programs = [by_class(program) for program in programs]
-    for index, program in enumerate(alike(programs)):
-        distribution = columns_or_full(program, key, n_samples, known)
-        found.append([distribution.quantile(p) for p in quantiles.values()])
-        progress((index + 1) / len(draws))
+    if known is None:
+        distributions = _alike_together(alike(programs), key, n_samples, told)
+    else:
+        distributions = []
+        for program in alike([by_class(program) for program in programs]):
+            distributions.append(columns_or_full(program, key, n_samples, known))
+            told()
+    found = [[distribution.quantile(p) for p in quantiles.values()] for distribution in distributions]
     low, middle, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], axis=0)
     return {name: MedianInterval(float(middle[i]), float(low[i]), float(high[i])) for i, name in enumerate(quantiles)}
 
@@ -105,28 +107,43 @@ def predict_many(
     Notes:
         Programs of unlike shapes compile at the same time, one per core; every job gives what `predict(..., pad=True)` does.
     """
-    one = partial(_one, key=typed_key(key), n_samples=n_samples)
+    told, found = _Counter(len(jobs), progress), []
+    for first in range(0, len(jobs), JOBS_AT_ONCE):
+        programs = [lower(job, True) for job in jobs[first : first + JOBS_AT_ONCE]]
+        found += _alike_together(programs, typed_key(key), n_samples, told)
+    return found
+
+
+def _alike_together(
+    programs: Sequence[Program], key: Array, n_samples: int, told: Callable[[], None]
+) -> list[StepTimeDistribution]:
+    """Distributions of programs; the first of every shape at the same time, or all of them where that is no slower."""
+    by_shape: dict[Hashable, list[int]] = {}
+    for number, program in enumerate(programs):
+        by_shape.setdefault(_shape(program), []).append(number)
+    parts = [every if on_accelerator() else every[:1] for every in by_shape.values()]
     found: dict[int, StepTimeDistribution] = {}
-    first = {_shape(job): number for number, job in reversed([*enumerate(jobs)])}
-    told = _Counter(len(jobs), progress)
-    with ThreadPoolExecutor(max_workers=max(1, min(len(first), os.cpu_count() or 1))) as pool:
-        for number, result in zip(first.values(), pool.map(one, [jobs[n] for n in first.values()]), strict=True):
-            found[number] = result
+
+    def run(part: list[int]) -> list[StepTimeDistribution]:
+        return [*columns_or_full_of_jobs([programs[number] for number in part], key, n_samples)]
+
+    def keep(part: list[int], own: list[StepTimeDistribution]) -> None:
+        found.update(zip(part, own, strict=True))
+        for _ in part:
             told()
-    for number, job in enumerate(jobs):
+
+    with ThreadPoolExecutor(max_workers=max(1, min(len(parts), os.cpu_count() or 1))) as pool:
+        side_by_side = pool.map if len(parts) > 1 else map
+        for part, own in zip(parts, side_by_side(run, parts), strict=True):
+            keep(part, own)
+    for number in range(len(programs)):
         if number not in found:
-            found[number] = one(job)
-            told()
-    return [found[number] for number in range(len(jobs))]
+            keep([number], run([number]))
+    return [found[number] for number in range(len(programs))]
 
 
-def _one(job: Job, *, key: Array, n_samples: int) -> StepTimeDistribution:
-    return predict(job, key=key, n_samples=n_samples, pad=True)
-
-
-def _shape(job: Job) -> Hashable:
-    """What decides which compiled program a job runs."""
-    program = lower(job, True)
+def _shape(program: Program) -> Hashable:
+    """What decides which compiled program it runs."""
     scores = REGIME_SCORES if program.varying_regime else REGIME_SCORES[:1]
     leaves, structure = jax.tree.flatten(column_inputs(program, regime_factors(program, scores)))
     return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

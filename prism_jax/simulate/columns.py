@@ -21,7 +21,8 @@ its tail: a coarse table of it tells which e belong to the wanted y, and F there
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -36,10 +37,12 @@ from jax.sharding import Mesh, PartitionSpec
 from scipy import special
 
 from ..core.arrays import Float, Int, Key, UInt32, is_numpy, namespace
+from ..core.processes import on_accelerator
 from ..graph.build import WorkTerms
 from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
 from ..graph.members import ExplicitMembers, Members, MemberTable, piecewise
 from ..graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, propagate
+from ..graph.step_graph import padded
 
 COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
 # Wanted knots: F from 6e-4 to 1 - 1.5e-8, dense where most maxima lie.
@@ -247,9 +250,10 @@ def column_times(
             accelerator always does.
     """
     n_chunk, words, backend = len(chunks.index), host_key(key), jax.default_backend()
-    if drawn_on_device or backend != "cpu":
-        n_device = max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
-        return _gathered(_compiled(n_device, n_column, backend)(inputs, words, chunks))
+    if on_accelerator():
+        return next(times_of_jobs([inputs], key, [chunks], n_column))
+    if drawn_on_device:
+        return _gathered(_compiled(_n_device(n_chunk), n_column, backend)(inputs, words, chunks))
     n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
     found: list[Any] = []
     plain = chunks.regime is None and chunks.known is None and chunks.links is None and not inputs.explicit
@@ -265,9 +269,49 @@ def column_times(
     return np.concatenate([*found[:-1], _gathered(found[-1])])[:n_chunk]
 
 
-def chunks_per_call() -> int:
-    """Returns how many chunks one call should take: on an accelerator half a million columns, 1 to 2 GB."""
-    return 32 if jax.default_backend() == "cpu" else 1024
+def times_of_jobs(
+    inputs: Sequence[ColumnInputs], key: Key[Array, ""] | Words, chunks: Sequence[Chunk], n_column: int
+) -> Iterator[Float[np.ndarray, "chunk score column"]]:
+    """The same of several jobs of one shape, whatever number of levels each uses; on an accelerator few calls for all of them."""
+    if not on_accelerator():
+        yield from (column_times(*one, n_column) for one in zip(inputs, [key] * len(inputs), chunks, strict=True))
+        return
+    n_chunk = len(chunks[0].index)
+    per_call = max(1, COLUMNS_PER_CALL // (n_chunk * n_column))
+    run = _compiled(_n_device(n_chunk), n_column, jax.default_backend(), at_once=True)
+    for first in range(0, len(inputs), per_call):
+        jobs = [*zip(inputs[first : first + per_call], chunks[first : first + per_call], strict=True)]
+        n_job, n_level = len(jobs), max(int(one.graph.n_used or 0) for one, _ in jobs)
+        jobs += jobs[-1:] * (padded(n_job, 1, 2) - n_job)
+        own = [(replace(one, graph=with_static_levels(one.graph, n_level)), chunk) for one, chunk in jobs]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *own)
+        times = _gathered(run(stacked[0], host_key(key), stacked[1]))
+        yield from times[:n_job]
+
+
+def with_static_levels(graph: GraphArrays, n_level: int) -> GraphArrays:
+    """The first `n_level` levels of a padded graph, and a few idle ones, under a loop that knows how many turns it makes.
+
+    A count that only the device knows costs an accelerator a question before each turn. Idle levels change nothing.
+    """
+    if graph.n_used is None:
+        return graph
+    step = max(16, 1 << (n_level.bit_length() - 4))  # an eighth more at most, for few programs
+    rows = ("compute_s", "call_sd", "comm_s", "comm_sd", "dep", "lag_s")
+    return replace(graph, n_used=None, **{name: getattr(graph, name)[: -(-n_level // step) * step] for name in rows})
+
+
+COLUMNS_PER_CALL = 1 << 19  # on an accelerator: 1 to 2 GB
+
+
+def chunks_per_call(n_column: int) -> int:
+    """Returns how many chunks of `n_column` columns one call should take."""
+    return max(1, COLUMNS_PER_CALL // n_column) if on_accelerator() else 32
+
+
+def _n_device(n_chunk: int) -> int:
+    """Most devices that get equally many chunks."""
+    return max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
 
 
 def _gathered(times: Array | np.ndarray) -> np.ndarray:
@@ -280,13 +324,19 @@ def _gathered(times: Array | np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _compiled(n_device: int, n_column: int | None, backend: str) -> Any:
-    """Times of chunks that are drawn on the device, of so many columns; for None, of columns that are drawn."""
+def _compiled(n_device: int, n_column: int | None, backend: str, *, at_once: bool = False) -> Any:
+    """Times of chunks that are drawn on the device, of so many columns; for None, of columns that are drawn.
+
+    One after another their state stays in the cache of a core. An accelerator waits for launches and takes all at once, those of
+    several jobs too: there, jobs and what their chunks are made of have a leading axis of jobs.
+    """
 
     def draw_and_run(inputs: ColumnInputs, key: Words, chunks: Chunk) -> Float[Array, "chunk score column"]:
-        # One after another their state stays in the cache of a core; an accelerator waits for launches and takes all at once.
-        at_once = None if backend == "cpu" else len(chunks.index)
-        return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column or 0), chunks, batch_size=at_once)
+        return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column or 0), chunks)
+
+    def all_at_once(inputs: ColumnInputs, key: Words, chunks: Chunk) -> Float[Array, "job chunk score column"]:
+        of_job = jax.vmap(lambda job, chunk: one_chunk(job, key, chunk, n_column or 0), in_axes=(None, 0))
+        return jax.vmap(of_job)(inputs, chunks)
 
     def run(step: StepInputs, drawn: DrawnColumns) -> Float[Either, "1 score column"]:
         return propagate(*_engine(*step, jax.tree.map(lambda leaf: leaf[0], drawn)))[None]
@@ -294,6 +344,9 @@ def _compiled(n_device: int, n_column: int | None, backend: str) -> Any:
     mesh = Mesh(np.array(jax.devices()[:n_device]), ("device",))
     split, whole = PartitionSpec("device"), PartitionSpec()
     function, specs = (run, (whole, split)) if n_column is None else (draw_and_run, (whole, whole, split))
+    if at_once:
+        split = PartitionSpec(None, "device")
+        function, specs = all_at_once, (whole, whole, split)
     sharded = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
     return jax.jit(sharded, compiler_options=compiler_options(backend))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
-from .columns import Chunk, ColumnInputs, chunks_per_call, column_times
+from .columns import Chunk, ColumnInputs, chunks_per_call, column_times, times_of_jobs
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, regime_factors, shared_of
 from .known_replicas import KnownReplicas, every_known_replica, known_times, links_of
@@ -110,7 +110,7 @@ def replica_maxima(
     n_cell = n_fleet * program.n_replica
     n_block = -(-n_cell // N_COLUMN)
     n_chunk = n_block * n_step
-    per_call = min(chunks_per_call(), n_chunk + n_chunk % 2)
+    per_call = min(chunks_per_call(N_COLUMN), n_chunk + n_chunk % 2)
     factors = _regime(program, network_u) if program.varying_regime else None
     inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=explicit)
     times = []
@@ -236,11 +236,24 @@ def columns_or_full(
     if program.work is not None and program.work.of_steps is not None:
         return replace(_in_full(program, key, known, progress), notes=(BALANCED,))
     own = None if known is None else every_known_replica(known, program.job.plan)
-    result = symmetric(program, key, n_samples, own)
+    return _or_full(replica_times(program, key, n_samples, own), key, n_samples, known, progress)
+
+
+def columns_or_full_of_jobs(programs: Sequence[Program], key: Array, n_samples: int) -> Iterator[StepTimeDistribution]:
+    """The same of programs of one shape, side by side on an accelerator."""
+    if any(program.work is not None for program in programs):  # some of these need all replicas, or more columns
+        return (columns_or_full(program, key, n_samples) for program in programs)
+    return (_or_full(times, key, n_samples) for times in replica_times_of_jobs(programs, key, n_samples))
+
+
+def _or_full(
+    times: ReplicaTimes, key: Array, n_samples: int, known: KnownGpus | None = None, progress: Progress = silent
+) -> StepTimeDistribution:
+    result, program = times.steps(), times.program
     if program.work is not None and not _reaches_tail(
         result
     ):  # by work as well as by slow GPUs: more columns find both
-        result = symmetric(program, key, MORE_COLUMNS * n_samples, own)
+        result = symmetric(program, key, MORE_COLUMNS * n_samples, times.known)
     if _reaches_tail(result):
         return result
     note = (
@@ -317,12 +330,21 @@ class ReplicaTimes:
 
 def replica_times(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> ReplicaTimes:
     """Columns of a program and their times, `n_samples` rounded up to a power of two per randomisation."""
-    columns = replica_columns(program, key, n_samples, None if known is None else known.gpus.links)
-    time_s = columns.by_randomisation(column_times(columns.inputs, key, columns.chunks, columns.width))
-    known_s = np.zeros((0, len(columns.scores), 0))
-    if known is not None:
-        known_s = known_times(program, known, key, columns.scores)
-    return ReplicaTimes(program, columns, time_s, known, known_s)
+    links = None if known is None else known.gpus.links
+    (times,) = replica_times_of_jobs([program], key, n_samples, links)
+    if known is None:
+        return times
+    return replace(times, known=known, known_s=known_times(program, known, key, times.columns.scores))
+
+
+def replica_times_of_jobs(
+    programs: Sequence[Program], key: Array, n_samples: int, links: Floats | None = None
+) -> Iterator[ReplicaTimes]:
+    """The same of programs of one shape, without known replicas; `links` of the others where some are known."""
+    columns = [replica_columns(program, key, n_samples, links) for program in programs]
+    every = times_of_jobs([own.inputs for own in columns], key, [own.chunks for own in columns], columns[0].width)
+    for program, own, time_s in zip(programs, columns, every, strict=True):
+        yield ReplicaTimes(program, own, own.by_randomisation(time_s), None, np.zeros((0, len(own.scores), 0)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.prediction.predict import predict_many
 from prism_jax.result.distribution import MedianInterval
-from prism_jax.simulate import columns
+from prism_jax.simulate import batches, columns
 from prism_jax.simulate.batches import alike, epistemic_band
 from prism_jax.simulate.predict import columns_or_full, predict
 from prism_jax.simulate.program import lower
@@ -157,6 +157,19 @@ def test_many_jobs_give_what_each_gives_alone(job):
         alone = predict(one, key=KEY, n_samples=64, pad=True)
         assert np.array_equal(alone.samples_s, own.samples_s)
     assert told == pytest.approx(np.arange(1, len(jobs) + 1) / len(jobs))
+
+
+def test_on_an_accelerator_all_spreads_of_a_job_are_one_call(job, monkeypatch):
+    jobs = [varied(job, scale) for scale in SCALES]
+    one_by_one = predict_many(jobs, key=KEY, n_samples=64)
+    calls, original = [], columns._gathered
+    for module in (batches, columns):
+        monkeypatch.setattr(module, "on_accelerator", lambda: True)
+    monkeypatch.setattr(columns, "_gathered", lambda times: calls.append(times.shape) or original(times))
+    together = predict_many(jobs, key=KEY, n_samples=64)
+    assert [shape[0] for shape in calls] == [8]  # five, and three more of the last
+    for one, other in zip(one_by_one, together, strict=True):
+        np.testing.assert_allclose(other.samples_s, one.samples_s, rtol=1e-5)
 
 
 def test_another_spread_compiles_nothing(job):

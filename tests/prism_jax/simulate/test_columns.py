@@ -1,16 +1,22 @@
 """Columns that the host draws are those that the device draws; programs do not know how many there are."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
-from prism_jax.graph.draws import folded, host_key, seed_of, typed_key
+from prism_jax.graph import draws
+from prism_jax.graph.draws import folded, host_key, normals, seed_of, typed_key
+from prism_jax.simulate import columns
+from prism_jax.simulate.batches import alike
 from prism_jax.simulate.columns import Chunk, _compiled, column_times
 from prism_jax.simulate.inputs import column_inputs, regime_factors
 from prism_jax.simulate.predict import REGIME_SCORES, replica_columns
+from prism_jax.simulate.program import lower
 from prism_jax.variability.families import LogNormal, Normal, StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
-from tests.support.jobs import EVERYTHING, compute_varies, make_program
+from tests.support.jobs import EVERYTHING, compute_varies, make_job, make_program
 
 KEY = jax.random.key(5)
 HEAVY = {"gemm": ClassVariability(gpu=LogNormal(0.03), node=LogNormal(0.01), call=StudentT(0.05, 3.0))}
@@ -71,10 +77,67 @@ def test_seeds_and_keys_are_those_of_jax() -> None:
     np.testing.assert_array_equal(host_key(typed_key(host_key(KEY))), jax.random.key_data(KEY))
 
 
+# --- As on an accelerator: the same program, told that it is not on a processor ----------------------------------------
+
+
+@pytest.fixture
+def accelerated(monkeypatch):
+    """Runs columns as on an accelerator; random words keep the order of a processor, which compiles sooner so."""
+    return lambda: monkeypatch.setattr(columns, "on_accelerator", lambda: True)
+
+
 @pytest.mark.parametrize("tp", [2, 20])
-def test_an_accelerator_takes_all_chunks_at_once_and_gives_the_same_bits(tp: int) -> None:
+def test_an_accelerator_takes_all_chunks_at_once_and_gives_the_same_bits(tp: int, accelerated) -> None:
     program = make_program(EVERYTHING, tp=tp)
     inputs, chunks = column_inputs(program, regime_factors(program, np.zeros(1))), Chunk(np.arange(3))
-    one_by_one, together = (_compiled(1, 32, backend)(inputs, host_key(KEY), chunks) for backend in ("cpu", "gpu"))
+    one_by_one = column_times(inputs, KEY, chunks, 32, drawn_on_device=True)
+    accelerated()
+    together = column_times(inputs, KEY, chunks, 32)
     assert one_by_one.shape == (3, 1, 32)
     np.testing.assert_array_equal(one_by_one, together)
+
+
+@pytest.mark.parametrize("most", [1 << 19, 64])
+def test_jobs_side_by_side_give_the_bits_of_each_alone(most: int, accelerated, monkeypatch) -> None:
+    """Spreads and numbers of micro-batches, so of levels, differ; a call takes all jobs, or one."""
+    accelerated()
+    monkeypatch.setattr(columns, "COLUMNS_PER_CALL", most)
+    spreads = zip((0.5, 0.9, 1.3), (4, 8, 5), strict=True)
+    tree = TREES["heavy calls"]
+    jobs = [make_job(tree.scaled(spread), tp=2, pp=2, dp=4, n_micro_batch=n) for spread, n in spreads]
+    inputs = [column_inputs(program, np.ones((1, 6))) for program in alike([lower(job, True) for job in jobs])]
+    calls, original = [], columns._compiled
+
+    def counted(*how, **more):
+        run = original(*how, **more)
+        return lambda *arguments: calls.append(how) or run(*arguments)
+
+    monkeypatch.setattr(columns, "_compiled", counted)
+    together = [*columns.times_of_jobs(inputs, KEY, [Chunk(np.arange(2))] * len(jobs), 32)]
+    assert len(calls) == {1 << 19: 1, 64: 3}[most]
+    for one, times_s in zip(inputs, together, strict=True):
+        (alone,) = columns.times_of_jobs([one], KEY, [Chunk(np.arange(2))], 32)
+        np.testing.assert_array_equal(times_s, alone)
+    assert len({float(times_s.mean()) for times_s in together}) == len(jobs)
+
+
+def test_a_static_number_of_levels_leaves_every_bit() -> None:
+    """Idle levels change nothing, however many there are; nor does it matter who counts them."""
+    graph = lower(make_job(EVERYTHING, tp=2, pp=2, dp=4, n_micro_batch=20), True).arrays
+    assert columns.with_static_levels(graph, 40).compute_s.shape[0] == 48
+    inputs = column_inputs(lower(make_job(EVERYTHING, tp=2, pp=2, dp=4, n_micro_batch=20), True), np.ones((1, 6)))
+    counted = column_times(inputs, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True)
+    for n_level in (int(inputs.graph.n_used), 64):
+        fixed = replace(inputs, graph=columns.with_static_levels(inputs.graph, n_level))
+        np.testing.assert_array_equal(column_times(fixed, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True), counted)
+
+
+def test_random_words_stand_in_no_order_on_an_accelerator(monkeypatch) -> None:
+    """A processor makes them before they are used; an accelerator may make them where they are used."""
+
+    def written() -> str:
+        return str(jax.make_jaxpr(lambda key: normals(key, 2, 3, 4))(host_key(KEY)))
+
+    assert written().count("optimization_barrier") == 2
+    monkeypatch.setattr(draws, "on_accelerator", lambda: True)
+    assert "optimization_barrier" not in written()
