@@ -1,8 +1,10 @@
 """Batch studies on the processor and on an accelerator of the same machine: warm seconds, their ratio, and whether answers agree.
 
-    python benchmarks/accelerator.py [--cores 2]
+    python -m benchmarks.accelerator [--cores 2] [--small]
 
-Each platform runs in a process of its own. Draws of one key are the same on every platform; sums are not taken in the same order.
+Each platform runs in a process of its own. Draws of one key are the same on every platform; sums are not taken in the same order,
+so answers agree to 1e-5. On either, chunks of columns give the same bits one after another and all at once. Without an
+accelerator the processor is measured alone; `--small` is for trying that.
 """
 
 from __future__ import annotations
@@ -15,34 +17,77 @@ import sys
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
-REPEATS = 5
+import numpy as np
+
+if TYPE_CHECKING:
+    from prism_jax import Job
+
 JOB, DLRM = "llama3_405b_16384", "dlrm_dcnv2_64"
-BRUTE_STEPS, RANK_STEPS, SAMPLES, N_PLAN = 512, 16_384, 16_384, 1000
+QUANTILES = np.linspace(0.02, 0.98, 49)  # of every answer
+MOST_APART = 1e-5
+BARS = {"brute force": 60, "tails": 25, "spreads": 10}  # ratio to two cores, by the first words of a study
+Study = Callable[[int], "np.ndarray"]  # a seed in, the sample that is its answer out
 
 
-def measure() -> None:
-    """Prints a line of JSON per study: name, seconds, processor seconds, and the answer."""
+class Sizes(NamedTuple):
+    """How much of each study runs: seeds measured, steps, columns, plans, spreads of one job, worlds."""
+
+    repeats: int
+    brute_steps: int
+    rank_steps: int
+    samples: int
+    plans: int
+    spreads: int
+    worlds: int
+
+
+FULL, SMALL = Sizes(5, 512, 16_384, 16_384, 1000, 32, 10_000), Sizes(1, 16, 64, 1024, 16, 3, 100)
+
+
+def measure(sizes: Sizes) -> None:
+    """Prints a line of JSON per study: name, seconds, processor seconds, and quantiles of the answer."""
     import jax
 
     from prism_jax.core.processes import start_jax
 
     start_jax()
-    print(json.dumps({"platform": jax.default_backend(), "device": jax.devices()[0].device_kind}), flush=True)
-    for name, study in studies().items():
+    device = jax.devices()[0].device_kind
+    print(json.dumps({"platform": jax.default_backend(), "device": device, "same_bits": same_bits()}), flush=True)
+    for name, study in studies(sizes).items():
         study(0)
-        wall, processor, answer = [], [], 0.0
-        for seed in range(REPEATS):
+        wall, processor, answer = [], [], np.zeros(1)
+        for seed in range(sizes.repeats):
             started, cpu = time.perf_counter(), time.process_time()
             answer = study(seed)
             wall.append(time.perf_counter() - started)
             processor.append(time.process_time() - cpu)
-        row = {"name": name, "wall_s": median(wall), "processor_s": median(processor), "answer": answer}
-        print(json.dumps(row), flush=True)
+        row = {"name": name, "wall_s": median(wall), "processor_s": median(processor)}
+        print(json.dumps({**row, "answer": np.quantile(answer, QUANTILES).tolist()}), flush=True)
 
 
-def studies() -> dict[str, Callable[[int], float]]:
-    """What people run in batches; each returns its answer for one seed."""
+def same_bits() -> bool:
+    """Whether chunks of brute force give the same bits one after another and all at once."""
+    import jax
+
+    from prism_jax import load_job
+    from prism_jax.simulate.columns import Chunk, _compiled
+    from prism_jax.simulate.inputs import column_inputs
+    from prism_jax.simulate.program import lower
+
+    job, key, backend = load_job(JOB), np.array([0, 1], np.uint32), jax.default_backend()
+    program = lower(job)
+    inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=True)
+    chunks = Chunk(np.arange(4))
+    one_by_one = _compiled(1, 128, backend)(inputs, key, chunks)
+    stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (inputs, chunks))
+    at_once = _compiled(1, 128, backend, at_once=True)(stacked[0], key, stacked[1])
+    return bool((np.asarray(one_by_one) == np.asarray(at_once)[0]).all())
+
+
+def studies(sizes: Sizes) -> dict[str, Study]:
+    """What people run in batches."""
     from dataclasses import replace
 
     import jax
@@ -55,53 +100,67 @@ def studies() -> dict[str, Callable[[int], float]]:
 
     large = load_job(JOB)
     ranks = load_job(DLRM, ["plan.dp=128", "cluster.n_devices=128"])
-    spreads = [replace(large, variability=large.variability.scaled(0.5 + 0.05 * step)) for step in range(32)]
+    spreads = [replace(large, variability=large.variability.scaled(0.5 + 0.05 * step)) for step in range(sizes.spreads)]
     gpt3 = load_job("gpt3_175b_1024")
     evaluator = Evaluator(gpt3, default_space(gpt3, any_framework=True))
     screen = evaluator.bounds()
     evaluator.simulate(screen, 1.1 * evaluator.fastest(screen))
-    plans = screen.order()[:N_PLAN]
+    plans = screen.order()[: sizes.plans]
 
-    def p95_s(job: object, seed: int, **options: object) -> float:
-        return predict(job, key=jax.random.key(seed), **options).quantile(0.95)  # pyright: ignore[reportArgumentType]
+    def times(job: Job, n_samples: int, method: str = "symmetric") -> Study:
+        return lambda seed: predict(job, key=seed, n_samples=n_samples, method=method).samples_s
 
     return {
-        "predict, 16,384 GPUs, default": lambda seed: p95_s(large, seed),
-        f"predict, 16,384 GPUs, {SAMPLES:,} columns": lambda seed: p95_s(large, seed, n_samples=SAMPLES),
-        f"brute force, 16,384 GPUs, {BRUTE_STEPS} steps": lambda seed: p95_s(
-            large, seed, n_samples=BRUTE_STEPS, method="brute_force"
+        "default predict, 16,384 GPUs": times(large, 512),
+        f"predict, 16,384 GPUs, {sizes.samples:,} columns": times(large, sizes.samples),
+        f"brute force, 16,384 GPUs, {sizes.brute_steps} steps": times(large, sizes.brute_steps, "brute_force"),
+        f"DLRM, 128 explicit ranks, {sizes.rank_steps:,} steps": times(ranks, sizes.rank_steps, "brute_force"),
+        f"spreads of 16,384 GPUs, {sizes.spreads}": lambda seed: np.concatenate(
+            [found.samples_s for found in predict_many(spreads, key=seed)]
         ),
-        f"DLRM, 128 explicit ranks, {RANK_STEPS:,} steps": lambda seed: p95_s(
-            ranks, seed, n_samples=RANK_STEPS, method="brute_force"
-        ),
-        "predict_many, 32 spreads of 16,384 GPUs": lambda seed: float(
-            predict_many(spreads, key=jax.random.key(seed))[-1].quantile(0.95)
-        ),
-        f"tails of {N_PLAN:,} plans, 256 columns": lambda seed: float(
-            TailScorer(evaluator, seed).samples(plans, 256).mean()
-        ),
-        "run of 10^6 steps, 10^4 worlds": lambda seed: float(
-            simulated_run(RUN, key=jax.random.key(seed), n_world=10_000).n_failure.mean()
-        ),
+        f"tails of {len(plans):,} plans, 256 columns": lambda seed: TailScorer(evaluator, seed).samples(plans, 256),
+        f"run of 10^6 steps, {sizes.worlds:,} worlds": lambda seed: simulated_run(
+            RUN, key=jax.random.key(seed), n_world=sizes.worlds
+        ).n_failure.mean(keepdims=True),
     }
 
 
-def table(cores: int) -> None:
-    """Runs both platforms and prints them side by side."""
-    first, *rows = child(JAX_PLATFORMS="cpu", cores=cores)
-    second, *others = child(JAX_PLATFORMS="", cores=cores)
-    if first["platform"] == second["platform"]:
-        raise SystemExit("JAX finds no accelerator here")
-    print(f"{'study':<48}{f'{cores} cores, s':>12}{second['device'] + ', s':>26}{'ratio':>8}{'answers differ':>16}")
+def table(cores: int, small: bool) -> bool:
+    """Runs both platforms and prints them side by side; whether they agree."""
+    first, *rows = child(cores, small, JAX_PLATFORMS="cpu")
+    second, *others = child(cores, small, JAX_PLATFORMS="") if accelerated() else (None, *rows)
+    device = "-" if second is None else second["device"]
+    print(f"{'study':<48}{f'{cores} cores, s':>12}{device + ', s':>26}{'ratio':>8}{'bar':>6}{'differ':>10}")
+    agree = True
     for one, other in zip(rows, others, strict=True):
-        apart = abs(other["answer"] / one["answer"] - 1.0)
+        bar = next((str(bar) for name, bar in BARS.items() if one["name"].startswith(name)), "")
+        if second is None:
+            print(f"{one['name']:<48}{one['wall_s']:>12.4f}{'-':>26}{'-':>8}{bar:>6}{'-':>10}")
+            continue
+        apart = float((np.abs(np.subtract(other["answer"], one["answer"])) / np.abs(one["answer"])).max())
+        agree = agree and apart <= MOST_APART
         ratio = one["wall_s"] / other["wall_s"]
-        print(f"{one['name']:<48}{one['wall_s']:>12.4f}{other['wall_s']:>26.4f}{ratio:>8.1f}{apart:>16.1e}")
+        print(f"{one['name']:<48}{one['wall_s']:>12.4f}{other['wall_s']:>26.4f}{ratio:>8.1f}{bar:>6}{apart:>10.1e}")
+    for head in filter(None, (first, second)):
+        print(
+            f"{head['device']}: chunks one by one and at once {'have the same bits' if head['same_bits'] else 'DIFFER'}"
+        )
+    if second is None:
+        print("JAX finds no accelerator here: the processor alone was measured")
+    return agree and all(head["same_bits"] for head in filter(None, (first, second)))
 
 
-def child(cores: int, **environment: str) -> list[dict]:
+def accelerated() -> bool:
+    """Whether JAX, left to itself, finds more than a processor."""
+    code = "import jax; print(jax.default_backend())"
+    environment = {**os.environ, "JAX_PLATFORMS": ""}
+    found = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, text=True, check=True)
+    return found.stdout.split()[-1] != "cpu"
+
+
+def child(cores: int, small: bool, **environment: str) -> list[dict]:
     """What `measure` printed in a process of its own, on that many cores."""
-    line = [sys.executable, "-m", "benchmarks.accelerator", "--measure"]
+    line = [sys.executable, "-m", "benchmarks.accelerator", "--measure", *(["--small"] if small else [])]
     if cores:
         line = ["taskset", "-c", f"0-{cores - 1}", *line]
     done = subprocess.run(line, stdout=subprocess.PIPE, env={**os.environ, **environment}, text=True, check=True)
@@ -111,12 +170,13 @@ def child(cores: int, **environment: str) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cores", type=int, default=2, help="cores that each process may use")
+    parser.add_argument("--small", action="store_true", help="small sizes, once each: to see that it runs")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.measure:
-        measure()
-    else:
-        table(asked.cores)
+        measure(SMALL if asked.small else FULL)
+    elif not table(asked.cores, asked.small):
+        raise SystemExit("answers differ by more than rounding")
 
 
 if __name__ == "__main__":

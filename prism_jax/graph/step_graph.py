@@ -138,6 +138,12 @@ def padded(n: int, least: int, factor: int = 4) -> int:
     return least
 
 
+def static_levels(n_level: int) -> int:
+    """Levels of a loop that knows how many turns it makes: an eighth more than needed at most, for few programs."""
+    step = max(16, 1 << (n_level.bit_length() - 4))
+    return -(-n_level // step) * step
+
+
 def padded_shape(n_level: int, n_lane: int) -> tuple[int, int]:
     """Next common number of levels and of lanes."""
     return padded(n_level, MIN_LEVELS), padded(n_lane, MIN_LANES, 2)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..calibration.key import CalibrationKey
 from ..core.arrays import Floats
 from ..core.errors import PlanError
-from ..core.processes import Progress, silent
+from ..core.processes import Progress, on_accelerator, silent
 from ..cost.efficiency import Efficiency
 from ..graph.build import signature_seconds
 from ..job.job import Job
@@ -247,6 +247,7 @@ def nothing_feasible(screen: ScreeningResult) -> str:
 
 N_STEP_SAMPLES = 1024
 COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
+COLUMNS_ON_ACCELERATOR = 1 << 19  # the same there: half a gigabyte
 
 
 class _Group(NamedTuple):
@@ -280,28 +281,34 @@ class TailScorer:
             numbers: of feasible plans.
             n_column: replica columns per plan, a power of two.
         """
-        found = np.empty((len(numbers), N_STEP_SAMPLES))
-        groups = [(at, self._groups(table)) for table, at in self.evaluator.tables(numbers)]
-        with_tables(group.pipe for _, own in groups for group in own)
-        for at, own in groups:
-            found[at] = self._samples_of(own, len(at), n_column)
-        return found
+        groups = [(at, group) for table, at in self.evaluator.tables(numbers) for group in self._groups(table)]
+        with_tables(group.pipe for _, group in groups)
+        return self._samples_of([(at[group.rows], group) for at, group in groups], len(numbers), n_column)
 
     def samples_of(self, table: PlanTable, n_column: int) -> Floats:
         """The same for a table of plans."""
-        return self._samples_of(self._groups(table), len(table), n_column)
+        return self._samples_of([(group.rows, group) for group in self._groups(table)], len(table), n_column)
 
-    def _samples_of(self, groups: Sequence[_Group], n_plan: int, n_column: int) -> Floats:
+    def _samples_of(self, groups: Sequence[tuple[Rows, _Group]], n_plan: int, n_column: int) -> Floats:
+        """Samples of groups, each with its places among the plans; many plans at a time, as far as columns fit."""
         found = np.empty((n_plan, N_STEP_SAMPLES))
-        for group in groups:
-            draws = self._draws(group, n_column)
-            per_run = max(1, COLUMNS_PER_RUN // (n_column * len(REGIME_SCORES)))
-            for first in range(0, len(group.rows), per_run):
-                some = group._replace(rows=group.rows[first : first + per_run])
-                times, shared = self._times(some, draws)
-                found[some.rows] = [
-                    self._steps(own, draws.weight, group.n_replica, plan)
-                    for own, plan in zip(times, shared, strict=True)
+        per_plan = n_column * len(REGIME_SCORES)
+        most = max(1, COLUMNS_PER_RUN // per_plan)
+        parts = [
+            (at[i : i + most], group._replace(rows=group.rows[i : i + most]))
+            for at, group in groups
+            for i in range(0, len(at), most)
+        ]
+        at_once = COLUMNS_ON_ACCELERATOR if on_accelerator() else COLUMNS_PER_RUN
+        batch = np.cumsum([len(at) * per_plan for at, _ in parts]) // at_once
+        for number in np.unique(batch):
+            some = [part for part, own in zip(parts, batch, strict=True) if own == number]
+            runs = [(group.pipe, self._seconds(group), self._draws(group, n_column)) for _, group in some]
+            for (at, group), (pipe, plans, draws), times in zip(some, runs, replica_times(runs), strict=True):
+                own = [group.cost.table.plan(int(row)) for row in group.rows]
+                shared = shared_by_replicas(pipe, plans, self.tree, own)
+                found[at] = [
+                    self._steps(*one, group.n_replica, draws.weight) for one in zip(times, shared, strict=True)
                 ]
         return found
 
@@ -310,7 +317,7 @@ class TailScorer:
         table = PlanTable.of(plan)
         return float(objective.of(self.samples_of(table, n_column), table.n_devices)[0])
 
-    def _steps(self, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> Floats:
+    def _steps(self, time_s: Floats, shared: Shared, n_replica: int, weight: Floats) -> Floats:
         rng = np.random.default_rng(self.seed)
         return step_samples(time_s, weight, n_replica, shared, N_STEP_SAMPLES, rng)
 
@@ -333,16 +340,13 @@ class TailScorer:
             ReplicaSizes(*sizes, group.n_member, group.n_replica, job.cluster.node_size), n_column, self.seed
         )
 
-    def _times(self, group: _Group, draws: ReplicaDraws) -> tuple[Floats, list[Shared]]:
-        """Replica times [plan, score, column] and what the replicas of each plan share."""
+    def _seconds(self, group: _Group) -> PlanSeconds:
         cost, rows, pipe = group.cost, group.rows, group.pipe
         chunks = chunk_seconds(cost, rows, self.evaluator.costs.eff.overlap_slowdown, by_class=True)
-        plans = PlanSeconds(
+        return PlanSeconds(
             *signature_seconds(pipe.ops, *chunks),
             edge_s=cost.edge_s[cost.of_edge[rows]],
             blocking=(1 - cost.table.overlap_pp[rows]).astype(np.float64),
             end_compute_s=cost.end.compute_s[rows],
             end_exposed_s=cost.end.exposed_s[rows],
         )
-        own = [cost.table.plan(int(row)) for row in rows]
-        return replica_times(pipe, plans, draws), shared_by_replicas(pipe, plans, self.tree, own)

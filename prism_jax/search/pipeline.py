@@ -28,11 +28,12 @@ from scipy.special import ndtr, ndtri
 
 from ..core.arrays import Floats, Ints
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES, NETWORK_AXES
+from ..core.processes import on_accelerator
 from ..cost.step import collective_classes
 from ..graph.build import numbered, op_signatures
 from ..graph.draws import residual_map
 from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
-from ..graph.step_graph import MIN_LEVELS, cell, padded, ring_depth, ring_rows
+from ..graph.step_graph import MIN_LEVELS, cell, padded, ring_depth, ring_rows, static_levels
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
@@ -155,7 +156,9 @@ def end_times(runs: Sequence[PlanRun]) -> list[Floats]:
     for number in np.unique(batch):
         some = [i for i, own in zip(few, batch, strict=True) if own == number]
         found |= zip(some, _side_by_side([runs[i] for i in some]), strict=True)
-    return [found[i] if i in found else run(*one).T for i, one in enumerate(runs)]
+    others = [i for i in range(len(runs)) if i not in found]
+    found |= {i: ends.T for i, ends in zip(others, run([runs[i] for i in others]), strict=True)}
+    return [found[i] for i in range(len(runs))]
 
 
 def _side_by_side(runs: Sequence[PlanRun]) -> Iterator[Floats]:
@@ -184,29 +187,80 @@ def sent_s(pipe: Pipeline, edge_s: Floats) -> Floats:
     return edge[:, pipe.ops.edge].sum(axis=-1)
 
 
-def run(pipe: Pipeline, seconds: Reals, lag_s: Reals, *, width: int = WIDTH) -> Floats:
-    """End times [lane, column] of seconds [signature, column] and lags [edge, column], columns being plans or draws.
+def run(runs: Sequence[PlanRun], *, width: int = WIDTH) -> list[Floats]:
+    """End times [lane, column] of every run, its columns being plans or draws.
 
     Args:
-        width: columns per call; few pad to a fourth of it.
+        width: columns per block; few pad to a fourth of it.
 
     Notes:
-        One lane waits for nobody, so that its ops add up.
+        One lane waits for nobody, so that its ops add up. A processor runs block after block, an accelerator all of one shape.
     """
-    if pipe.n_lane == 1:
-        return (op_counts(pipe) @ np.asarray(seconds, dtype=np.float64))[None]
-    starts = range(0, seconds.shape[1], width)
-    ends = [_run(pipe, width, seconds[:, i : i + width], lag_s[:, i : i + width]) for i in starts]
-    return np.concatenate([np.asarray(part, dtype=np.float64)[: pipe.n_lane, :n] for part, n in ends], axis=1)
+    blocks = [
+        (k, i) for k, one in enumerate(runs) if one.pipe.n_lane > 1 for i in range(0, one.seconds.shape[1], width)
+    ]
+    made = (_block(runs[k].pipe, width, *(part[:, i : i + width] for part in runs[k][1:])) for k, i in blocks)
+    ends = _at_once([*made]) if on_accelerator() else [_ends(*arrays, n_ring=n_ring) for *arrays, n_ring in made]
+    parts: list[list[Floats]] = [[] for _ in runs]
+    for (k, i), end in zip(blocks, ends, strict=True):
+        n = min(width, runs[k].seconds.shape[1] - i)
+        parts[k].append(np.asarray(end, dtype=np.float64)[: runs[k].pipe.n_lane, :n])
+    return [
+        np.concatenate(own, axis=1) if own else (op_counts(one.pipe) @ np.asarray(one.seconds, dtype=np.float64))[None]
+        for one, own in zip(runs, parts, strict=True)
+    ]
 
 
-def _run(pipe: Pipeline, width: int, seconds: Reals, lag: Reals) -> tuple[Array, int]:
-    """End times [lane, column] of up to `width` columns, and how many of them there are."""
+class _Block(NamedTuple):
+    """Up to a call's width of columns of one pipeline, padded to a common shape; fields as `_ends` has them."""
+
+    rows: Ints
+    n_used: np.int32
+    depth: np.int32
+    seconds: Single
+    lag: Single
+    n_ring: int
+
+
+def _block(pipe: Pipeline, width: int, seconds: Reals, lag: Reals) -> _Block:
     n, tables = seconds.shape[1], pipe.tables
     width = width if n > width // 4 else width // 4
     n_row = max(padded(len(seconds) + 1, MIN_ROWS), 2 * padded(len(lag) + 1, MIN_ROWS // 2))
-    arrays = [_to_shape(seconds, n_row, width), _to_shape(lag, n_row // 2, width)]
-    return _ends(tables.rows, np.int32(tables.n_used), np.int32(tables.depth), *arrays, n_ring=tables.n_ring), n
+    counts = np.int32(tables.n_used), np.int32(tables.depth)
+    return _Block(
+        tables.rows, *counts, _to_shape(seconds, n_row, width), _to_shape(lag, n_row // 2, width), tables.n_ring
+    )
+
+
+def _at_once(blocks: Sequence[_Block]) -> list[np.ndarray]:
+    """End times [lane, column] of every block: blocks of one shape side by side, in a loop that knows its number of turns."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, own in enumerate(blocks):
+        alike.setdefault((own.rows.shape, own.seconds.shape, own.n_ring), []).append(number)
+    found: dict[int, np.ndarray] = {}
+    for numbers in alike.values():
+        some = [blocks[number] for number in numbers]
+        n_level = static_levels(max(int(own.n_used) for own in some))
+        some += some[-1:] * (padded(len(some), 1, 2) - len(some))
+        rows, _, depth, seconds, lag = (np.stack(part) for part in [*zip(*some, strict=True)][:5])
+        ends = _ends_of_blocks(rows[:, :n_level], depth, seconds, lag, n_ring=some[0].n_ring)
+        found.update(zip(numbers, np.asarray(ends), strict=False))
+    return [found[number] for number in range(len(blocks))]
+
+
+@partial(jax.jit, static_argnames="n_ring")
+def _ends_of_blocks(
+    rows: Int[Array, "block level row lane"],
+    depth: Int[Array, " block"],
+    seconds: Float[Array, "block op plan"],
+    lag: Float[Array, "block edge plan"],
+    *,
+    n_ring: int,
+) -> Float[Array, "block lane plan"]:
+    def one(rows: Array, depth: Array, seconds: Array, lag: Array) -> Array:
+        return _end_s(rows, rows.shape[0], depth, seconds, lag, n_ring=n_ring)
+
+    return jax.vmap(one)(rows, depth, seconds, lag)
 
 
 def _to_shape(part: Reals, n_row: int, width: int) -> NDArray[np.float32]:
@@ -225,10 +279,9 @@ def _rows(values: Float[Array, "row plan"], at: Int[Array, " lane"]) -> Float[Ar
     return lax.gather(values, at[:, None], _ROWS, size, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-@partial(jax.jit, static_argnames="n_ring")
-def _ends(
+def _end_s(
     rows: Int[Array, "level row lane"],
-    n_used: Int[Array, ""],
+    n_used: Int[Array, ""] | int,
     depth: Int[Array, ""],
     seconds: Float[Array, "op plan"],
     lag: Float[Array, "edge plan"],
@@ -247,6 +300,9 @@ def _ends(
     zeros = jnp.zeros((n_lane, width), seconds.dtype)
     ring = jnp.zeros((n_ring, width), seconds.dtype)
     return lax.fori_loop(0, n_used, level, (zeros, ring))[0]
+
+
+_ends = jax.jit(_end_s, static_argnames="n_ring")
 
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
@@ -333,8 +389,14 @@ def replica_draws(tree: Variability, sizes: ReplicaSizes, n_column: int, seed: i
     )
 
 
-def replica_times(pipe: Pipeline, plans: PlanSeconds, draws: ReplicaDraws) -> Floats:
-    """[plan, score, column] seconds of one replica."""
+def replica_times(several: Sequence[tuple[Pipeline, PlanSeconds, ReplicaDraws]]) -> list[Floats]:
+    """[plan, score, column] seconds of one replica, of plans of several pipelines."""
+    ends = run([_replica_run(*one) for one in several], width=RUN_WIDTH)
+    return [_slowest_lane(*one[1:], own) for one, own in zip(several, ends, strict=True)]
+
+
+def _replica_run(pipe: Pipeline, plans: PlanSeconds, draws: ReplicaDraws) -> PlanRun:
+    """Columns are plans, within them scores, within them draws."""
     shape = (len(plans.blocking), len(REGIME_SCORES), draws.chip.shape[-1])
     blocking = plans.blocking[:, None]
     sent, lag = sent_s(pipe, plans.edge_s) * blocking, plans.edge_s * (1.0 - blocking)
@@ -343,7 +405,12 @@ def replica_times(pipe: Pipeline, plans: PlanSeconds, draws: ReplicaDraws) -> Fl
     seconds = slow[:, :, None] + _networked(np.append(plans.comm_s, sent[..., None], axis=-1), draws, pipe.ops.lane)
     lag_s = _first_axis(lag)[:, :, None, None] * draws.regime[_P2P][:, None]
     lag_s = np.broadcast_to(lag_s, (len(lag_s), *shape))
-    ends = run(pipe, seconds.reshape(len(seconds), -1), lag_s.reshape(len(lag_s), -1), width=RUN_WIDTH)
+    return PlanRun(pipe, seconds.reshape(len(seconds), -1), lag_s.reshape(len(lag_s), -1))
+
+
+def _slowest_lane(plans: PlanSeconds, draws: ReplicaDraws, ends: Floats) -> Floats:
+    """[plan, score, column] end of the step in its slowest lane, of `ends` [lane, column] of the last ops."""
+    shape = (len(plans.blocking), len(REGIME_SCORES), draws.chip.shape[-1])
     slowest = draws.chip[draws.factor_of[_MEMORY]].max(axis=0)
     optimizer = plans.end_compute_s.T[:, :, None, None] * slowest[:, None, None]
     exposed = plans.end_exposed_s.T[:, :, None, None] * draws.regime[_END][:, None]

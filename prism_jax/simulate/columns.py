@@ -42,7 +42,7 @@ from ..graph.build import WorkTerms
 from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
 from ..graph.members import ExplicitMembers, Members, MemberTable, piecewise
 from ..graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, propagate
-from ..graph.step_graph import padded
+from ..graph.step_graph import padded, static_levels
 
 COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
 # Wanted knots: F from 6e-4 to 1 - 1.5e-8, dense where most maxima lie.
@@ -249,11 +249,9 @@ def column_times(
         drawn_on_device: draw persistent factors there too, for very many columns: another program for each shape of a group. An
             accelerator always does.
     """
+    if drawn_on_device or on_accelerator():
+        return gathered(times_on_device(inputs, key, chunks, n_column))
     n_chunk, words, backend = len(chunks.index), host_key(key), jax.default_backend()
-    if on_accelerator():
-        return next(times_of_jobs([inputs], key, [chunks], n_column))
-    if drawn_on_device:
-        return _gathered(_compiled(_n_device(n_chunk), n_column, backend)(inputs, words, chunks))
     n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
     found: list[Any] = []
     plain = chunks.regime is None and chunks.known is None and chunks.links is None and not inputs.explicit
@@ -265,8 +263,18 @@ def column_times(
         )
         step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
         found.append(_compiled(n_device, None, backend)(step, drawn))
-        found[:-1] = map(_gathered, found[:-1])  # the last runs while the next is drawn
-    return np.concatenate([*found[:-1], _gathered(found[-1])])[:n_chunk]
+        found[:-1] = map(gathered, found[:-1])  # the last runs while the next is drawn
+    return np.concatenate([*found[:-1], gathered(found[-1])])[:n_chunk]
+
+
+def times_on_device(
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunks: Chunk, n_column: int
+) -> Float[Either, "chunk score column"]:
+    """The same of columns that are drawn there too; an accelerator keeps them, and may not have computed them yet."""
+    if on_accelerator():
+        return _of_jobs([(inputs, chunks)], key, n_column)[0]
+    run = _compiled(_n_device(len(chunks.index)), n_column, jax.default_backend())
+    return gathered(run(inputs, host_key(key), chunks))
 
 
 def times_of_jobs(
@@ -276,29 +284,36 @@ def times_of_jobs(
     if not on_accelerator():
         yield from (column_times(*one, n_column) for one in zip(inputs, [key] * len(inputs), chunks, strict=True))
         return
-    n_chunk = len(chunks[0].index)
-    per_call = max(1, COLUMNS_PER_CALL // (n_chunk * n_column))
-    run = _compiled(_n_device(n_chunk), n_column, jax.default_backend(), at_once=True)
-    for first in range(0, len(inputs), per_call):
-        jobs = [*zip(inputs[first : first + per_call], chunks[first : first + per_call], strict=True)]
-        n_job, n_level = len(jobs), max(int(one.graph.n_used or 0) for one, _ in jobs)
-        jobs += jobs[-1:] * (padded(n_job, 1, 2) - n_job)
-        own = [(replace(one, graph=with_static_levels(one.graph, n_level)), chunk) for one, chunk in jobs]
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *own)
-        times = _gathered(run(stacked[0], host_key(key), stacked[1]))
-        yield from times[:n_job]
+    jobs = [*zip(inputs, chunks, strict=True)]
+    per_call = max(1, COLUMNS_PER_CALL // (len(chunks[0].index) * n_column))
+    for first in range(0, len(jobs), per_call):
+        some = jobs[first : first + per_call]
+        yield from gathered(_of_jobs(some, key, n_column))[: len(some)]
 
 
-def with_static_levels(graph: GraphArrays, n_level: int) -> GraphArrays:
+def _of_jobs(
+    jobs: Sequence[tuple[ColumnInputs, Chunk]], key: Key[Array, ""] | Words, n_column: int
+) -> Float[Array, "job chunk score column"]:
+    """One call of an accelerator for several jobs, and the last of them again up to a power of two."""
+    n_level = max(int(one.graph.n_used or 0) for one, _ in jobs)
+    own = [(with_static_levels(one, n_level), chunks) for one, chunks in jobs]
+    own += own[-1:] * (padded(len(jobs), 1, 2) - len(jobs))
+    inputs, chunks = jax.tree.map(lambda *leaves: np.stack(leaves), *own)
+    run = _compiled(_n_device(chunks.index.shape[1]), n_column, jax.default_backend(), at_once=True)
+    return run(inputs, host_key(key), chunks)
+
+
+def with_static_levels(inputs: ColumnInputs, n_level: int) -> ColumnInputs:
     """The first `n_level` levels of a padded graph, and a few idle ones, under a loop that knows how many turns it makes.
 
     A count that only the device knows costs an accelerator a question before each turn. Idle levels change nothing.
     """
+    graph, work, end = inputs.graph, inputs.work, static_levels(n_level)
     if graph.n_used is None:
-        return graph
-    step = max(16, 1 << (n_level.bit_length() - 4))  # an eighth more at most, for few programs
+        return inputs
     rows = ("compute_s", "call_sd", "comm_s", "comm_sd", "dep", "lag_s")
-    return replace(graph, n_used=None, **{name: getattr(graph, name)[: -(-n_level // step) * step] for name in rows})
+    graph = replace(graph, n_used=None, **{name: getattr(graph, name)[:end] for name in rows})
+    return replace(inputs, graph=graph, work=None if work is None else WorkTerms(*(part[:end] for part in work)))
 
 
 COLUMNS_PER_CALL = 1 << 19  # on an accelerator: 1 to 2 GB
@@ -314,7 +329,7 @@ def _n_device(n_chunk: int) -> int:
     return max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
 
 
-def _gathered(times: Array | np.ndarray) -> np.ndarray:
+def gathered(times: Array | np.ndarray) -> np.ndarray:
     """Times on this host, those of other processes included."""
     if isinstance(times, np.ndarray) or jax.process_count() == 1:
         return np.asarray(times, dtype=np.float64)

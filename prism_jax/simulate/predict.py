@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import jax
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..core.arrays import Floats, Positions, Values
+from ..core.arrays import Floats, Positions, Values, namespace
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..graph.draws import MAX_COLUMNS, host_key, on_host, seed_of, typed_key
@@ -18,7 +19,7 @@ from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
-from .columns import Chunk, ColumnInputs, chunks_per_call, column_times, times_of_jobs
+from .columns import Chunk, ColumnInputs, chunks_per_call, gathered, times_of_jobs, times_on_device
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, regime_factors, shared_of
 from .known_replicas import KnownReplicas, every_known_replica, known_times, links_of
@@ -125,10 +126,11 @@ def replica_maxima(
         links = None if known is None else links_of(program, known, replica)
         work = _work_columns(program, replica, fleet * n_step + step[:, None], host_key(key), index)
         chunks = Chunk(index, None, regime, _known_columns(program, known, replica), of_fleet, links, work)
-        times.append(column_times(inputs, key, chunks, N_COLUMN, drawn_on_device=True).reshape(per_call, -1))
+        times.append(times_on_device(inputs, key, chunks, N_COLUMN).reshape(per_call, -1))
+        jax.block_until_ready(times[-2:-1])  # one call runs and one waits
         progress(min(1.0, (first + per_call) / n_chunk))
-    of_step = np.concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
-    return of_step.reshape(n_step, n_fleet, program.n_replica).max(axis=-1).T
+    of_step = namespace(times).concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
+    return gathered(of_step.reshape(n_step, n_fleet, program.n_replica).max(axis=-1)).T
 
 
 def _regime(program: Program, network_u: Floats) -> Floats:

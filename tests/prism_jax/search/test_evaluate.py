@@ -11,6 +11,7 @@ from prism_jax.calibration.calibration import shipped, uncalibrated
 from prism_jax.core.errors import PlanError
 from prism_jax.job.load_job import load_job
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.search import evaluate, pipeline
 from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
@@ -108,6 +109,22 @@ def test_a_limit_leaves_out_only_plans_that_exceed_it(evaluator, screen):
     evaluator.simulate(some, 1.1 * best)
     within = screen.step_s <= 1.1 * best
     np.testing.assert_array_equal(some.step_s[within], screen.step_s[within])
+
+
+def test_on_an_accelerator_pipelines_of_one_shape_share_a_call_and_keep_their_bits(evaluator, screen, monkeypatch):
+    known = screen.order()
+    numbers = known[np.linspace(0, len(known) - 1, 40).astype(int)]
+    one_by_one = TailScorer(evaluator, 3).samples(numbers, 32)
+    for module in (evaluate, pipeline):
+        monkeypatch.setattr(module, "on_accelerator", lambda: True)
+    calls, original = [], pipeline._ends_of_blocks
+    monkeypatch.setattr(
+        pipeline, "_ends_of_blocks", lambda *a, **more: calls.append(a[0].shape) or original(*a, **more)
+    )
+    np.testing.assert_array_equal(TailScorer(evaluator, 3).samples(numbers, 32), one_by_one)
+    n_pipeline = len({(plan.schedule, plan.pp, plan.n_micro_batch) for plan in map(evaluator.plan, numbers.tolist())})
+    assert 2 * len(calls) <= n_pipeline
+    assert all(shape[1] % 16 == 0 for shape in calls)  # levels that are fixed when it compiles
 
 
 def test_without_variability_the_search_ranks_as_predict_does_one_by_one(job, space):

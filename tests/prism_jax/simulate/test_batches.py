@@ -162,10 +162,10 @@ def test_many_jobs_give_what_each_gives_alone(job):
 def test_on_an_accelerator_all_spreads_of_a_job_are_one_call(job, monkeypatch):
     jobs = [varied(job, scale) for scale in SCALES]
     one_by_one = predict_many(jobs, key=KEY, n_samples=64)
-    calls, original = [], columns._gathered
+    calls, original = [], columns.gathered
     for module in (batches, columns):
         monkeypatch.setattr(module, "on_accelerator", lambda: True)
-    monkeypatch.setattr(columns, "_gathered", lambda times: calls.append(times.shape) or original(times))
+    monkeypatch.setattr(columns, "gathered", lambda times: calls.append(times.shape) or original(times))
     together = predict_many(jobs, key=KEY, n_samples=64)
     assert [shape[0] for shape in calls] == [8]  # five, and three more of the last
     for one, other in zip(one_by_one, together, strict=True):

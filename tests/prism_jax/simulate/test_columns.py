@@ -6,13 +6,14 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.core.processes import silent
 from prism_jax.graph import draws
 from prism_jax.graph.draws import folded, host_key, normals, seed_of, typed_key
-from prism_jax.simulate import columns
+from prism_jax.simulate import columns, predict
 from prism_jax.simulate.batches import alike
 from prism_jax.simulate.columns import Chunk, _compiled, column_times
 from prism_jax.simulate.inputs import column_inputs, regime_factors
-from prism_jax.simulate.predict import REGIME_SCORES, replica_columns
+from prism_jax.simulate.predict import REGIME_SCORES, replica_columns, replica_maxima
 from prism_jax.simulate.program import lower
 from prism_jax.variability.families import LogNormal, Normal, StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
@@ -123,12 +124,11 @@ def test_jobs_side_by_side_give_the_bits_of_each_alone(most: int, accelerated, m
 
 def test_a_static_number_of_levels_leaves_every_bit() -> None:
     """Idle levels change nothing, however many there are; nor does it matter who counts them."""
-    graph = lower(make_job(EVERYTHING, tp=2, pp=2, dp=4, n_micro_batch=20), True).arrays
-    assert columns.with_static_levels(graph, 40).compute_s.shape[0] == 48
     inputs = column_inputs(lower(make_job(EVERYTHING, tp=2, pp=2, dp=4, n_micro_batch=20), True), np.ones((1, 6)))
     counted = column_times(inputs, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True)
+    assert columns.with_static_levels(inputs, 40).graph.compute_s.shape[0] == 48
     for n_level in (int(inputs.graph.n_used), 64):
-        fixed = replace(inputs, graph=columns.with_static_levels(inputs.graph, n_level))
+        fixed = columns.with_static_levels(inputs, n_level)
         np.testing.assert_array_equal(column_times(fixed, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True), counted)
 
 
@@ -141,3 +141,15 @@ def test_random_words_stand_in_no_order_on_an_accelerator(monkeypatch) -> None:
     assert written().count("optimization_barrier") == 2
     monkeypatch.setattr(draws, "on_accelerator", lambda: True)
     assert "optimization_barrier" not in written()
+
+
+def test_an_accelerator_keeps_the_slowest_replicas_of_several_calls(accelerated, monkeypatch) -> None:
+    """Three calls of one chunk each; steps are spread over two chunks, and what is left of the last chunk belongs to none."""
+    program, steps_u = make_program(TREES["heavy calls"], dp=3), np.random.default_rng(0).random((200, 1))
+    on_host = replica_maxima(program, KEY, steps_u, None, silent, True)
+    accelerated()
+    kept: list[jax.Array] = []
+    monkeypatch.setattr(predict, "gathered", lambda times: kept.append(times) or columns.gathered(times))
+    monkeypatch.setattr(predict, "chunks_per_call", lambda n_column: 1)
+    np.testing.assert_array_equal(replica_maxima(program, KEY, steps_u, None, silent, True), on_host)
+    assert [times.shape for times in kept] == [(1, 200)]
