@@ -33,7 +33,7 @@ from ..cost.step import collective_classes
 from ..graph.build import numbered, op_signatures
 from ..graph.draws import residual_map
 from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
-from ..graph.step_graph import MIN_LEVELS, cell, padded, ring_depth, ring_rows, static_levels
+from ..graph.step_graph import cell, padded, ring_depth, ring_rows, static_levels
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
@@ -91,7 +91,7 @@ class Pipeline:
     def keep(self, table: LevelTable) -> None:
         """Lays out its levels for the scan."""
         n_level, n_lane, n_dep = table.dep_level.shape
-        levels, lanes = padded(n_level, MIN_LEVELS), padded(n_lane, MIN_LANES, 2)
+        levels, lanes = padded(n_level, MIN_ROWS), padded(n_lane, MIN_LANES, 2)
         more = ((0, levels - n_level), (0, lanes - n_lane), (0, N_DEP - n_dep))
         number, idle, depth = numbered(self.graph.schedule, table), len(self.ops.kind), ring_depth(table.dep_level)
         signature = np.pad(np.where(number >= 0, self.ops.of_op[number], idle), more[:2], constant_values=idle)
@@ -103,7 +103,7 @@ class Pipeline:
 
 
 N_DEP = 2
-MIN_LANES, MIN_ROWS = 8, 64
+MIN_LANES, MIN_ROWS = 8, 256  # rows: levels, op signatures, ends in the ring; less would make more programs, not faster ones
 
 
 def with_tables(pipes: Iterable[Pipeline]) -> None:

@@ -308,9 +308,10 @@ def with_static_levels(inputs: ColumnInputs, n_level: int) -> ColumnInputs:
 
     A count that only the device knows costs an accelerator a question before each turn. Idle levels change nothing.
     """
-    graph, work, end = inputs.graph, inputs.work, static_levels(n_level)
+    graph, work = inputs.graph, inputs.work
     if graph.n_used is None:
         return inputs
+    end = static_levels(n_level)
     rows = ("compute_s", "call_sd", "comm_s", "comm_sd", "dep", "lag_s")
     graph = replace(graph, n_used=None, **{name: getattr(graph, name)[:end] for name in rows})
     return replace(inputs, graph=graph, work=None if work is None else WorkTerms(*(part[:end] for part in work)))
