@@ -15,8 +15,9 @@ from prism_jax.plan.plan import AXES, ParallelPlan, device_layout
 from prism_jax.simulate.inputs import known_gpus
 from prism_jax.simulate.known_replicas import every_known_replica
 from prism_jax.simulate.links import END, axis_groups, link_factors
-from prism_jax.simulate.predict import brute_force, symmetric
+from prism_jax.simulate.predict import brute_force, predict, symmetric
 from prism_jax.simulate.program import Program, by_class
+from prism_jax.simulate.step_time import step_time
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import EVERYTHING, make_job, make_program, network_varies
@@ -207,3 +208,13 @@ def test_symmetric_and_explicit_replicas_agree_with_a_slow_nic(shape: dict) -> N
     for p in (0.05, 0.5, 0.95):
         error = np.hypot(fast.mc_error(p), slow.mc_error(p))
         assert abs(fast.quantile(p) - slow.quantile(p)) < 4.0 * error + 3e-4 * fast.quantile(p)
+
+
+def test_given_links_and_known_links_make_the_same_step() -> None:
+    job = make_job(tp=8, pp=4, dp=4)
+    n, rng = job.plan.n_devices, np.random.default_rng(3)
+    nodes = dict(zip(("link", "nic"), rng.lognormal(0.0, 0.4, (2, n // 8)), strict=True))
+    by_gpu = {name: dict(enumerate(np.repeat(own, 8).tolist())) for name, own in nodes.items()}
+    known = predict(job, key=0, n_samples=16, method="brute_force", known=known_gpus(by_gpu, n))
+    given = step_time(job, np.ones((n, 1)), links={name: own[:, None] for name, own in nodes.items()})
+    assert float(given[0]) == pytest.approx(known.quantile(0.5), rel=1e-6)
