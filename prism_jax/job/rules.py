@@ -406,3 +406,10 @@ def _drawn_note(plan: ParallelPlan) -> str:
     if padding > 0.0 and cut > 0.0:
         text += f"; {cut:.1%} of the tokens lie behind seq_len = {plan.seq_len} and are cut off"
     return text
+
+
+def mean_work_notes(model: Workload, plan: ParallelPlan, what: str) -> Iterator[str]:
+    """What a command that draws no work of micro-batches leaves out; `what` draws none."""
+    is_routed = isinstance(model, TransformerSpec) and model.moe is not None and model.moe.routing is not None
+    if plan.data.is_drawn or is_routed:
+        yield f"{what} takes micro-batches to hold their mean work; predict and compare draw data.packing and moe.routing"

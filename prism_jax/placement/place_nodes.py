@@ -17,6 +17,7 @@ from ..core.processes import Progress, keep_programs, silent
 from ..core.use_case import UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
+from ..job.rules import mean_work_notes
 from ..result.parameters import Overrides, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
@@ -146,7 +147,8 @@ def place_nodes(
         goal=goal,
         progress=progress,
     )
-    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result, measured.notes).made_of(result)
+    notes = (*measured.notes, *mean_work_notes(own.model, own.plan, "the placement"))
+    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result, notes).made_of(result)
     files.write(report)
     return report
 

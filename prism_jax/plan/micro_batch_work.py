@@ -81,9 +81,10 @@ class MicroBatchLaw:
 
 def law_of(plan: HasData) -> MicroBatchLaw:
     """The law of a plan whose data are drawn."""
-    data, step = plan.data, (plan.dp, plan.n_micro_batch)
+    data = plan.data
     own = data if data.packing == "bucketed" else replace(data, bucket=1)
-    return _law(own, plan.seq_len, plan.micro_batch, step if data.packing == "balanced" else (1, 1))
+    step = (plan.dp, plan.n_micro_batch) if data.packing == "balanced" else (1, 1)
+    return _law(own, plan.seq_len, plan.micro_batch, step)
 
 
 @lru_cache(maxsize=64)

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.kernels import RECOMPUTE
 from ..plan.fields import OPTIONS
+from ..plan.micro_batch_work import law_of
+from ..plan.packing import Data
 from ..plan.plan import SHARDING, Overlap, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import resolve_schedule
@@ -344,6 +346,16 @@ class _Noted:
             value = getattr(type(plan), name).__get__(self)
         setattr(self, name, value)  # what was read once is at hand from then on
         return value
+
+    @property
+    def computed(self) -> _Noted:
+        """As `ParallelPlan.computed`; what is read of it is noted here."""
+        data: Data = self.data
+        if not data.is_drawn:
+            return self
+        law, other = law_of(cast(ParallelPlan, self)), _Noted(self.row)
+        vars(other).update(reads=self.reads, seq_len=law.seq_len, data=Data(law.lengths))
+        return other
 
     def stride(self, axis: str) -> int:
         """As `ParallelPlan.stride`."""

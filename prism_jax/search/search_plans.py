@@ -18,7 +18,7 @@ from ..core.write_file import check_target
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
-from ..job.rules import workload_notes
+from ..job.rules import mean_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import plan_objective
 from ..result.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
@@ -136,7 +136,8 @@ def search_plans(
         study = local_search(own, values, aim=aim, progress=progress)
     else:
         study = exhaustive(own, values, aim=aim, journal=how.resume, progress=progress)
-    notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
+    left_out = mean_work_notes(own.model, own.plan, "the search")
+    notes = (*workload_notes(own.model, own.plan), *left_out, *study.notes, *fitted.tables, *_of_level(fitted))
     return _report(study, how.top, notes).made_of(ChosenFrom(study, job, tuple(changes.texts_for(job))))
 
 

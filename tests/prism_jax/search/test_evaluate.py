@@ -9,7 +9,9 @@ import pytest
 from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import shipped, uncalibrated
 from prism_jax.core.errors import PlanError
+from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import load_job
+from prism_jax.plan.packing import Data
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.search import evaluate, pipeline
 from prism_jax.search.evaluate import Evaluator, TailScorer
@@ -23,6 +25,7 @@ from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
 from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
+from prism_jax.workload.transformer.routing import ExpertRouting
 from tests.support.jobs import stated
 
 FLOAT32 = 2e-6  # both are computed in it
@@ -81,6 +84,25 @@ def test_layers_of_several_kinds_take_the_time_and_the_memory_that_one_plan_does
             one = replace(own, plan=table.plan(row))
             assert time_s == pytest.approx(deterministic(lower(one, True)), rel=FLOAT32)
             assert held[row] == pytest.approx(one.memory.total_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize("packing", ["padded", "masked", "balanced"])
+def test_unlike_work_takes_the_time_that_predict_says_in_the_mean(packing):
+    """Padding goes with the sequences of a micro-batch, the load of the busiest rank with ranks and tokens."""
+    job = stated(load_job("deepseek_v3_2048"))
+    spec = replace(job.model, moe=replace(job.model.moe, imbalance=1.0, routing=ExpertRouting(0.2)))
+    data = Data(lengths_of({"kind": "log_normal", "cv": 1.0, "mean": 900}), packing)
+    job = replace(job, model=spec, plan=replace(job.plan, data=data))
+    knobs = {"tp": (1,), "pp": (8,), "cp": (1,), "ep": (8, 64), "micro_batch": (1, 2), "recompute": ("full",)}
+    schedules = {"schedule": ("interleaved",), "virtual_stages": (2,), "overlap_pp": (1,)}
+    evaluator = Evaluator(job, replace(default_space(job), **knobs, **schedules, sharding=("none",)))
+    rng = np.random.default_rng(3)
+    for index in range(len(evaluator.layouts)):
+        table = evaluator.block(index)
+        table = table.take(rng.choice(len(table), 4, replace=False))
+        for row, time_s in enumerate(evaluator.step_times(table)):
+            plan = table.plan(row)
+            assert time_s == pytest.approx(deterministic(lower(replace(job, plan=plan), True)), rel=FLOAT32)
 
 
 def test_no_plan_beats_its_bound(screen):
