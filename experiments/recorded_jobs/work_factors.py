@@ -84,7 +84,7 @@ def steps_s(job: Job, slowdown: float, excess_s: Floats) -> Floats:
     cost = lower(job).cost
     attention_s = slowdown * cost.compute_s[:, 0, cost.classes.index("attention")].sum()
     factor = np.maximum(1.0 + excess_s / attention_s, 1e-3)
-    slow = np.full((job.plan.n_devices, 1), slowdown)
+    slow = np.full((job.plan.n_devices, factor.shape[-1]), slowdown)
     work = {"tokens": np.ones((*factor.shape[:2], 1)), "attention": factor}
     return np.asarray(prism_jax.step_time(job, slow, work=work), dtype=float)
 
@@ -107,13 +107,21 @@ def split(found: Recording, job: Job, slowdown: float, rng: np.random.Generator)
     return float(expected / measured - 1.0), float(ks)
 
 
+def scores(file: Path, n_split: int = N_SPLIT) -> tuple[Floats, Floats]:
+    """Errors of the p95 and distances [split]."""
+    recorded = open_trace(file)
+    assert isinstance(recorded, Trace)
+    found = recording_of(recorded)
+    job, slowdown = job_of(found)
+    rng = np.random.default_rng(0)
+    errors, distances = np.array([split(found, job, slowdown, rng) for _ in range(n_split)]).T
+    return errors, distances
+
+
 def halves(folder: Path) -> None:
     """Prints the figures, and says which bar is missed."""
     start()
-    found = recording_of(open_trace(folder / "trace-SE.parquet"))
-    job, slowdown = job_of(found)
-    rng = np.random.default_rng(0)
-    errors, distances = np.array([split(found, job, slowdown, rng) for _ in range(N_SPLIT)]).T
+    errors, distances = scores(folder / "trace-SE.parquet")
     figures = {"p95": float(np.median(np.abs(errors))), "ks": float(np.median(distances))}
     print(
         f"p95: median error {figures['p95']:.1%} of {N_SPLIT} splits (bar {BARS['p95']:.0%}), mean {errors.mean():+.1%}"

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.recorded_jobs.work_factors import BARS, scores
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.predict_trace import Check, predict_trace
 from prism_jax.recorded.recorded_job import fit_job
@@ -57,3 +58,10 @@ def test_the_rank_with_extra_work_is_found_and_its_loss_is_sane() -> None:
     as_recorded, replaced, *others = report.changes.values()
     assert 0.7 < replaced.p50 / as_recorded.p50 < 0.9
     assert all(0.9 < other.p50 / as_recorded.p50 < 1.05 for other in others)
+
+
+def test_work_of_a_published_recording_predicts_its_other_half(shared_data: Path) -> None:
+    """Twenty random halves, as the page has them."""
+    errors, distances = scores(shared_data / "traces" / "trace-SE.parquet")
+    assert np.median(np.abs(errors)) <= BARS["p95"]
+    assert np.median(distances) <= BARS["ks"]
