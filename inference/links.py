@@ -45,6 +45,7 @@ COLUMNS = (
     ModelColumn("n_nodes", ("nodes", "num_nodes"), positive=True),
     ModelColumn("op", ("collective", "test"), text=True),
     ModelColumn("message_bytes", ("msg_bytes", "size_bytes", "bytes"), positive=True),
+    ModelColumn("in_place", (), text=True),
 )
 LEVEL_SD = 0.1  # of log seconds around the median of a size, at one scale
 PERSISTENT, PASSING, NOISE = Scale(0.01, 3.0), Scale(0.01, 3.0), Scale(0.01, 3.0)  # repeats of nccl-tests: 0.7 % (A100)
@@ -225,8 +226,8 @@ class NodeLinks(Model[LinksData]):
 
 
 def _series(frame: pd.DataFrame) -> pd.Series:
-    """Operation, size and scale of every row, as text."""
-    parts = [frame[name].astype(str) for name in ("op", "message_bytes", "n_nodes") if name in frame]
+    """Operation, size, scale and place of every row, as text."""
+    parts = [frame[name].astype(str) for name in ("op", "message_bytes", "n_nodes", "in_place") if name in frame]
     return parts[0].str.cat(parts[1:], sep=" ") if parts else pd.Series("", index=frame.index)
 
 

@@ -8,7 +8,8 @@
 | Intel MPI Benchmarks (Allreduce, PingPong, ...) | #bytes #repetitions t_avg[usec] | a time |
 | all_reduce_bench.py (ml-engineering) | payload, busbw, algbw | a time |
 
-Out of place and in place are two rows. A test of bandwidth sends many messages at once, so a row of it is one long message: all
+Out of place and in place are two rows. Which nodes took part stands beside them (`node`) where the log lists ranks, and the `day`
+where times stand before lines or a date in the file's name. A test of bandwidth sends many messages at once, so a row of it is one long message: all
 bytes over the bandwidth (perftest: of all iterations; OSU: of a window of 64). Its sizes below 64 KB tell how many messages pass
 per second, not how many bytes, and are left out.
 
@@ -49,6 +50,7 @@ _PREFIX = re.compile(
 _RANK = re.compile(
     r"(?:^|#)\s{0,20}Rank\s{1,20}(\d{1,9})\s.{0,80}?\bon\s{1,40}(\S{1,255})\s{1,20}device\s{1,20}\d{1,4}\s{0,9}\[[^\]]{0,40}\]\s{0,9}(.{0,120})"
 )
+_DATE = re.compile(r"(20\d\d)[-_]?([01]\d)[-_]?([0-3]\d)(?!\d)")
 _STARTS = re.compile(r"(?:^|#)\s{0,20}nThreads?\s{1,9}(\d{1,6})\s{1,9}nGpus\s{1,9}(\d{1,6})|#\s{0,9}nThreads?\b")
 _LIBRARY = re.compile(r"\b([NR]CCL) version\s?:?\s{0,9}([0-9][0-9.]{0,20})")
 _LIBRARY_CODE = re.compile(r"nccl-library=(\d{4,6})\b")
@@ -104,6 +106,7 @@ class Test:
     both_ways: bool = False  # a bandwidth is that of both directions together
     columns: list[str] = field(default_factory=list)
     n_ranks: int = 0  # as its words say, without a list of devices
+    day: str = ""  # as the last time before a line says, or the name of the file
 
 
 def is_network_line(line: bytes) -> bool:
@@ -155,9 +158,11 @@ def read_network_tests(path: Path, stated: CollectiveRun = CollectiveRun()) -> R
 
 def _rows(path: Path, stated: CollectiveRun) -> Iterator[dict[str, Any]]:
     in_name = _IN_NAME.search(path.name)
-    test = Test(op=spelled(stated.collective or (in_name[0] if in_name else "")))
+    test = Test(op=spelled(stated.collective or (in_name[0] if in_name else "")), day=_day(path.name))
     for _, raw in lines(path, cut=True):
-        line = _PREFIX.sub("", raw.decode("utf-8", "replace"))
+        whole = raw.decode("utf-8", "replace")
+        line = _PREFIX.sub("", whole)
+        test.day = _day(whole[: len(whole) - len(line)]) or test.day
         if found := _row(test, line):
             yield from _placed(path, test, stated, found)
             continue
@@ -166,6 +171,12 @@ def _rows(path: Path, stated: CollectiveRun) -> Iterator[dict[str, Any]]:
             raise DataError(
                 f"{path}: a log of {test.op}, not of {stated.collective}. Leave --collective {stated.collective} out."
             )
+
+
+def _day(text: str) -> str:
+    """The date in a text, 2025-03-01 or 20250301; empty for none."""
+    found = _DATE.search(text)
+    return "-".join(found.groups()) if found else ""
 
 
 def _learn(test: Test, line: str) -> None:
@@ -297,6 +308,8 @@ def _placed(
             "gpus_per_node": n_gpus / n_nodes if n_nodes else 0,
             "gpu": next(iter(test.devices.values()), ""),
             "library": test.collective_library,
+            "node": ",".join(sorted(hosts)),
+            "day": test.day,
             "guessed": is_guess,
         }
 

@@ -6,6 +6,7 @@ import pytest
 
 from inference import measured
 from inference.data.clean import Measurements
+from inference.data.network_tests import read_network_tests
 from inference.data.read import read_measurements
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.fits.collective_run import CollectiveRun
@@ -288,3 +289,22 @@ def test_the_collective_of_a_log_that_does_not_say_it_is_given_and_one_that_says
         measured([log], "collectives", collective="reduce_scater")
     with pytest.raises(FitError, match="a model of fleet has none"):
         measured([log], "fleet", collective="reduce_scatter")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "day"),
+    [
+        ("all_reduce_perf-2025-03-07.log", "", "2025-03-07"),
+        ("20250307_nodes.log", "", "2025-03-07"),
+        ("nodes.log", "[2025-03-08 11:00:01] ", "2025-03-08"),
+        ("all_reduce_perf.log", "", ""),
+    ],
+)
+def test_nodes_and_the_day_of_a_test_are_known_where_the_log_tells(
+    tmp_path: Path, name: str, before: str, day: str
+) -> None:
+    text = "# Collective test starting: all_reduce_perf\n" + STARTS + ranks(4, 2) + NEW + row(1 << 30, 5000.0, 5100.0)
+    log = write(tmp_path / name, "".join(before + line for line in text.splitlines(keepends=True)))
+    frame = read_network_tests(log).frame
+    assert frame["node"].tolist() == ["host-0,host-1"] * 2
+    assert frame["day"].tolist() == [day] * 2
