@@ -8,10 +8,10 @@
 | Intel MPI Benchmarks (Allreduce, PingPong, ...) | #bytes #repetitions t_avg[usec] | a time |
 | all_reduce_bench.py (ml-engineering) | payload, busbw, algbw | a time |
 
-Out of place and in place are two rows. Which nodes took part stands beside them (`node`) where the log lists ranks, and the `day`
-where times stand before lines or a date in the file's name. A test of bandwidth sends many messages at once, so a row of it is one
-long message: all bytes over the bandwidth (perftest: of all iterations; OSU: of a window of 64). Its sizes below 64 KB tell how
-many messages pass per second, not how many bytes, and are left out.
+Out of place and in place are two rows. Which nodes took part stands beside them (`node`) where the log lists ranks, and the
+`day` where times stand before lines or a date in the file's name. A test of bandwidth sends many messages at once, so a row of
+it is one long message: all bytes over the bandwidth (perftest: of all iterations; OSU: of a window of 64). Its sizes below 64
+KB tell how many messages pass per second, not how many bytes, and are left out.
 
 What a launcher puts before a line ("[1,0]<stdout>:", "0: ", a time) is taken off; lines between the rows (NCCL_DEBUG) do not
 matter. A row of nccl-tests is told by its type, so a log without its header is read, too; what it then does not say is said by
