@@ -76,7 +76,7 @@ def prediction_report(
     plan, n, memory, times = job.plan, job.plan.n_devices, job.memory, times or step_time(distribution)
     median_s = times.p50
     guarantee, unbounded = _guarantee(distribution)
-    busy = busy_time(job.model, job.cluster, plan, job.efficiency)
+    busy = busy_time(job.model, job.cluster, plan.computed, job.efficiency)
     rates = {
         "step_s": median_s,
         "mfu": mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),

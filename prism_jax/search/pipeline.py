@@ -103,7 +103,10 @@ class Pipeline:
 
 
 N_DEP = 2
-MIN_LANES, MIN_ROWS = 8, 256  # rows: levels, op signatures, ends in the ring; less would make more programs, not faster ones
+MIN_LANES, MIN_ROWS = (
+    8,
+    256,
+)  # rows: levels, op signatures, ends in the ring; less would make more programs, not faster ones
 
 
 def with_tables(pipes: Iterable[Pipeline]) -> None:

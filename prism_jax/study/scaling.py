@@ -207,7 +207,7 @@ def crossing(value_of: Callable[[int], float], bound: float, smallest: int) -> f
 def _onset(job: Job, name: str, mode: Mode) -> PassOnset:
     phases = ("F",) if name == "forward" else _BACKWARD
     kind = max(job.model.layout, key=lambda run: run.count).kind
-    own = BlockCostModel(job.model, job.cluster, job.plan, job.efficiency)
+    own = BlockCostModel(job.model, job.cluster, job.plan.computed, job.efficiency)
     compute_s = own.alone(kind).compute_s
     window_s = own.eff.correction.overlap_window * float(sum(compute_s[PASSES.index(phase)].sum() for phase in phases))
 

@@ -1,12 +1,16 @@
 """Laws of the work of micro-batches against brute force over documents, and against closed forms."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from prism_jax.core.errors import PlanError
 from prism_jax.job.lengths import lengths_of
+from prism_jax.job.load_job import load_job
+from prism_jax.job.write_job import whole_fields
 from prism_jax.plan.micro_batch_work import MicroBatchLaw, law_of
 from prism_jax.plan.packing import Data, Lengths, binned, parse_lengths
 from prism_jax.plan.plan import ParallelPlan
@@ -186,3 +190,21 @@ def test_a_column_of_a_table_is_read(tmp_path) -> None:
     file.write_text("n_tokens\n300\nmany\n")
     with pytest.raises(PlanError, match="line 3"):
         lengths_of(str(file))
+
+
+def test_lengths_of_a_job_file_are_written_as_they_were_read(tmp_path: Path) -> None:
+    """A family by its fields; a table, which another job would not find, by its counts."""
+    (tmp_path / "corpus.csv").write_text("n_tokens\n300\n400\n300\n")
+    for written in ({"kind": "gamma", "cv": 0.5, "mean": 300}, "corpus.csv:n_tokens"):
+        sections = {
+            "model": "llama-3-8b",
+            "cluster": {"preset": "dgx-h100", "n_devices": 8},
+            "plan": {"micro_batch": 1, "global_batch": 8, "seq_len": 2048, "dp": 8},
+            "data": {"lengths": written, "packing": "bucketed", "bucket": 7},
+        }
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(sections))
+        data = load_job(tmp_path / "job.yaml").plan.data
+        again = whole_fields(data)
+        assert again["lengths"] == (written if isinstance(written, dict) else {300: 2, 400: 1})
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(sections | {"data": again}))
+        assert load_job(tmp_path / "job.yaml").plan.data == data

@@ -1,6 +1,5 @@
 """Columns that the host draws are those that the device draws; programs do not know how many there are."""
 
-
 import jax
 import numpy as np
 import pytest
