@@ -33,14 +33,14 @@ from .evaluator import Assignments, PlacementProblem, Stored, Tables, column, co
 from .tables import NodeTables, PortTables, end_links
 
 
-def descend(gradient: Callable[[Array, int], Array], start: Array, n_step: int, rate: float) -> Array:
+def descend(gradient: Callable[[Array, int], Array], start: Array, n_step: int, rate: float | optax.Schedule) -> Array:
     """Where `n_step` steps of Adam lead from `start`.
 
     Args:
         gradient: of the parameters and the number of the step.
         start: parameters.
         n_step: steps.
-        rate: learning rate.
+        rate: learning rate, or that of every step.
     """
     optimiser = optax.adam(rate)
     with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats

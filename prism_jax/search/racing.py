@@ -245,7 +245,7 @@ def promise(
     """Scores both plans on new draws, and under each posterior draw of the variability if there are any."""
     pairs = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET + k, None) for k in range(N_SEEDS)])
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
-    half = float(stdtrit(N_SEEDS - 1, 0.5 + LEVEL / 2) * gains.std(ddof=1) / np.sqrt(N_SEEDS))
+    half = half_width(gains)
     middle, seconds = float(gains.mean()), pairs.mean(axis=0)
     over = None
     if posterior:
@@ -260,6 +260,11 @@ def promise(
     base_s, best_s = (float(value) for value in seconds)
     by_chance = (middle - half, middle + half)
     return GainEstimate(base_s, best_s, middle, by_chance, _wider(by_model, half), over)
+
+
+def half_width(gains: np.ndarray) -> float:
+    """Half of the 90 % interval of the mean of gains [set of draws], by Student's t."""
+    return float(stdtrit(len(gains) - 1, 0.5 + LEVEL / 2) * gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
 def _quantiles(gains: np.ndarray) -> tuple[float, float]:

@@ -108,6 +108,58 @@ class SizesReport(Report):
         return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]
 
 
+@dataclass(frozen=True)
+class TunedNumber:
+    """A number that was tuned: the job's own value and the one that was found, both in `unit`."""
+
+    field: str
+    label: str
+    unit: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class TuneReport(Report):
+    """Values of continuous fields that make a quantile of the step time small, and what they gain on fresh draws.
+
+    Attributes:
+        job: its name.
+        p: probability of the quantile.
+        numbers: rounded to what can be run.
+        base_s, best_s: the quantile before and after.
+        gain: 1 - after / before; gain_interval: 90 %, by Monte Carlo error alone.
+    """
+
+    kind: ClassVar[str] = "tune"
+
+    job: str
+    p: float
+    numbers: tuple[TunedNumber, ...]
+    base_s: float
+    best_s: float
+    gain: float
+    gain_interval: tuple[float, float]
+    elapsed_s: float
+    notes: tuple[str, ...]
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        head = ("before", "after", "unit", "")
+        rows = [(f"{n.before:,.6g}", f"{n.after:,.6g}", n.unit, f"{n.field}, {n.label}") for n in self.numbers]
+        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        name, half_s = f"p{100 * self.p:g}", self.base_s * (self.gain_interval[1] - self.gain_interval[0]) / 2.0
+        smallest_s = max(half_s, self.base_s / 1e5)
+        return [
+            f"{self.job}: {name} {time_to(self.base_s, smallest_s)} -> {time_to(self.best_s, smallest_s)}",
+            f"  gain over the job as it stands: {self.gain:.2%} of {name} (90 % interval {_range(self.gain_interval)} by Monte "
+            "Carlo error alone, on fresh draws that the search did not use)",
+            "",
+            *(joined(row, widths).rstrip() for row in (head, *rows)),
+            *(f"note: {note}" for note in self.notes),
+        ]
+
+
 MOST_REASONS = 4
 
 

@@ -99,9 +99,13 @@ class RetimedJob:
             cluster, eff = with_numbers(cluster, eff, numbers)
         return step_cost(model or self.job.model, cluster, self.job.plan, eff)
 
-    def arrays_of(self, cost: StepCost) -> GraphArrays:
-        """The graph on the device with the seconds of `cost`."""
-        return self._placed(graph_seconds(cost, *self._places))
+    def arrays_of(self, cost: StepCost, slower: Values | None = None) -> GraphArrays:
+        """The graph on the device with the seconds of `cost`, compute of every lane `slower` [lane, compute class] times."""
+        seconds = graph_seconds(cost, *self._places)
+        end_s = end_by_class(seconds.end_compute_s, seconds.compute_s.shape[-1])
+        if slower is None:
+            return self._placed(seconds, end_s)
+        return self._placed(seconds._replace(compute_s=seconds.compute_s * slower[None]), end_s * slower)
 
     @cached_property
     def _places(self) -> tuple[Signatures, LevelTable]:
@@ -109,8 +113,8 @@ class RetimedJob:
         table = level_table(order)
         return signatures(order, table), table
 
-    def _placed(self, seconds: GraphSeconds) -> GraphArrays:
-        """Device form of the seconds, one factor per group of kernel classes."""
+    def _placed(self, seconds: GraphSeconds, end_s: Values) -> GraphArrays:
+        """Device form of the seconds, one factor per group of kernel classes; compute that ends the step [lane, class] apart."""
         program, tree = self.program, self.job.variability
         groups = factor_groups(tree, program.classes)
         if self.by_class:
@@ -122,7 +126,7 @@ class RetimedJob:
             "comm_s": comm_s[..., np.array(program.arrays.axes, dtype=int)],
             "comm_sd": op_sd(comm_families(tree, program.cost), comm_s),
             "lag_s": seconds.lag_s,
-            "end_compute_s": by_factor(end_by_class(seconds.end_compute_s, seconds.compute_s.shape[-1]), groups),
+            "end_compute_s": by_factor(end_s, groups),
             "end_comm_s": seconds.end_comm_s,
         }
         return replace(program.arrays, **{name: jnp.asarray(value, float) for name, value in own.items()})
@@ -225,8 +229,11 @@ class StepQuantile:
         Args:
             numbers: of the hardware, as in `numbers_of`.
         """
+        return self.times_of(self.lowered.arrays(numbers))
+
+    def times_of(self, arrays: GraphArrays) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
+        """The same of a graph whose seconds were changed."""
         program, columns = self.lowered.program, self.columns
-        arrays = self.lowered.arrays(numbers)
         inputs = replace(columns.inputs, graph=arrays)
         times = lax.map(lambda chunk: one_chunk(inputs, self.key, chunk, columns.width), columns.chunks)
         time_s = columns.by_randomisation(times)

@@ -1,0 +1,283 @@
+"""The continuous fields that can be tuned: where each starts, its bounds and budget, how it enters the step, how it is rounded.
+
+A field gives a job some numbers, its axis: bandwidth of every tier, power of the GPUs of every stage, layers of every chunk,
+seconds between checkpoints. Numbers that share a budget keep the sum that the job has; what can be run are whole multiples of a
+unit. What the numbers change is a `Setting`, from which the seconds of every op follow. Adding a field is an entry of `FIELDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.arrays import Floats, Values, namespace
+from ..core.errors import DataError, SpecError
+from ..core.registry import did_you_mean
+from ..cost.partition import chunks_of_stage, layers_of_chunks
+from ..cost.step import StepCost, step_cost
+from ..horizon.checkpoint import DISK, Checkpoint, checkpoint_bytes
+from ..horizon.run import expected_time
+from ..job.job import Job
+from ..simulate.sensitivity import Numbers, numbers_of, with_numbers
+from ..system.power import PowerLaw, power_law, slowdown
+from ..workload.base.workload import n_body
+
+GBIT_PER_S = 1e9 / 8
+REACH = 4.0  # a bandwidth may become so many times less or more
+LEAST_POWER = 0.3  # of TDP: what drivers let a limit be set to, about 200 of 700 W
+USUAL_POWER = 0.8  # of TDP, where no budget is stated
+RESTART_S = 660.0  # as of `predict_run`
+HOUR_S = 3600.0  # between checkpoints, where the job's own interval is not known
+ROUNDS = 8  # of clipping and scaling, which converge geometrically
+
+
+@dataclass(frozen=True)
+class TuneLimits:
+    """What tuning may spend, and what it cannot know from the job.
+
+    Attributes:
+        price: tier -> cost of its bandwidth as it is, relative to the others; 1 where nothing is said.
+        power_watts: per GPU on average; None: `USUAL_POWER` of the device's limit.
+        mtbf_h: mean time between interruptions of the job, hours; without it there is no best checkpoint interval.
+        checkpoint: what one costs; None: by the size of the states and a parallel file system. Its interval is the start.
+        restart_s: from an interruption to the load of a checkpoint.
+    """
+
+    price: Mapping[str, float] = field(default_factory=dict)
+    power_watts: float | None = None
+    mtbf_h: float | None = None
+    checkpoint: Checkpoint | None = None
+    restart_s: float = RESTART_S
+
+
+class Setting(NamedTuple):
+    """What the tuned numbers change; a pytree.
+
+    Attributes:
+        numbers: of the hardware, as `sensitivity.numbers_of` has them.
+        slower: [lane, compute class] factor on the seconds of compute.
+        more_layers: [chunk] beyond those of the job's own split.
+        times: factor on the step.
+    """
+
+    numbers: Numbers
+    slower: Values
+    more_layers: Values
+    times: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """The numbers of one field of one job.
+
+    Attributes:
+        field: name in `FIELDS`.
+        labels: of each number.
+        unit: of the values, for people; `scale` values make one.
+        start: the job's own.
+        low, high: bounds of each.
+        weight: the sum of weight times value stays what it is at the start; None: every number is free.
+        grain: what can be run are whole multiples.
+        enter: puts values into a setting.
+    """
+
+    field: str
+    labels: tuple[str, ...]
+    unit: str
+    scale: float
+    start: Floats
+    low: Values
+    high: Values
+    weight: Floats | None
+    grain: float
+    enter: Callable[[Setting, Values], Setting]
+
+    def values(self, log_change: Values) -> Values:
+        """Values [number] at `log_change` [number] from the start, inside bounds and budget."""
+        xp = namespace(log_change)
+        found = xp.clip(self.start * xp.exp(log_change), self.low, self.high)
+        if self.weight is None:
+            return found
+        budget = float(self.weight @ self.start)
+        for _ in range(ROUNDS):
+            found = xp.clip(found * (budget / (self.weight * found).sum()), self.low, self.high)
+        return found
+
+    def rounded(self, values: Floats) -> Floats:
+        """The nearest values that can be run; of a budget no more than there is, and all of it where units cost the same."""
+        if self.weight is None:
+            return np.clip(np.round(values / self.grain) * self.grain, self.low, self.high)
+        whole = np.floor(values / self.grain + 1e-9)
+        left = float(self.weight @ self.start) - self.grain * float(self.weight @ whole)
+        for number in np.argsort(whole - values / self.grain, kind="stable"):
+            price = self.grain * float(self.weight[number])
+            if price <= left * (1.0 + 1e-9) and (whole[number] + 1.0) * self.grain <= np.broadcast_to(
+                self.high, whole.shape
+            )[number] * (1.0 + 1e-9):
+                whole[number] += 1.0
+                left -= price
+        return whole * self.grain
+
+
+@dataclass(frozen=True)
+class TunedField:
+    """A field that can be tuned.
+
+    Attributes:
+        name: that users call it.
+        about: one line.
+        axis: its numbers for a job; None where the job has nothing to choose there.
+    """
+
+    name: str
+    about: str
+    axis: Callable[[Job, TuneLimits], Axis | None]
+
+
+def _bandwidth(job: Job, limits: TuneLimits) -> Axis | None:
+    tiers = job.cluster.tiers
+    unknown = set(limits.price) - {tier.name for tier in tiers}
+    if unknown:
+        name = min(unknown)
+        raise DataError(f"price of {name!r}: no such tier{did_you_mean(name, [tier.name for tier in tiers])}")
+    used = [index for index in range(len(tiers)) if _matters(job, index)]
+    if len(used) < 2:
+        return None
+    own = np.array([float(tiers[index].bytes_per_s) for index in used])
+    prices = np.array([float(limits.price.get(tiers[index].name, 1.0)) for index in used])
+    if not (prices > 0.0).all():
+        raise DataError("price of a tier: it must be above 0")
+
+    def enter(setting: Setting, values: Values) -> Setting:
+        changed = list(setting.numbers["tiers"])
+        for place, index in enumerate(used):
+            changed[index] = {**changed[index], "bytes_per_s": values[place]}
+        return setting._replace(numbers={**setting.numbers, "tiers": changed})
+
+    names = tuple(tiers[index].name for index in used)
+    bounds = own / REACH, own * REACH
+    return Axis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter)
+
+
+def _matters(job: Job, tier: int) -> bool:
+    """Whether any second of the step changes with the bandwidth of a tier."""
+    own = numbers_of(job.cluster)
+    changed = [dict(one) for one in own["tiers"]]
+    changed[tier]["bytes_per_s"] *= 1.01
+    costs = []
+    for numbers in (own, {**own, "tiers": changed}):
+        cluster, eff = with_numbers(job.cluster, job.efficiency, numbers)
+        cost = step_cost(job.model, cluster, job.plan, eff)
+        costs.append((cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s))
+    return any(np.any(a != b) for a, b in zip(*costs, strict=True))
+
+
+def _power(job: Job, limits: TuneLimits) -> Axis | None:
+    law, device, n = power_law(job.cluster.device), job.cluster.device, job.plan.pp
+    if law is None or n == 1:
+        return None
+    tdp = float(device.power_watts)
+    watts = USUAL_POWER * tdp if limits.power_watts is None else limits.power_watts
+    if not LEAST_POWER * tdp <= watts <= tdp:
+        raise DataError(
+            f"power budget: {watts:g} W per GPU, but {device.name} takes limits from {LEAST_POWER * tdp:.0f} to {tdp:.0f} W"
+        )
+    kinds = [name if name in law.bound else "compute" for name in job.model.kernel_classes]
+
+    def enter(setting: Setting, values: Values) -> Setting:
+        return setting._replace(slower=setting.slower * _slower(law, kinds, values / tdp))
+
+    names = tuple(f"stage {stage}" for stage in range(n))
+    return Axis("power", names, "W", 1.0, np.full(n, watts), LEAST_POWER * tdp, tdp, np.ones(n), 1.0, enter)
+
+
+def _slower(law: PowerLaw, kinds: list[str], limit_share: Values) -> Values:
+    """[lane, compute class] seconds under a limit [lane] over those without."""
+    xp = namespace(limit_share)
+    by_class = [slowdown(law.bound[kind], law.clock_under(limit_share, law.busy[kind])) for kind in kinds]
+    return xp.stack(by_class, axis=-1)
+
+
+def _layers(job: Job, limits: TuneLimits) -> Axis | None:
+    own = np.array([len(chunk) for chunk in layers_of_chunks(n_body(job.model), job.plan)], dtype=float)
+    try:
+        job.model.deeper(len(own))
+    except SpecError:
+        return None
+    if len(own) == 1:
+        return None
+
+    def enter(setting: Setting, values: Values) -> Setting:
+        return setting._replace(more_layers=values - own)
+
+    least = (
+        np.minimum(own, 1.0) + (own < 1.0) * 1e-3
+    )  # of a chunk that has none a share of a layer, since shares are scaled
+    names = tuple(f"chunk {chunk}" for chunk in range(len(own)))
+    return Axis("layers", names, "layers", 1.0, own, least, 2.0 * own + 2.0, np.ones(len(own)), 1.0, enter)
+
+
+def _checkpoint(job: Job, limits: TuneLimits) -> Axis | None:
+    if limits.mtbf_h is None:
+        return None
+    n_node = -(-job.plan.n_devices // job.cluster.node_size)
+    made = limits.checkpoint or Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,))
+    rate, outage_s = 1.0 / (HOUR_S * limits.mtbf_h), limits.restart_s + made.load_s + made.background_s
+    start = np.array([HOUR_S if made.interval_s is None else made.interval_s])
+
+    def enter(setting: Setting, values: Values) -> Setting:
+        return setting._replace(times=setting.times * expected_time(1.0, values[0], made.blocking_s, outage_s, rate))
+
+    return Axis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter)
+
+
+FIELDS = {
+    own.name: own
+    for own in (
+        TunedField("bandwidth", "of every network tier the step uses, for what they cost together today", _bandwidth),
+        TunedField("power", "limit of the GPUs of every pipeline stage, under a budget per GPU on average", _power),
+        TunedField("layers", "of every model chunk, their sum as it is", _layers),
+        TunedField(
+            "checkpoint", "seconds of work between checkpoints; needs the time between interruptions", _checkpoint
+        ),
+    )
+}
+
+
+def own_setting(job: Job) -> Setting:
+    """The job as it stands."""
+    n_lane, n_class = job.plan.pp, len(job.model.kernel_classes)
+    n_chunk = job.plan.pp * job.plan.virtual_stages
+    return Setting(numbers_of(job.cluster), np.ones((n_lane, n_class)), np.zeros(n_chunk), 1.0)
+
+
+def cost_of(job: Job, setting: Setting, *, layers_move: bool) -> StepCost:
+    """Seconds of a step under a setting; linear in the layers of a chunk, by the job with one layer more in every chunk.
+
+    Args:
+        layers_move: whether layers differ from the job's own.
+    """
+    cluster, eff = with_numbers(job.cluster, job.efficiency, setting.numbers)
+    own = step_cost(job.model, cluster, job.plan, eff)
+    if not layers_move:
+        return own
+    held = [len(chunk) for chunk in layers_of_chunks(n_body(job.model), job.plan)]
+    plan = replace(job.plan, layer_split=tuple(n + 1 for n in held))
+    more = step_cost(job.model.deeper(len(held)), cluster, plan, eff)
+    share = np.zeros((job.plan.pp, len(held)))
+    for lane in range(job.plan.pp):
+        mine = list(chunks_of_stage(job.plan, lane))
+        share[lane, mine] = 1.0 / len(mine)
+    by_chunk, by_lane = setting.more_layers, share @ setting.more_layers
+    changed: dict[str, Any] = {
+        name: getattr(own, name) + by_chunk[:, None] * (getattr(more, name) - getattr(own, name))
+        for name in ("compute_s", "comm_s", "hidden_comm_s")
+    }
+    changed |= {
+        name: getattr(own, name) + by_lane * (getattr(more, name) - getattr(own, name))
+        for name in ("end_compute_s", "end_comm_s", "end_hidden_comm_s")
+    }
+    return replace(own, **changed)
