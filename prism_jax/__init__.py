@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .recorded.what_if import what_if as what_if
     from .result.distribution import StepTimeDistribution as StepTimeDistribution
     from .search.search_plans import search_plans as search_plans, search_sizes as search_sizes
+    from .search.tune import tune as tune
+    from .search.tuned_fields import TuneLimits as TuneLimits
     from .sharding.shard_tables import shard_tables as shard_tables
     from .show.catalogues import show_catalogue as show_catalogue, show_entry as show_entry
     from .show.job_section import job_section as job_section
@@ -88,6 +90,7 @@ _HOME = {
     "TracePrediction": "recorded.prediction",
     "TransformerSpec": "workload.transformer.spec",
     "WindowSpec": "workload.transformer.mixers",
+    "TuneLimits": "search.tuned_fields",
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
     "choose_cloud": "cloud.choose_cloud",
@@ -131,6 +134,7 @@ _HOME = {
     "stragglers": "recorded.stragglers",
     "suggest_runs": "validation.calibrate",
     "sweep_jobs": "study.sweep_jobs",
+    "tune": "search.tune",
     "validate_memory": "validation.validate",
     "validate_log": "validation.validate_log",
     "validate_steps": "validation.validate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +16,15 @@ from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
+from ..horizon.predict_run import hours_of
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..job.rules import mean_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
-from ..result.objective import plan_objective
+from ..result.objective import Objective, plan_objective
 from ..result.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
 from .figures import CandidateFacts
-from .report import SearchedJob, SizesReport, StudyReport
+from .report import SearchedJob, SizesReport, StudyReport, TuneReport
 from .space import PlanSpace, default_space
 from .space_file import read_space
 
@@ -197,6 +198,35 @@ def search_sizes(
     )
 
 
+def _tuned(
+    own: Job, objective: str | Objective, tuned: Continuous, applied: Applied, seed: int, progress: Progress
+) -> TuneReport:
+    """Continuous fields of a job under its fits."""
+    p = quantile_of(objective)
+    own, rest = calibrated_job(own, applied.fits)
+    fitted = with_variability(own, rest, seed=seed, force=applied.force, progress=progress)
+    progress(0.0, "loading JAX")
+    from .tune import tune  # needs JAX, which mistakes above do not wait for
+    from .tuned_fields import TuneLimits
+
+    limits = TuneLimits(power_watts=tuned.power_watts, mtbf_h=tuned.mtbf_h)
+    found = tune(fitted.job, tuned.continuous, p=p, limits=limits, seed=seed, progress=progress)
+    return replace(found, notes=(*fitted.tables, *_of_level(fitted)))
+
+
+def quantile_of(objective: str | Objective) -> float:
+    """Probability of an objective that is a quantile: .95 of "p95".
+
+    Raises:
+        DataError: it is none.
+    """
+    name = objective if isinstance(objective, str) else objective.name
+    try:
+        return float(name.removeprefix("p")) / 100.0
+    except ValueError:
+        raise DataError(f"--continuous: minimises a quantile, not {name}. Take --objective p50, p95 or p99.") from None
+
+
 def _report(study: Study, top: int, notes: tuple[str, ...]) -> StudyReport:
     def facts(candidates: Sequence[Candidate]) -> tuple[CandidateFacts, ...]:
         return tuple(candidate.beside(study.job.plan) for candidate in candidates)
@@ -298,6 +328,21 @@ class SearchRun(OptionGroup):
     plot: str | None = None
 
 
+@dataclass(frozen=True)
+class Continuous(OptionGroup):
+    """Continuous fields that are tuned by gradients, for the job's own plan, in the place of a search over plans.
+
+    Attributes:
+        continuous: tune this field instead: bandwidth, power, layers or checkpoint; repeat the option for several at once.
+        power_watts: for power: budget per GPU on average, W; by default 80 % of the device's limit.
+        mtbf_h: for checkpoint: mean time between interruptions of this job, 3h; hours in Python.
+    """
+
+    continuous: Annotated[Sequence[str], Option("--continuous", "FIELD", recorded_as=list)] = ()
+    power_watts: Annotated[float | None, Option("--power-budget", "WATTS")] = None
+    mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
+
+
 @use_case(then=(write_best_job,))
 def search(
     job: JobFile,
@@ -307,16 +352,24 @@ def search(
     searched: Searched = Searched(),
     how: Method = Method(),
     applied: Applied = Applied(),
+    tuned: Continuous = Continuous(),
     run: SearchRun = SearchRun(),
     progress: Progress = silent,
-) -> StudyReport | SizesReport:
+) -> StudyReport | SizesReport | TuneReport:
     """Search for the parallel plan that minimises the tail of the step time, or for that of every cluster size.
 
     Args:
         job, changes, searched, how, applied, progress: as in `search_plans`.
         gpus: search this cluster size instead; repeat the option to compare sizes.
+        tuned: continuous fields, whose values for the job's own plan are sought instead.
         run: price, seed, and what one size alone has.
     """
+    if tuned.continuous:
+        if gpus or run.plot or how.resume or run.output or searched.space is not None:
+            raise DataError(
+                "--continuous: cannot be combined with --gpus, --output, --plot, --resume and --space. Remove these options."
+            )
+        return _tuned(loaded(job, changes.texts_for(job)), searched.objective, tuned, applied, run.seed, progress)
     common: dict[str, Any] = {"changes": changes, "searched": searched, "applied": applied}
     common |= {"seed": run.seed, "progress": progress}
     if not gpus:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from ..core.arrays import Floats, Values
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.registry import did_you_mean
-from ..core.use_case import UNRECORDED, use_case
+from ..core.use_case import NOT_TYPED, UNRECORDED, Option, use_case
 from ..graph.propagate import GraphArrays
 from ..job.job import Job
 from ..placement.optimisers import descend
@@ -42,9 +42,9 @@ from .racing import N_SEEDS, half_width
 from .report import TunedNumber, TuneReport
 from .tuned_fields import FIELDS, Axis, Setting, TuneLimits, cost_of, own_setting
 
-N_STEP = 40
-RATE = 0.15  # of Adam, in logarithms; falls to nothing
-N_COLUMN = 512  # of the search
+N_STEP = 80
+RATE = 0.03  # of Adam, in logarithms; falls to nothing
+N_COLUMN = 256  # of the search
 N_FRESH = 2048  # of each set of fresh draws
 MOVES = 12  # of one unit
 N_DONOR, N_RECEIVER = 3, 3
@@ -54,10 +54,10 @@ FRESH_SEEDS = 70_000  # away from the seeds of searches
 @use_case()
 def tune(
     job: Job,
-    fields: Sequence[str],
+    fields: Annotated[Sequence[str], Option(key="continuous", recorded_as=list)],
     *,
     p: float = 0.95,
-    limits: TuneLimits = TuneLimits(),
+    limits: Annotated[TuneLimits, NOT_TYPED] = TuneLimits(),
     seed: int = 0,
     progress: Progress = silent,
 ) -> TuneReport:
@@ -180,6 +180,15 @@ class Tuning:
         key = jax.random.key(self.seed)
         return StepQuantile(self._lowered, replica_columns(self._lowered.program, key, N_COLUMN), self.p, key)
 
+    def prepare(self) -> None:
+        """Makes what must not be made while a function is traced."""
+        _ = self._on_search
+
+    def values_of(self, change: Array) -> Array:
+        """Numbers at logarithms of their change, inside bounds and budgets."""
+        parts = zip(self.axes, self.parts(change), strict=True)
+        return jnp.concatenate([jnp.asarray(axis.values(own)) for axis, own in parts])
+
     def smooth(self, values: Array) -> Array:
         """The quantile on the draws of the search, seconds; may be differentiated."""
         setting = self.setting(values)
@@ -191,20 +200,14 @@ class Tuning:
     def descended(self, progress: Progress = silent) -> Floats:
         """Where gradients lead from the job's own numbers, inside bounds and budgets; the best of the way."""
         best: list[_Best] = []
-        _ = self._on_search  # made here, not while it is traced
-
-        def values_of(change: Array) -> Array:
-            return jnp.concatenate([
-                axis.values(own) for axis, own in zip(self.axes, self.parts(change), strict=True)
-            ])  # fmt: skip
-
-        slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(self.smooth(values_of(change)))))
+        self.prepare()
+        slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(self.smooth(self.values_of(change)))))
 
         def gradient(change: Array, step: int) -> Array:
             progress(step / N_STEP, "gradients")
             value, found = slope(change)
             if not best or float(value) < best[0].value:
-                best[:] = [_Best(float(value), np.asarray(values_of(change), np.float64))]
+                best[:] = [_Best(float(value), np.asarray(self.values_of(change), np.float64))]
             return found
 
         descend(gradient, jnp.zeros(len(self.start)), N_STEP, optax.cosine_decay_schedule(RATE, N_STEP))

@@ -82,6 +82,7 @@ class Axis:
         weight: the sum of weight times value stays what it is at the start; None: every number is free.
         grain: what can be run are whole multiples.
         enter: puts values into a setting.
+        stretch: how many times further the search may go than with the others.
     """
 
     field: str
@@ -94,11 +95,12 @@ class Axis:
     weight: Floats | None
     grain: float
     enter: Callable[[Setting, Values], Setting]
+    stretch: float = 1.0
 
-    def values(self, log_change: Values) -> Values:
-        """Values [number] at `log_change` [number] from the start, inside bounds and budget."""
-        xp = namespace(log_change)
-        found = xp.clip(self.start * xp.exp(log_change), self.low, self.high)
+    def values(self, change: Values) -> Values:
+        """Values [number], inside bounds and budget, whose logarithms are `stretch` times `change` [number] from the start."""
+        xp = namespace(change)
+        found = xp.clip(self.start * xp.exp(self.stretch * change), self.low, self.high)
         if self.weight is None:
             return found
         budget = float(self.weight @ self.start)
@@ -159,7 +161,7 @@ def _bandwidth(job: Job, limits: TuneLimits) -> Axis | None:
 
     names = tuple(tiers[index].name for index in used)
     bounds = own / REACH, own * REACH
-    return Axis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter)
+    return Axis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter, 2.0)
 
 
 def _matters(job: Job, tier: int) -> bool:
@@ -231,7 +233,7 @@ def _checkpoint(job: Job, limits: TuneLimits) -> Axis | None:
     def enter(setting: Setting, values: Values) -> Setting:
         return setting._replace(times=setting.times * expected_time(1.0, values[0], made.blocking_s, outage_s, rate))
 
-    return Axis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter)
+    return Axis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 4.0)
 
 
 FIELDS = {

@@ -1,0 +1,149 @@
+"""Continuous search against dense grids and against SciPy from many starts, and its promise against many fresh draws.
+
+    python benchmarks/continuous_search.py [--jobs gpt3_175b_1024 ...] [--fields power ...] [--starts 20] [--sets 8]
+    python benchmarks/continuous_search.py promise [--jobs ...] [--fields power] [--seeds 40]
+
+Fields with one or two numbers are held against a dense grid, others, and all fields of a job together, against L-BFGS-B with the
+same gradients from random starts; what these find is rounded as the search rounds. Both ends are scored on the same draws, which
+neither has seen. `promise` counts how often the stated 90 % interval holds the gain over many further draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from experiments.common import start
+from prism_jax import TuneLimits, load_job, tune
+from prism_jax.core.arrays import Floats
+from prism_jax.core.errors import DataError
+from prism_jax.job.job import Job
+from prism_jax.search.tune import Tuning, axes_of
+from prism_jax.search.tuned_fields import FIELDS
+
+JOBS = (
+    "gpt3_175b_1024",
+    "t5_11b_256",
+    "llama2_7b_fsdp_64",
+    "bert_large_1024",
+    "deepseek_v3_2048",
+    "llama3_405b_16384",
+)
+LIMITS = TuneLimits(mtbf_h=3.0)
+SPREAD = 0.2  # of the logarithms of starts
+N_GRID = 41  # values per number
+FAR = 1000  # number of the first set of draws that nothing else has seen
+
+
+def fields_of(job: Job) -> list[str]:
+    """Fields that the job has something of."""
+    found = []
+    for name in FIELDS:
+        try:
+            axes_of(job, [name], LIMITS)
+        except DataError:
+            continue
+        found.append(name)
+    return found
+
+
+def by_grid(tuning: Tuning) -> Floats:
+    """The best of a dense grid on the draws of the search, around the job's own values and then, finer, around the best."""
+    (axis,) = tuning.axes
+    best, reach = np.zeros(len(axis.start)), 2.5
+    for _ in range(3):
+        ends = [np.linspace(at - reach, at + reach, N_GRID) for at in (best[:1] if axis.weight is not None else best)]
+        changes = [
+            np.append(own, [0.0] * (len(best) - len(own)))
+            for own in np.stack(np.meshgrid(*ends), -1).reshape(-1, len(ends))
+        ]
+        best = min(changes, key=lambda own: tuning.on_search(axis.values(own)))
+        reach *= 2.0 / N_GRID
+    return axis.values(best)
+
+
+def by_scipy(tuning: Tuning, n_start: int) -> Floats:
+    """The best of L-BFGS-B from random starts, on the draws of the search, rounded as the search rounds."""
+    rng, ends = np.random.default_rng(0), []
+    tuning.prepare()
+    slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(tuning.smooth(tuning.values_of(change)))))
+
+    def value(change: Floats) -> tuple[float, Floats]:
+        found, gradient = slope(jnp.asarray(change, float))
+        return float(found), np.asarray(gradient, np.float64)
+
+    for number in range(n_start):
+        first = rng.normal(0.0, SPREAD if number else 0.0, len(tuning.start))
+        end = minimize(value, first, jac=True, method="L-BFGS-B", options={"maxiter": 80})
+        ends.append((float(end.fun), end.x))
+    best = min(ends, key=lambda own: own[0])[1]
+    return tuning.rounded(np.asarray(tuning.values_of(jnp.asarray(best, float)), np.float64))
+
+
+def compare(name: str, fields: list[str], n_start: int, n_set: int) -> None:
+    """One line: how far behind the reference a search ends."""
+    job = load_job(name)
+    began = time.process_time()
+    tuning = Tuning(job, axes_of(job, fields, LIMITS), 0.95, 0)
+    found = tuning.rounded(tuning.descended())
+    spent_s = time.process_time() - began
+    few = len(fields) == 1 and len(tuning.start) <= 2
+    other = by_grid(tuning) if few else by_scipy(tuning, n_start)
+    scored = [[tuning.fresh(own, FAR + k) for own in (tuning.start, found, other)] for k in range(n_set)]
+    base, own, reference = np.mean(scored, axis=0)
+    print(
+        f"{name:<20} {'+'.join(fields):<36} {len(tuning.start):>4} {'grid' if few else 'scipy':>6} {spent_s:>8.1f} s "
+        f"{1.0 - own / base:>8.3%} {own / reference - 1.0:>+9.3%}",
+        flush=True,
+    )
+
+
+def promise(names: list[str], fields: list[str], n_seed: int, n_set: int) -> None:
+    """How many stated intervals hold the gain over many draws."""
+    held = 0
+    for seed in range(n_seed):
+        job = load_job(names[seed % len(names)])
+        own = [field for field in fields_of(job) if field in fields]
+        report = tune(job, own, limits=LIMITS, seed=seed)
+        tuning = Tuning(job, axes_of(job, own, LIMITS), 0.95, seed)
+        scale = np.concatenate([np.full(len(axis.start), axis.scale) for axis in tuning.axes])
+        after = np.array([number.after for number in report.numbers]) * scale
+        pairs = np.array([[tuning.fresh(one, FAR + k) for one in (tuning.start, after)] for k in range(n_set)])
+        gain = float((1.0 - pairs[:, 1] / pairs[:, 0]).mean())
+        held += report.gain_interval[0] <= gain <= report.gain_interval[1]
+        print(f"{job.name:<20} seed {seed:>3} gain {report.gain:.4%} {gain:.4%} held {held} of {seed + 1}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["behind", "promise"], default="behind")
+    parser.add_argument("--jobs", nargs="+", default=list(JOBS))
+    parser.add_argument("--fields", nargs="+", default=list(FIELDS))
+    parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--sets", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=40)
+    asked = parser.parse_args()
+    start()
+    if asked.what == "promise":
+        promise(asked.jobs, asked.fields, asked.seeds, asked.sets)
+        return
+    print(
+        "job                  fields                             numbers  against  search   gain     behind (bar: 0.2 %)"
+    )
+    for name in asked.jobs:
+        own = [field for field in fields_of(load_job(name)) if field in asked.fields]
+        for fields in [*([field] for field in own), *([own] if len(own) > 1 else [])]:
+            compare(name, fields, asked.starts, asked.sets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Tuning keeps budgets, rounds to what can be run, finds what grids find, and promises what fresh draws show."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from prism_jax.core.errors import DataError
+from prism_jax.cost.step import step_cost
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
+from prism_jax.placement.splits import with_layers
+from prism_jax.search.tune import N_COLUMN, N_SEEDS, Tuning, axes_of, tune
+from prism_jax.search.tuned_fields import FIELDS, TuneLimits, cost_of, own_setting
+from prism_jax.simulate.sensitivity import step_quantile
+from prism_jax.variability.config import preset
+from tests.support.jobs import stated
+
+LIMITS = TuneLimits(mtbf_h=3.0)
+SMALL = [
+    "plan.sharding=none",
+    "plan.dp=2",
+    "plan.tp=2",
+    "plan.pp=4",
+    "plan.global_batch=32",
+    "plan.micro_batch=1",
+    "cluster.n_devices=16",
+]
+
+
+@pytest.fixture(scope="module")
+def piped() -> Job:
+    """Four stages of eight layers on two nodes."""
+    return stated(replace(load_job("llama2_7b_fsdp_64", SMALL), variability=preset("a100-default")))
+
+
+def tuning(job: Job, *fields: str, limits: TuneLimits = LIMITS) -> Tuning:
+    return Tuning(job, axes_of(job, fields, limits), 0.95, seed=0)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_values_start_at_the_job_and_keep_bounds_and_budget(piped, field):
+    (axis,) = axes_of(piped, [field], LIMITS)
+    n = len(axis.start)
+    assert axis.values(np.zeros(n)) == pytest.approx(axis.start, rel=1e-12)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        found = axis.values(rng.normal(0.0, 0.3, n))
+        assert (found >= np.asarray(axis.low) * (1.0 - 1e-9)).all()
+        assert (found <= np.asarray(axis.high) * (1.0 + 1e-9)).all()
+        rounded = axis.rounded(found)
+        assert rounded / axis.grain == pytest.approx(np.round(rounded / axis.grain), abs=1e-6)
+        if axis.weight is not None:
+            budget = float(axis.weight @ axis.start)
+            assert axis.weight @ found == pytest.approx(budget, rel=2e-2)
+            assert axis.weight @ rounded <= budget * (1.0 + 1e-9)
+            assert axis.weight @ rounded >= budget - axis.grain * axis.weight.sum()
+
+
+def test_whole_layers_keep_their_sum(piped):
+    (axis,) = axes_of(piped, ["layers"], LIMITS)
+    assert axis.rounded(np.array([7.4, 8.3, 8.2, 8.1])).tolist() == [8.0, 8.0, 8.0, 8.0]
+    assert axis.rounded(np.array([6.6, 8.7, 8.6, 8.1])).sum() == 32.0
+
+
+def test_without_change_the_cost_is_the_jobs_own(piped):
+    own = step_cost(piped.model, piped.cluster, piped.plan, piped.efficiency)
+    for layers_move in (False, True):
+        cost = cost_of(piped, own_setting(piped), layers_move=layers_move)
+        for name in ("compute_s", "comm_s", "end_compute_s", "end_comm_s"):
+            assert np.asarray(getattr(cost, name)) == pytest.approx(np.asarray(getattr(own, name)), rel=1e-12)
+
+
+def test_moved_layers_cost_what_the_cost_model_says(piped):
+    layers = (7, 9, 9, 7)
+    setting = own_setting(piped)._replace(more_layers=np.array(layers) - 8.0)
+    found = cost_of(piped, setting, layers_move=True)
+    moved = with_layers(piped, layers)
+    exact = step_cost(moved.model, moved.cluster, moved.plan, moved.efficiency)
+    assert np.asarray(found.compute_s) == pytest.approx(np.asarray(exact.compute_s), rel=2e-3)
+    assert np.asarray(found.end_compute_s) == pytest.approx(np.asarray(exact.end_compute_s), rel=2e-2)
+
+
+def test_the_smooth_quantile_is_step_quantile_and_its_gradient_the_difference_on_the_same_draws(piped):
+    found = tuning(piped, "power", "checkpoint")
+    start = jnp.asarray(found.start, float)
+    at_limit = found.setting(found.start)._replace(slower=np.ones((4, len(piped.model.kernel_classes))))
+    own = step_quantile(piped, 0.95, key=0, n_samples=N_COLUMN)(piped.cluster)
+    full = tuning(piped, "power", "checkpoint", limits=replace(LIMITS, power_watts=piped.cluster.device.power_watts))
+    assert float(full.smooth(jnp.asarray(full.start, float))) == pytest.approx(float(own * at_limit.times), rel=1e-4)
+    value = jax.jit(found.smooth)
+    slope = np.asarray(jax.grad(found.smooth)(start))
+    for number, change in ((3, 2.0), (4, 30.0)):
+        ends = [float(value(start.at[number].add(by))) for by in (-change, change)]
+        assert slope[number] == pytest.approx((ends[1] - ends[0]) / (2.0 * change), rel=0.1)
+
+
+def test_the_best_checkpoint_interval_is_that_of_the_exact_form(piped):
+    report = tune(piped, ["checkpoint"], limits=LIMITS)
+    (number,) = report.numbers
+    (axis,) = axes_of(piped, ["checkpoint"], LIMITS)
+    setting = axis.enter(own_setting(piped), np.array([number.after]))
+    grid = np.geomspace(60.0, 7200.0, 400)
+    least = min(float(axis.enter(own_setting(piped), np.array([own])).times) for own in grid)
+    assert float(setting.times) <= least * (1.0 + 2e-4)
+    assert report.gain > 0.0
+
+
+def test_power_goes_to_the_stages_that_are_behind(piped):
+    """The last stage has the head, so that it gets more watts than the second; no better split lies on a dense grid."""
+    found = tuning(piped, "power")
+    values = found.rounded(found.descended())
+    assert values.sum() <= found.start.sum()
+    best = found.on_search(values)
+    assert best < found.on_search(found.start)
+    (axis,) = found.axes
+    rng = np.random.default_rng(0)
+    others = [
+        axis.rounded(axis.values(np.log(values / axis.start) / axis.stretch + rng.normal(0.0, 0.05, 4)))
+        for _ in range(24)
+    ]
+    assert best <= min(found.on_search(own) for own in others) * (1.0 + 2e-3)
+
+
+def test_the_gain_is_that_on_fresh_draws(piped):
+    report = tune(piped, ["power"], limits=LIMITS)
+    assert report.gain_interval[0] < report.gain < report.gain_interval[1]
+    after = np.array([number.after for number in report.numbers])
+    found = tuning(piped, "power")
+    pairs = [[found.fresh(own, N_SEEDS + k) for own in (found.start, after)] for k in range(N_SEEDS)]
+    base, best = np.mean(pairs, axis=0)
+    assert report.gain == pytest.approx(
+        1.0 - best / base, abs=2.0 * (report.gain_interval[1] - report.gain_interval[0])
+    )
+    assert tune(piped, ["power"], limits=LIMITS).numbers == report.numbers
+
+
+def test_what_cannot_be_tuned_is_refused(piped):
+    with pytest.raises(DataError, match="no field"):
+        axes_of(piped, ["bandwith"], LIMITS)
+    with pytest.raises(DataError, match="nothing to choose"):
+        axes_of(piped, ["checkpoint"], TuneLimits())
+    with pytest.raises(DataError, match="different ones"):
+        axes_of(piped, ["power", "power"], LIMITS)
+    with pytest.raises(DataError, match="W per GPU"):
+        axes_of(piped, ["power"], TuneLimits(power_watts=5.0))
+    with pytest.raises(DataError, match="no such tier"):
+        axes_of(piped, ["bandwidth"], TuneLimits(price={"nvlnk": 2.0}))
