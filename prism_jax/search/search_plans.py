@@ -211,7 +211,7 @@ def _tuned(
 
     limits = TuneLimits(power_watts=tuned.power_watts, mtbf_h=tuned.mtbf_h)
     found = tune(fitted.job, tuned.continuous, p=p, limits=limits, seed=seed, progress=progress)
-    return replace(found, notes=(*fitted.tables, *_of_level(fitted)))
+    return replace(found, notes=(*found.notes, *fitted.tables, *_of_level(fitted)), record=UNRECORDED)
 
 
 def quantile_of(objective: str | Objective) -> float:

@@ -97,7 +97,7 @@ def tune(
         gain=middle,
         gain_interval=(middle - half, middle + half),
         elapsed_s=time.perf_counter() - started,
-        notes=(),
+        notes=tuple(axis.note for axis in tuning.axes if axis.note),
         record=UNRECORDED,
     )
 

@@ -83,6 +83,7 @@ class Axis:
         grain: what can be run are whole multiples.
         enter: puts values into a setting.
         stretch: how many times further the search may go than with the others.
+        note: what was assumed, or what the times count.
     """
 
     field: str
@@ -96,6 +97,7 @@ class Axis:
     grain: float
     enter: Callable[[Setting, Values], Setting]
     stretch: float = 1.0
+    note: str = ""
 
     def values(self, change: Values) -> Values:
         """Values [number], inside bounds and budget, whose logarithms are `stretch` times `change` [number] from the start."""
@@ -161,7 +163,8 @@ def _bandwidth(job: Job, limits: TuneLimits) -> Axis | None:
 
     names = tuple(tiers[index].name for index in used)
     bounds = own / REACH, own * REACH
-    return Axis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter, 2.0)
+    note = "" if limits.price else "bandwidth: a tier costs as much as any other as it is"
+    return Axis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter, 2.0, note)
 
 
 def _matters(job: Job, tier: int) -> bool:
@@ -193,7 +196,12 @@ def _power(job: Job, limits: TuneLimits) -> Axis | None:
         return setting._replace(slower=setting.slower * _slower(law, kinds, values / tdp))
 
     names = tuple(f"stage {stage}" for stage in range(n))
-    return Axis("power", names, "W", 1.0, np.full(n, watts), LEAST_POWER * tdp, tdp, np.ones(n), 1.0, enter)
+    note = (
+        ""
+        if limits.power_watts is not None
+        else f"power: {watts:g} W per GPU, {USUAL_POWER:.0%} of the limit, as none is stated"
+    )
+    return Axis("power", names, "W", 1.0, np.full(n, watts), LEAST_POWER * tdp, tdp, np.ones(n), 1.0, enter, note=note)
 
 
 def _slower(law: PowerLaw, kinds: list[str], limit_share: Values) -> Values:
@@ -233,7 +241,10 @@ def _checkpoint(job: Job, limits: TuneLimits) -> Axis | None:
     def enter(setting: Setting, values: Values) -> Setting:
         return setting._replace(times=setting.times * expected_time(1.0, values[0], made.blocking_s, outage_s, rate))
 
-    return Axis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 4.0)
+    note = (
+        f"checkpoint: steps count their share of saves ({made.blocking_s:.3g} s) and interruptions ({outage_s:.3g} s)"
+    )
+    return Axis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 4.0, note)
 
 
 FIELDS = {
