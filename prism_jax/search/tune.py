@@ -30,6 +30,7 @@ from ..core.registry import did_you_mean
 from ..core.use_case import NOT_TYPED, UNRECORDED, Option, use_case
 from ..graph.propagate import GraphArrays
 from ..job.job import Job
+from ..job.load_job import JobFile, loaded
 from ..placement.optimisers import descend
 from ..placement.splits import layers_fit, with_layers
 from ..result.distribution import check_prob
@@ -53,7 +54,7 @@ FRESH_SEEDS = 70_000  # away from the seeds of searches
 
 @use_case()
 def tune(
-    job: Job,
+    job: JobFile,
     fields: Annotated[Sequence[str], Option(key="continuous", recorded_as=list)],
     *,
     p: float = 0.95,
@@ -64,7 +65,7 @@ def tune(
     """The values of continuous `fields` that make the p-quantile of the step time smallest, and what they gain on fresh draws.
 
     Args:
-        job: as it stands: its values are the start and what the gain is measured against.
+        job: a Job, a job file, or the name of a shipped example; its values are the start, and what gains are measured against.
         fields: of `tuned_fields.FIELDS`: bandwidth, power, layers, checkpoint.
         p: between 0 and 1.
         limits: budgets, prices, and how often the job is interrupted.
@@ -76,12 +77,13 @@ def tune(
         PlanError: the plan is impossible for the model or the cluster.
 
     Example:
-        >>> print(tune(load_job("llama3_405b_16384"), ["bandwidth", "layers"]))  # doctest: +SKIP
+        >>> print(tune("llama3_405b_16384", ["bandwidth", "layers"]))  # doctest: +SKIP
     """
     started = time.perf_counter()
     if not 0.0 < check_prob(p) < 1.0:
         raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
-    tuning = Tuning(job, axes_of(job, fields, limits), p, seed)
+    own = loaded(job, ())
+    tuning = Tuning(own, axes_of(own, fields, limits), p, seed)
     best = tuning.rounded(tuning.descended(progress))
     progress(1.0, "gain on fresh draws")
     pairs = np.array([[tuning.fresh(values, k) for values in (tuning.start, best)] for k in range(N_SEEDS)])
@@ -89,7 +91,7 @@ def tune(
     middle, half = float(gains.mean()), half_width(gains)
     base_s, best_s = (float(value) for value in pairs.mean(axis=0))
     return TuneReport(
-        job=job.name,
+        job=own.name,
         p=p,
         numbers=tuple(_numbers(tuning.axes, tuning.parts(tuning.start), tuning.parts(best))),
         base_s=base_s,

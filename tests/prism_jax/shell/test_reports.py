@@ -63,6 +63,10 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         "search job.yaml --space space.yaml --gpus 8 --gpus 16 --price 2.5",
         lambda: pj.search_sizes("job.yaml", [8, 16], space="space.yaml", price_per_hour=2.5),
     ),
+    "tune": (
+        "search job.yaml --continuous checkpoint --mtbf 3h",
+        lambda: pj.tune("job.yaml", ["checkpoint"], limits=pj.TuneLimits(mtbf_h=3.0)),
+    ),
     "placement": ("place placed.yaml --slowdowns nodes.csv", lambda: pj.place_nodes("placed.yaml", "nodes.csv")),
     "sharding": (
         "shard tables.yaml --whole --spread 0.2",
@@ -188,7 +192,7 @@ def test_notebooks_show_a_small_table_and_no_raw_text(report: Report):
 
 WITH_INTERVALS = {
     "cloud", "prediction", "study", "placement", "sharding", "queue", "run", "site-calibration", "fit", "kept-fit",
-    "steps-validation", "trace-prediction",
+    "steps-validation", "trace-prediction", "tune",
 }  # fmt: skip
 
 
