@@ -41,7 +41,7 @@ from ..simulate.replica_maximum import step_samples
 from ..simulate.sensitivity import RetimedJob, StepQuantile, exchange_s, kernel_weights, on_device
 from .racing import N_SEEDS, half_width
 from .report import TunedNumber, TuneReport
-from .tuned_fields import FIELDS, Axis, Setting, TuneLimits, cost_of, own_setting
+from .tuned_fields import FIELDS, Setting, TunedAxis, TuneLimits, cost_of, own_setting
 
 N_STEP = 80
 RATE = 0.03  # of Adam, in logarithms; falls to nothing
@@ -104,7 +104,7 @@ def tune(
     )
 
 
-def axes_of(job: Job, fields: Sequence[str], limits: TuneLimits) -> tuple[Axis, ...]:
+def axes_of(job: Job, fields: Sequence[str], limits: TuneLimits) -> tuple[TunedAxis, ...]:
     """Numbers of every field.
 
     Raises:
@@ -126,7 +126,7 @@ def axes_of(job: Job, fields: Sequence[str], limits: TuneLimits) -> tuple[Axis, 
     return tuple(found)
 
 
-def _numbers(axes: Sequence[Axis], before: Sequence[Floats], after: Sequence[Floats]) -> list[TunedNumber]:
+def _numbers(axes: Sequence[TunedAxis], before: Sequence[Floats], after: Sequence[Floats]) -> list[TunedNumber]:
     return [
         TunedNumber(axis.field, label, axis.unit, float(old) / axis.scale, float(new) / axis.scale)
         for axis, own, found in zip(axes, before, after, strict=True)
@@ -148,7 +148,7 @@ class Tuning:
     """
 
     job: Job
-    axes: tuple[Axis, ...]
+    axes: tuple[TunedAxis, ...]
     p: float
     seed: int
 

@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class TunedAxis:
     """The numbers of one field of one job.
 
     Attributes:
@@ -138,10 +138,10 @@ class TunedField:
 
     name: str
     about: str
-    axis: Callable[[Job, TuneLimits], Axis | None]
+    axis: Callable[[Job, TuneLimits], TunedAxis | None]
 
 
-def _bandwidth(job: Job, limits: TuneLimits) -> Axis | None:
+def _bandwidth(job: Job, limits: TuneLimits) -> TunedAxis | None:
     tiers = job.cluster.tiers
     unknown = set(limits.price) - {tier.name for tier in tiers}
     if unknown:
@@ -164,7 +164,7 @@ def _bandwidth(job: Job, limits: TuneLimits) -> Axis | None:
     names = tuple(tiers[index].name for index in used)
     bounds = own / REACH, own * REACH
     note = "" if limits.price else "bandwidth: a tier costs as much as any other as it is"
-    return Axis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter, 2.0, note)
+    return TunedAxis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter, 2.0, note)
 
 
 def _matters(job: Job, tier: int) -> bool:
@@ -180,7 +180,7 @@ def _matters(job: Job, tier: int) -> bool:
     return any(np.any(a != b) for a, b in zip(*costs, strict=True))
 
 
-def _power(job: Job, limits: TuneLimits) -> Axis | None:
+def _power(job: Job, limits: TuneLimits) -> TunedAxis | None:
     law, device, n = power_law(job.cluster.device), job.cluster.device, job.plan.pp
     if law is None or n == 1:
         return None
@@ -201,7 +201,9 @@ def _power(job: Job, limits: TuneLimits) -> Axis | None:
         if limits.power_watts is not None
         else f"power: {watts:g} W per GPU, {USUAL_POWER:.0%} of the limit, as none is stated"
     )
-    return Axis("power", names, "W", 1.0, np.full(n, watts), LEAST_POWER * tdp, tdp, np.ones(n), 1.0, enter, note=note)
+    return TunedAxis(
+        "power", names, "W", 1.0, np.full(n, watts), LEAST_POWER * tdp, tdp, np.ones(n), 1.0, enter, note=note
+    )
 
 
 def _slower(law: PowerLaw, kinds: list[str], limit_share: Values) -> Values:
@@ -211,7 +213,7 @@ def _slower(law: PowerLaw, kinds: list[str], limit_share: Values) -> Values:
     return xp.stack(by_class, axis=-1)
 
 
-def _layers(job: Job, limits: TuneLimits) -> Axis | None:
+def _layers(job: Job, limits: TuneLimits) -> TunedAxis | None:
     own = np.array([len(chunk) for chunk in layers_of_chunks(n_body(job.model), job.plan)], dtype=float)
     try:
         job.model.deeper(len(own))
@@ -227,10 +229,10 @@ def _layers(job: Job, limits: TuneLimits) -> Axis | None:
         np.minimum(own, 1.0) + (own < 1.0) * 1e-3
     )  # of a chunk that has none a share of a layer, since shares are scaled
     names = tuple(f"chunk {chunk}" for chunk in range(len(own)))
-    return Axis("layers", names, "layers", 1.0, own, least, 2.0 * own + 2.0, np.ones(len(own)), 1.0, enter)
+    return TunedAxis("layers", names, "layers", 1.0, own, least, 2.0 * own + 2.0, np.ones(len(own)), 1.0, enter)
 
 
-def _checkpoint(job: Job, limits: TuneLimits) -> Axis | None:
+def _checkpoint(job: Job, limits: TuneLimits) -> TunedAxis | None:
     if limits.mtbf_h is None:
         return None
     n_node = -(-job.plan.n_devices // job.cluster.node_size)
@@ -244,7 +246,7 @@ def _checkpoint(job: Job, limits: TuneLimits) -> Axis | None:
     note = (
         f"checkpoint: steps count their share of saves ({made.blocking_s:.3g} s) and interruptions ({outage_s:.3g} s)"
     )
-    return Axis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 4.0, note)
+    return TunedAxis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 4.0, note)
 
 
 FIELDS = {
