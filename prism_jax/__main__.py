@@ -1,5 +1,6 @@
 """`prism-jax`, and `python -m prism_jax`."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # Small products on two threads take many times as long as on one; read when NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(
+        500_000, 10, 10
+    )  # modules and programs that stay were looked through 150 times: a tenth of a prediction
     try:
         from .shell.app import main as run
 
