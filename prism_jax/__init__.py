@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from .simulate.sensitivity import (
         hardware_sensitivity as hardware_sensitivity,
         noise_free_step as noise_free_step,
-        step_quantile as step_quantile,
     )
-    from .simulate.step_time import step_time as step_time
+    from .simulate.step_time import step_quantile as step_quantile, step_time as step_time
     from .study.compare_jobs import compare_jobs as compare_jobs
     from .study.plan_capacity import plan_capacity as plan_capacity
     from .study.scale_job import scale_job as scale_job
@@ -129,7 +128,7 @@ _HOME = {
     "shard_tables": "sharding.shard_tables",
     "show_catalogue": "show.catalogues",
     "show_entry": "show.catalogues",
-    "step_quantile": "simulate.sensitivity",
+    "step_quantile": "simulate.step_time",
     "step_time": "simulate.step_time",
     "stragglers": "recorded.stragglers",
     "suggest_runs": "validation.calibrate",

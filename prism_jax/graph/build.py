@@ -215,24 +215,25 @@ def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, porti
     xp = namespace(cost, portions)
     sigs, ops, number = signatures(schedule, table), schedule.ops, numbered(schedule, table)
     used = sigs.kind >= 0
-    total_s = (xp.asarray(cost.compute_s).sum(axis=-1)[sigs.kind, sigs.chunk] * used).sum(axis=-1, keepdims=True)
+    total_s = xp.asarray(cost.compute_s).sum(axis=-1)[sigs.kind, sigs.chunk]
+    total_s = xp.where(used, total_s, 0.0).sum(axis=-1, keepdims=True)
     same = (ops.micro_batch[:, :, None] == ops.micro_batch[:, None]) & (ops.chunk[:, :, None] == ops.chunk[:, None])
     slot = np.where(ops.kind >= 0, same.argmax(axis=2), -1)  # parts of one micro-batch and chunk are one term
     terms = [k for k in range(slot.shape[1]) if (slot == k).any()]
     first, rows, shares = 0, [], []
     for seconds, by_chunk in portions:
-        own = xp.asarray(seconds)[sigs.kind, sigs.chunk] * used / xp.where(total_s > 0.0, total_s, 1.0)
+        own = xp.where(used, xp.asarray(seconds)[sigs.kind, sigs.chunk], 0.0) / xp.where(total_s > 0.0, total_s, 1.0)
         own, chunk = _placed(own, sigs.of_op, xp), ops.chunk if by_chunk else np.zeros_like(ops.chunk)
         row = np.where(ops.kind >= 0, first + chunk * schedule.n_micro_batch + ops.micro_batch, 0)
         rows += [np.where(number >= 0, row[number, k], 0) for k in terms]
-        shares += [(own * (slot[number] == k)).sum(axis=-1) for k in terms]
+        shares += [xp.where(slot[number] == k, own, 0.0).sum(axis=-1) for k in terms]
         first += (schedule.n_chunk if by_chunk else 1) * schedule.n_micro_batch
     return WorkTerms(np.stack(rows, axis=-1).astype(np.int32), xp.stack(shares, axis=-1))
 
 
 def _placed(seconds: Values, of_op: NDArray[np.intp], xp: Any) -> Values:
     """[level, lane, ...] of values [signature, ...]; zero where a lane idles."""
-    return xp.concatenate([seconds, 0.0 * seconds[:1]])[of_op]
+    return xp.concatenate([seconds, 0.0 * seconds[:1]])[of_op.astype(np.int32)]
 
 
 def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph:

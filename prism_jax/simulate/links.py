@@ -118,7 +118,8 @@ def link_factors(job: Job, link: Values, nic: Values) -> LinkFactors:
         of_device = _chosen(leaves[axis], nic, link)
         group = np.empty(members.size, dtype=np.intp)
         group[members] = np.arange(len(members))[:, None]
-        slowest.append(of_device[members].max(axis=1)[group[layout]].max(axis=0))
+        ranks = members.astype(np.int32)  # anew: JAX keeps what it makes of an index in the precision of then
+        slowest.append(of_device[ranks].max(axis=1)[group[layout]].max(axis=0))
     slowest.insert(HAND_OVER, xp.zeros_like(slowest[0]))
     own, other = (_chosen(edge_leaves, nic[at], link[at]) for at in (layout, np.roll(layout, 1, axis=1)))
     return LinkFactors(xp.stack(slowest), xp.maximum(own, other).max(axis=0))

@@ -164,7 +164,6 @@ class Program:
         return len(self.gpu) > 0
 
 
-@lru_cache(maxsize=32)
 def lower(job: Job, pad: bool = False) -> Program:
     """The program of `job`; jobs are compared by content, so lowering an equal job again is free.
 
@@ -175,6 +174,13 @@ def lower(job: Job, pad: bool = False) -> Program:
     Raises:
         PlanError: the plan is impossible for the model or the cluster; value, constraint, remedy.
     """
+    return lowered(job, pad, on_host(0.0).dtype)
+
+
+@lru_cache(maxsize=32)
+def lowered(job: Job, pad: bool, dtype: np.dtype) -> Program:
+    """The same in the precision `dtype`, which is that of JAX's own numbers now."""
+    del dtype  # tells programs apart
     return program_of(job, *_noise_free(_Timed(replace(job, variability=Variability()).content, pad, job)))
 
 

@@ -16,7 +16,7 @@ weights of the sorted columns do not move with the hardware.
 
 hardware_sensitivity: what one per cent more of a peak, a bandwidth or a latency does to a quantile of the step time.
 
-The quantile is that of `quantile.step_quantile`. There are few fields, so its derivatives are taken forwards; the Monte Carlo
+The quantile is that of `step_time.step_quantile`. There are few fields, so its derivatives are taken forwards; the Monte Carlo
 error is the spread of the derivatives over independent randomisations of the columns.
 """
 
@@ -26,7 +26,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -188,12 +188,13 @@ def exchange_s(arrays: GraphArrays) -> Values:
     return arrays.end_comm_s.max()
 
 
+Q = TypeVar("Q", bound="StepQuantile")
 HALF_WIDTH = 0.02  # in probability, of the samples that a quantile averages over
 
 
 @dataclass(frozen=True, eq=False)
 class StepQuantile:
-    """A quantile of a job's step time as a function of the hardware; made by `step_quantile`.
+    """A quantile of a job's step time as a function of the hardware.
 
     Attributes:
         lowered: the job, its graph made once.
@@ -207,17 +208,26 @@ class StepQuantile:
     p: float
     key: Array
 
-    def __call__(self, cluster: Cluster, eff: Efficiency | None = None) -> Float[Array, ""]:
-        """Seconds that a fraction `p` of steps does not exceed on `cluster`; differentiable in its numbers.
+    @classmethod
+    def of(cls: type[Q], job: Job, p: float, key: Array | int, n_samples: int = DEFAULT_COLUMNS) -> Q:
+        """Lowers `job` and draws its columns.
 
-        Args:
-            cluster: the job's cluster with other peaks, bandwidths or latencies; they may be traced.
-            eff: the job's constants with other numbers; None: as calibrated for the job.
+        Raises:
+            DataError: `p` is not between 0 and 1.
+            PlanError: the plan is impossible for the model or the cluster.
+        """
+        if not 0.0 < check_prob(p) < 1.0:
+            raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
+        lowered, key = RetimedJob.of(job), typed_key(key)
+        return cls(lowered, replica_columns(lowered.program, key, n_samples), p, key)
+
+    def on(self, numbers: Numbers) -> Float[Array, ""]:
+        """Seconds that a fraction `p` of steps does not exceed on hardware with these numbers, which may be traced.
 
         Raises:
             DataError: another number of tiers than the job's cluster has.
         """
-        return self._compiled(on_device(numbers_of(cluster, eff)))
+        return self._compiled(on_device(numbers))
 
     @cached_property
     def _compiled(self) -> Callable[[Numbers], Float[Array, ""]]:
@@ -257,40 +267,6 @@ class StepQuantile:
         rng = np.random.default_rng(self.columns.seed)
         samples = step_samples(time_s, weight, self.lowered.program.n_replica, shared, n, rng)
         return (samples * kernel_weights(n, self.p)).sum()
-
-
-def step_quantile(job: Job, p: float = 0.95, *, key: Array | int, n_samples: int = DEFAULT_COLUMNS) -> StepQuantile:
-    """The p-quantile of the step time as a function of the hardware that JAX can differentiate.
-
-    Args:
-        job: as it stands: its schedule, and where columns are put, stay as they are here.
-        p: between 0 and 1.
-        key: typed PRNG key or an integer seed; with the key of a prediction, its quantile up to the average over neighbours.
-        n_samples: replica columns.
-
-    Returns:
-        A function of a `Cluster` (and an `Efficiency`), seconds.
-
-    Raises:
-        DataError: `p` is not between 0 and 1.
-        PlanError: the plan is impossible for the model or the cluster.
-
-    Notes:
-        By the symmetric method alone; where `predict` falls back to brute force, this does not.
-
-    Example:
-        p95 = step_quantile(job, 0.95, key=jax.random.key(0))
-
-        def seconds(bandwidth):
-            return p95(replace(job.cluster, device=replace(job.cluster.device, hbm_bytes_per_s=bandwidth)))
-
-        jax.grad(seconds)(3.35e12)
-    """
-    if not 0.0 < check_prob(p) < 1.0:
-        raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
-    lowered = RetimedJob.of(job)
-    key = typed_key(key)
-    return StepQuantile(lowered, replica_columns(lowered.program, key, n_samples), p, key)
 
 
 def noise_free_step(job: Job) -> Callable[..., Float[Array, ""]]:
@@ -352,7 +328,7 @@ def hardware_sensitivity(
         DataError: `p` is not between 0 and 1.
         PlanError: the plan is impossible for the model or the cluster.
     """
-    quantile = step_quantile(job, p, key=key, n_samples=n_samples)
+    quantile = StepQuantile.of(job, p, key, n_samples)
     fields = [field for field in _fields(job.cluster) if _matters(job, field)]
     if not fields:
         return {}

@@ -1,4 +1,4 @@
-"""step_time: slowdowns of GPUs, links, hardware and work in, the time of every step out; a pure function of all of them.
+"""step_time and step_quantile: slowdowns of GPUs, links, hardware and work in, times of steps out; pure functions of them all.
 
 What is given is taken as it is, and may be traced by JAX, one or several together. What is not given stands at its mean, or is
 drawn from the job's variability where there is a key. Steps are independent: every sample has all replicas, each a column of the
@@ -22,6 +22,7 @@ from ..core.arrays import Float, Int, Values, namespace
 from ..core.errors import DataError
 from ..core.kernels import COMPUTE_CLASSES, LINKS, NETWORK_AXES
 from ..core.registry import did_you_mean
+from ..cost.efficiency import Efficiency
 from ..cost.step import StepCost
 from ..graph.build import Portion, WorkTerms, work_terms
 from ..graph.draws import ScoreChain, family_chain, key_words, typed_key
@@ -35,9 +36,9 @@ from ..variability.families import Family
 from .columns import Chunk, ColumnInputs, KnownLinks, one_chunk
 from .inputs import column_inputs, unit_network
 from .links import LinkFactors, link_factors
-from .predict import CHUNK_COLUMNS
-from .program import by_class, lower, order_of
-from .sensitivity import Numbers, RetimedJob, numbers_of, on_device
+from .predict import CHUNK_COLUMNS, DEFAULT_COLUMNS
+from .program import Program, by_class, lower, order_of
+from .sensitivity import Numbers, RetimedJob, StepQuantile, kernel_weights, numbers_of, on_device
 from .work import PROBE, Work, with_busier_rank
 
 Slowdown: TypeAlias = Float[Array | np.ndarray, "device sample"]
@@ -91,12 +92,18 @@ class StepGiven(NamedTuple):
     hardware: Cluster | Numbers | None = None
     work: Given = None
 
+    @property
+    def n_sample(self) -> int:
+        """Samples of arrays that have more than one; 0 where none has."""
+        arrays = jax.tree.leaves((self.slowdown, self.links, self.work))
+        return max((own.shape[-1] for own in arrays if np.ndim(own) > 1 and own.shape[-1] > 1), default=0)
+
 
 def steps_of(
     given: StepGiven, job: Job, key: Array | int | None, n_sample: int | None = None
 ) -> Float[Array, " sample"]:
     """Step times [sample] of what is given, `n_sample` where that has one sample for all; None: as many as are given."""
-    lowered, plan = _lowered(job), job.plan
+    lowered, plan = _lowered(lower(job)), job.plan
     classes = lowered.retimed.program.classes
     slowdown = _named("slowdown", "kernel class", given.slowdown, classes)
     links = _named("links", "kind", given.links, LINKS, "nic")
@@ -128,6 +135,71 @@ def steps_of(
     )
     inputs = lowered.inputs if key is not None else replace(lowered.inputs, compute=None, comm=None)
     return _steps(replace(inputs, graph=arrays), lowered.laws, words, device_layout(plan), parts, n)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileOfSteps(StepQuantile):
+    """A quantile of a job's step time as a function of all that `step_time` takes; made by `step_quantile`."""
+
+    def __call__(
+        self,
+        cluster: Cluster | None = None,
+        eff: Efficiency | None = None,
+        *,
+        hardware: Cluster | Numbers | None = None,
+        slowdown: Given = None,
+        links: Given = None,
+        work: Given = None,
+    ) -> Float[Array, ""]:
+        """Seconds that a fraction `p` of steps does not exceed; differentiable in everything that is given.
+
+        Args:
+            cluster: as `hardware`.
+            eff: the job's constants with other numbers, with a cluster; None: as calibrated for the job.
+            hardware, slowdown, links, work: as in `step_time`; what is not given is drawn, always alike.
+
+        Raises:
+            DataError: another number of tiers than the job's cluster has, or as `step_time`.
+        """
+        job, given = self.lowered.job, cluster if hardware is None else hardware
+        if given is None or isinstance(given, Cluster):
+            given = None if given is None and eff is None else numbers_of(given or job.cluster, eff)
+        if slowdown is None and links is None and work is None:
+            return self.on(numbers_of(job.cluster) if given is None else given)
+        steps = StepGiven(slowdown, links, given, work)
+        samples = steps_of(steps, job, self.key, steps.n_sample or self.columns.weight.size)
+        return (jnp.sort(samples) * kernel_weights(len(samples), self.p)).sum()
+
+
+def step_quantile(job: Job, p: float = 0.95, *, key: Array | int, n_samples: int = DEFAULT_COLUMNS) -> QuantileOfSteps:
+    """The p-quantile of the step time as a function that JAX can differentiate: of hardware, slowdowns, links and work.
+
+    Args:
+        job: as it stands: its schedule, and where columns are put, stay as they are here.
+        p: between 0 and 1.
+        key: typed PRNG key or an integer seed; with the key of a prediction, its quantile up to the average over neighbours.
+        n_samples: replica columns; steps where slowdowns, links or work are given.
+
+    Returns:
+        A function of a `Cluster` (and an `Efficiency`), seconds; also of slowdown, links and work, which may have one sample or
+        as many as steps are wanted.
+
+    Raises:
+        DataError: `p` is not between 0 and 1.
+        PlanError: the plan is impossible for the model or the cluster.
+
+    Notes:
+        Of the hardware alone by the symmetric method; where `predict` falls back to brute force, this does not.
+
+    Example:
+        p95 = step_quantile(job, 0.95, key=jax.random.key(0))
+
+        def seconds(bandwidth):
+            return p95(replace(job.cluster, device=replace(job.cluster.device, hbm_bytes_per_s=bandwidth)))
+
+        jax.grad(seconds)(3.35e12)
+    """
+    return QuantileOfSteps.of(job, p, key, n_samples)
 
 
 def _named(owner: str, what: str, given: Given, known: Sequence[str], plain: str = "") -> dict[str, Values]:
@@ -308,8 +380,9 @@ class _StepLaws(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def _lowered(job: Job) -> _Lowered:
-    program, tree = by_class(lower(job)), job.variability
+def _lowered(program: Program) -> _Lowered:
+    program, job = by_class(program), program.job
+    tree = job.variability
 
     def chain(family: Family) -> ScoreChain | None:
         return family_chain(family) if family.cv > 0 else None

@@ -16,7 +16,8 @@ from prism_jax.result.spread import AllocationSpread
 from prism_jax.simulate.allocation import allocation_spread
 from prism_jax.simulate.predict import brute_force, predict, symmetric
 from prism_jax.simulate.program import Program
-from prism_jax.simulate.sensitivity import hardware_sensitivity, kernel_weights, noise_free_step, step_quantile
+from prism_jax.simulate.sensitivity import hardware_sensitivity, kernel_weights, noise_free_step
+from prism_jax.simulate.step_time import step_quantile
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.families import LogNormal

@@ -14,7 +14,7 @@ from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.simulate.inputs import deterministic, known_gpus, unit_step
 from prism_jax.simulate.known_replicas import every_known_replica
 from prism_jax.simulate.predict import brute_force, symmetric
-from prism_jax.simulate.program import Program, by_class, lower
+from prism_jax.simulate.program import Program, by_class, lower, lowered
 from prism_jax.simulate.step_time import step_time
 from prism_jax.variability.families import LogNormal, Normal, StudentT
 from prism_jax.variability.family_registry import Mixture
@@ -249,12 +249,12 @@ def test_any_order_of_transformations_gives_the_same_numbers(first: str) -> None
     """What is kept of a job is kept as numbers, whoever asks first; the step is homogeneous of degree one in what is slowed."""
     rng = np.random.default_rng(sorted(WAYS).index(first))
     slowdown = jnp.asarray(rng.lognormal(0.0, 0.1, (N, 3)), jnp.float32)
-    lower.cache_clear()
+    lowered.cache_clear()
     with jax.checking_leaks():
         WAYS[first](slowdown)
     order = [first, *rng.permutation([name for name in WAYS if name != first]).tolist()]
     found = {name: np.asarray(WAYS[name](slowdown)) for name in order}
-    lower.cache_clear()
+    lowered.cache_clear()
     right = np.asarray(step_time(JOB, slowdown))
     for name in ("eager", "jit", "vmap"):
         np.testing.assert_allclose(found[name], right, rtol=1e-6, err_msg=f"{name} in {order}")
