@@ -15,7 +15,7 @@ from prism_jax.placement.splits import with_layers
 from prism_jax.search.report import TuneReport
 from prism_jax.search.tune import N_COLUMN, N_SEEDS, Tuning, axes_of, tune
 from prism_jax.search.tuned_fields import FIELDS, TuneLimits, cost_of, own_setting
-from prism_jax.simulate.sensitivity import step_quantile
+from prism_jax.simulate.step_time import step_quantile
 from prism_jax.variability.config import preset
 from tests.support.jobs import stated
 
