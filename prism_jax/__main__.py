@@ -14,9 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # Small products on two threads take many times as long as on one; read when NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(
-        500_000, 10, 10
-    )  # modules and programs that stay were looked through 150 times: a tenth of a prediction
+    # Modules and programs stay: to look through them 150 times was a tenth of a prediction.
+    gc.set_threshold(500_000, 10, 10)
     try:
         from .shell.app import main as run
 

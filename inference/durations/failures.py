@@ -27,7 +27,6 @@ import pandas as pd
 from jax import Array
 from jax.scipy.special import gammaln
 from scipy.special import gammaln as np_gammaln
-from scipy.stats import poisson
 
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
@@ -298,6 +297,8 @@ def _untold(data: FailuresData) -> list[str]:
 
 
 def _score(name: str, left_out: FailuresData, draws: Draws, pooled: float, rng: np.random.Generator) -> GroupScore:
+    from scipy.stats import poisson  # half a second, which a fit without scores does not pay
+
     expected, shape = expected_counts(left_out, draws), np.asarray(draws["shape"])[:, None]
     count = counts_of(left_out)
     drawn = rng.poisson(np.minimum(new_factors(draws, left_out.n_group, rng) * expected, 1e15)).sum(axis=1)

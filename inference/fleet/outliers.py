@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
 
 from prism_jax.core.arrays import Floats
 from prism_jax.core.robust import robust_sd
@@ -152,6 +151,8 @@ def _scatter_of(values: Floats, noise: Floats) -> float:
 
 def _sd(values: Floats) -> float:
     """Standard deviation of the values within `CLIP` of the median, as of a Normal law."""
+    from scipy.stats import norm  # half a second, which reading measurements does not pay
+
     centre = float(np.median(values))
     sd = max(robust_sd(values, centre), LEAST_SD)
     inside = 1.0 - 2.0 * CLIP * norm.pdf(CLIP) / (2.0 * norm.cdf(CLIP) - 1.0)
@@ -163,6 +164,8 @@ def _sd(values: Floats) -> float:
 
 def _named(values: Floats, noise: Floats) -> tuple[float, NDArray[np.bool_], Floats]:
     """Median, which values lie beyond the limit, and how far all do in standard deviations."""
+    from scipy.stats import t
+
     centre, n = float(np.median(values)), len(values)
     if n < FEWEST:
         return centre, np.zeros(n, bool), np.zeros(n)

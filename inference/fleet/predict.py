@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax.scipy.special import logsumexp
-from scipy.stats import beta, ks_2samp
 
 from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore
@@ -231,6 +230,8 @@ class Component:
     @property
     def bayes_factor(self) -> float:
         """For the component against none; as large as the number of draws can tell."""
+        from scipy.stats import beta  # half a second, which a prediction does not pay
+
         fewer_than_one = 1.0 / self.n_member
         before = float(beta.cdf(2.0 * fewer_than_one, *SLOW_PROB))  # the share is half of a Beta
         after = float(np.mean(self.share < fewer_than_one))
@@ -356,6 +357,8 @@ def _score_series(
     data: FleetData, draws: Draws, series: str, cell: pd.DataFrame, nodes: list[str], key: jax.Array
 ) -> tuple[float, ...]:
     """ks, ks_empirical, coverage_90, p95_p50_ape, p99_p50_ape of one series."""
+    from scipy.stats import ks_2samp
+
     s = data.series.index(series)
     measured = cell["mean"].to_numpy(dtype=float)
     predicted = new_gpus(data, draws, series=series, nodes=nodes, key=key)

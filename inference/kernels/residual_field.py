@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import KDTree
-from scipy.stats import t as student
 
 N_NEAR = 12  # measured shapes that speak for a new one; 24 change predictions by less than their error
 REACHES, NUGGETS, TAILS = (0.5, 1.0, 2.0, 4.0), (0.03, 0.1, 0.3, 0.6), (3.0, 4.0, 6.0, 10.0, 30.0)
@@ -43,6 +42,8 @@ class Kriged(NamedTuple):
 
 def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> ResidualField:
     """The field of residuals `left` [cell] at `position` [cell, axis], shared by tables up to their variance."""
+    from scipy.stats import t as student  # half a second, which predictions of a fit do not pay
+
     scaled, near_position, near_value = [], [], []
     for t in np.unique(of_table):
         of = np.flatnonzero(of_table == t)
@@ -72,6 +73,8 @@ def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> Resi
 
 def _scale(error: np.ndarray, tail: float) -> float:
     """Scale of a Student-t by its 90 % point, which is what intervals are judged by."""
+    from scipy.stats import t as student
+
     return max(float(np.quantile(np.abs(error), 0.9)) / float(student.ppf(0.95, tail)), 1e-3)
 
 
