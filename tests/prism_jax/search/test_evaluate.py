@@ -26,6 +26,7 @@ from prism_jax.simulate.program import lower
 from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 from prism_jax.workload.transformer.routing import ExpertRouting
+from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.jobs import stated
 
 FLOAT32 = 2e-6  # both are computed in it
@@ -90,6 +91,8 @@ def test_layers_of_several_kinds_take_the_time_and_the_memory_that_one_plan_does
 def test_unlike_work_takes_the_time_that_predict_says_in_the_mean(packing):
     """Padding goes with the sequences of a micro-batch, the load of the busiest rank with ranks and tokens."""
     job = stated(load_job("deepseek_v3_2048"))
+    assert isinstance(job.model, TransformerSpec)
+    assert job.model.moe is not None
     spec = replace(job.model, moe=replace(job.model.moe, imbalance=1.0, routing=ExpertRouting(0.2)))
     data = Data(lengths_of({"kind": "log_normal", "cv": 1.0, "mean": 900}), packing)
     job = replace(job, model=spec, plan=replace(job.plan, data=data))
