@@ -49,7 +49,7 @@ N_COLUMN = 256  # of the search
 N_FRESH = 2048  # of each set of fresh draws
 MOVES = 12  # of one unit
 N_DONOR, N_RECEIVER = 3, 3
-FRESH_SEEDS = 70_000  # away from the seeds of searches
+FRESH_SEEDS = 70_000  # away from what else is derived from a key
 
 
 @use_case()
@@ -266,7 +266,8 @@ class Tuning:
 
     def fresh(self, values: Floats, number: int) -> float:
         """The quantile of what can be run, on draws `number` that the search has not seen, seconds."""
-        samples = self._samples(values, jax.random.key(self.seed + FRESH_SEEDS + number), N_FRESH)
+        key = jax.random.fold_in(jax.random.key(self.seed), FRESH_SEEDS + number)  # no set is that of another seed
+        samples = self._samples(values, key, N_FRESH)
         return float(np.quantile(samples, self.p))
 
     def _samples(self, values: Floats, key: Array, n_column: int) -> Floats:
