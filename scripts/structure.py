@@ -46,8 +46,8 @@ CONCEPTS = {
     "execution traces": r"execution",
 }  # concept -> names of its files and folders
 LIMITS = {
-    "lines": 111_500,  # the differentiable core of any inputs; work and links as sources of variability, with their fits
-    "files": 560,
+    "lines": 113_200,  # the differentiable core of any inputs; work and links as sources of variability, with their fits
+    "files": 562,
     "folders": 70,
     "floors": 16,
     "public class names twice": 0,

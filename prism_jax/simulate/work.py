@@ -118,9 +118,13 @@ class Work:
     sources: tuple[WorkSource, ...]
     of_steps: Singles | None = None
 
-    @cached_property
+    @property
     def sd(self) -> float:
         """Standard deviation of what work adds to a replica's step, relatively."""
+        return self._sd
+
+    @cached_property
+    def _sd(self) -> float:
         rng = np.random.default_rng(STREAM)
         drawn = [rng.integers(N_ROW, size=(one.n_unit, N_PILOT), dtype=np.uint16) for one in self.sources]
         return float(np.std(sum(one.of_step(at)[1] for one, at in zip(self.sources, drawn, strict=True))))
