@@ -123,9 +123,10 @@ def test_jobs_side_by_side_give_the_bits_of_each_alone(most: int, accelerated, m
 def test_a_static_number_of_levels_leaves_every_bit() -> None:
     """Idle levels change nothing, however many there are; nor does it matter who counts them."""
     inputs = column_inputs(lower(make_job(EVERYTHING, tp=2, pp=2, dp=4, n_micro_batch=20), True), np.ones((1, 6)))
-    counted = column_times(inputs, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True)
+    counted, n_used = column_times(inputs, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True), inputs.graph.n_used
+    assert n_used is not None
     assert columns.with_static_levels(inputs, 40).graph.compute_s.shape[0] == 48
-    for n_level in (int(inputs.graph.n_used), 64):
+    for n_level in (int(n_used), 64):
         fixed = columns.with_static_levels(inputs, n_level)
         np.testing.assert_array_equal(column_times(fixed, KEY, Chunk(np.arange(2)), 32, drawn_on_device=True), counted)
 

@@ -160,14 +160,14 @@ def test_the_engine_hands_over_at_the_pace_of_the_slower_end(shape: dict) -> Non
 
 def test_a_job_with_a_slow_nic_takes_as_long_as_its_groups_say() -> None:
     """Nothing else varies: the step is the slowest replica of the walk with factors set group by group."""
-    for shape in ({"tp": 8, "pp": 2, "dp": 4}, {"tp": 4, "pp": 4, "dp": 4}, {"tp": 16, "pp": 2, "dp": 2}):
-        program = by_class(make_program(**shape))
+    for tp, pp, dp in ((8, 2, 4), (4, 4, 4), (16, 2, 2)):
+        program = by_class(make_program(tp=tp, pp=pp, dp=dp))
         plan, slow = program.job.plan, dict.fromkeys(range(16, 24), 2.0)
         known = known_gpus({"nic": slow}, plan.n_devices)
         layout = device_layout(plan)
         times = []
         for replica in range(program.n_replica):
-            hit = np.isin(layout[..., replica], list(slow)).any(axis=0)  # [lane]
+            hit = np.atleast_1d(np.isin(layout[..., replica], list(slow)).any(axis=0))  # [lane]
             link, edge = np.ones((len(NETWORK_AXES), plan.pp, 1)), np.zeros((plan.pp, 1))
             if plan.tp > 8:
                 link[0, hit] = 2.0
