@@ -48,7 +48,9 @@ def cost(job: Job) -> None:
     compiled = {name: run.lower(slowdown).compile() for name, run in runs.items()}
     seconds = {name: processor_s(lambda run=run: run(slowdown)) for name, run in compiled.items()}  # type: ignore[misc]
     for name, run in compiled.items():
-        memory = run.memory_analysis().temp_size_in_bytes / N_SAMPLE / 1e6
+        found = run.memory_analysis()
+        assert found is not None
+        memory = found.temp_size_in_bytes / N_SAMPLE / 1e6
         print(
             f"{job.name}, {N_SAMPLE} samples: {name:20} {1e3 * seconds[name] / N_SAMPLE:6.2f} ms, {memory:.2f} MB a sample"
         )
@@ -102,7 +104,7 @@ def exactness(job: Job, n_direction: int) -> tuple[int, int]:
 
 def main() -> None:
     """Runs both."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--jobs", nargs="*", default=JOBS)
     parser.add_argument("--directions", type=int, default=8)
     chosen = parser.parse_args()
