@@ -27,6 +27,8 @@ from prism_jax.placement.place import Effort, fresh_steps, place
 from prism_jax.placement.result import AS_GIVEN, OPTIMISED, PlacementResult
 from prism_jax.placement.splits import exact_problem
 from prism_jax.result.spread import Gain
+from prism_jax.simulate.inputs import known_gpus
+from prism_jax.simulate.predict import predict
 from prism_jax.variability.config import preset
 from prism_jax.variability.score_map import NormalScoreMap
 
@@ -165,7 +167,9 @@ SLOW_NIC = {  # examples, with fields that leave few enough nodes
 def slow_nic(first: int, count: int) -> None:
     """One NIC at half its rate among nodes that are alike: with a spare; without one, against the best of all its positions."""
     quick = Effort(n_random=20, n_step=100, n_relaxed=0, n_fresh=128)
-    print("one NIC at half its rate: left out with one spare (bar: all); p95 over the best position (bar: 0.1 %)")
+    print(
+        "one NIC at half its rate: left out with one spare (bar: all); p95 over the best position (bar: 0.1 %); brute force"
+    )
     for name, overrides in SLOW_NIC.items():
         job = load_job(str(ROOT / "examples" / f"{name}.yaml"), overrides)
         n_slot, left_out = job.plan.n_devices // job.cluster.node_size, 0
@@ -181,7 +185,24 @@ def slow_nic(first: int, count: int) -> None:
         seats[-1] = place(job, alike, key=jax.random.key(first), effort=quick).assignment
         p95 = np.quantile(fresh_steps(problem, seats, jax.random.key(99), 512).reshape(n_slot + 1, -1), 0.95, axis=1)
         over, worst = (p / p95[:-1].min() - 1 for p in (p95[-1], p95.max()))
-        print(f"{name:<20} {left_out} of {count}; {over:+.3%} (worst position {worst:+.3%})", flush=True)
+        print(
+            f"{name:<20} {left_out} of {count}; {over:+.3%} (worst position {worst:+.3%}); {in_full(job, n_slot)}",
+            flush=True,
+        )
+
+
+def in_full(job: Job, n_slot: int) -> str:
+    """Quantiles with one slow NIC in the middle against brute force, in their combined errors, and what it costs."""
+    nics = {"nic": one_slow_nic(job, n_slot, n_slot // 2)["nic"]}
+    known = known_gpus(nics, job.plan.n_devices, job.model.kernel_classes)
+    columns = predict(job, key=0, n_samples=2048, known=known)
+    every = predict(job, key=1, n_samples=1024, known=known, method="brute_force")
+    away = [
+        (columns.quantile(p) - every.quantile(p)) / np.hypot(columns.mc_error(p), every.mc_error(p))
+        for p in (0.5, 0.95)
+    ]
+    cost = columns.quantile(0.5) / predict(job, key=0, n_samples=2048).quantile(0.5) - 1.0
+    return f"p50, p95 {away[0]:+.1f}, {away[1]:+.1f} errors from brute force (the NIC costs {cost:.2%})"
 
 
 def one_slow_nic(job: Job, n_node: int, slow: int) -> dict[str, dict[int, float]]:
