@@ -68,5 +68,8 @@ COMMANDS = (
     _fit("ladder", "ladder.csv"),
     _fit("startup", "startup.csv"),
     _fit("saves", "saves.csv"),
+    _fit("lengths", "lengths.csv", codes=(0, 1)),
+    _fit("routing", "routing.csv", codes=(0, 1)),
+    _fit("links", "links.csv", codes=(0, 1)),
     Writes("fit report", "fit report kept.npz --plot fit.png"),
 )

@@ -108,6 +108,13 @@ def _small_laws(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
             "model": [f"m{i % 6:g}" for i in n], "save_s": (3.0 + 0.03 * n) * noise, "weights_MB": 5.0 * (1 + n % 6),
             "index_kB": 5.0 + n % 6, "meta_MB": 1.0 + n % 6,
         }),
+        "lengths.csv": pd.DataFrame({"tokens": np.rint(700.0 * noise**20).clip(1).astype(int)}),
+        "routing.csv": pd.DataFrame({
+            "layer": n // 12, "step": n // 4 % 3, "expert": n % 4, "tokens": np.rint(1000.0 * noise**9).clip(1).astype(int),
+        }),
+        "links.csv": pd.DataFrame({
+            "node": [f"n{i % 6:g}" for i in n], "day": [f"2026-01-{1 + i // 6 % 5:02g}" for i in n], "time_s": 0.01 * noise,
+        }),
     }  # fmt: skip
 
 

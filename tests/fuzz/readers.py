@@ -277,6 +277,9 @@ TOTALS = "model,gpu,batch,flops,n_params,n_tensors,family,step_time_s\n" + "".jo
 SERVERS = "model,gpu,workers,ps,params,steps_per_s\n" + "".join(f"a,k80,{n},1,2e6,{9 * n}\n" for n in range(1, 5))
 STARTS = "provisioning_s,staging_s,booting_s,tier,region\n1.6,40,40,on-demand,east\n1.5,42,38,preemptible,west\n"
 FILES_SAVED = "model,save_s,weights_MB,index_kB,meta_MB\na,3.7,5.3,5.4,1\nb,4.2,36,25,3.9\nb,4.3,36,25,3.9\n"
+DOCUMENTS = "tokens,source\n700,a\n4096,a\n52,b\n1300,b\n"
+EXPERT_LOADS = "layer,step,expert,tokens\n0,0,0,812\n0,0,1,1190\n0,1,0,1003\n0,1,1,1021\n"
+LINK_TIMES = "node,day,time_s\nn0,2026-01-01,0.0101\nn1,2026-01-01,0.0102\nn0,2026-01-02,0.0100\nn1,2026-01-02,0.0109\n"
 CALLS = json.dumps({"baseTimeNanoseconds": 5, "traceEvents": [
     {"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {"correlation": link}}
     for name, cat, ts, dur, tid, link in (
@@ -338,6 +341,9 @@ READERS = (
     Reader("servers", "servers.csv", _texts(SERVERS), _fitted("servers")),
     Reader("starts", "starts.csv", _texts(STARTS), _fitted("startup")),
     Reader("saves", "saves.csv", _texts(FILES_SAVED), _fitted("saves")),
+    Reader("documents", "lengths.csv", _texts(DOCUMENTS), _fitted("lengths")),
+    Reader("loads of experts", "routing.csv", _texts(EXPERT_LOADS), _fitted("routing")),
+    Reader("links", "links.csv", _texts(LINK_TIMES), _fitted("links")),
     Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
 )  # fmt: skip

@@ -279,7 +279,7 @@ def test_derivatives_along_the_path_are_those_of_the_whole_recursion(
     found = quick(jax.grad(total(propagate)))(values)
     largest = max(float(jnp.abs(own).max()) for own in expected)
     for own, right in zip(found, expected, strict=True):
-        np.testing.assert_allclose(own, right, rtol=1e-6, atol=1e-8 * largest)
+        np.testing.assert_allclose(own, right, rtol=1e-5, atol=1e-7 * largest)  # of draws in single precision
     forwards = quick(lambda at: jax.jvp(total(propagate), (at,), (at,))[1])(values)
     assert float(forwards) == pytest.approx(sum(float((v * g).sum()) for v, g in zip(values, found, strict=True)))
 
