@@ -45,7 +45,7 @@ def test_readme_links_every_script():
 
 def test_soft_placement_is_as_good_as_annealing_and_better_than_chance(capsys: pytest.CaptureFixture[str]):
     gradient, annealed, random = numbers(printed("soft_placement.py", capsys))
-    assert gradient < annealed * 1.001  # the Monte Carlo error of a p95 of 64 steps
+    assert gradient < annealed * 1.0015  # three Monte Carlo errors of a p95 of 1,024 steps
     assert gradient < random
 
 

@@ -11,7 +11,7 @@ from prism_jax import load_job, place_nodes, step_time
 plan = {"tp": 8, "pp": 4, "dp": 8, "micro_batch": 1, "global_batch": 128, "seq_len": 8192, "sequence_parallel": True}
 job, rng = load_job({"model": "llama-3-70b", "cluster": "dgx-h100", "plan": plan}), np.random.default_rng(0)
 node = 1.0 + 0.08 * rng.random(32) ** 3  # measured slowdown of every node, 8 GPUs each
-choose, judge = (1.0 + 0.01 * rng.standard_normal((256, n), np.float32) for n in (64, 1024))  # GPUs in steps
+choose, judge = (1.0 + 0.01 * rng.standard_normal((256, n), np.float32) for n in (128, 1024))  # GPUs in steps
 
 
 @jax.jit
@@ -26,10 +26,11 @@ def permutation(logits):  # [slot, node] shares; all rows and columns sum to one
     return jnp.exp(logits)
 
 
-logits, adam = jnp.asarray(rng.standard_normal((8, 32, 32)), jnp.float32), optax.adam(1.0)  # eight starts at once
-slopes, state = jax.jit(jax.vmap(jax.grad(lambda own: p95(permutation(own) @ node, choose)))), adam.init(logits)
-for _ in range(100):
-    update, state = adam.update(slopes(logits), state)
+logits, adam = jnp.asarray(rng.standard_normal((32, 32, 32)), jnp.float32), optax.adam(1.0)  # 32 starts at once
+slope = jax.grad(lambda own, hardness: p95(permutation(hardness * own) @ node, choose))
+slopes, state = jax.jit(jax.vmap(slope, in_axes=(0, None))), adam.init(logits)
+for step in range(100):
+    update, state = adam.update(slopes(logits, 1.0 + step / 100), state)
     logits = optax.apply_updates(logits, update)
 rounded = [linear_sum_assignment(-np.asarray(permutation(own)))[1] for own in logits]
 found = {"gradient": min(rounded, key=lambda own: float(p95(node[own], choose)))}
