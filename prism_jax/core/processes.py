@@ -45,13 +45,6 @@ def start_jax() -> None:
     _keep_programs()
 
 
-def on_accelerator() -> bool:
-    """Whether JAX runs what it compiles elsewhere than on a processor."""
-    import jax
-
-    return jax.default_backend() != "cpu"
-
-
 def keep_programs() -> None:
     """Keeps compiled programs in `cache_folder`, unless the user has said where; called before JAX is needed.
 

@@ -30,7 +30,6 @@ from jax import Array, lax
 
 from ..core.arrays import ArrayLike, Complex64, Float, Float32, Floats, Integer, Key, UInt32, is_numpy, namespace
 from ..core.errors import DataError
-from ..core.processes import on_accelerator
 from ..tables.document import short
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
@@ -41,6 +40,11 @@ MAX_MEMBERS = 1 << 11  # in the first word of the counter; more go to the high b
 MAX_LEVELS = 1 << 20
 _TWO_M32 = float(np.float32(2.0**-32))
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def on_accelerator() -> bool:
+    """Whether JAX runs what it compiles elsewhere than on a processor."""
+    return jax.default_backend() != "cpu"
 
 
 def _half_turn_coefficients() -> tuple[list[float], list[float]]:

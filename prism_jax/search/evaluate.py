@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from ..calibration.key import CalibrationKey
 from ..core.arrays import Floats
 from ..core.errors import PlanError
-from ..core.processes import Progress, on_accelerator, silent
+from ..core.processes import Progress, silent
 from ..cost.efficiency import Efficiency
 from ..graph.build import signature_seconds
+from ..graph.draws import on_accelerator
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from ..result.objective import PlanObjective

@@ -28,10 +28,9 @@ from scipy.special import ndtr, ndtri
 
 from ..core.arrays import Floats, Ints
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES, NETWORK_AXES
-from ..core.processes import on_accelerator
 from ..cost.step import collective_classes
 from ..graph.build import numbered, op_signatures
-from ..graph.draws import residual_map
+from ..graph.draws import on_accelerator, residual_map
 from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
 from ..graph.step_graph import cell, padded, ring_depth, ring_rows, static_levels
 from ..plan.plan import ParallelPlan

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from ..core.processes import Progress, on_accelerator, silent
-from ..graph.draws import ScoreChain, typed_key
+from ..core.processes import Progress, silent
+from ..graph.draws import ScoreChain, on_accelerator, typed_key
 from ..job.job import Job
 from ..result.distribution import MedianInterval, StepTimeDistribution
 from ..variability.tree import Variability

@@ -37,9 +37,19 @@ from jax.sharding import Mesh, PartitionSpec
 from scipy import special
 
 from ..core.arrays import Float, Int, Key, UInt32, is_numpy, namespace
-from ..core.processes import on_accelerator
 from ..graph.build import WorkTerms
-from ..graph.draws import Either, ScoreChain, Words, fold_in, host_key, key_words, normals, traced_record, uniforms
+from ..graph.draws import (
+    Either,
+    ScoreChain,
+    Words,
+    fold_in,
+    host_key,
+    key_words,
+    normals,
+    on_accelerator,
+    traced_record,
+    uniforms,
+)
 from ..graph.members import ExplicitMembers, Members, MemberTable, piecewise
 from ..graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, propagate
 from ..graph.step_graph import padded, static_levels
