@@ -117,7 +117,7 @@ def axes_of(job: Job, fields: Sequence[str], limits: TuneLimits) -> tuple[TunedA
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS)
             raise DataError(
-                f"--continuous: {name!r} is no field that can be tuned; known are {', '.join(FIELDS)}{hint}"
+                f"--continuous: {name!r} is no field that can be tuned{hint}"
             )
         axis = FIELDS[name].axis(job, limits)
         if axis is None:
