@@ -116,9 +116,7 @@ def axes_of(job: Job, fields: Sequence[str], limits: TuneLimits) -> tuple[TunedA
     for name in fields:
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS)
-            raise DataError(
-                f"--continuous: {name!r} is no field that can be tuned{hint}"
-            )
+            raise DataError(f"--continuous: {name!r} is no field that can be tuned{hint}")
         axis = FIELDS[name].axis(job, limits)
         if axis is None:
             raise DataError(f"--continuous {name}: {job.name} has nothing to choose there ({FIELDS[name].about})")
