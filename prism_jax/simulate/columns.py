@@ -7,15 +7,6 @@ Brute force, which has a column for every replica of every step, and derivatives
 A chunk is a fixed number of columns with its own key, `fold_in(key, chunk index)`, whatever device it runs on:
 results do not depend on how many devices there are. Draws are derived by name inside a chunk, so that adding one kind
 of draw leaves the others alone.
-
-Of a large group the slowest member is drawn from a table of its quantiles, given every member's persistent factor:
-
-    F(e) = prod_i Phi_r(((S_max - S_i) / S_i + e S_max / S_i) / sd)        y(e) = -log(-log F(e))
-
-with S_i the member's factor (weighted over kernel classes as the lane uses them), Phi_r the residual's distribution, and the
-maximum written as S_max (1 + e): a residual far smaller than the resolution of S_max keeps its digits. The table needs e at given
-y, and F is known at given e. In the residual's normal score z, with e = sd r(z), y(z) is smooth for any residual, however heavy
-its tail: a coarse table of it tells which e belong to the wanted y, and F there is exact again.
 """
 
 from __future__ import annotations
@@ -29,7 +20,6 @@ from typing import Any
 from zlib import crc32
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.scipy import special as device_special
@@ -50,100 +40,9 @@ from ..graph.draws import (
     traced_record,
     uniforms,
 )
-from ..graph.members import ExplicitMembers, Members, MemberTable, piecewise
+from ..graph.members import ExplicitMembers, Members, member_table
 from ..graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, propagate
 from ..graph.step_graph import padded, static_levels
-
-COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
-# Wanted knots: F from 6e-4 to 1 - 1.5e-8, dense where most maxima lie.
-WANTED_Y = (-2.0, -1.2, -0.5, 0.1, 0.7, 1.4, 2.2, 3.2, 4.5, 6.0, 8.0, 10.5, 14.0, 18.0)
-
-SMALLEST_SD = 1e-9  # where nothing varies from call to call
-
-
-def member_table(
-    graph: GraphArrays, chip: Float[Either, "factor member lane column"], residual: ScoreChain | None
-) -> MemberTable:
-    """Table of every lane's group.
-
-    Args:
-        graph: seconds and residual standard deviations; those of a lane's ops are averaged, weighted by their seconds.
-        chip: persistent factors of all members.
-        residual: standardised residual of a normal score; None for none, so that the slowest factor decides.
-    """
-    xp = namespace(graph.compute_s, chip)
-    total = graph.compute_s.sum(axis=(0, 2))
-    share = graph.compute_s.sum(axis=0) / xp.where(total > 0, total, 1.0)[:, None]  # [lane, part]
-    factor = share[None, :, -1, None] + xp.einsum("lf,fmlc->mlc", share[:, :-1], chip)
-    peak = factor.max(axis=0)
-    if residual is None:
-        flat = xp.zeros((2, *peak.shape), peak.dtype)
-        return MemberTable(peak, flat[0], xp.stack([flat[0], flat[0] + 1.0]), flat)
-    weight = graph.compute_s.sum(axis=2)
-    mean_sd = (graph.call_sd * weight).sum(axis=0) / xp.where(total > 0, total, 1.0)
-    sd = xp.maximum(mean_sd, SMALLEST_SD)[None, :, None]
-    score = xp.asarray(COARSE_SCORES, peak.dtype)[:, None, None]
-    rough = _gumbel(sd * residual(score), factor, sd, residual)
-    slopes = xp.diff(score, axis=0) / _gap(rough)
-    wanted = xp.asarray(WANTED_Y, peak.dtype)[:, None, None]
-    fine = piecewise(wanted, score[:1], rough[:-1, None], slopes[:, None])
-    excess = sd * residual(fine)  # [knot, lane, column]
-    y = _gumbel(excess, factor, sd, residual)
-    return MemberTable(peak, excess[0], y[:-1], xp.diff(excess, axis=0) / _gap(y))
-
-
-AT_ONCE = 1 << 15  # numbers that stay in the first caches
-
-
-def _gumbel(
-    excess: Float[Either, "knot lane #column"],
-    factor: Float[Either, "member lane column"],
-    sd: Float[Either, "1 lane 1"],
-    residual: ScoreChain,
-) -> Float[Either, "knot lane column"]:
-    """-log(-log P(slowest <= peak (1 + excess))) from the members' persistent factors."""
-    xp = namespace(excess, factor)
-    peak = factor.max(axis=0)
-
-    def log_cdf(some: Float[Either, "some lane column"]) -> Float[Either, "knot lane column"]:
-        over = ((peak[None] - some)[:, None] + (excess * peak[None])[None]) / some[:, None]
-        return _log_ndtr(residual.inverse(over / sd[None])).sum(axis=0)
-
-    if is_numpy(xp):
-        n = max(1, AT_ONCE // (len(excess) * peak.size))
-        total = sum(log_cdf(factor[i : i + n]) for i in range(0, len(factor), n))
-    else:
-        nothing = jnp.zeros((len(excess), *peak.shape), peak.dtype)
-        total = lax.fori_loop(0, len(factor), lambda i, total: total + log_cdf(factor[i][None]), nothing)
-    return -xp.log(xp.maximum(-total, 1e-30))
-
-
-# Of a table of log Phi: within 1e-6 of it, or of its distance from 0.
-LOWEST_SCORE, HIGHEST_SCORE, PER_SCORE = -40.0, 12.0, 400
-
-
-@lru_cache(maxsize=1)
-def _table_of_logs() -> tuple[np.ndarray, np.ndarray]:
-    """log Phi at the scores of the table, and by how much it rises to the next."""
-    score = np.linspace(LOWEST_SCORE, HIGHEST_SCORE, int(HIGHEST_SCORE - LOWEST_SCORE) * PER_SCORE + 1)
-    value = special.log_ndtr(score)
-    return value[:-1].astype(np.float32), np.diff(value).astype(np.float32)
-
-
-def _log_ndtr(score: Float[Either, "*cell"]) -> Float[Either, "*cell"]:
-    """log Phi; on the host from a table, ten times as fast as the function."""
-    if not is_numpy(namespace(score)):
-        return device_special.log_ndtr(score)
-    value, rise = _table_of_logs()
-    at = np.clip((score - LOWEST_SCORE) * PER_SCORE, 0.0, len(value) - 1.0)
-    low = at.astype(np.int32)
-    return value[low] + (at - low).astype(at.dtype) * rise[low]
-
-
-def _gap(y: Float[Either, "knot lane column"]) -> Float[Either, "knot-1 lane column"]:
-    xp = namespace(y)
-    return xp.maximum(xp.diff(y, axis=0), 1e-6)
-
 
 MAX_EXPLICIT_MEMBERS = 16  # above, the maximum over members is drawn directly
 
@@ -464,7 +363,7 @@ def members_of(inputs: ColumnInputs, chip: Float[Either, "factor member lane col
     """Every member drawn for small groups; the direct maximum for large ones."""
     if inputs.explicit or inputs.n_member <= MAX_EXPLICIT_MEMBERS:
         return ExplicitMembers(chip)
-    return member_table(inputs.graph, chip, inputs.compute)
+    return member_table(inputs.graph.compute_s, inputs.graph.call_sd, chip, inputs.compute)
 
 
 def persistent_factors(

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from prism_jax.graph.draws import both, key_words, normal_pairs, residual_map, standardised, word_pairs
-from prism_jax.graph.members import ExplicitMembers, OpNoise
+from prism_jax.graph.members import ExplicitMembers, OpNoise, member_table
 from prism_jax.graph.propagate import GraphArrays
-from prism_jax.simulate.columns import ColumnInputs, member_table
+from prism_jax.simulate.columns import ColumnInputs
 from prism_jax.simulate.inputs import column_inputs, regime_factors
 from prism_jax.variability.families import Family, LogNormal, Normal, StudentT
 from prism_jax.variability.family_registry import Mixture
@@ -67,7 +67,7 @@ def drawn_from_table(inputs: ColumnInputs, factor: np.ndarray) -> np.ndarray:
 
     @jax.jit
     def draws(graph: GraphArrays, chip: jax.Array) -> jax.Array:
-        table = member_table(graph, chip, inputs.compute)
+        table = member_table(graph.compute_s, graph.call_sd, chip, inputs.compute)
         one = jax.vmap(
             lambda level: table.duration(graph.compute_s[0], OpNoise(graph.call_sd[0], words(1, 1, level), residual))
         )
@@ -136,7 +136,7 @@ def test_table_of_equal_members_agrees_with_order_statistics() -> None:
 def test_table_without_residual_is_the_slowest_chip() -> None:
     inputs = inputs_of(Normal(SD))
     chip = jnp.asarray(np.random.default_rng(4).lognormal(0.0, 0.02, (1, 40, 1, 8)), jnp.float32)
-    got = member_table(inputs.graph, chip, None).duration(inputs.graph.compute_s[0])
+    got = member_table(inputs.graph.compute_s, inputs.graph.call_sd, chip, None).duration(inputs.graph.compute_s[0])
     expected = ExplicitMembers(chip).duration(inputs.graph.compute_s[0])
     np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-6)
 
@@ -148,7 +148,7 @@ def test_table_of_a_vanishing_residual_is_the_slowest_chip(scale: float) -> None
     assert inputs.compute is not None
     graph = eqx.tree_at(lambda g: g.call_sd, inputs.graph, scale * inputs.graph.call_sd)
     chip = jnp.asarray(np.random.default_rng(4).lognormal(0.0, 0.02, (1, 40, 1, N_COLUMN)), jnp.float32)
-    table = member_table(graph, chip, inputs.compute)
+    table = member_table(graph.compute_s, graph.call_sd, chip, inputs.compute)
     got = table.duration(graph.compute_s[0], OpNoise(graph.call_sd[0], words(1, 1), inputs.compute))
-    slowest = member_table(graph, chip, None).duration(graph.compute_s[0])
+    slowest = member_table(graph.compute_s, graph.call_sd, chip, None).duration(graph.compute_s[0])
     assert float(jnp.abs(got / slowest - 1.0).max()) < 6.0 * SD * scale + 1e-6

@@ -14,7 +14,7 @@ from prism_jax.core.kernels import NETWORK_AXES, PASSES
 from prism_jax.graph.build import Portion, build_graph, work_terms
 from prism_jax.graph.draws import key_words, residual_map, standardised
 from prism_jax.graph.levels import level_table
-from prism_jax.graph.members import ExplicitMembers
+from prism_jax.graph.members import ExplicitMembers, member_table
 from prism_jax.graph.propagate import (
     CallNoise,
     CommFactors,
@@ -27,7 +27,6 @@ from prism_jax.graph.step_graph import StepGraph, pad_graph
 from prism_jax.graph.walk import decide, noise_free_s
 from prism_jax.schedule.order import Part, ScheduleOrder
 from prism_jax.schedule.registry import make_schedule
-from prism_jax.simulate.columns import member_table
 from prism_jax.simulate.inputs import unit_network, unit_step
 from prism_jax.simulate.program import graph_arrays
 from prism_jax.variability.families import LogNormal
@@ -259,7 +258,7 @@ def test_derivatives_along_the_path_are_those_of_the_whole_recursion(
     terms = work_terms(schedule, level_table(schedule), cost, [Portion(cost.compute_s[..., 0])])
     excess = jnp.asarray(np.random.default_rng(6).normal(0.0, 0.1, (schedule.n_micro_batch, N_COLUMN)))
     chain, chip = standardised(residual_map(LogNormal(0.1))), jnp.asarray(random_chip(plain))
-    members = member_table(graph, chip, chain) if table else ExplicitMembers(chip)
+    members = member_table(graph.compute_s, graph.call_sd, chip, chain) if table else ExplicitMembers(chip)
     network = replace(network, edge=1.5 * network.link[0] if table else None)
     step = graph, members, network, noise(), WorkFactors(excess, *terms)
     leaves, structure = jax.tree.flatten(step)
