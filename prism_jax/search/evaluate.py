@@ -28,21 +28,7 @@ from ..result.objective import PlanObjective
 from ..simulate.replica_maximum import Shared, step_samples
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload
-from .pipeline import (
-    REGIME_SCORES,
-    Pipeline,
-    PlanRun,
-    PlanSeconds,
-    ReplicaDraws,
-    ReplicaSizes,
-    collectives_of,
-    end_times,
-    pipeline,
-    replica_draws,
-    replica_times,
-    shared_by_replicas,
-    with_tables,
-)
+from .pipeline import Pipeline, PlanRun, end_times, pipeline, with_tables
 from .plan_costs import (
     FEASIBLE,
     REASONS,
@@ -55,6 +41,16 @@ from .plan_costs import (
     table_cost,
 )
 from .plan_table import PipelineLayout, PlanTable, Rows, distinct
+from .replica_columns import (
+    REGIME_SCORES,
+    PlanSeconds,
+    ReplicaDraws,
+    ReplicaSizes,
+    collectives_of,
+    replica_draws,
+    replica_times,
+    shared_by_replicas,
+)
 
 PLANS_AT_ONCE = 1 << 14  # whose costs are held
 N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat

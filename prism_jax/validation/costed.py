@@ -36,20 +36,16 @@ from ..cost.step import StepCost, step_cost_of
 from ..graph.build import signature_seconds
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
-from ..search.pipeline import (
-    Pipeline,
-    PlanRun,
+from ..search.pipeline import Pipeline, PlanRun, end_times, pipeline, with_tables
+from ..search.plan_table import PipelineLayout
+from ..search.replica_columns import (
     PlanSeconds,
     ReplicaSizes,
     collectives_of,
-    end_times,
-    pipeline,
     replica_draws,
     replica_times,
     shared_by_replicas,
-    with_tables,
 )
-from ..search.plan_table import PipelineLayout
 from ..simulate.replica_maximum import step_samples
 from ..variability.config import default_for, preset
 from ..variability.tree import Variability
