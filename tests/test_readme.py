@@ -228,7 +228,7 @@ def test_the_job_loads(tmp_path: Path):
         "docs/method.md",
         "docs/glossary.md",
         "docs/benchmarks.md",
-        "docs/design.md",
+        "docs/decisions/index.md",
         "docs/extending.md",
         "docs/models.md",
         "docs/job_file.md",
