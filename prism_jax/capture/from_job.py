@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.errors import SpecError
-from ..cost.block_cost import Gathered, copy_kernels, gather_comms, gradient_bytes, weight_bytes
+from ..cost.gathers import Gathered, copy_kernels, gather_comms, gradient_bytes, weight_bytes
 from ..cost.partition import ChunkBlocks, block_parameters, chunk_blocks, sharing_ranks, stage_weights
 from ..framework.base import MemoryOptions
 from ..job.job import Job

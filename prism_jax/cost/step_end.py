@@ -17,9 +17,10 @@ from ..plan.optimizers import eager_bytes, has_master, main_gradient_bytes, mome
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
-from .block_cost import BlockCostModel, collective_s, crosses_nodes, gradient_bytes, weight_bytes
+from .block_cost import BlockCostModel, collective_s, crosses_nodes
 from .chunk_cost import bucketed
 from .efficiency import NEUTRAL, CostCorrection, Efficiency
+from .gathers import gradient_bytes, weight_bytes
 from .newton_schulz import gathering_s as orthogonal_gathering_s, orthogonalising_s
 from .offload import host_update_s, paging_s
 from .partition import (

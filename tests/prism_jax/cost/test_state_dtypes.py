@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import PlanError
-from prism_jax.cost.block_cost import gradient_bytes
 from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.gathers import gradient_bytes
 from prism_jax.cost.memory import StateFactors, memory, state_factors
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import optimizer_bytes
