@@ -31,7 +31,8 @@ from prism_jax.variability.tree import ClassVariability, Variability
 
 from .data.checks import texts_of
 from .data.columns import ModelColumn
-from .engine.model import Draws, GroupScore, Model, interval
+from .engine.diagnostics import Checks
+from .engine.model import Draws, GroupScore, Model, host_rng, interval
 from .engine.program import Scale
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -53,6 +54,7 @@ FAR_HALF = (1.0, 9.0)  # Beta of twice the share of units that lie far
 FAR_ABOVE = Scale(3.0, 2.0)  # their spread over that of the others, less one
 NAMED, MOST_NAMED = 0.05, 12  # a unit is named that is surely (95 %) slower by more than this
 MOST_UNITS = 100_000
+N_REPLICATED = 200  # times that days are replicated for a picture
 SMALLEST_CV = 1e-5
 
 
@@ -161,6 +163,12 @@ class NodeLinks(Model[LinksData]):
             "notes": [f"slow for good: {', '.join(named[:MOST_NAMED])}{more}"] if named else [],
         }
 
+    def replicate(self, data: LinksData, draws: Draws, key: Array) -> Checks:
+        """Means of days over the median of their size against those of as many new units."""
+        some = {name: np.asarray(value)[:N_REPLICATED] for name, value in draws.items()}
+        drawn = _of_days(data, data.scale, some, host_rng(key))
+        return Checks(np.exp(data.mean), np.exp(drawn), "seconds of a node and day, over the median of nodes")
+
     def slowness(self, data: LinksData, draws: Draws, rng: np.random.Generator) -> np.ndarray:
         """Persistent log factor of every unit, drawn given its days [draw, unit]."""
         persistent, passing, noise, level = (np.asarray(draws[k]) for k in ("persistent", "passing", "noise", "level"))
@@ -201,7 +209,7 @@ class NodeLinks(Model[LinksData]):
 
     def score(self, data: LinksData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
         """Coverage of the mean of every day of new units."""
-        rng, names = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist()), texts_of(left_out, column)
+        rng, names = host_rng(key), texts_of(left_out, column)
         middle, out = _middles(left_out), []
         for name in np.unique(names):
             new = links_data(left_out[np.array(names) == name], middle)
@@ -210,19 +218,24 @@ class NodeLinks(Model[LinksData]):
             some = scale[new.unit] >= 0
             if not some.any():
                 continue
-            persistent, passing, noise, level = (
-                np.asarray(draws[part])[:, scale] for part in ("persistent", "passing", "noise", "level")
-            )
-            is_far = rng.random(persistent.shape) < np.asarray(draws["far_prob"])[:, None]
-            wide = np.where(is_far, np.asarray(draws["far_spread"])[:, None], 1.0)
-            mean = (level + persistent * wide * rng.standard_normal(persistent.shape))[:, new.unit]
-            spread = np.hypot(passing[:, new.unit], noise[:, new.unit] / np.sqrt(new.n))
-            low, high = np.quantile(mean + spread * rng.standard_normal(spread.shape), [0.05, 0.95], axis=0)
+            low, high = np.quantile(_of_days(new, scale, draws, rng), [0.05, 0.95], axis=0)
             inside = ((new.mean >= low) & (new.mean <= high))[some]
             out.append(
                 GroupScore(group=str(name), coverage_90=float(inside.mean()), extra={"n_days": float(some.sum())})
             )
         return out
+
+
+def _of_days(data: LinksData, scale: np.ndarray, draws: Draws, rng: np.random.Generator) -> np.ndarray:
+    """[draw, day] mean log seconds of days of new units, `scale` [unit] their place among those of the fit."""
+    persistent, passing, noise, level = (
+        np.asarray(draws[part])[:, scale] for part in ("persistent", "passing", "noise", "level")
+    )
+    is_far = rng.random(persistent.shape) < np.asarray(draws["far_prob"])[:, None]
+    wide = np.where(is_far, np.asarray(draws["far_spread"])[:, None], 1.0)
+    mean = (level + persistent * wide * rng.standard_normal(persistent.shape))[:, data.unit]
+    spread = np.hypot(passing[:, data.unit], noise[:, data.unit] / np.sqrt(data.n))
+    return mean + spread * rng.standard_normal(spread.shape)
 
 
 def _series(frame: pd.DataFrame) -> pd.Series:

@@ -34,7 +34,8 @@ from prism_jax.workload.transformer.routing import LEAST_GINI, MOST_GINI, Expert
 
 from .data.checks import texts_of
 from .data.columns import ModelColumn
-from .engine.model import Draws, GroupScore, Model, interval
+from .engine.diagnostics import Checks
+from .engine.model import Draws, GroupScore, Model, host_rng, interval
 from .engine.program import Scale
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
@@ -47,6 +48,8 @@ CUT_SHARE = 0.005  # of documents that are exactly as long as the longest: more 
 FAR = 0.1  # Kolmogorov-Smirnov distance from which on a family is no likeness
 CONCENTRATION = Scale(10.0, 5.0)  # Gini coefficients of .03 to .6
 MOST_CELLS = 4_000_000  # groups times experts
+MOST_SHOWN, MOST_GROUPS, N_REPLICATED = 400, 64, 200  # values and groups that are replicated for a picture; how often
+LOADS = "tokens of an expert, over the mean of its layer"
 STAYS = 0.2  # share of the variance of loads that is shared by the steps of a layer, from which on it is said
 NO_VARIABILITY = (
     "a fit of the work of micro-batches says what batches hold (data.lengths, moe.routing), not how GPUs vary."
@@ -78,7 +81,14 @@ class LengthsModel(Model[LengthsData]):
 
     name = "lengths"
     columns = (
-        ModelColumn("tokens", ("n_tokens", "length", "num_tokens", "seq_len"), required=True, strict=True, least=1.0),
+        ModelColumn(
+            "tokens",
+            ("n_tokens", "length", "num_tokens", "seq_len"),
+            required=True,
+            strict=True,
+            least=1.0,
+            each_counts=True,
+        ),
         ModelColumn("documents", ("count", "n"), strict=True, least=0.0),
         ModelColumn("source", ("corpus", "subset", "language"), text=True),
     )
@@ -138,6 +148,15 @@ class LengthsModel(Model[LengthsData]):
         }
         far = "a log-normal family is unlike these lengths. Give the job the table itself: data.lengths: FILE:tokens"
         return told | ({"notes": [far]} if distance > FAR else {})
+
+    def replicate(self, data: LengthsData, draws: Draws, key: Array) -> Checks:
+        """Documents at even quantiles of the table against as many of the family, cut off where the table is."""
+        n = int(min(data.count.sum(), MOST_SHOWN))
+        at = np.searchsorted(np.cumsum(data.count) / data.count.sum(), (np.arange(n) + 0.5) / n)
+        level, spread = (np.asarray(draws[name])[:N_REPLICATED, None] for name in ("level", "spread"))
+        drawn = np.maximum(np.rint(np.exp(level + spread * host_rng(key).standard_normal((len(level), n)))), 1.0)
+        longest = np.exp(data.log_cut) if data.n_cut > 0 else np.inf
+        return Checks(data.tokens[at], np.minimum(drawn, longest), "tokens of a document")
 
     def law(self, data: LengthsData, draws: Draws) -> Lengths:
         """Lengths of the family, as `data.lengths` has them."""
@@ -213,9 +232,11 @@ class RoutingModel(Model[RoutingData]):
         expert, layer, step = (np.array(texts_of(frame, name)) for name in ("expert", "layer", "step"))
         (experts, of_expert), (layers, of_layer) = (np.unique(one, return_inverse=True) for one in (expert, layer))
         _, first, group = np.unique(np.char.add(np.char.add(layer, "\0"), step), return_index=True, return_inverse=True)
-        if len(experts) < 2 or len(first) * len(experts) > MOST_CELLS:
+        if len(experts) < 2:
+            raise DataError(f"all rows are of one expert, {experts[0]}. Is the column of experts what it should be?")
+        if len(first) * len(experts) > MOST_CELLS:
             raise DataError(
-                f"{len(experts)} experts in {len(first)} layers and steps; name experts, and at most {MOST_CELLS:,} cells"
+                f"more than {MOST_CELLS:,} counts: {len(experts)} experts in {len(first):,} layers and steps"
             )
         tokens = np.zeros((len(first), len(experts)))
         np.add.at(tokens, (group, of_expert), frame["tokens"].to_numpy(dtype=float))
@@ -253,6 +274,18 @@ class RoutingModel(Model[RoutingData]):
         }
         note = f"{stays:.0%} of the variance of loads stays from step to step of a layer; a prediction draws all of it anew"
         return told | ({"notes": [note]} if stays > STAYS else {})
+
+    def replicate(self, data: RoutingData, draws: Draws, key: Array) -> Checks:
+        """Loads of experts over their mean in some groups, against as many of the Dirichlet distribution."""
+        n_expert, rng = data.tokens.shape[1], host_rng(key)
+        some = np.linspace(0, len(data.tokens) - 1, min(len(data.tokens), MOST_GROUPS)).astype(int)
+        tokens, a = data.tokens[some], np.ravel(draws["concentration"])[:N_REPLICATED, None, None]
+        n, shown = tokens.sum(axis=1).astype(np.int64), np.linspace(0, tokens.size - 1, min(tokens.size, MOST_SHOWN))
+        share = rng.standard_gamma(a, (len(a), *tokens.shape))
+        drawn = rng.multinomial(n, share / share.sum(axis=-1, keepdims=True))
+        measured, replicated = (own / n[:, None] * n_expert for own in (tokens, drawn))
+        at = shown.astype(int)
+        return Checks(measured.ravel()[at], replicated.reshape(len(a), -1)[:, at], LOADS)
 
     def law(self, data: RoutingData, draws: Draws) -> ExpertRouting:
         """Routing as `model.moe.routing` has it."""

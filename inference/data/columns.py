@@ -41,6 +41,7 @@ class ModelColumn:
         choices: texts that a strict column of labels may hold, in lower case; any if there are none.
         instant: whether values are points in time: dates with their zone, or seconds since 1970.
         not_before: name of the column of instants that it may not come before.
+        each_counts: whether equal rows are things of their own, such as documents of one length, and none is a copy.
         longest_s: of a duration; what is longer stands for "did not finish" and is dropped. No kernel, message, step or log
             interval lasts five days.
     """
@@ -56,6 +57,7 @@ class ModelColumn:
     instant: bool = False
     not_before: str = ""
     longest_s: float = 5 * 86_400.0
+    each_counts: bool = False
 
     @property
     def is_duration(self) -> bool:

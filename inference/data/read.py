@@ -205,7 +205,8 @@ def _together(
             dropped[rule] = dropped.get(rule, 0) + n
     kept = [np.flatnonzero(part.kept) for part in parts]
     frame = pd.concat([part.frame.iloc[rows] for part, rows in zip(parts, kept, strict=True)], ignore_index=True)
-    again = _copied(tables, parts, kept, notes)
+    each_counts = any(column.each_counts for column in columns)
+    again = np.zeros(sum(map(len, kept)), bool) if each_counts else _copied(tables, parts, kept, notes)
     if again.any():
         dropped["the same row again"] = int(again.sum())
         frame = cast(pd.DataFrame, frame[~again]).reset_index(drop=True)

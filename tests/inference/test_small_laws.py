@@ -80,6 +80,9 @@ def test_a_slow_nic_is_told_from_slow_days(tmp_path: Path) -> None:
         found = told["scales"]["1"][f"{part}_cv"]
         assert found["p5"] * 0.9 < true < found["p95"] * 1.1
     table = fit.model.slowdowns(fit.data, fit.draws)
+    checks = fit.check()
+    assert checks is not None
+    assert abs(checks.coverage(0.9) - 0.9) <= 0.1
     table.to_csv(tmp_path / "links.csv", index=False)
     hosts = [f"n{node}" for node in range(12)]
     read = read_slowdowns(tmp_path / "links.csv", 96, 8, hosts).factors

@@ -63,6 +63,26 @@ def test_counts_of_lengths_say_as_much_as_documents() -> None:
     np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+def test_documents_of_one_length_are_documents() -> None:
+    """Multiples of 256, which no rounding explains: none is a copy of another, and nothing is said of them."""
+    tokens = 256 * np.random.default_rng(7).integers(1, 9, 500)
+    fit = fitted("lengths", pd.DataFrame({"tokens": tokens}))
+    assert fit.hygiene.n_kept == 500
+    assert not fit.hygiene.notes
+
+
+@pytest.mark.parametrize("name", ["lengths", "routing"])
+def test_replicated_values_are_those_that_were_measured(name: str) -> None:
+    """By the truth's own data; of a mixture of two kinds they are not."""
+    rng = np.random.default_rng(8)
+    checks = fitted(name, documents(rng, 2000) if name == "lengths" else counts(rng, 8, 8)).check()
+    assert checks is not None
+    assert checks.coverage(0.9) == pytest.approx(0.9, abs=0.05)
+    if name == "lengths":
+        two = pd.DataFrame({"tokens": np.rint(np.concatenate([rng.normal(200, 5, 500), rng.normal(6000, 50, 500)]))})
+        assert fitted(name, two).check().coverage(0.5) < 0.1  # both kinds lie beyond the middle of one family
+
+
 def test_lengths_of_two_kinds_are_told_apart_from_a_family() -> None:
     rng = np.random.default_rng(2)
     tokens = np.concatenate([rng.normal(200, 5, 500), rng.normal(6000, 50, 500)])
@@ -112,7 +132,7 @@ def test_gini_of_counts() -> None:
     [
         ("lengths", pd.DataFrame({"tokens": [512] * 30}), "1 unlike lengths"),
         ("lengths", pd.DataFrame({"tokens": [512, -1, 3] * 10}), "tokens"),
-        ("routing", pd.DataFrame({"expert": ["a"] * 30, "tokens": [3] * 30}), "1 experts"),
+        ("routing", pd.DataFrame({"expert": ["a"] * 30, "tokens": [3] * 30}), "all rows are of one expert, a"),
         ("routing", pd.DataFrame({"expert": list("ab") * 15, "tokens": [0] * 30}), "no expert has any tokens"),
     ],
 )
