@@ -14,14 +14,15 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 unexport PYTHONDONTWRITEBYTECODE
 # A bare `make` lists the commands.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage lint format clean
+.PHONY: help demo test test-slow coverage docs lint format clean
 
 help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
 	@echo "make test       install, run the tests (about 12 minutes on 2 cores)"
 	@echo "make test-slow  run the slow tests too"
 	@echo "make coverage   lines and branches that the tests reach (about 30 minutes on one core)"
-	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py; FOLDER=prism_jax/queue: of one folder"
+	@echo "make docs       the documentation site, in build/docs (half a minute)"
+	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py, the site; FOLDER=prism_jax/queue: of one folder"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make clean      remove everything that make made"
 
@@ -44,6 +45,11 @@ coverage:
 	$(BIN)/python -m coverage run --branch --source=prism_jax,inference -m pytest -q -n 0 2>&1 | cat
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
+# No network is needed. make lint builds it too: a warning fails.
+docs:
+	@scripts/make_venv $(VENV) dev
+	$(BIN)/sphinx-build -q -n -W --keep-going -b html docs build/docs
+
 # All of it, or one folder (types included): make lint FOLDER=prism_jax/queue
 lint:
 	@scripts/make_venv $(VENV) dev
@@ -52,6 +58,7 @@ lint:
 	$(BIN)/pyright --pythonpath $(BIN)/python $(FOLDER)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/structure.py
+	$(if $(FOLDER),,$(BIN)/sphinx-build -q -n -W --keep-going -b html docs build/docs)
 
 format:
 	@scripts/make_venv $(VENV) dev

@@ -30,4 +30,6 @@ _HOME = {  # imported on first use: a fit of collectives needs nothing of the co
     "Fit": "fitting.result",
 }
 
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
 __getattr__, __dir__ = lazy_names(__name__, _HOME)
