@@ -114,6 +114,11 @@ SHIPPED = (
         "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
     ),
     (
+        "doctor",
+        "prism_jax.show.doctor:examine_installation",
+        "Examine this installation: versions, devices, cache, one tiny program, memory.",
+    ),
+    (
         "trace info",
         "prism_jax.recorded.describe_trace:describe_trace",
         "Summarise a trace or log, or the execution traces of a job.",
