@@ -5,6 +5,7 @@ import pickle
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -16,6 +17,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
 from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
+from prism_jax.show.doctor import examine_installation
 from prism_jax.show.reports import REPORTS, published_schema
 from tests.prism_jax.launch.heads import LLAMA, megatron_block, megatron_steps
 from tests.support.intervals import estimates
@@ -104,6 +106,7 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         lambda: pj.what_if(TRACE, layers_per_stage=4, n_draw=400),
     ),
     "catalogue": ("show devices", lambda: pj.show_catalogue("devices")),
+    "doctor": ("doctor", examine_installation),
     "entry": ("show devices h100-sxm", lambda: pj.show_entry("devices", "h100-sxm")),
 }
 
@@ -132,9 +135,11 @@ def answers() -> dict[str, Report]:
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest, folder: Path, answers: dict[str, Report], monkeypatch) -> Report:
-    """The answer in Python, made once per kind; clocks stand still, so that no report tells how long it took."""
+    """The answer in Python, made once per kind; clocks and what is free stand still, so that no report tells of them."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("prism_jax.show.doctor.available_bytes", lambda: 2.0**33)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**33))
     kind = request.param
     if kind not in answers:
         answers[kind] = CASES[kind][1]()
