@@ -1,7 +1,8 @@
 """What the golden gate runs: a name, and commands that run one after the other in a folder with the files of `inputs.py`.
 
 A case is a line; `&&` joins commands. The first word of a name is the command (a folder of tests/golden). Nothing here knows a
-module of prism_jax: cases stay as they are when code moves.
+module of prism_jax: cases stay as they are when code moves, and `job`, `plan`, `schedule` (now `run`, `capacity`, `queue`) are
+typed as revisions of long ago understand them.
 """
 
 from __future__ import annotations

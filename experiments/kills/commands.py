@@ -30,7 +30,7 @@ def _fit(model: str, file: str, *options: str, codes: tuple[int, ...] = (0,)) ->
 COMMANDS = (
     Writes("init", "init new.yaml --force"),
     Writes("predict", "predict job.yaml --plot step.png --trace step.json.gz"),
-    Writes("job", "job job.yaml --steps 1000 --mtbf 3h --worlds 500 --plot run.png"),
+    Writes("run", "run job.yaml --steps 1000 --mtbf 3h --worlds 500 --plot run.png"),
     Writes("capture", "capture job.yaml -o job.capture.gz"),
     Writes("cloud", "cloud job.yaml --steps 1000 --regions us-east-1 --most-gpus 8 --worlds 500 --plot money.png"),
     Writes(
@@ -43,7 +43,11 @@ COMMANDS = (
         "sweep job.yaml --set plan.micro_batch=1,2 --samples 64 --resume study.npz --csv table.csv --plot sweep.png",
         ("study.npz",),
     ),
-    Writes("plan", "plan job.yaml --fleet 8xh100-sxm --tokens 1B --deadline 30d -o planned.yaml --plot plan.png", ()),
+    Writes(
+        "capacity",
+        "capacity job.yaml --fleet 8xh100-sxm --tokens 1B --deadline 30d -o planned.yaml --plot plan.png",
+        (),
+    ),
     Writes("scale", "scale job.yaml --gpus 8,16 --samples 64 --resume study.npz --plot scale.png", ("study.npz",)),
     Writes("compare", "compare job.yaml placed.yaml --samples 64 --plot jobs.png"),
     Writes("shard", "shard dlrm_dcnv2_64 -o sharded.yaml --plot shard.png"),

@@ -338,7 +338,7 @@ class Failures(Model[FailuresData]):
     reported = ("log_rate", "shape")
     no_variability = (
         "a fit of failures describes what interrupts a job, not how its steps vary. Use it with "
-        "`prism-jax job --reliability`."
+        "`prism-jax run --reliability`."
     )
 
     def prepare(self, frame: pd.DataFrame) -> FailuresData:

@@ -224,7 +224,7 @@ class Repairs(Model[RepairsData]):
     reported = ("location", "log_spread", "between_sd", "spread_sd", "share", "exponent")
     no_variability = (
         "a fit of repairs describes what interrupts a job, not how its steps vary. Use it with "
-        "`prism-jax job --reliability`."
+        "`prism-jax run --reliability`."
     )
 
     def prepare(self, frame: pd.DataFrame) -> RepairsData:

@@ -144,7 +144,7 @@ def _check_speaks_of_steps(fit: Any, file: str) -> None:
         return
     threats = fit.model.has("reliability")
     remedy = (
-        "Give it to `prism-jax job --reliability`."
+        "Give it to `prism-jax run --reliability`."
         if threats
         else f"`prism-jax fit report {file}` shows what is in it."
     )

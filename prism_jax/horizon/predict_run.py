@@ -1,4 +1,4 @@
-"""Predicting a whole training run: when it is done, with what probability; what `prism-jax job` does."""
+"""Predicting a whole training run: when it is done, with what probability; what `prism-jax run` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a cluster under several scheduling policies; what `prism-jax schedule` does."""
+"""The jobs of a cluster under several scheduling policies; what `prism-jax queue` does."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 from .._version import __version__
 from ..core.errors import ConfigError, FailedFitError, PrismError
@@ -194,6 +194,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
         version=f"prism-jax {__version__}",
         version_flags=["--version"],
         help_flags=["-h", "--help"],
+        group_commands=Group("Options", sort_key=len(COMMANDS)),
         help_format="plaintext",
         console=help_console(),
         result_action="return_value",
@@ -202,18 +203,21 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
     for option, text in COMPLETION.items():
         top.command(_not_called, name=option, help=text)
     groups: dict[str, App] = {}
+    headings: dict[str, Group] = {}
     wanted = called(words)
-    for command in COMMANDS if wanted is None else (wanted,):  # the others are not needed then
+    for place, command in enumerate(COMMANDS if wanted is None else (wanted,)):  # the others are not needed then
         *above, name = command.name.split(" ")
-        parent = top
+        parent, heading = top, headings.setdefault(command.group, Group(command.group, sort_key=place))
         for group in above:
             if group not in groups:
-                groups[group] = App(name=group, help=GROUPS.get(group, ""), version_flags=[])
+                own = Group("Commands")
+                groups[group] = App(name=group, help=GROUPS.get(group, ""), version_flags=[], group_commands=own)
+                groups[group].sort_key, groups[group].group = place, heading
                 top.command(groups[group])
-            parent = groups[group]
+            parent, heading = groups[group], None
         function = command.load() if complete or command is wanted else None
         run = runner_of(function, command.fixed) if function else _not_called
-        parent.command(run, name=name, help=command.help)
+        parent.command(run, name=name, help=command.help, sort_key=place, group=heading)
     return top
 
 

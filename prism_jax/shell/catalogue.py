@@ -22,12 +22,14 @@ class Command:
         target: a use case, or another function with typed parameters; or "module:name" of one, imported on first use.
         help: one line for `prism-jax --help`.
         fixed: parameters of the function that are not typed, and their values.
+        group: heading under which `prism-jax --help` lists it.
     """
 
     name: str
     target: str | Callable[..., Any]
     help: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    group: str = "More"
 
     def load(self) -> Callable[..., Any]:
         """The function."""
@@ -44,149 +46,166 @@ GROUPS = {
     "validate": "Compare predictions with measurements.",
 }
 BY_CONTENT = {"validate": "file"}  # command of a group that is meant where a file follows the name of the group
-SHIPPED = (
-    ("predict", "prism_jax.prediction.predict:explain_step", "Predict the distribution of the step time of a job."),
-    (
-        "job",
-        "prism_jax.horizon.predict_run:predict_run",
-        "Predict when a training run is done: failures, checkpoints, slow phases, deadline.",
+EARLIER_NAMES = {"job": "run", "plan": "capacity", "schedule": "queue"}  # still understood, and listed nowhere
+SHIPPED = {
+    "Predict": (
+        ("predict", "prism_jax.prediction.predict:explain_step", "Predict the distribution of the step time of a job."),
+        (
+            "compare",
+            "prism_jax.study.compare_jobs:compare_jobs",
+            "Compare jobs, and tell how probable it is that one beats another.",
+        ),
+        ("sweep", "prism_jax.study.sweep_jobs:sweep_jobs", "Predict a grid of jobs and compare them."),
+        (
+            "scale",
+            "prism_jax.study.scale_job:scale_job",
+            "Predict a job on several numbers of GPUs, and where more stops paying.",
+        ),
     ),
-    (
-        "cloud",
-        "prism_jax.cloud.choose_cloud:choose_cloud",
-        "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
+    "Decide": (
+        (
+            "search",
+            "prism_jax.search.search_plans:search",
+            "Search for the parallel plan that minimises the tail of the step time.",
+        ),
+        (
+            "capacity",
+            "prism_jax.study.plan_capacity:plan_capacity",
+            "Plan capacity: what fleets make of a job in tokens, days and money.",
+        ),
+        (
+            "cloud",
+            "prism_jax.cloud.choose_cloud:choose_cloud",
+            "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
+        ),
+        (
+            "run",
+            "prism_jax.horizon.predict_run:predict_run",
+            "Predict when a training run is done: failures, checkpoints, slow phases, deadline.",
+        ),
+        (
+            "place",
+            "prism_jax.placement.place_nodes:place_nodes",
+            "Place measured nodes so that the tail of the step time is smallest.",
+        ),
+        (
+            "shard",
+            "prism_jax.sharding.shard_tables:shard_tables",
+            "Choose which embedding table goes where so that the step is shortest.",
+        ),
+        (
+            "queue",
+            "prism_jax.queue.schedule_trace:schedule_trace",
+            "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
+        ),
     ),
-    (
-        "search",
-        "prism_jax.search.search_plans:search",
-        "Search for the parallel plan that minimises the tail of the step time.",
+    "From recordings": (
+        (
+            "trace info",
+            "prism_jax.recorded.describe_trace:describe_trace",
+            "Summarise a trace or log, or the execution traces of a job.",
+        ),
+        (
+            "trace replay",
+            "prism_jax.recorded.describe_trace:replay_trace",
+            "Replay the recorded durations and compare the steps with the recorded ones.",
+        ),
+        (
+            "trace predict",
+            "prism_jax.recorded.predict_trace:predict_trace",
+            "Predict the distribution of the steps that were not recorded.",
+        ),
+        (
+            "trace what-if",
+            "prism_jax.recorded.what_if:what_if",
+            "Report the slowdown by op type, rank and stage, and the step-time distribution after changes.",
+        ),
+        (
+            "trace host",
+            "prism_jax.host.host_of_trace:host_of_trace",
+            "Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.",
+        ),
+        (
+            "trace export",
+            "prism_jax.recorded.describe_trace:export_trace",
+            "Write recorded steps as a timeline, one process per worker, one thread per stream.",
+        ),
+        (
+            "watch",
+            "prism_jax.watch.watch_steps:watch_steps",
+            "Find slow phases in a step log: onset, size, rank, and whether to act or to wait.",
+        ),
     ),
-    ("sweep", "prism_jax.study.sweep_jobs:sweep_jobs", "Predict a grid of jobs and compare them."),
-    (
-        "scale",
-        "prism_jax.study.scale_job:scale_job",
-        "Predict a job on several numbers of GPUs, and where more stops paying.",
+    "Calibrate": (
+        (
+            "calibrate",
+            "prism_jax.validation.calibrate:calibrate",
+            "Calibrate the cost model with a few measured runs, and show how the error falls with their number.",
+        ),
+        ("fit report", "prism_jax.fits.fit_variability:report_fit", "Show a saved fit and whether it can be trusted."),
+        (
+            "validate file",
+            "prism_jax.validation.validate_log:validate_file",
+            "Compare a training log with what its own head predicts, or a table of jobs (`validate FILE` is enough).",
+        ),
+        (
+            "validate steps",
+            "prism_jax.validation.validate:validate_steps",
+            "Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.",
+        ),
+        (
+            "validate memory",
+            "prism_jax.validation.validate:validate_memory",
+            "Predict which layouts run out of memory and how much the others need, and compare with what was measured.",
+        ),
     ),
-    (
-        "compare",
-        "prism_jax.study.compare_jobs:compare_jobs",
-        "Compare jobs, and tell how probable it is that one beats another.",
+    "Bring in": (
+        ("init", "prism_jax.prediction.new_job:write_new_job", "Write a commented job file to start from."),
+        (
+            "capture",
+            "prism_jax.capture.capture_program:capture_step",
+            "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
+        ),
     ),
-    (
-        "plan",
-        "prism_jax.study.plan_capacity:plan_capacity",
-        "Plan capacity: what fleets make of a job in tokens, days and money.",
+    "Look up": (
+        (
+            "check",
+            "prism_jax.prediction.check:check_job",
+            "Validate a job and print what follows from it, without simulating anything.",
+        ),
+        (
+            "show",
+            "prism_jax.show.show:show",
+            "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
+        ),
+        (
+            "doctor",
+            "prism_jax.show.doctor:examine_installation",
+            "Examine this installation: versions, devices, cache, one tiny program, memory.",
+        ),
     ),
-    (
-        "capture",
-        "prism_jax.capture.capture_program:capture_step",
-        "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
-    ),
-    (
-        "place",
-        "prism_jax.placement.place_nodes:place_nodes",
-        "Place measured nodes so that the tail of the step time is smallest.",
-    ),
-    (
-        "shard",
-        "prism_jax.sharding.shard_tables:shard_tables",
-        "Choose which embedding table goes where so that the step is shortest.",
-    ),
-    (
-        "schedule",
-        "prism_jax.queue.schedule_trace:schedule_trace",
-        "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
-    ),
-    ("init", "prism_jax.prediction.new_job:write_new_job", "Write a commented job file to start from."),
-    (
-        "check",
-        "prism_jax.prediction.check:check_job",
-        "Validate a job and print what follows from it, without simulating anything.",
-    ),
-    (
-        "calibrate",
-        "prism_jax.validation.calibrate:calibrate",
-        "Calibrate the cost model with a few measured runs, and show how the error falls with their number.",
-    ),
-    (
-        "show",
-        "prism_jax.show.show:show",
-        "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
-    ),
-    (
-        "doctor",
-        "prism_jax.show.doctor:examine_installation",
-        "Examine this installation: versions, devices, cache, one tiny program, memory.",
-    ),
-    (
-        "trace info",
-        "prism_jax.recorded.describe_trace:describe_trace",
-        "Summarise a trace or log, or the execution traces of a job.",
-    ),
-    (
-        "trace replay",
-        "prism_jax.recorded.describe_trace:replay_trace",
-        "Replay the recorded durations and compare the steps with the recorded ones.",
-    ),
-    (
-        "trace predict",
-        "prism_jax.recorded.predict_trace:predict_trace",
-        "Predict the distribution of the steps that were not recorded.",
-    ),
-    (
-        "trace what-if",
-        "prism_jax.recorded.what_if:what_if",
-        "Report the slowdown by op type, rank and stage, and the step-time distribution after changes.",
-    ),
-    (
-        "trace host",
-        "prism_jax.host.host_of_trace:host_of_trace",
-        "Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.",
-    ),
-    (
-        "trace export",
-        "prism_jax.recorded.describe_trace:export_trace",
-        "Write recorded steps as a timeline, one process per worker, one thread per stream.",
-    ),
-    (
-        "watch",
-        "prism_jax.watch.watch_steps:watch_steps",
-        "Find slow phases in a step log: onset, size, rank, and whether to act or to wait.",
-    ),
-    ("fit report", "prism_jax.fits.fit_variability:report_fit", "Show a saved fit and whether it can be trusted."),
-    (
-        "validate file",
-        "prism_jax.validation.validate_log:validate_file",
-        "Compare a training log with what its own head predicts, or a table of jobs (`validate FILE` is enough).",
-    ),
-    (
-        "validate steps",
-        "prism_jax.validation.validate:validate_steps",
-        "Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.",
-    ),
-    (
-        "validate memory",
-        "prism_jax.validation.validate:validate_memory",
-        "Predict which layouts run out of memory and how much the others need, and compare with what was measured.",
-    ),
-)  # name, where its use case is, and its line in `prism-jax --help`
+}  # group in `prism-jax --help` -> name, where the use case is, and the line in the help
 
 
 def _shipped() -> Iterator[Command]:
-    for name, target, text in SHIPPED:
-        yield Command(name, target, text)
+    for group, commands in SHIPPED.items():
+        for name, target, text in commands:
+            yield Command(name, target, text, group=group)
     for name, model in MODELS.items():
         needless = {} if name == "collectives" else dict.fromkeys(item.name for item in fields(CollectiveRun))
         if model.help:
             fixed = {"model": name, **needless}
-            yield Command(f"fit {name}", "prism_jax.fits.fit_variability:fit_variability", model.help, fixed)
+            yield Command(
+                f"fit {name}", "prism_jax.fits.fit_variability:fit_variability", model.help, fixed, "Calibrate"
+            )
 
 
 COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), error=SpecError)
 
 
 def completed(words: list[str]) -> list[str]:
-    """What was typed, with the command that a group stands for where a file or an option follows its name."""
+    """What was typed, in present names, with the command that a group stands for where a file or an option follows its name."""
+    words = [EARLIER_NAMES.get(words[0], words[0]), *words[1:]]
     meant = BY_CONTENT.get(words[0]) if len(words) > 1 else None
     if meant is None or f"{words[0]} {words[1]}" in COMMANDS or words[1] in ("-h", "--help"):
         return words

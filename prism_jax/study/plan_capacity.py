@@ -1,4 +1,4 @@
-"""Fleets compared for a job: tokens, days, money; what `prism-jax plan` does."""
+"""Fleets compared for a job: tokens, days, money; what `prism-jax capacity` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prism-jax job`: answers that hang together, UNKNOWN without failures, and one line for every kind of bad input."""
+"""`prism-jax run`: answers that hang together, UNKNOWN without failures, and one line for every kind of bad input."""
 
 import json
 
@@ -23,7 +23,7 @@ def job(tmp_path):
 
 
 def told(capsys, *arguments: str) -> dict:
-    assert main(["job", *arguments, "--json", *FEW]) == 0
+    assert main(["run", *arguments, "--json", *FEW]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -42,7 +42,7 @@ def test_the_numbers_hang_together(job, capsys):
 
 
 def test_the_text_has_one_median_and_one_mean_and_both_are_named(job, capsys):
-    assert main(["job", job, "--steps", "2000000", "--mtbf", "3h"]) == 0
+    assert main(["run", job, "--steps", "2000000", "--mtbf", "3h"]) == 0
     block = capsys.readouterr().out.split("done in")[1].split("\n\n")[0].splitlines()[1:]
     words = [line.split()[0] for line in block if "chance alone" in line]
     assert words == ["median", "p95", "p99", "mean"]
@@ -115,14 +115,14 @@ def test_checkpoints_that_would_overlap_are_refused(job, capsys):
         "--load",
         "1s",
     )
-    assert main(["job", job, *asked, "--checkpoint", "60s"]) == 2
+    assert main(["run", job, *asked, "--checkpoint", "60s"]) == 2
     assert "State at least 599s, or auto" in capsys.readouterr().err
     assert told(capsys, job, *asked, "--checkpoint", "599s")["checkpoint"]["background_s"] == 600.0
 
 
 @pytest.mark.parametrize("spares", ["9" * 5000, "-1", "1.5", "\u0664"])
 def test_a_number_of_spares_that_is_none_is_refused(job, capsys, spares):
-    assert main(["job", job, "--steps", "10", "--mtbf", "3h", "--spares", spares]) == 2
+    assert main(["run", job, "--steps", "10", "--mtbf", "3h", "--spares", spares]) == 2
     assert capsys.readouterr().err.startswith("error: --spares: ")
 
 
@@ -145,12 +145,12 @@ def test_a_deadline_without_failures_is_not_dropped_without_a_word(job, capsys):
 )
 def test_the_interval_reads_as_a_sentence(job, capsys, steps, every, words):
     stated = ("--steps", steps, "--mtbf", "3h", "--checkpoint", every, "--checkpoint-write", "1ms")
-    assert main(["job", job, *stated, *FEW]) == 0
+    assert main(["run", job, *stated, *FEW]) == 0
     assert f"\n{words}" in capsys.readouterr().out
 
 
 def test_slow_phases_alone_are_listed_alone(job, tmp_path, capsys):
     cause = "slow_phases: [{cause: hot GPU, per_gpu_h: 0.001, slowdown: 1.2, duration: 1h}]"
     (tmp_path / "slow.yaml").write_text(cause)
-    assert main(["job", job, "--steps", "1000", "--reliability", str(tmp_path / "slow.yaml"), *FEW]) == 0
+    assert main(["run", job, "--steps", "1000", "--reliability", str(tmp_path / "slow.yaml"), *FEW]) == 0
     assert "reliability slow: no interruptions (slow phases: hot GPU)" in capsys.readouterr().out

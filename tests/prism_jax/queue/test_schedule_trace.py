@@ -1,4 +1,4 @@
-"""`prism-jax schedule`: figures hang together, the same seed gives the same report, and wrong input is named."""
+"""`prism-jax queue`: figures hang together, the same seed gives the same report, and wrong input is named."""
 
 import json
 
@@ -18,7 +18,7 @@ def trace(tmp_path):
 
 
 def answer(capsys, *arguments):
-    assert main(["schedule", *arguments, "--seeds", "2", "--json"]) == 0
+    assert main(["queue", *arguments, "--seeds", "2", "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -44,5 +44,5 @@ def test_policies_and_estimates_are_chosen(trace, capsys):
 
 
 def test_a_trace_that_cannot_be_read_is_named(tmp_path, capsys):
-    assert main(["schedule", str(tmp_path / "none.csv")]) == 2
+    assert main(["queue", str(tmp_path / "none.csv")]) == 2
     assert "none.csv: cannot be read" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ import pytest
 
 from prism_jax.core.errors import PlanError
 from prism_jax.shell.app import main
-from prism_jax.shell.catalogue import COMMANDS, Command
+from prism_jax.shell.catalogue import COMMANDS, EARLIER_NAMES, Command
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"jax", "jaxlib", "equinox", "numpyro", "optax", "pandas", "pyarrow", "matplotlib", "scipy.stats", "inference"}
@@ -51,6 +52,42 @@ def test_help_is_shown_on_stdout(arguments, capsys):
     captured = capsys.readouterr()
     assert "Usage: prism-jax" in captured.out
     assert captured.err == ""
+
+
+def test_commands_are_listed_in_groups(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    listed = {}
+    for heading, box in re.findall(r"╭─ (.*?) ─+╮\n(.*?)╰", text, re.DOTALL):
+        listed[heading] = re.findall(r"^│ (\S+)  ", box, re.MULTILINE)
+    listed.pop("Options")
+    assert listed == {
+        "Predict": ["predict", "compare", "sweep", "scale"],
+        "Decide": ["search", "capacity", "cloud", "run", "place", "shard", "queue"],
+        "From recordings": ["trace", "watch"],
+        "Calibrate": ["calibrate", "fit", "validate"],
+        "Bring in": ["init", "capture"],
+        "Look up": ["check", "show", "doctor"],
+    }
+
+
+@pytest.mark.parametrize(("earlier", "name"), EARLIER_NAMES.items())
+def test_a_command_is_still_known_by_its_earlier_name(earlier, name, capsys):
+    """The same page, the same answer and the same messages; nothing lists the earlier name."""
+    for words in (["--help"], ["absent.yaml"], ["--no-such"], []):
+        code = main([name, *words])
+        told = capsys.readouterr()
+        assert main([earlier, *words]) == code
+        assert capsys.readouterr() == told
+
+
+def test_completion_knows_the_present_names_alone(capsys, monkeypatch):
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    assert main(["--show-completion"]) == 0
+    known = re.search(r"all_commands='(.*)'", capsys.readouterr().out)
+    assert known is not None
+    assert {*EARLIER_NAMES.values(), "predict", "what-if"} <= {*known[1].split()}
+    assert not {*EARLIER_NAMES} & {*known[1].split()}
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,15 @@ FILES = {
 FEW = ("--samples", "64")
 CALLS: dict[str, list[str]] = {
     **{
-        f"job {n}": ["job", "job.yaml", "--steps", "9", "--reliability", f"{n}.yaml"]
+        f"run {n}": ["run", "job.yaml", "--steps", "9", "--reliability", f"{n}.yaml"]
         for n in ("cause", "field", "unit")
     },
-    "job by name": ["job", "job.yaml", "--steps", "9", "--reliability", EVIL],
+    "run by name": ["run", "job.yaml", "--steps", "9", "--reliability", EVIL],
     **{
-        f"job {n}": ["job", "job.yaml", "--steps", "9", n, EVIL]
+        f"run {n}": ["run", "job.yaml", "--steps", "9", n, EVIL]
         for n in ("--mtbf", "--checkpoint", "--spares", "--policy")
     },
-    "named job": ["job", "named.yaml", "--steps", "9", "--worlds", "100", "--mtbf", "3h"],
+    "named job": ["run", "named.yaml", "--steps", "9", "--worlds", "100", "--mtbf", "3h"],
     **{f"fit {n}": ["fit", n, f"{n}.csv", "--method", "map"] for n in ("failures", "repairs", "revocation")},
     "fit kinds": ["fit", "failures", "kind.csv", "--method", "map"],
     "cloud": ["cloud", "job.yaml", "--steps", "9", "--catalog", "prices.csv"],
@@ -47,9 +47,9 @@ CALLS: dict[str, list[str]] = {
     "cloud policy": ["cloud", "job.yaml", "--steps", "9", "--catalog", "prices.csv", "--policy", EVIL],
     "cloud law": ["cloud", "job.yaml", "--steps", "9", "--catalog", "prices.csv", "--availability", EVIL],
     "cloud state": ["cloud", "job.yaml", "--steps", "9", "--catalog", "prices.csv", "--resume", "rented.json"],
-    "schedule": ["schedule", "queue.csv"],
-    "schedule group": ["schedule", "groups.csv", "--group", EVIL, "--seeds", "2"],
-    "schedule no group": ["schedule", "groups.csv", "--group", "x" + EVIL],
+    "queue": ["queue", "queue.csv"],
+    "queue group": ["queue", "groups.csv", "--group", EVIL, "--seeds", "2"],
+    "queue no group": ["queue", "groups.csv", "--group", "x" + EVIL],
     "watch": ["watch", "log.csv"],
     "watch header": ["watch", "log_header.csv"],
     "sweep field": ["sweep", "job.yaml", "--set", f"{EVIL}=1,2", *FEW],
@@ -59,7 +59,7 @@ CALLS: dict[str, list[str]] = {
     "scale target": ["scale", "job.yaml", "--gpus", "8", "--target", EVIL, *FEW],
     "compare": ["compare", "named.yaml", "job.yaml", *FEW],
     "compare price": ["compare", "job.yaml", "named.yaml", "--price", f"{EVIL}=2", *FEW],
-    "plan": ["plan", "named.yaml", "--fleet", f"8x{EVIL}", *FEW],
+    "capacity": ["capacity", "named.yaml", "--fleet", f"8x{EVIL}", *FEW],
     "host": ["trace", "host", EVIL],
 }
 

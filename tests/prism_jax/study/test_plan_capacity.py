@@ -1,4 +1,4 @@
-"""`prism-jax plan`: fleets, the least that does, and wrong options."""
+"""`prism-jax capacity`: fleets, the least that does, and wrong options."""
 
 import json
 from dataclasses import fields
@@ -31,7 +31,7 @@ def job(tmp_path: Path) -> list[str]:
 
 def test_fleets_are_told_with_their_tokens_money_and_probabilities(job: list[str], capsys) -> None:
     fleets = ["--fleet", "32xh100-sxm", "--fleet", "32xh200", "--fleet", "7xh200"]
-    arguments = ["plan", *job, *fleets, "--days", "10", *PRICES, "--reliability", "llama3-2024"]
+    arguments = ["capacity", *job, *fleets, "--days", "10", *PRICES, "--reliability", "llama3-2024"]
     assert main([*arguments, "--json"]) == 0
     report = CapacityReport.from_dict(json.loads(capsys.readouterr().out))
     first, better, impossible = report.fleets
@@ -56,7 +56,7 @@ def test_fleets_are_told_with_their_tokens_money_and_probabilities(job: list[str
 
 
 def test_tokens_ask_for_days_and_batches_that_cannot_be_shared_are_told(job: list[str], capsys) -> None:
-    assert main(["plan", *job, "--fleet", "24xh200", "--tokens", "10B", "--json"]) == 0
+    assert main(["capacity", *job, "--fleet", "24xh200", "--tokens", "10B", "--json"]) == 0
     report = CapacityReport.from_dict(json.loads(capsys.readouterr().out))
     made, figures = report.fleets[0].capacity, report.fleets[0].figures
     assert made is not None
@@ -144,7 +144,7 @@ def test_the_job_of_the_chosen_fleet_is_written_and_drawn(job: list[str], tmp_pa
     fleets = ["--fleet", "32xh100-sxm", "--fleet", "24xh200"]
     made = ["-o", str(tmp_path / "chosen.yaml"), "--plot", str(tmp_path / "plan.png")]
     prices = ["--price", "h100-sxm=20", "--price", "h200=2.2"]
-    assert main(["plan", *job, *fleets, "--tokens", "10B", "--deadline", "30d", *prices, *made, "--json"]) == 0
+    assert main(["capacity", *job, *fleets, "--tokens", "10B", "--deadline", "30d", *prices, *made, "--json"]) == 0
     report = CapacityReport.from_dict(json.loads(capsys.readouterr().out))
     chosen = report.fleets[1]
     assert (report.deadline_days, report.chosen) == (30.0, "B")
@@ -161,7 +161,7 @@ def test_the_job_of_the_chosen_fleet_is_written_and_drawn(job: list[str], tmp_pa
 
 def test_days_are_drawn_and_a_fleet_alone_is_written(job: list[str], tmp_path: Path) -> None:
     made = ["-o", str(tmp_path / "chosen.yaml"), "--plot", str(tmp_path / "plan.svg")]
-    assert main(["plan", *job, "--fleet", "64xh100-sxm", *made]) == 0
+    assert main(["capacity", *job, "--fleet", "64xh100-sxm", *made]) == 0
     assert load_job(tmp_path / "chosen.yaml").cluster == load_job(job[0]).cluster
     assert (tmp_path / "plan.svg").read_text().startswith("<?xml")
 
@@ -207,13 +207,13 @@ def test_a_written_fleet_is_the_fleet(cluster: str, fleet: str, tmp_path: Path) 
     ],
 )
 def test_wrong_deadlines_prices_and_files_are_refused(job: list[str], options: list[str], message: str, capsys) -> None:
-    assert main(["plan", *job, "--fleet", "8xh200", *options]) == 2
+    assert main(["capacity", *job, "--fleet", "8xh200", *options]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_wrong_space_is_no_fault_of_the_fleets(job: list[str], tmp_path: Path, capsys) -> None:
     (tmp_path / "space.yaml").write_text("{tp: [two]}")
-    assert main(["plan", *job, "--fleet", "8xh200"]) == 2
+    assert main(["capacity", *job, "--fleet", "8xh200"]) == 2
     said = capsys.readouterr().err
     assert "space.yaml:1:" in said
     assert "no fleet can run the job" not in said
@@ -225,6 +225,6 @@ def test_a_fleet_that_fails_too_often_is_impossible_and_the_others_are_told(
     """One failure a day per GPU: of 8 GPUs a run of days ends, of 2,048 none does."""
     (tmp_path / "often.yaml").write_text("hazards: [{cause: gpu, per_gpu_h: 0.0417, nodes_lost: 0}]")
     fleets = ["--fleet", "8xh200", "--fleet", "2048xh200", "--reliability", str(tmp_path / "often.yaml")]
-    assert main(["plan", *job, *fleets, "--days", "3", "--set", "plan.global_batch=2048"]) == 0
+    assert main(["capacity", *job, *fleets, "--days", "3", "--set", "plan.global_batch=2048"]) == 0
     told = capsys.readouterr().out
     assert "B: 2048xh200 is impossible: the job hardly makes progress" in told
