@@ -28,7 +28,7 @@ def _fit(model: str, file: str, *options: str, codes: tuple[int, ...] = (0,)) ->
 
 
 COMMANDS = (
-    Writes("init", "init new.yaml --force"),
+    Writes("init", "init -o new.yaml --force"),
     Writes("predict", "predict job.yaml --plot step.png --trace step.json.gz"),
     Writes("run", "run job.yaml --steps 1000 --mtbf 3h --worlds 500 --plot run.png"),
     Writes("capture", "capture job.yaml -o job.capture.gz"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..core.errors import DataError
-from ..core.use_case import Argument, Option, OptionGroup, use_case
+from ..core.use_case import OUTPUT, Argument, Option, OptionGroup, use_case
 from ..core.write_file import check_target
 from ..workload.captured.check import check_program, plan_fields
 from ..workload.captured.files import is_capture, read_capture, write_capture
@@ -17,7 +17,7 @@ from ..workload.captured.program import RankClass, RankProgram
 from .front_end import STATED_BY, CaptureRequest, front_end_for
 from .report import CaptureReport, ClassFacts
 
-FUSION = "What is merged: eager, fused, inductor, megatron or xla."
+FUSION = "Fusion of kernels: eager, fused, inductor, megatron or xla."
 
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -62,6 +62,7 @@ class Mesh(OptionGroup):
         axes: another dimension of the mesh; may be repeated, outermost first.
     """
 
+    heading = "Mesh"
     world: Annotated[int | None, Option("--world --devices", "N", least=1)] = None
     tp: Degree = None
     pp: Degree = None
@@ -99,7 +100,7 @@ class StatedStep(OptionGroup):
 def capture_step(
     source: Annotated[str, Argument(metavar="SOURCE")],
     *,
-    output: Annotated[str | Path | None, Option("--output -o", "FILE")] = None,
+    output: Annotated[str | Path | None, Option("--output -o", "FILE", heading=OUTPUT)] = None,
     mesh: Mesh = Mesh(),
     step: StatedStep = StatedStep(),
     front_end: Annotated[str, Option("--front-end", "NAME")] = "",
@@ -111,11 +112,12 @@ def capture_step(
     """Capture a training step from its code, on one machine without a GPU.
 
     Args:
-        source: what is captured: a file and what it defines (train.py:build), HLO text, execution traces, a job file, a capture.
+        source: program to capture: a file and what it defines (train.py:build), HLO text, execution traces, a job file, a
+            capture.
         output: write the program to FILE (NAME.capture.gz).
         mesh: ranks of the job.
         step: what the source does not say of a step.
-        front_end: what reads the source, if unclear.
+        front_end: reader of the source, where that is unclear.
         options: an option of the front end alone; may be repeated.
         name: name of the program; by default that of the source.
 

@@ -18,10 +18,11 @@ from .._inference_loader import inference
 from ..core.errors import DataError, FailedFitError, Problem, SpecError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.registry import did_you_mean
+from ..core.units import seconds_of
 from ..core.use_case import NOT_TYPED, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import calibrated_job
 from ..horizon.checkpoint import Checkpoint, checkpoint_bytes
-from ..horizon.predict_run import Interval, ReliabilitySource, WorkOptions, seconds_of, threats_of
+from ..horizon.predict_run import Interval, ReliabilitySource, WorkOptions, threats_of
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..result.parameters import Fits, Overrides, Seed
@@ -104,7 +105,7 @@ RESTART_S = 300.0
 MOST_GPUS = 65_536
 DEFAULT_GPUS = 128
 DEFAULT_LAW = "weibull"
-WITH_SHIPPED = "The prices that ship count, too, where --catalog says nothing."
+WITH_SHIPPED = "Add the shipped prices where --catalog says nothing."
 
 
 @dataclass(frozen=True)
@@ -112,14 +113,14 @@ class Goal(WorkOptions):
     """What is to be done, in steps or tokens of the whole job, and what is to be kept.
 
     Attributes:
-        deadline_s: from the start of the job: 10d, 200h.
-        budget_usd: for the whole job.
-        prob: with which deadline and budget are to be kept.
+        deadline_s: deadline from the start of the job: 10d, 200h.
+        budget_usd: budget for the whole job.
+        prob: required probability of meeting deadline and budget.
     """
 
     deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None
     budget_usd: Annotated[float | None, Option("--budget", "USD")] = None
-    prob: float = 0.95
+    prob: Annotated[float, Option(metavar="SHARE")] = 0.95
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,17 @@ class Market(OptionGroup):
 
     Attributes:
         regions: regions, zones or clouds, with commas; may be repeated; all by default.
-        spot: whether spot may be, or must be, used.
+        spot: use of spot instances: auto, never or only.
         policies: on-demand and spot strategies: on_demand, spot, spot_with_fallback, mixture; may be repeated; all by default.
         catalogues: CSV of instances and prices instead of what ships; may be repeated: later rows replace earlier ones.
         columns: which column of a catalogue is which field, where its name does not say it.
         availability: law of spot capacity: a name, or a fit of revocations.
-        most_gpus: that may be rented; those of the job, at least 128, by default.
-        mix: two kinds of instances may meet in the gradient exchange (on demand).
+        most_gpus: largest number of GPUs to rent; default: those of the job, at least 128.
+        mix: allow two kinds of instances in one job (on demand), which meet in the gradient exchange.
         today: for the age of prices.
     """
 
+    heading = "Market"
     regions: Annotated[Sequence[str], Option("--regions", "NAMES", recorded_as=list)] = ()
     spot: Annotated[str, Option("--spot", "auto|never|only")] = "auto"
     policies: Annotated[Sequence[str], Option("--policy", "NAME")] = ()
@@ -160,10 +162,11 @@ class Interruptions(OptionGroup):
 
     Attributes:
         checkpoint: what it costs; None: by size and network.
-        restart_s: from nodes at hand to the load of the checkpoint, 5min. Where a fit of start-up says when machines run, from
-            there on; by default two minutes then.
+        restart_s: time from nodes at hand to the load of the checkpoint, e.g. 5min; with a fit of start-up, from running
+            machines on, and two minutes by default.
     """
 
+    heading = "Failures and restarts"
     reliability: ReliabilitySource = None
     checkpoint: Annotated[Checkpoint | None, NOT_TYPED] = None
     interval_s: Interval = None
@@ -185,7 +188,7 @@ class CloudRun(OptionGroup):
         seed: of the simulation.
     """
 
-    resume: Annotated[str | Path | CloudState | None, Option("--resume", "STATE", key=None)] = None
+    resume: Annotated[str | Path | CloudState | None, Option("--resume", "FILE", key=None)] = None
     fits: Fits = ()
     n_worlds: Annotated[int, Option("--worlds", "N", key=None)] = 10_000
     seed: Seed = 0

@@ -78,6 +78,18 @@ def parse(text: object, kind: str) -> float:
     return value
 
 
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of an option such as "3h" or "10min".
+
+    Raises:
+        UnitError: it is no time; names the option.
+    """
+    try:
+        return parse(text, "time")
+    except UnitError as error:
+        raise UnitError(f"{option}: {error}") from None
+
+
 def _factor(unit: str, kind: str, remedy: str) -> float:
     unit = unit.replace(" ", "")
     if unit in UNITS[kind]:

@@ -17,11 +17,12 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import isnan, nan
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .report import Report, RunRecord
 
 SAME = ""  # the name of the parameter
+THE_JOB, OUTPUT, MESSAGES = "The job", "Output", "Messages"  # headings of options that many commands have
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Option:
         recorded_as: what the record says of the value, where it is not the value itself.
         is_recorded_as_typed: whether the record of a command holds the text and not the value.
         is_typed: False: the parameter is for Python alone.
+        heading: of the part of the help in which it stands; empty: that of its group.
+        columns: "module:name" of what tells the columns of its file, for the help: a function of the parameters that a command
+            fixes, which returns column -> what it holds.
     """
 
     names: str = ""
@@ -56,11 +60,13 @@ class Option:
     recorded_as: Callable[[Any], Any] | None = None
     is_recorded_as_typed: bool = False
     is_typed: bool = True
+    heading: str = ""
+    columns: str = ""
 
 
 @dataclass(frozen=True)
 class Argument(Option):
-    """An argument by position; `names` is empty."""
+    """An argument by position; one that has `names` may also be typed as an option."""
 
 
 NOT_TYPED = Option(key=None, is_typed=False)  # for Python alone
@@ -70,7 +76,12 @@ class OptionGroup:
     """Base of the frozen dataclasses whose fields are options: `sampling: Sampling = Sampling()`.
 
     A caller of the use case gives the fields by keyword, as if they were parameters, or the group as a whole.
+
+    Attributes:
+        heading: of the part of the help in which the options stand; empty: where a command has its own.
     """
+
+    heading: ClassVar[str] = ""
 
     def inputs(self) -> dict[str, Any]:
         """What the record of a run says of the group."""
@@ -139,6 +150,7 @@ def parts_of_group(group: OptionGroup) -> tuple[OptionSpec, ...]:
     for item in fields(group):  # pyright: ignore[reportArgumentType]
         hint, option = _split(hints[item.name])
         option = option or Option()
+        option = replace(option, heading=option.heading or group.heading)
         text = option.help or said.get(item.name, "")
         found.append(OptionSpec(item.name, hint, getattr(group, item.name), option, text))
     return tuple(found)
@@ -165,8 +177,9 @@ def command_line_type(hint: Any, option: Option) -> type:
 
 @functools.cache
 def said_of(thing: Any) -> dict[str, str]:
-    """What the docstring of a function or dataclass says of each parameter or field."""
+    """What the docstring of a function or dataclass, or of its bases, says of each parameter or field."""
     text = inspect.getdoc(thing) or ""
+    inherited = [said_of(base) for base in reversed(getattr(thing, "__bases__", ())) if issubclass(base, OptionGroup)]
     section = re.search(r"^(?:Args|Attributes):\n((?:[ ]+.*\n?|\n)+)", text, re.MULTILINE)
     found: dict[str, str] = {}
     names: list[str] = []
@@ -176,7 +189,8 @@ def said_of(thing: Any) -> dict[str, str]:
             names = [name.lstrip("*") for name in entry[1].split(", ")]
         for name in names:
             found[name] = f"{found.get(name, '')} {entry[2] if entry else line.strip()}".strip()
-    return {name: _sentence(said) for name, said in found.items()}
+    own = {name: _sentence(said) for name, said in found.items()}
+    return {name: said for known in (*inherited, own) for name, said in known.items()}
 
 
 def _sentence(text: str) -> str:

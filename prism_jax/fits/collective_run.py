@@ -13,9 +13,9 @@ class CollectiveRun(OptionGroup):
     """What was run, for logs that do not say it.
 
     Attributes:
-        collective: which one: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, p2p.
+        collective: collective: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, p2p.
         n_gpus: GPUs (ranks) that took part.
-        n_nodes: nodes that they are spread over; left out where the log does not say it either: eight GPUs to a node.
+        n_nodes: number of nodes; default: what the log says, else eight GPUs to a node.
     """
 
     collective: Annotated[str | None, Option("--collective --op", "NAME")] = None

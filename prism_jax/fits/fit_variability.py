@@ -12,7 +12,7 @@ from .._inference_loader import inference
 from ..core.processes import TO_FIT, Progress, check_memory, part, silent
 from ..core.read_file import check_input
 from ..core.report import from_plain, to_plain
-from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
+from ..core.use_case import OUTPUT, Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record
 from ..result.parameters import Seed
 from ..tables.column_map import pairs_of
@@ -65,6 +65,7 @@ class Columns(OptionGroup):
         where: keep only rows with that value.
     """
 
+    heading = "Columns of the files"
     mapping: Annotated[Mapping[str, str] | None, Option("--map", "COLUMN=NAME", parse=pairs_of, is_repeated=True)] = (
         None
     )
@@ -80,7 +81,7 @@ class HoldoutChoice(OptionGroup):
 
     Attributes:
         column: leave whole groups of a column out and score them.
-        n_split: number of random halves (fleet) or of folds over the groups; None: what suits the model.
+        n_split: number of random halves (fleet) or of folds over the groups; default: what suits the model.
     """
 
     column: Annotated[str | None, Option("--holdout", "COLUMN")] = None
@@ -97,6 +98,7 @@ class Posterior(OptionGroup):
         seed: same seed, same answer.
     """
 
+    heading = "Sampling"
     method: Annotated[str | None, Option("--method", "NAME", help=METHOD)] = None
     n_chain: Annotated[int, Option("--chains", "N", least=1, most=64)] = 4
     n_draw: Annotated[int, Option("--draws", "N", least=50, most=100_000)] = 500
@@ -126,7 +128,9 @@ def fit_variability(
     model: Annotated[str, Argument(metavar="MODEL")],
     files: Annotated[Sequence[str], Argument(metavar="FILE...")],
     *,
-    out: Annotated[str | Path | None, Option("--out -o", "FILE", help="Save the fit (.npz).")] = None,
+    out: Annotated[
+        str | Path | None, Option("--output -o", "FILE", heading=OUTPUT, help="Save the fit (.npz).")
+    ] = None,
     posterior: Posterior = Posterior(),
     holdout: HoldoutChoice = HoldoutChoice(),
     columns: Columns = Columns(),

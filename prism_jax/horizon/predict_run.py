@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .._inference_loader import inference
 from ..core.archive import kind_of
-from ..core.errors import DataError, PrismError, Problem, SpecError
+from ..core.errors import DataError, Problem, SpecError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.units import parse
+from ..core.units import seconds_of
 from ..core.use_case import NOT_TYPED, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import calibrated_job, with_variability
 from ..job.job import Job
@@ -27,27 +27,13 @@ if TYPE_CHECKING:
     from .run import TrainingRun
 
 RESTART_S = 660.0  # median retry of 504 B200: 11 min (arXiv 2605.09370)
-RELIABILITY = (
-    "What interrupts the job: a preset (`prism-jax show reliability`), a YAML or TOML file, or a fit of failures."
-)
+RELIABILITY = "Failures: a preset (`prism-jax show reliability`), a YAML or TOML file, or a fit of failures."
 INTERVAL = "Work between checkpoints, 600s; auto: the best by the exact form."
 AUTO = "auto"
 COUNTS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 DEFAULT_WORLDS = 10_000
 MOST_WORLDS = 1_000_000
 MOST_DIGITS = 7  # of a number of nodes
-
-
-def seconds_of(option: str, text: str) -> float:
-    """Seconds of an option such as "3h".
-
-    Raises:
-        DataError: it is no time.
-    """
-    try:
-        return parse(text, "time")
-    except PrismError as error:
-        raise DataError(f"{option}: {error}") from None
 
 
 def hours_of(option: str, text: str) -> float:
@@ -109,9 +95,10 @@ class FailureOptions(OptionGroup):
     """What interrupts the job: one of both.
 
     Attributes:
-        mtbf_h: instead: mean time between interruptions of this job, 3h; hours in Python.
+        mtbf_h: mean time between interruptions of this job, e.g. 3h, in place of --reliability.
     """
 
+    heading = "Failures and restarts"
     reliability: ReliabilitySource = None
     mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
 
@@ -124,11 +111,12 @@ class CheckpointOptions(OptionGroup):
         checkpoint: all costs as one; None: those stated by the others, or from the size of the states, written to a parallel
             file system, and told as assumed.
         interval_s: work between checkpoints, 600s; auto: the best by the exact form.
-        blocking_s: that training waits for a checkpoint, 40s.
-        behind_s: after that, until it can be loaded (asynchronous saves).
-        load_s: to load a checkpoint; if not stated, as long as it is written, which is told as assumed.
+        blocking_s: time that training is blocked per checkpoint, e.g. 40s.
+        behind_s: time from then until the checkpoint can be loaded (asynchronous saves).
+        load_s: time to load a checkpoint; default: as long as it is written (reported as assumed).
     """
 
+    heading = "Checkpoints"
     checkpoint: Annotated[Checkpoint | None, NOT_TYPED] = None
     interval_s: Interval = None
     blocking_s: Annotated[float | None, Option("--checkpoint-write", "TIME", parse=seconds_of)] = None
@@ -170,14 +158,15 @@ class Restarts(OptionGroup):
 
     Attributes:
         recovery: all of it as one; None: what the others state.
-        restart_s: from a noticed interruption to the load, 10min; if not stated, 11 minutes, told as assumed.
+        restart_s: time from a noticed interruption to the load, e.g. 10min; default: 11 minutes (reported as assumed).
         spares: spare nodes; auto: the fewest that suffice 99 % of the time.
-        policy: where spares do not suffice: restart (wait), hot_spare (wait) or shrink.
+        policy: policy where spares do not suffice: restart (wait), hot_spare (wait) or shrink.
     """
 
+    heading = "Failures and restarts"
     recovery: Annotated[Recovery | None, NOT_TYPED] = None
     restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
-    spares: Annotated[int | None, Option("--spares", "auto|K", parse=spares_of, default=AUTO)] = None
+    spares: Annotated[int | None, Option("--spares", "auto|N", parse=spares_of, default=AUTO)] = None
     policy: str = "restart"
 
     def made(self) -> Recovery:
@@ -221,7 +210,7 @@ class SimulatedRun(OptionGroup):
     """By when the run is to be done, and how it is simulated.
 
     Attributes:
-        deadline_s: for P(done by then): 54d, 1300h.
+        deadline_s: deadline for which the probability of being done is reported: 54d, 1300h.
         n_worlds: simulated worlds.
         seed: same seed, same answer.
     """

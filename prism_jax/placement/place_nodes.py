@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
+from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
 from ..job.rules import mean_work_notes
@@ -72,6 +72,7 @@ class LaunchFiles(OptionGroup):
         rankfile: write the host of every rank, `rank R=host slot=S`, for Open MPI; spares are comments.
     """
 
+    heading = OUTPUT
     hostfile: Annotated[str | Path | None, Option("--hostfile", "FILE", key=None, check=check_file)] = None
     rankfile: Annotated[str | Path | None, Option("--rankfile", "FILE", key=None, check=check_file)] = None
 
@@ -105,7 +106,9 @@ def files_messages(
 @use_case(then=(files_messages,))
 def place_nodes(
     job: JobFile,
-    slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "CSV")],
+    slowdowns: Annotated[
+        str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "FILE", heading=THE_JOB)
+    ],
     *,
     overrides: Overrides = (),
     goal: PlacementGoal = PlacementGoal(),

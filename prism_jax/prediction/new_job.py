@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..core.errors import ConfigError, DataError
-from ..core.use_case import Argument, Message, Option, use_case
+from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
 from ..core.write_file import check_target, write_text
 from ..framework.frameworks import framework_of
 from ..job.job import Job
@@ -45,7 +45,7 @@ def written_messages(job: Job, path: str | Path = "job.yaml") -> tuple[Message, 
 
 @use_case(then=(written_messages,), text=lambda _: ())
 def write_new_job(
-    path: Annotated[str | Path, Argument(metavar="FILE")] = "job.yaml",
+    path: Annotated[str | Path, Argument("--output -o", "FILE", heading=OUTPUT)] = "job.yaml",
     *,
     model: Annotated[str, Option(metavar="NAME")] = MODEL,
     cluster: Annotated[str, Option(metavar="NAME")] = CLUSTER,

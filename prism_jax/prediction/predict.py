@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from ..core.errors import DataError, SpecError
 from ..core.processes import Progress, keep_programs, silent
-from ..core.use_case import Message, Option, OptionGroup, noted, use_case
+from ..core.use_case import OUTPUT, THE_JOB, Message, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_timeline
 from ..cost.step import StepCost, step_cost
 from ..fits.load_fits import FitFiles, calibrated_job, load_fits, with_variability
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..simulate.inputs import KnownGpus
 
 FOREVER_S = 1e9  # 30 years for one operation
-FAST = "The distribution alone, without where the time goes and what causes the tail."
+FAST = "Predict the distribution alone: no breakdown of the step, no causes of the tail."
 MOST_HOSTS = 4  # named in a note
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
@@ -64,7 +64,8 @@ class Measured(OptionGroup):
             gpu[001-004].
     """
 
-    slowdowns: Annotated[Slowdowns | None, Option(metavar="CSV")] = None
+    heading = THE_JOB
+    slowdowns: Annotated[Slowdowns | None, Option(metavar="FILE")] = None
     hosts: Annotated[str | Path | Sequence[str] | None, Option(metavar="FILE")] = None
     fits: Fits = ()
     force: Force = False
@@ -76,7 +77,7 @@ class Sampling(OptionGroup):
     """How the step is simulated.
 
     Attributes:
-        method: how replicas are simulated: symmetric, or brute-force (simulates every GPU of every replica).
+        method: simulation of replicas: symmetric, or brute-force (every GPU of every replica).
         n_samples: replica columns (symmetric) or steps (brute-force).
         seed: random seed; the same seed gives the same result.
     """
@@ -177,7 +178,7 @@ def predict_many(
 
 def write_timeline(
     report: PredictionReport,
-    trace: Annotated[str | Path | None, Option("--trace", "FILE", check=check_timeline)] = None,
+    trace: Annotated[str | Path | None, Option("--trace", "FILE", heading=OUTPUT, check=check_timeline)] = None,
 ) -> Message | None:
     """Writes a Perfetto timeline of a median and a p99 step.
 
@@ -213,7 +214,7 @@ def explain_step(
     measured: Measured = Measured(),
     sampling: Sampling = Sampling(),
     explained: Annotated[bool, Option("--fast", help=FAST)] = True,
-    price_per_gpu_hour: Annotated[float | None, Option("--price", key="price")] = None,
+    price_per_gpu_hour: Annotated[float | None, Option("--price", "PRICE", key="price")] = None,
     progress: Progress = silent,
 ) -> PredictionReport:
     """Predict the distribution of the step time of a job, where it goes and what causes its tail.

@@ -29,7 +29,7 @@ class QueueCase:
         n_gpus: of the cluster.
         variability: shape of what differs between GPUs and between steps.
         slack: mean time to spare over the duration, where the trace has no deadlines.
-        restart_s: seconds lost when an interrupted job comes back.
+        restart_s: seconds time lost when an interrupted job comes back.
         seeds: one world each.
     """
 

@@ -21,7 +21,7 @@ class QueueReport(Report):
         span_s: from the first submission to the last.
         variability: whose shape the spread between GPUs has.
         slack: mean time to a deadline beyond the duration, over the duration; None where the trace has deadlines.
-        restart_s: lost when an interrupted job comes back.
+        restart_s: time lost when an interrupted job comes back.
         n_seeds: worlds that were drawn.
         rows: by CV, policy and estimate.
     """

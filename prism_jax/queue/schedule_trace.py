@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Annotated
 
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
+from ..core.units import seconds_of
 from ..core.use_case import UNRECORDED, UNTIMED_S, Argument, Option, OptionGroup, use_case
 from ..result.parameters import Seed
 from ..tables.column_map import ColumnMap
@@ -35,13 +36,19 @@ class Compared(OptionGroup):
 
     Attributes:
         policies: names of policies: fifo, sjf, srtf, las, edf, pal; may be repeated; all by default.
-        estimates: what a scheduler knows of durations: mean, p50, p95, matched; may be repeated; all by default.
+        estimates: durations that a scheduler knows: mean, p50, p95, matched; may be repeated; all by default.
         cvs: spread of GPU speeds, standard deviation over mean, each simulated by itself; may be repeated.
     """
 
     policies: Annotated[Sequence[str], Option("--policy", "NAME", recorded_as=list)] = ()
     estimates: Annotated[Sequence[str], Option("--estimate", "NAME", recorded_as=list)] = ()
-    cvs: Annotated[Sequence[float], Option("--cv", key=None)] = (0.03,)
+    cvs: Annotated[Sequence[float], Option("--cv", "SHARE", key=None)] = (0.03,)
+
+
+def restart_of(option: str, text: str) -> float:
+    """Seconds of "60s"; a number alone is seconds."""
+    number = number_of(text)
+    return seconds_of(option, text) if isnan(number) or number < 0 else number
 
 
 @dataclass(frozen=True)
@@ -52,15 +59,15 @@ class WorldOptions(OptionGroup):
         variability: preset whose shape the spread between GPUs has, and whose step noise grows with it
             (`prism-jax show variability`).
         slack: mean time to a deadline beyond the duration, over the duration; for traces without deadlines.
-        restart_s: lost when an interrupted job comes back.
-        n_seeds: worlds to draw: GPUs, steps, deadlines.
+        restart_s: time lost when an interrupted job comes back.
+        n_seeds: number of worlds to draw: GPUs, steps, deadlines.
         seed: number of the first world.
     """
 
     variability: Annotated[str, Option("--variability", "PRESET", key=None)] = "v100-longhorn"
-    slack: Annotated[float, Option(key=None)] = 1.0
-    restart_s: Annotated[float, Option("--restart", "SECONDS", key=None)] = 60.0
-    n_seeds: Annotated[int, Option("--seeds", key=None)] = 8
+    slack: Annotated[float, Option(metavar="SHARE", key=None)] = 1.0
+    restart_s: Annotated[float, Option("--restart", "TIME", parse=restart_of, default="60s", key=None)] = 60.0
+    n_seeds: Annotated[int, Option("--seeds", "N", key=None)] = 8
     seed: Seed = 0
 
 
@@ -79,7 +86,7 @@ def schedule_trace(
 
     Args:
         trace: table of jobs, CSV or parquet: columns submit_s, gpus, duration_s, and where known deadline_s and vc.
-        gpus: GPUs of the cluster; p80: as many as would be busy in all but 20 % of the time if nothing waited.
+        gpus: GPUs of the cluster; p80: the 80th percentile of GPUs in use if no job ever queued.
         group: read one group of the trace (vc, cluster, queue).
         columns: which column of the trace is which field, where its name does not say it.
         compared: policies, estimates and spreads of GPU speeds.

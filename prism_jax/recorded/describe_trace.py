@@ -17,7 +17,7 @@ from ..capture.execution.trace import holds_execution_traces
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.units import format_s
-from ..core.use_case import UNRECORDED, Message, Option, use_case
+from ..core.use_case import OUTPUT, UNRECORDED, Message, Option, use_case
 from ..core.write_file import check_target
 from ..explain.perfetto import MAX_EVENTS, Event, name_event, slice_event, sort_event, write_events
 from ..trace.dependencies import Dependencies
@@ -181,7 +181,7 @@ def steps_messages(steps: tuple[int, ...], perfetto: str | Path) -> Message:
 @use_case(then=(steps_messages,), text=lambda _: ())
 def export_trace(
     source: TraceFile,
-    perfetto: Annotated[str | Path, Option("--perfetto", "OUT")],
+    perfetto: Annotated[str | Path, Option("--perfetto", "FILE", heading=OUTPUT)],
     *,
     meta: Meta = None,
     steps: Annotated[Sequence[int], Option("--step", "N")] = (),

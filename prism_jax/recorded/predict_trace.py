@@ -42,7 +42,7 @@ class Check(OptionGroup):
         n_split: number of random splits for the check.
     """
 
-    train_fraction: Annotated[float | None, Option(least=0.01, most=1.0)] = None
+    train_fraction: Annotated[float | None, Option(metavar="SHARE", least=0.01, most=1.0)] = None
     fit_replicas: Annotated[int | None, Option("--fit-replicas", "N", least=1)] = None
     n_split: Annotated[int, Option("--splits", "N", key="splits", least=1, most=1000)] = 1
 

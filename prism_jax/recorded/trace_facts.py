@@ -88,12 +88,13 @@ class LogReading(OptionGroup):
 
     Attributes:
         unit: unit of step times whose name does not say it: s, ms, us or ns.
-        columns: name in a table or history -> step, step_time, rate or clock.
+        columns: column of a table or history and its meaning: step, step_time, rate or clock.
         work_per_step: tokens or samples of a step, by which a rate (tokens/s) becomes a time.
         pattern: regular expression that finds steps in a text: groups step, time_s (time_ms, time_us, time), rate, clock, rank.
-        rank: that a single Kineto profile was recorded on, where it does not say.
+        rank: rank of a single Kineto profile, where it does not say.
     """
 
+    heading = "Reading the log"
     unit: Annotated[str | None, Option("--unit", "UNIT")] = None
     columns: Annotated[Mapping[str, str] | None, Option("--map", "COLUMN=FIELD", parse=pairs_of, is_repeated=True)] = (
         None

@@ -68,8 +68,8 @@ class Changes(OptionGroup):
 
     Attributes:
         replaced: ranks to replace by the median worker of their stage; may be repeated; by default the worst one.
-        places: exchange ranks A and B; may be repeated. In Python: rank -> the rank whose place it takes.
-        slower: ranks and how many times as long their compute takes, e.g. 3:1.2.
+        places: exchange ranks A and B; may be repeated.
+        slower: rank and the factor on its compute time, e.g. 3:1.2.
         layers_per_stage: layers per stage of the recorded job; moves one of them from the last stage to the first.
     """
 

@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from ..core.use_case import Option, OptionGroup
+from ..core.use_case import OUTPUT, THE_JOB, Option, OptionGroup
 from ..core.write_file import check_file
 from .objective import Objective
 from .prices import Prices, prices_of
@@ -21,13 +21,26 @@ Seed = Annotated[
 ]
 Overrides = Annotated[
     Sequence[str],
-    Option("--set", "FIELD=VALUE", key="set", help="Replace one field of the job, e.g. plan.tp=4; may be repeated."),
+    Option(
+        "--set",
+        "FIELD=VALUE",
+        key="set",
+        heading=THE_JOB,
+        help="Replace one field of the job, e.g. plan.tp=4; may be repeated.",
+    ),
 ]
-Force = Annotated[bool, Option("--force", key=None, help="Use a fit even if its verdict says that it failed.")]
+Force = Annotated[
+    bool, Option("--force", key=None, heading=THE_JOB, help="Use a fit even if its verdict says that it failed.")
+]
 Fits = Annotated[
     FitFiles,
     Option(
-        "--fit", "NC", key="fit", recorded_as=list, help="Apply a saved fit or calibration (.npz); may be repeated."
+        "--fit",
+        "FILE",
+        key="fit",
+        recorded_as=list,
+        heading=THE_JOB,
+        help="Apply a saved fit or calibration (.npz); may be repeated.",
     ),
 ]
 
@@ -58,7 +71,7 @@ DevicePrices = Annotated[
         help="Price per GPU-hour, of all or of one device; may be repeated.",
     ),
 ]
-Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, check=check_file)]
+Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT, check=check_file)]
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,7 @@ class JobChanges(OptionGroup):
             --set model.kernels=FILE.
     """
 
+    heading = THE_JOB
     overrides: Overrides = ()
     device: Annotated[str | None, Option(metavar="NAME")] = None
     cluster: Annotated[str | None, Option(metavar="NAME")] = None

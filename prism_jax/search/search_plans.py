@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 METHODS = ("exhaustive", "local")
 FORMERLY = {"gradient": "local"}  # what a method was called before
-METHOD = "How to search: exhaustive, or local (random plans, then neighbours of the fastest) for spaces too large to enumerate."
+METHOD = "Search method: exhaustive, or local (random plans, then neighbours of the fastest) for spaces too large to enumerate."
 PRICE = "Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step."
 FRONT = ("value_s", "n_devices", "energy_j", "cost")
 
@@ -319,7 +319,8 @@ class SearchRun(OptionGroup):
 
     Attributes:
         price: of a GPU-hour.
-        output, plot: of one size alone.
+        output: write the job with the best plan to FILE, as YAML; for one size alone.
+        plot: for one size alone.
     """
 
     price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0
@@ -334,8 +335,8 @@ class Continuous(OptionGroup):
 
     Attributes:
         continuous: tune this field instead: bandwidth, power, layers or checkpoint; repeat the option for several at once.
-        power_watts: for power: budget per GPU on average, W; by default 80 % of the device's limit.
-        mtbf_h: for checkpoint: mean time between interruptions of this job, 3h; hours in Python.
+        power_watts: average power budget per GPU, for power; by default 80 % of the device's limit.
+        mtbf_h: mean time between interruptions of the job, for checkpoint, e.g. 3h.
     """
 
     continuous: Annotated[Sequence[str], Option("--continuous", "FIELD", recorded_as=list)] = ()

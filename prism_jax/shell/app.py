@@ -19,7 +19,7 @@ from .._version import __version__
 from ..core.errors import ConfigError, FailedFitError, PrismError
 from ..core.processes import OPTIONS, Terminated
 from .catalogue import COMMANDS, GROUPS, called, completed
-from .command import runner_of
+from .command import OWN, group_of, runner_of
 from .output import help_console, print_lines
 from .streams import FAILED, INTERRUPTED, OK, TERMINATED, VERBOSITY, WRONG_INPUT, prepare_streams, say
 
@@ -194,7 +194,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
         version=f"prism-jax {__version__}",
         version_flags=["--version"],
         help_flags=["-h", "--help"],
-        group_commands=Group("Options", sort_key=len(COMMANDS)),
+        group_commands=group_of(OWN),
         help_format="plaintext",
         console=help_console(),
         result_action="return_value",
@@ -207,7 +207,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
     wanted = called(words)
     for place, command in enumerate(COMMANDS if wanted is None else (wanted,)):  # the others are not needed then
         *above, name = command.name.split(" ")
-        parent, heading = top, headings.setdefault(command.group, Group(command.group, sort_key=place))
+        parent, heading = top, headings.setdefault(command.group, Group(command.group, sort_key=place - len(COMMANDS)))
         for group in above:
             if group not in groups:
                 own = Group("Commands")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -47,6 +48,7 @@ GROUPS = {
 }
 BY_CONTENT = {"validate": "file"}  # command of a group that is meant where a file follows the name of the group
 EARLIER_NAMES = {"job": "run", "plan": "capacity", "schedule": "queue"}  # still understood, and listed nowhere
+EARLIER_OPTION = re.compile(r"^--out(?==|$)")  # now --output
 SHIPPED = {
     "Predict": (
         ("predict", "prism_jax.prediction.predict:explain_step", "Predict the distribution of the step time of a job."),
@@ -205,7 +207,7 @@ COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), err
 
 def completed(words: list[str]) -> list[str]:
     """What was typed, in present names, with the command that a group stands for where a file or an option follows its name."""
-    words = [EARLIER_NAMES.get(words[0], words[0]), *words[1:]]
+    words = [EARLIER_NAMES.get(words[0], words[0]), *(EARLIER_OPTION.sub("--output", word) for word in words[1:])]
     meant = BY_CONTENT.get(words[0]) if len(words) > 1 else None
     if meant is None or f"{words[0]} {words[1]}" in COMMANDS or words[1] in ("-h", "--help"):
         return words

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from ..core.report import Report
-from ..core.use_case import Option, OptionSpec, UseCase, case_of, command_line_type, parts_of
+from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, UseCase, case_of, command_line_type, parts_of
 from .output import check_picture, counting, emit, working
 from .streams import VERBOSITY
 
-JSON = OptionSpec("json", bool, False, Option("--json"), "Print one JSON value instead of text.")
+JSON = OptionSpec("json", bool, False, Option("--json", heading=OUTPUT), "Print one JSON value instead of text.")
 PLOT = OptionSpec(
     "plot",
     str,
     None,
-    Option("--plot", "FILE", check=lambda _, path: check_picture(path)),
+    Option("--plot", "FILE", heading=OUTPUT, check=lambda _, path: check_picture(path)),
     "Write a picture (.png, .pdf, .svg).",
 )
 TALK = (
-    OptionSpec("quiet", bool, False, Option("--quiet -q"), "Print the result and errors only."),
-    OptionSpec("verbose", bool, False, Option("--verbose -v"), "Print more details."),
-    OptionSpec("debug", bool, False, Option("--debug"), "Show tracebacks."),
+    OptionSpec("quiet", bool, False, Option("--quiet -q", heading=MESSAGES), "Print the result and errors only."),
+    OptionSpec("verbose", bool, False, Option("--verbose -v", heading=MESSAGES), "Print more details."),
+    OptionSpec("debug", bool, False, Option("--debug", heading=MESSAGES), "Show tracebacks."),
 )
 
 
@@ -146,6 +146,24 @@ _WHOLE = {  # in digits: the parser itself would round 1.5
 }
 
 
+@cache  # the parser knows a group by the object
+def group_of(heading: str) -> Group:
+    """The part of a help page under `heading`."""
+    return Group(heading, sort_key=PLACES.get(heading, PLACES[""]))
+
+
+OWN = "Options"  # heading of the options that a command alone has
+PLACES = {heading: place for place, heading in enumerate((THE_JOB, OWN, "", OUTPUT, MESSAGES))}
+VALUES = {
+    str: "NAME",
+    list[str]: "NAME",
+    int: "N",
+    float: "X",
+    list[int]: "N",
+    list[float]: "X",
+}  # unless said otherwise
+
+
 def _parameter(part: OptionSpec) -> inspect.Parameter:
     """A parameter as the parser wants it."""
     option, kind = part.option, command_line_type(part.hint, part.option)
@@ -153,11 +171,13 @@ def _parameter(part: OptionSpec) -> inspect.Parameter:
     kind = get_args(kind)[0] if many and get_origin(kind) is list else kind
     on, _, off = (option.names or f"--{part.name.replace('_', '-')}").partition("/")
     shown = option.default or _shown(part.default)
+    has_name = not part.is_by_position or bool(option.names)
     has_bounds = option.least is not None or option.most is not None
     said = Parameter(
-        name=None if part.is_by_position else tuple(on.split(" ")),
+        name=tuple(on.split(" ")) if has_name else None,
+        group=group_of(option.heading or OWN) if has_name else "Arguments",
         help=part.help,
-        metavar=option.metavar or None,
+        metavar=option.metavar or VALUES.get(kind),
         negative=(off,) if off else (),
         validator=Number(gte=option.least, lte=option.most) if has_bounds else (),
         show_default=(lambda _: shown) if shown else False,
@@ -170,7 +190,8 @@ def _parameter(part: OptionSpec) -> inspect.Parameter:
     )
     if many:
         return inspect.Parameter(part.name, inspect.Parameter.VAR_POSITIONAL, annotation=Annotated[kind, said])
-    how = inspect.Parameter.POSITIONAL_ONLY if part.is_by_position else inspect.Parameter.KEYWORD_ONLY
+    by_place = inspect.Parameter.POSITIONAL_OR_KEYWORD if has_name else inspect.Parameter.POSITIONAL_ONLY
+    how = by_place if part.is_by_position else inspect.Parameter.KEYWORD_ONLY
     if part.default is inspect.Parameter.empty:
         return inspect.Parameter(part.name, how, annotation=Annotated[kind, said])
     default = False if kind is bool else None  # of the parser, which leaves out what was not typed

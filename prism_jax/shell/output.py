@@ -29,7 +29,7 @@ from ..core.use_case import Message
 from ..core.write_file import atomic_path, check_target
 from .streams import FAILED, OK, VERBOSITY, json_for_stdout, say
 
-HELP_WIDTH = 100
+HELP_WIDTH = 80
 UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines
 
 
@@ -40,7 +40,7 @@ def console() -> Console:
 
 def help_console() -> Console:
     """Console for help, whose lines are for people wherever they go."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else HELP_WIDTH)
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else HELP_WIDTH)
 
 
 def print_lines(lines: Iterable[str]) -> None:

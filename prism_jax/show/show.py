@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from ..core.errors import DataError
 from ..core.text_table import Facts, Table
-from ..core.use_case import Argument, Message, Option, use_case
+from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
 from .catalogues import CATALOGUES, show_catalogue, show_entry
 from .job_section import SECTIONS, job_section
 from .report import catalogue_table, entry_facts
@@ -26,7 +26,7 @@ def show(
     name: Annotated[str | None, Argument(metavar="NAME")] = None,
     *,
     yaml: bool = False,
-    json: Annotated[bool, Option("--json")] = False,
+    json: Annotated[bool, Option("--json", heading=OUTPUT)] = False,
 ) -> Table | Facts | str | dict[str, Any] | list[Any]:
     """List the shipped models, devices, clusters, schedules, frameworks, jobs and more.
 

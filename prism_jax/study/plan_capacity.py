@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 from .._version import __version__
 from ..core.errors import ConfigError, DataError, PlanError, SpecError
 from ..core.processes import Progress, silent
+from ..core.units import seconds_of
 from ..core.use_case import UNTIMED_S, Message, Option, OptionGroup, noted, use_case
 from ..fits.load_fits import load_fits
-from ..horizon.predict_run import ReliabilitySource, count_of, predict_run, seconds_of, threats_of
+from ..horizon.predict_run import ReliabilitySource, count_of, predict_run, threats_of
 from ..job.fleet import Fleet, cluster_of, fleets_of, job_on, written_fleet
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded, source_of
@@ -42,16 +43,16 @@ class FleetOptions(OptionGroup):
     """How much is to be done, in days or tokens (30 days if neither is given), and how the best plans of fleets are chosen.
 
     Attributes:
-        days: how long the fleet is there; 30 by default.
+        days: days that the fleet is available; 30 by default.
         tokens: tokens (samples) to be done: 15.6T, 300B, 1e12.
-        deadline_s: for P(the tokens are done by then), and for the fleet that is chosen: 54d, 1300h.
+        deadline_s: deadline for the tokens: 54d, 1300h; its probability is reported, and the fleet is chosen by it.
         space: values per knob of the plan, as in `prism-jax search`.
         objective: by which the best plan of a fleet is chosen.
         price_per_gpu_hour: of every device, or by the name of the device.
         reliability: what interrupts the job, as in `predict_run`; None: nothing is said of failures.
     """
 
-    days: float | None = None
+    days: Annotated[float | None, Option(metavar="DAYS")] = None
     tokens: Annotated[float | None, Option(metavar="T", parse=count_of)] = None
     deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None
     space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None

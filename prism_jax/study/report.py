@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import Table, time_with_error, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
-from ..core.use_case import Option
+from ..core.use_case import OUTPUT, Option
 from ..explain.types import percent
 from .figures import JobFigures
 from .table import StudyRow
@@ -215,7 +215,7 @@ class ComparisonReport(Report):
 
 def markdown_or_lines(
     report: SweepReport | ComparisonReport,
-    markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False,
+    markdown: Annotated[bool, Option(heading=OUTPUT, help="Print the table as Markdown.")] = False,
 ) -> list[str]:
     """What `sweep` and `compare` print."""
     return report.markdown() if markdown else report.lines()

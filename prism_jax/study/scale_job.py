@@ -44,9 +44,9 @@ class Growth(OptionGroup):
         objective: by which that is the best.
         price_per_gpu_hour: for money.
         power_limit_watts: power limit of every GPU: clocks follow it.
-        mode: weak: the batch grows with the GPUs; strong: it stays.
-        vary: each size takes the best combination of these, plan.tp=1,2,4; may be repeated.
-        target: "p95<=8s", "tokens_per_s>=5e6": the smallest size that meets it is named.
+        mode: scaling mode: weak (the batch grows with the GPUs) or strong (it stays).
+        vary: values of a field from which each size takes the best, e.g. plan.tp=1,2,4; may be repeated.
+        target: Bound to meet, "p95<=8s" or "tokens_per_s>=5e6"; the smallest size that meets it is reported.
         threshold: marginal return below which more GPUs do not pay.
     """
 
@@ -57,7 +57,7 @@ class Growth(OptionGroup):
     mode: Annotated[str, Option(metavar="NAME")] = "weak"
     vary: Annotated[Sequence[str], Option("--vary", "FIELD=V1,V2", recorded_as=list)] = ()
     target: Annotated[str | None, Option(metavar="BOUND")] = None
-    threshold: Annotated[float, Option(key=None)] = THRESHOLD
+    threshold: Annotated[float, Option(metavar="SHARE", key=None)] = THRESHOLD
 
 
 @use_case(says="predicting")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.report import RunRecord
-from ..core.use_case import UNTIMED_S, Message, Option, noted, use_case
+from ..core.use_case import OUTPUT, UNTIMED_S, Message, Option, noted, use_case
 from ..core.write_file import check_file, check_target, write_text
 from ..fits.load_fits import load_fits
 from ..job.job import Job
@@ -74,7 +74,8 @@ FILL = "plan.dp=auto"  # what other sizes need of the plan
 def write_csv(
     report: SweepReport,
     csv: Annotated[
-        str | Path | None, Option(metavar="FILE", check=check_file, help="Write the table with all figures to FILE.")
+        str | Path | None,
+        Option(metavar="FILE", heading=OUTPUT, check=check_file, help="Write the table with all figures."),
     ] = None,
 ) -> Message | None:
     """Writes the table with all figures.
@@ -105,7 +106,7 @@ def sweep_jobs(
     Args:
         job: a job file, or the name of a shipped example.
         settings: values of one field of the job, e.g. plan.tp=1,2,4; may be repeated; one value is set for all jobs.
-        gpus: numbers of GPUs, 64,512, or 8:1024 for all doublings: another axis, filled by data parallelism.
+        gpus: numbers of GPUs as another axis, filled by data parallelism: 64,512, or 8:1024 for all doublings.
         objective: what is to be small (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
             compared as GPU-hours per million tokens.
         price_per_gpu_hour: for money.

@@ -12,7 +12,7 @@ from .._inference_loader import inference
 from ..core.errors import DataError
 from ..core.processes import Progress, part, silent
 from ..core.report import RunRecord
-from ..core.use_case import Argument, Message, Option, use_case
+from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
 from ..core.write_file import check_target, run_record
 from ..recorded.trace_facts import LogReading, Skip
 from ..result.parameters import Overrides, Seed
@@ -123,7 +123,8 @@ Only = Annotated[
     str, Option("--only", "VERSION", help="Use only the runs of this version or method (columns of the table).")
 ]
 Out = Annotated[
-    str | Path | None, Option("--out -o", "FILE", help="Save the calibration (.npz); `predict --fit` uses it.")
+    str | Path | None,
+    Option("--output -o", "FILE", heading=OUTPUT, help="Save the calibration (.npz); `predict --fit` uses it."),
 ]
 
 
@@ -241,7 +242,7 @@ def calibrate(
     Args:
         runs, logged, out, framework, only, seed, progress: as in `calibrate_site`.
         suggest: only list the N jobs of the table to measure first; needs no measured times.
-        asked: with --suggest: the row of the table whose interval is to be narrow; may be repeated; all rows if not given.
+        asked: row of the table whose interval is to be narrow, for --suggest; may be repeated; default: all rows.
     """
     if suggest is None:
         if asked:

@@ -49,8 +49,8 @@ def validate_steps(
         str | Path,
         Argument(metavar="FILE...", key="file", recorded_as=lambda files: files[0] if len(files) == 1 else list(files)),
     ],
-    leave_out: Annotated[str | None, Option(metavar="source|gpu|model|framework|scale")] = None,
-    fit: Annotated[str | Path | None, Option(metavar="NC")] = None,
+    leave_out: Annotated[str | None, Option(metavar="GROUP")] = None,
+    fit: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     deterministic: bool = False,
     seed: Seed = 0,
     n_workers: Annotated[int | None, Option("--workers", "N", least=1, most=256, key=None)] = None,
@@ -61,8 +61,8 @@ def validate_steps(
     Args:
         files: tables of jobs (CSV, also as .gz, or parquet; docs/job_table.md): columns step_time_s and job (a job file) or
             fields such as plan.tp; scored and, where groups are left out, fitted together.
-        leave_out: score blindly: predict the rows of every such group (scale: number of devices) by a calibration fitted to the
-            other rows.
+        leave_out: score blindly: predict the rows of every group by a calibration fitted to the other rows; groups are source,
+            gpu, model, framework or scale (number of devices).
         fit: predict with a calibration saved by `prism-jax calibrate`.
         deterministic: leave variability out of the prediction.
         seed: same seed, same answer.

@@ -14,7 +14,7 @@ from ..core.errors import DataError, PrismError
 from ..core.processes import Progress, silent
 from ..core.report import RunRecord
 from ..core.units import format_s
-from ..core.use_case import Argument, Message, Option, OptionGroup, use_case
+from ..core.use_case import OUTPUT, Argument, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target, run_record, write_text
 from ..launch.head import Head, read_heads, runs_of
 from ..launch.head_job import job_of_head, stated_job
@@ -47,7 +47,7 @@ class OfLog(OptionGroup):
 
     device: Annotated[str | None, Option("--device", "NAME")] = None
     overrides: Overrides = ()
-    output: Annotated[str | Path | None, Option("--output -o", "JOB.yaml", key=None)] = None
+    output: Annotated[str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT)] = None
     skip: Annotated[int | None, Option(metavar="N", least=0, most=10**9)] = None
 
 
@@ -74,7 +74,7 @@ def validate_file(
     """Compare a training log with what its own head predicts, or a table of measured jobs with their predictions.
 
     Args:
-        file: a log (docs/launch.md) or a table of jobs (docs/job_table.md), told apart by content; also as .gz.
+        file: log (docs/launch.md) or table of jobs (docs/job_table.md), told apart by content; also as .gz.
         of_log: how a log is read.
         seed: same seed, same answer.
         progress: told what is being done.

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..core.errors import DataError, PrismError, UnitError
-from ..core.units import parse
+from ..core.errors import DataError, PrismError
+from ..core.units import seconds_of
 from ..core.use_case import UNRECORDED, Option, use_case
 from ..recorded.formats.open_trace import detect
 from ..recorded.formats.text_logs import TEXT_LOG
@@ -37,18 +37,6 @@ class WatchParts:
     watched: Watched
 
 
-def seconds_of(option: str, text: str) -> float:
-    """Seconds of an option such as "10min".
-
-    Raises:
-        UnitError: it is no time.
-    """
-    try:
-        return parse(text, "time")
-    except UnitError as error:
-        raise UnitError(f"{option}: {error}") from None
-
-
 @use_case()
 def watch_steps(
     source: TraceFile,
@@ -70,12 +58,12 @@ def watch_steps(
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
-        restart_cost_s: what a restart takes, from the last step before it to the first after it.
-        smallest: the smallest change to look for, a share of the step.
-        n_learn: first steps, from which the usual time and its spread are learnt.
+        restart_cost_s: time that a restart costs, from the last step before it to the first after it.
+        smallest: smallest change to look for, as a share of the step.
+        n_learn: number of first steps that set the usual time and its spread.
         skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
-        remaining: steps to come: tell how long they take (p5, p50, p95).
+        remaining: number of steps to come; how long they take is reported (p5, p50, p95).
 
     Raises:
         DataError, ConfigError: it cannot be read, is too short, or an option is out of range.

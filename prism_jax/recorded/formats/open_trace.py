@@ -234,7 +234,7 @@ def open_trace(
         columns: of a log: name in the file -> step, step_time, rate or clock.
         work_per_step: tokens or samples of a step, by which a rate becomes a time.
         pattern: regular expression that finds the steps of a text log (`pattern_log`).
-        rank: that a single Kineto profile was recorded on, where it does not say.
+        rank: rank of a single Kineto profile, where it does not say.
 
     Returns:
         The ops of all workers and steps; the step times alone where the format holds no ops (logs).
