@@ -14,7 +14,7 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 unexport PYTHONDONTWRITEBYTECODE
 # A bare `make` lists the commands.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage docs lint format clean
+.PHONY: help demo test test-slow coverage docs release-check lint format clean
 
 help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-slow  run the slow tests too"
 	@echo "make coverage   lines and branches that the tests reach (about 30 minutes on one core)"
 	@echo "make docs       the documentation site, in build/docs (half a minute)"
+	@echo "make release-check  build wheel and sdist, install them by pip, uv and pipx, run them (10 minutes)"
 	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py, the site; FOLDER=prism_jax/queue: of one folder"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make clean      remove everything that make made"
@@ -49,6 +50,10 @@ coverage:
 docs:
 	@scripts/make_venv $(VENV) dev
 	$(BIN)/sphinx-build -q -n -W --keep-going -b html docs build/docs
+
+# Needs a package index for the tools and dependencies; ONLY=3.12 takes one Python alone.
+release-check:
+	$$(sh scripts/find_python) scripts/release_check.py $(addprefix --only ,$(ONLY))
 
 # All of it, or one folder (types included): make lint FOLDER=prism_jax/queue
 lint:
