@@ -1,8 +1,8 @@
 """Builds wheel and sdist, checks them, and installs them in empty environments: `make release-check`.
 
 For every Python 3.11 to 3.13 that is found: pip from wheel and from sdist, uv, `uv tool install`, pipx. In each of them
-`prism-jax doctor` and `prism-jax predict` run outside the checkout, with an empty cache. A bill of materials (CycloneDX) is written
-beside the wheel. The tools are installed into an environment of their own. Exit code 1 if anything failed; the table says what ran.
+`prism-jax doctor` and `prism-jax predict` run outside the checkout, with an empty cache. A bill of materials (CycloneDX) is
+written beside the wheel. The tools are installed into an environment of their own. Exit code 1 if anything failed.
 """
 
 from __future__ import annotations
