@@ -5,7 +5,8 @@ What persists multiplies K, what drifts fades, what is independent averages out.
 
     Var[sum of K] = K² r² + a² (K (1 + ρ)/(1 - ρ) - 2ρ (1 - ρ^K)/(1 - ρ)²) + K (s² - r² - a²)
 
-K independent draws, K s², are far too narrow: of a million steps nothing but r is left.
+Two parts drift, each with a correlation of its own: the step factor, and the popularity of experts. K independent draws, K s²,
+are far too narrow: of a million steps nothing but r is left.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jax import Array
 
     from ..job.job import Job
+    from ..simulate.replica_maximum import StepFactor
 
 
 def variance_of_sum(variance: float, ar1: float, n_steps: int) -> float:
@@ -44,6 +46,7 @@ class StepSum:
         noise_free_s: step without any variability.
         fleet_s: standard deviation of a fleet's mean step over fleets: what persists.
         drift_s, ar1: standard deviation and lag-1 correlation of the part that drifts.
+        popularity_s, popularity_ar1: the same of the part that goes with the popularity of experts.
         free_s: standard deviation of the part that is independent from step to step: regimes, calls, stalls.
     """
 
@@ -53,6 +56,8 @@ class StepSum:
     drift_s: float = 0.0
     ar1: float = 0.0
     free_s: float = 0.0
+    popularity_s: float = 0.0
+    popularity_ar1: float = 0.0
 
     @classmethod
     def fixed(cls, step_s: float) -> StepSum:
@@ -61,29 +66,31 @@ class StepSum:
 
     @classmethod
     def of_spread(
-        cls, distribution: StepTimeDistribution, spread: AllocationSpread, variability: Variability
+        cls,
+        distribution: StepTimeDistribution,
+        spread: AllocationSpread,
+        variability: Variability,
+        popularity: StepFactor | None = None,
     ) -> StepSum:
-        """From the spreads within and between allocations of a prediction."""
-        return cls._split(distribution, spread.between_s**2, spread.within_s**2, variability)
-
-    @classmethod
-    def _split(
-        cls, distribution: StepTimeDistribution, between: float, within: float, variability: Variability
-    ) -> StepSum:
-        """The part of the steps' variance that drifts is that of the step factor."""
+        """From the spreads within and between allocations of a prediction; the step factor and `popularity` drift."""
+        within = spread.within_s**2
         drift = min((distribution.mean_s * variability.step.cv) ** 2, within) if variability.step_ar1 != 0.0 else 0.0
+        popular = 0.0 if popularity is None else min((distribution.mean_s * popularity.sd) ** 2, within - drift)
         return cls(
             mean_s=distribution.mean_s,
             noise_free_s=distribution.deterministic_s,
-            fleet_s=between**0.5,
+            fleet_s=spread.between_s,
             drift_s=drift**0.5,
             ar1=variability.step_ar1,
-            free_s=(within - drift) ** 0.5,
+            free_s=(within - drift - popular) ** 0.5,
+            popularity_s=popular**0.5,
+            popularity_ar1=0.0 if popularity is None else popularity.ar1,
         )
 
     def within_variance(self, n_steps: int) -> float:
         """Variance of the sum over one fleet."""
-        return variance_of_sum(self.drift_s**2, self.ar1, n_steps) + n_steps * self.free_s**2
+        drifting = ((self.drift_s, self.ar1), (self.popularity_s, self.popularity_ar1))
+        return sum(variance_of_sum(s**2, ar1, n_steps) for s, ar1 in drifting) + n_steps * self.free_s**2
 
     def variance(self, n_steps: int) -> float:
         """Variance of the sum over fleets."""
@@ -107,8 +114,8 @@ def step_sum(job: Job, *, key: Array) -> StepSum:
     from ..simulate.predict import predict
     from ..simulate.program import lower
 
-    distribution = predict(job, key=key)
-    if job.variability.is_zero:
+    distribution, work = predict(job, key=key), lower(job).work
+    if job.variability.is_zero and work is None:
         return StepSum.fixed(distribution.deterministic_s)
     spread = allocation_spread(lower(job), distribution, folded(key, 3))
-    return StepSum.of_spread(distribution, spread, job.variability)
+    return StepSum.of_spread(distribution, spread, job.variability, None if work is None else work.popularity)

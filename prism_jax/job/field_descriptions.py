@@ -77,6 +77,8 @@ ABOUT: dict[str, str] = {
     "model.moe.imbalance": "load of the busiest expert rank over the mean",
     "model.moe.routing": "loads of expert ranks, drawn per layer and micro-batch; in the place of imbalance",
     "model.moe.routing.gini": "Gini coefficient of the loads of experts in a micro-batch (.10 to .38 published)",
+    "model.moe.routing.drift": "share of popularity that a step replaces, whose micro-batches then have one; else each its own",
+    "model.moe.routing.counts": "recorded tokens of experts, whose steps are drawn, in the place of gini and drift",
     "model.moe.router_bias": "a load-balancing bias per expert (DeepSeek-V3)",
     "model.moe.shared_gate": "a learned gate on the shared experts (Qwen2-MoE)",
     "model.moe.every": "every n-th layer has experts",

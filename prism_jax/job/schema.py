@@ -39,6 +39,7 @@ from ..workload.transformer.sizes import (
     QUANTISED_BYTES,
     TARGETS,
 )
+from .expert_counts import TAKES, counts_of
 from .published import Published
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -231,6 +232,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "VitSpec": {"source": str},
     "DitSpec": {"source": str},
     "MoESpec": {"imbalance": AtLeastOne, "capacity_factor": Annotated[Number, Field(ge=0)]},
+    "ExpertRouting": {"counts": read_by(counts_of, TAKES)},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "MixerSpec": {"kind": one_of(MIXERS), "pattern": tuple[one_of(PLACES), ...]},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},

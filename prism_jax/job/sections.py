@@ -27,6 +27,7 @@ from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER, WorkloadKind, workload as model_preset
 from ..workload.hugging_face.config import read_hf_config
 from ..workload.transformer.spec import TransformerSpec
+from .expert_counts import counts_of
 from .lengths import lengths_of
 from .published import Published
 from .schema import (
@@ -205,7 +206,9 @@ def read_model(document: Document, found: list[Mistake]) -> Workload | None:
     source = None if data is None else choose_source(data, MODEL_SOURCES, document, path, found)
     if data is None or source is None:
         return None
-    changes = {key: value for key, value in data.items() if key != source}
+    changes = _with_counts({key: value for key, value in data.items() if key != source}, document, found)
+    if changes is None:
+        return None
     if not source:
         return _written_out(changes, document, path, found)
     reader = model_preset if source == "preset" else _hf_reader(document)
@@ -216,6 +219,17 @@ def read_model(document: Document, found: list[Mistake]) -> Workload | None:
     if base is None or checked is None:
         return None
     return attempt(lambda: _changed(base, checked, document, path), document, path, found)
+
+
+def _with_counts(changes: dict[str, Any], document: Document, found: list[Mistake]) -> dict[str, Any] | None:
+    """The fields of a model with recorded counts of experts in the place of the name of their file; None if it is wrong."""
+    moe = changes.get("moe")
+    routing = moe.get("routing") if isinstance(moe, dict) else None
+    if not isinstance(moe, dict) or not isinstance(routing, dict) or "counts" not in routing:
+        return changes
+    at, folder = ("model", "moe", "routing", "counts"), Path(document.name).parent
+    counts = attempt(lambda: counts_of(routing["counts"], folder), document, at, found)
+    return None if counts is None else {**changes, "moe": {**moe, "routing": {**routing, "counts": counts}}}
 
 
 def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
@@ -247,7 +261,10 @@ def _nested(cls: type, name: str, value: Any) -> Any:
     """A field's value with its sections built, those of a list too."""
     if isinstance(value, tuple):
         return tuple(_nested(cls, name, item) for item in value)
-    return nested_types(cls)[name](**fields_of(value, {})) if isinstance(value, BaseModel) else value
+    if not isinstance(value, BaseModel):
+        return value
+    inner = nested_types(cls)[name]
+    return inner(**_plain(inner, value))
 
 
 def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath) -> Workload:

@@ -39,7 +39,13 @@ from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
 from .sections import HF_CONFIG, MODEL_SOURCES
 
 WIDTH = 130
-FILES_OF_MODEL = (HF_CONFIG, SOURCE, KERNELS)  # fields that name a file, from the folder of the job
+FILES = (
+    ("model", HF_CONFIG),
+    ("model", SOURCE),
+    ("model", KERNELS),
+    ("model", "moe", "routing", "counts"),
+    ("data", "lengths"),
+)  # fields that name a file, from the folder of the job
 Found = TypeVar("Found")
 
 
@@ -329,14 +335,20 @@ def job_with_plan(
     data = read_job_file(job, overrides).data
     kept = {name: value for name, value in data["plan"].items() if name not in dropped}
     moved, own = {**data, "plan": {**kept, **chosen}, **sections}, Path(job).parent
-    if isinstance(data["model"], dict):
-        moved["model"] = {
-            name: _from(own, own if folder is None else folder, value) if name in FILES_OF_MODEL else value
-            for name, value in data["model"].items()
-        }
+    for path in FILES if folder is not None else ():
+        moved = _with_file(moved, path, own, folder)
     stated = {name: value for name, value in moved.items() if value is not None or name not in sections}
     text = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in comment.splitlines()) + text
+
+
+def _with_file(section: Any, path: Sequence[str], folder: Path, other: Path) -> Any:
+    """The section with the file that the field at `path` names, if it names one, as `other` calls it."""
+    if not path:
+        return _from(folder, other, section) if isinstance(section, str) else section
+    if not isinstance(section, Mapping) or path[0] not in section:
+        return section
+    return {**section, path[0]: _with_file(section[path[0]], path[1:], folder, other)}
 
 
 def _from(folder: Path, other: Path, file: str) -> str:

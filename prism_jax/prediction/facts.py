@@ -20,6 +20,8 @@ from ..result.distribution import Guarantee, StepTimeDistribution
 from ..result.spread import AllocationSpread
 from ..result.tails import PRESETS, tail_draws
 from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
+from ..workload.transformer.op_lists import dropped_by_experts
+from ..workload.transformer.routing import DroppedTokens
 from ..workload.transformer.spec import TransformerSpec
 from .check_report import (
     evidence_of_job,
@@ -102,6 +104,7 @@ def prediction_report(
         fits=job.fits,
         host_memory_bytes_per_node=host_facts(job),
         whole_matrix=whole,
+        dropped_share=_dropped(job),
         published=_published(job, rates, whole),
         breakdown_s=dict(explanation.breakdown_s) if explanation else {},
         criticality=dict(explanation.criticality) if explanation else {},
@@ -135,6 +138,10 @@ def _whole_matrix(job: Job, model_flops: float, median_s: float) -> WholeMatrix 
     if flops < (1.0 + WORTH_SAYING) * model_flops:
         return None
     return WholeMatrix(mfu(flops, median_s, job.cluster, n, job.plan.dtype), tflops_per_gpu(flops, median_s, n))
+
+
+def _dropped(job: Job) -> DroppedTokens | None:
+    return dropped_by_experts(job.model, job.plan.computed) if isinstance(job.model, TransformerSpec) else None
 
 
 def _published(job: Job, rates: Mapping[str, float], whole: WholeMatrix | None) -> tuple[PublishedFigure, ...] | None:

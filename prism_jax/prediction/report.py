@@ -13,6 +13,7 @@ from ..core.text_table import decimals, prob, time_to, time_with_error, uncertai
 from ..core.units import format_bytes, format_s
 from ..explain.types import GivenSlowdowns
 from ..result.distribution import Guarantee
+from ..workload.transformer.routing import DroppedTokens
 from .check_report import TOLD, HostFacts, MemoryFacts, OpenFieldFacts
 from .explained import breakdown_lines, given_lines, owner_lines
 
@@ -237,6 +238,7 @@ class PredictionReport(Report):
             a window leaves of it.
         published: figures that the job states, with what is predicted of them; absent where it states none.
         whole_matrix: the same with the whole matrix of scores, as Megatron-LM counted until 2025; absent where both are one.
+        dropped_share: of the experts that tokens choose, those that are full; absent without a capacity factor and routing.
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability; `given_slowdowns`: with
@@ -300,6 +302,7 @@ class PredictionReport(Report):
     p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
     given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
     host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
+    dropped_share: Annotated[DroppedTokens | None, WHERE_KNOWN] = None
     whole_matrix: Annotated[WholeMatrix | None, WHERE_KNOWN] = None
     published: Annotated[tuple[PublishedFigure, ...] | None, WHERE_KNOWN] = None
 
@@ -307,7 +310,7 @@ class PredictionReport(Report):
         blocks = [
             _headline(self),
             _quantiles(self),
-            [*_rates(self), _busy(self), *_money(self)],
+            [*_rates(self), *_dropped(self), _busy(self), *_money(self)],
             _memory(self),
             breakdown_lines(self.breakdown_s, self.criticality),
             owner_lines(
@@ -445,6 +448,16 @@ def _rates(report: PredictionReport) -> list[str]:
         counted = f"MFU {whole.mfu:.1%}, {whole.tflops_per_gpu:.0f} TFLOP/s per GPU"
         lines.append(f"  by Megatron-LM's count until 2025, masked scores included: {counted}")
     return lines + [f"  {one.sentence}" for one in report.published or ()]
+
+
+def _dropped(report: PredictionReport) -> list[str]:
+    own = report.dropped_share
+    over = "over layers and micro-batches"
+    return (
+        []
+        if own is None
+        else [f"experts drop {own.mean:.1%} of what tokens choose in the mean, p95 {own.p95:.1%} {over}"]
+    )
 
 
 def _busy(report: PredictionReport) -> str:

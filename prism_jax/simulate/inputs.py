@@ -83,6 +83,7 @@ def shared_of(program: Program, scores: Floats, known: KnownGpus | None = None) 
         end_s=end_s,
         end_call=program.end_call,
         step_ar1=tree.step_ar1,
+        popularity=None if program.work is None else program.work.popularity,
     )
 
 

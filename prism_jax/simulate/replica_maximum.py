@@ -30,18 +30,33 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 
 
-def step_regimes(step: Family, step_ar1: float, u: Floats) -> Floats:
+@dataclass(frozen=True)
+class StepFactor:
+    """A factor of whole steps, and how it lasts.
+
+    Attributes:
+        score_map: its value at a normal score.
+        sd: standard deviation.
+        ar1: lag-1 autocorrelation of the score.
+    """
+
+    score_map: NormalScoreMap
+    sd: float
+    ar1: float
+
+
+def step_regimes(step: Family | NormalScoreMap, step_ar1: float, u: Floats) -> Floats:
     """Factors [fleet, step] of the steps of fleets, in the order of time.
 
     Args:
-        step: family of the factor.
+        step: family or map of the factor.
         step_ar1: lag-1 autocorrelation of its normal score, between -1 and 1.
         u: [fleet, step] independent uniforms in (0, 1); the first step of a fleet has the quantile u of the family.
     """
     score = ndtri(u)
     for t in range(1, score.shape[1]):
         score[:, t] = step_ar1 * score[:, t - 1] + np.sqrt(1.0 - step_ar1**2) * score[:, t]
-    return NormalScoreMap.from_family(step)(score)
+    return (step if isinstance(step, NormalScoreMap) else NormalScoreMap.from_family(step))(score)
 
 
 Table = tuple[Floats, Floats]  # survival probabilities, increasing, and times
@@ -63,6 +78,7 @@ class Shared:
         end_s: [score] exposed communication that ends the step, of the busiest lane.
         end_call: its call residual.
         step_ar1: lag-1 autocorrelation of the step factor's normal score.
+        popularity: factor of the whole step by the experts that are popular in it; None where every micro-batch has its own.
     """
 
     scores: Floats
@@ -73,6 +89,7 @@ class Shared:
     end_s: Values
     end_call: Family
     step_ar1: float = 0.0
+    popularity: StepFactor | None = None
 
     def factor(self, score: Floats) -> Floats:
         """Mean regime factor at network scores."""
@@ -197,12 +214,15 @@ def finish(core_s: Values, end_s: Values, shared: Shared, rng: np.random.Generat
 
 def before_stalls(core_s: Values, end_s: Values, shared: Shared, rng: np.random.Generator) -> Values:
     """Step times [fleet, step] from the maximum over replicas, in the same places: all that is drawn but the stalls."""
-    u = latin_hypercube(2, core_s.size, rng).reshape(2, *core_s.shape)
+    popularity, n = shared.popularity, 2 + (shared.popularity is not None)
+    u = latin_hypercube(n, core_s.size, rng).reshape(n, *core_s.shape)
     total = core_s
     if shared.end_call.cv > 0:
         total = total + end_s * (NormalScoreMap.from_family(shared.end_call)(ndtri(u[0])) - 1.0)
     if shared.step.cv > 0:
         total = total * step_regimes(shared.step, shared.step_ar1, u[1])
+    if popularity is not None:
+        total = total * step_regimes(popularity.score_map, popularity.ar1, u[2])
     return total
 
 

@@ -25,7 +25,7 @@ from ..core.registry import did_you_mean
 from ..cost.efficiency import Efficiency
 from ..cost.step import StepCost
 from ..graph.build import Portion, WorkTerms, work_terms
-from ..graph.draws import ScoreChain, family_chain, key_words, typed_key
+from ..graph.draws import ScoreChain, chain_of, family_chain, key_words, typed_key
 from ..graph.levels import level_table
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import CommFactors, GraphArrays, WorkFactors, propagate
@@ -44,6 +44,7 @@ from .work import PROBE, Work, with_busier_rank
 Slowdown: TypeAlias = Float[Array | np.ndarray, "device sample"]
 Given: TypeAlias = Any  # an array, or a mapping of arrays by name
 WORK = ("tokens", "attention", "experts")
+POPULARITY = 1 << 16  # number of the stream that draws it
 
 
 def step_time(
@@ -134,7 +135,8 @@ def steps_of(
         terms,
     )
     inputs = lowered.inputs if key is not None else replace(lowered.inputs, compute=None, comm=None)
-    return _steps(replace(inputs, graph=arrays), lowered.laws, words, device_layout(plan), parts, n)
+    laws = lowered.laws._replace(popularity=None) if work else lowered.laws
+    return _steps(replace(inputs, graph=arrays), laws, words, device_layout(plan), parts, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,12 +372,14 @@ class _StepLaws(NamedTuple):
     Attributes:
         regime: per network axis, factor of the step's network score.
         end_call, step: residual of the communication that ends the step, factor of the whole step.
+        popularity: the same by the experts that are popular in it.
         stalls: probability and mean, as a share of the step, of every kind.
     """
 
     regime: tuple[ScoreChain, ...]
     end_call: ScoreChain | None
     step: ScoreChain | None
+    popularity: ScoreChain | None
     stalls: tuple[tuple[float, float], ...]
 
 
@@ -388,7 +392,9 @@ def _lowered(program: Program) -> _Lowered:
         return family_chain(family) if family.cv > 0 else None
 
     stalls = tuple((stall.prob(job.plan.n_devices), stall.mean_fraction) for stall in tree.stalls)
-    laws = _StepLaws(tuple(map(family_chain, program.regime)), chain(program.end_call), chain(tree.step), stalls)
+    popular = None if program.work is None else program.work.popularity
+    factors = chain(program.end_call), chain(tree.step), None if popular is None else chain_of(popular.score_map)
+    laws = _StepLaws(tuple(map(family_chain, program.regime)), *factors, stalls)
     inputs = column_inputs(program, np.ones((1, len(NETWORK_AXES))))
     return _Lowered(RetimedJob(job, program, by_class=True), inputs, laws)
 
@@ -446,8 +452,11 @@ def _steps(
         step_s = step_s + jnp.asarray(inputs.graph.end_comm_s).max() * regime[-1] * (laws.end_call(scores[1]) - 1.0)
     if laws.step is not None:
         step_s = step_s * laws.step(scores[2])
+    if laws.popularity is not None:
+        own = jax.random.fold_in(jax.random.wrap_key_data(key), POPULARITY)
+        step_s = step_s * laws.popularity(jax.random.normal(own, (n_sample,), dtype))
     for number, (prob, mean) in enumerate(laws.stalls):
         own, length = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), number))
         happens = jax.random.uniform(own, (n_sample,), dtype) < prob
-        step_s = step_s * (1.0 + happens * mean * jax.random.exponential(length, (n_sample,), dtype))
+        step_s = step_s * (1.0 + jnp.where(happens, mean * jax.random.exponential(length, (n_sample,), dtype), 0.0))
     return step_s

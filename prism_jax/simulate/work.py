@@ -13,6 +13,9 @@ with theta such that the sum of loads lies as far out as it does in the slowest 
 over all draws, is half of the square of a shift of a normal score (`importance.py`). Of several columns that last nearly as long
 one is kept: draws are cheap beside running a column, and steps are then stratified.
 
+Where the popularity of experts is that of a step, all replicas and micro-batches have it in common: noise-free steps under the
+loads of many steps are a factor of whole steps, and columns draw what micro-batches scatter around it.
+
 Everything is drawn on the host, from a stream of its own: the draws of all else stay as they are.
 """
 
@@ -26,6 +29,7 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..core.arrays import Floats, Positions
 from ..core.kernels import COMPUTE_CLASSES
@@ -34,21 +38,27 @@ from ..graph.build import Portion, WorkTerms, work_terms
 from ..graph.draws import on_host
 from ..graph.levels import level_table
 from ..graph.step_graph import StepGraph
+from ..graph.walk import decide
 from ..job.job import Job
 from ..plan.micro_batch_work import N_ROW, MicroBatchLaw, law_of
 from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
 from ..schedule.order import ScheduleOrder
+from ..variability.score_map import TOLERANCE, NormalScoreMap, fit_knots
 from ..workload.transformer.op_lists import expert_group
-from ..workload.transformer.routing import loads_of_layers
+from ..workload.transformer.routing import StepLoads, loads_of_layers, loads_of_steps
 from ..workload.transformer.spec import TransformerSpec
 from .columns import Chunk
+from .replica_maximum import StepFactor
 
 LENGTHS, ROUTING = "lengths of sequences", "routing of tokens"
 STREAM = crc32(b"work")
 N_PILOT = 1024  # columns whose scatter tells how much work matters
 MOST_CANDIDATES, MOST_CELLS = 8, 1 << 16  # of a column that is kept; draws of a set of columns
 N_PROBE = 8  # lengths of padded sequences that are costed
+N_KNOTS = 33  # of the factor of popularity
+MOST_OPS = 1 << 20  # ops times steps that are run at once, so that a cache holds them
+N_STEP, MOST_RUN = (1 << 11, 1 << 14), 1 << 24  # steps that are run for the factor; ops of all of them
 PROBE = 0.1  # by which the load of the busiest rank is raised to see what goes with it
 
 Singles = NDArray[np.float32]
@@ -111,12 +121,14 @@ class Work:
         sources: of which the factors are drawn.
         of_steps: [step, replica, row] of the first rows, of whole steps, where replicas depend on each other (single columns know
             how each of them scatters); None where they do not.
+        popularity: factor of whole steps by the experts that are popular in them; None where micro-batches have their own.
     """
 
     terms: WorkTerms
     n_row: int
     sources: tuple[WorkSource, ...]
     of_steps: Singles | None = None
+    popularity: StepFactor | None = None
 
     @property
     def sd(self) -> float:
@@ -137,7 +149,8 @@ class Work:
     @property
     def names(self) -> list[str]:
         """Sources that vary."""
-        return list(dict.fromkeys(source.name for source in self.sources if source.load.any()))
+        own = [source.name for source in self.sources if source.load.any()]
+        return list(dict.fromkeys([*own, ROUTING] if self.popularity is not None else own))
 
     def without(self, name: str) -> Work:
         """The same with mean work in the place of one source: alike in all shapes and other draws."""
@@ -146,7 +159,8 @@ class Work:
             for one in self.sources
         )
         steps = None if self.of_steps is None else self.of_steps * (name != LENGTHS)
-        return replace(self, sources=tuple(calm), of_steps=steps)
+        popularity = None if name == ROUTING else self.popularity
+        return replace(self, sources=tuple(calm), of_steps=steps, popularity=popularity)
 
     def plain(self, n_column: int, *seed: int) -> Singles:
         """[row, column] factors less one of columns that nothing is tilted of."""
@@ -264,7 +278,30 @@ def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph)
     more = [(0, a - b) for a, b in zip(graph.op.shape, terms.row.shape, strict=False)]
     row, share = (np.pad(np.asarray(part), (*more, (0, 0))) for part in terms)
     used = share.any(axis=(0, 1))
-    return Work(WorkTerms(row[..., used].astype(np.int32), on_host(share[..., used])), first, tuple(sources), of_steps)
+    terms = WorkTerms(row[..., used].astype(np.int32), on_host(share[..., used]))
+    popularity = None if routed is None or routed.steps is None else _popularity(graph, terms, first, m, routed.steps)
+    return Work(terms, first, tuple(sources), of_steps, popularity)
+
+
+def _popularity(graph: StepGraph, terms: WorkTerms, n_row: int, m: int, steps: StepLoads) -> StepFactor:
+    """Noise-free steps under the loads of steps, over that under the mean; rows of chunks are the last ones of `n_row`."""
+    excess = np.zeros((n_row, len(steps.mean)), np.float32)
+    excess[n_row - m * steps.mean.shape[1] :] = np.repeat(steps.mean.T, m, axis=0)
+    most = max(1, MOST_OPS // graph.op.size)
+    parts = [_with_work(graph, terms, own) for own in np.split(excess, range(most, len(steps.mean), most), axis=1)]
+    factor = np.sort(np.concatenate(parts)) / _with_work(graph, terms, 0.0 * excess[:, :1])
+    z = ndtri((np.arange(len(factor)) + 0.5) / len(factor))
+    knots, values = fit_knots(z, factor, N_KNOTS, TOLERANCE)
+    return StepFactor(NormalScoreMap(tuple(knots.tolist()), tuple(values.tolist())), float(factor.std()), steps.ar1)
+
+
+def _with_work(graph: StepGraph, terms: WorkTerms, excess: Singles) -> Floats:
+    """Seconds of the step without noise [column] under factors less one [row, column]."""
+    more = sum(terms.share[..., k, None] * excess[terms.row[..., k]] for k in range(terms.row.shape[-1]))
+    op_s = on_host(graph.compute_s.sum(axis=-1, keepdims=True)) * (1.0 + more)
+    op_s += on_host(graph.comm_s.sum(axis=-1, keepdims=True) + graph.send_s[..., None])
+    end_s = decide(graph, op_s, np.ones((1, 1, 1))).end_s[-1]
+    return (end_s + (graph.end_compute_s + graph.end_comm_s)[:, None]).max(axis=0)
 
 
 def _source(name: str, row: Positions, excess: Floats, weight: float, n_alike: int) -> WorkSource:
@@ -306,12 +343,14 @@ class RoutedCompute(NamedTuple):
         layers: with experts [chunk].
         n_group: groups that synchronise inside every op.
         loads: its loads over their mean, less one [table], as means over so many layers.
+        steps: loads of steps, around which these scatter; None where popularity is not that of steps.
     """
 
     seconds: Floats
-    layers: list[int]
+    layers: tuple[int, ...]
     n_group: int
     loads: Callable[[int], Floats]
+    steps: StepLoads | None
 
 
 def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
@@ -327,7 +366,10 @@ def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
     one = seconds.sum(axis=0)
     layers = np.rint(one / one.sum() * model.moe.n_layers_of(model.n_layers)).astype(int)
     n_group = max(1, plan.n_member // (plan.ep * plan.expert_tp))
-    return RoutedCompute(seconds, layers.tolist(), n_group, partial(loads_of_layers, model.moe.routing, group))
+    routing, layers = model.moe.routing, tuple(layers.tolist())
+    n_step = int(np.clip(MOST_RUN // (2 * plan.pp * plan.n_micro_batch * plan.virtual_stages), *N_STEP))
+    steps = loads_of_steps(routing, group, layers, n_step) if routing.of_steps else None
+    return RoutedCompute(seconds, layers, n_group, partial(loads_of_layers, routing, group), steps)
 
 
 def with_busier_rank(model: TransformerSpec, plan: ParallelPlan) -> TransformerSpec:

@@ -38,7 +38,7 @@ from ...plan.micro_batch_work import mean_over_lengths
 from ...plan.plan import ParallelPlan
 from ..base.kernels import ROUTED, Kernel
 from .mixers import MixerSpec
-from .routing import ExpertGroup
+from .routing import DroppedTokens, ExpertGroup, dropped_tokens
 from .shard import Shard, gemm, stream
 from .sizes import TransformerSizes
 
@@ -214,6 +214,15 @@ def expert_group(model: TransformerSizes, plan: ParallelPlan) -> ExpertGroup:
     assert model.moe is not None
     tokens = plan.micro_batch * plan.seq_len / plan.cp * max(1.0, plan.expert_split)
     return ExpertGroup(model.moe.n_experts, model.moe.top_k, plan.ep, round(tokens))
+
+
+def dropped_by_experts(model: TransformerSizes, plan: ParallelPlan) -> DroppedTokens | None:
+    """Shares of what a device routes that find an expert full; None where nothing is dropped, or nothing said of popularity."""
+    moe = model.moe
+    if moe is None or moe.routing is None or not moe.capacity_factor:
+        return None
+    tokens = plan.micro_batch * plan.seq_len / plan.cp / (plan.tp if plan.sequence_parallel else 1)
+    return dropped_tokens(moe.routing, ExpertGroup(moe.n_experts, moe.top_k, 1, round(tokens)), moe.capacity_factor)
 
 
 def waits_for_counts(model: TransformerSizes, plan: ParallelPlan) -> bool:

@@ -129,6 +129,10 @@ class MoESpec:
 
         if self.imbalance > 1.0 and self.routing is not None:
             raise SpecError("moe: imbalance and routing both say how uneven loads are. Leave one of them out.")
+        counts = None if self.routing is None else self.routing.counts
+        if counts is not None and counts.tokens.shape[2] != self.n_experts:
+            text = f"{counts.tokens.shape[2]} experts, but n_experts = {self.n_experts}"
+            raise SpecError(f"moe.routing.counts: {counts.file} has tokens of {text}.")
         if not 0.0 <= self.capacity_factor <= self.n_experts:
             raise SpecError(
                 f"moe: capacity_factor = {self.capacity_factor}, but it must lie between 0 (no token is dropped) and "

@@ -12,6 +12,7 @@ from prism_jax.explain.critical_path import HostColumns, first_columns
 from prism_jax.explain.explain import explain
 from prism_jax.explain.owners import EVEN_LOADS, work_gains
 from prism_jax.graph.draws import typed_key
+from prism_jax.horizon.steps import step_sum
 from prism_jax.job.job import Job
 from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import loaded
@@ -23,11 +24,13 @@ from prism_jax.simulate.columns import Chunk, column_times
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.predict import column_design, predict, replica_columns
 from prism_jax.simulate.program import by_class, lower
+from prism_jax.simulate.step_time import step_time
 from prism_jax.simulate.work import LENGTHS, N_ROW, ROUTING
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
-from prism_jax.workload.transformer.routing import ExpertRouting
+from prism_jax.workload.transformer.op_lists import expert_group
+from prism_jax.workload.transformer.routing import ExpertRouting, concentration_of, mean_busiest
 
 LONG = {"kind": "log_normal", "cv": 1.2, "mean": 900}
 MIXED = {"kind": "mixture", "bulk_cv": 0.4, "slow_prob": 0.1, "slow_factor": 9.0, "slow_cv": 0.5, "mean": 600}
@@ -166,7 +169,7 @@ def test_tables_follow_the_order_of_work() -> None:
 
 
 @pytest.mark.parametrize("written", [{"gini": 0.3}, {}])
-def test_routing_is_written_into_a_preset(written: dict[str, float]) -> None:
+def test_routing_is_written_into_a_preset(written: dict[str, Any]) -> None:
     found = loaded(
         {
             "model": {"preset": "mixtral-8x7b", "moe": {"routing": written}},
@@ -184,6 +187,101 @@ def test_routing_is_written_into_a_preset(written: dict[str, float]) -> None:
     )
     assert found.model.moe.routing == ExpertRouting(**written)  # pyright: ignore[reportAttributeAccessIssue]
     assert lower(found).work is not None
+
+
+def drifting(drift: float, gini: float = 0.2, **fields: Any) -> Job:
+    shape: dict[str, Any] = {"global_batch": 128, "dp": 32, "tp": 2, "pp": 4, "ep": 8} | fields
+    own = job("mixtral-8x7b", **shape)
+    return replace(own, model=with_routing(own.model, ExpertRouting(gini, drift)))
+
+
+def with_routing(spec: Any, routing: ExpertRouting) -> Any:
+    return replace(spec, moe=replace(spec.moe, routing=routing))
+
+
+POPULAR = {
+    "stages": lambda: drifting(0.1),
+    "uneven": lambda: drifting(0.5, 0.38, pp=2, dp=16),
+    "one stage": lambda: drifting(0.1, pp=1, dp=16, global_batch=64),
+}
+
+
+@pytest.mark.parametrize("name", POPULAR)
+def test_popularity_of_steps_agrees_with_every_micro_batch_of_every_replica(name: str) -> None:
+    """p50, p95 and p99 within 3.5 of the errors of loads that are drawn one by one, and given to `step_time`."""
+    own, n = POPULAR[name](), 1024
+    plan, moe, rng = own.plan, own.model.moe, np.random.default_rng(5)  # pyright: ignore[reportAttributeAccessIssue]
+    group, per = expert_group(own.model, plan), own.model.moe.n_layers_of(32) // plan.n_chunk  # pyright: ignore
+    a = concentration_of(moe.routing.gini, 8)
+    load = np.zeros((plan.n_replica, plan.n_chunk, plan.n_micro_batch, n))
+    for chunk in range(plan.n_chunk):
+        for _ in range(per):
+            share = (
+                rng.dirichlet(np.full(8, a), n)[:, None, None].repeat(plan.n_replica, 1).repeat(plan.n_micro_batch, 2)
+            )
+            of_rank = rng.multinomial(
+                2 * group.n_tokens, share
+            )  # so many that two different ones per token change nothing
+            load[:, chunk] += np.moveaxis(of_rank.max(axis=-1), 0, -1) / (per * group.n_tokens / 4)
+    even = np.ones((plan.n_replica, plan.n_micro_batch, n))
+    work = {"experts": load / mean_busiest(moe.routing, group), "tokens": even, "attention": even}
+    by_hand = np.asarray(step_time(own, work=work, key=3))
+    found, again = predict(own, key=1), np.random.default_rng(0).choice(by_hand, (200, n))
+    assert found.method == "symmetric"
+    for p in (0.5, 0.95, 0.99):
+        error = np.hypot(found.mc_error(p), np.quantile(again, p, axis=1).std())
+        assert abs(found.quantile(p) - np.quantile(by_hand, p)) <= 3.5 * error, p
+
+
+def test_drift_leaves_a_single_step_as_it_is_and_correlates_those_that_follow() -> None:
+    slow, fast = (predict(drifting(drift), key=1) for drift in (0.05, 1.0))
+    np.testing.assert_array_equal(slow.samples_s, fast.samples_s)
+    every = predict(drifting(0.05), key=2, method="brute_force", n_samples=1600, steps_per_fleet=4)
+    assert every.fleets_s is not None
+    popular = lower(drifting(0.05)).work.popularity  # pyright: ignore[reportOptionalMemberAccess]
+    assert popular is not None
+    assert popular.ar1 > 0.8
+    steps = every.fleets_s - every.fleets_s.mean()
+    assert (steps[:, 1:] * steps[:, :-1]).mean() / (steps**2).mean() > 0.5
+    for p in (0.5, 0.95):
+        assert abs(slow.quantile(p) - every.quantile(p)) <= 3.5 * np.hypot(slow.mc_error(p), every.mc_error(p))
+
+
+def test_popularity_of_steps_is_one_owner_and_can_be_taken_out() -> None:
+    program = lower(drifting(0.1))
+    assert program.work is not None
+    assert ROUTING in program.work.names
+    calm = program.work.without(ROUTING)
+    assert not calm.names
+    told = explain(program.job, predict(program.job, key=1), key=typed_key(1))
+    assert told.p95_owner_s[ROUTING] == max(told.p95_owner_s.values())
+
+
+def test_steps_as_a_function_draw_the_popularity_too() -> None:
+    own = drifting(0.1, 0.38, pp=1, dp=8, global_batch=32)
+    given = np.ones((own.plan.n_devices, 2048))
+    fixed, drawn = (
+        np.asarray(step_time(one, given, key=4))
+        for one in (replace(own, model=with_routing(own.model, ExpertRouting(0.38))), own)
+    )
+    popular = lower(own).work.popularity  # pyright: ignore[reportOptionalMemberAccess]
+    assert popular is not None
+    found = drawn.std() / drawn.mean()
+    assert found > 1.5 * fixed.std() / fixed.mean()
+    assert found >= 0.9 * popular.sd
+
+
+def test_runs_of_drifting_popularity_vary_as_their_steps_say() -> None:
+    """Sums of steps: as many independent ones as its autocorrelation leaves."""
+    sums = [step_sum(drifting(drift), key=typed_key(1)) for drift in (0.02, 1.0)]
+    assert sums[0].mean_s == sums[1].mean_s
+    assert sums[0].popularity_s == pytest.approx(sums[1].popularity_s)
+    assert sums[0].within_variance(1) == pytest.approx(sums[1].within_variance(1))
+    r, n = sums[0].popularity_ar1, 1000
+    over = sums[0].within_variance(n) - sums[1].within_variance(n)
+    own = sums[1].popularity_ar1
+    closed = sums[0].popularity_s ** 2 * n * ((1 + r) / (1 - r) - (1 + own) / (1 - own))
+    assert over == pytest.approx(closed, rel=0.05)
 
 
 def test_other_packing_and_even_loads_are_worth_something() -> None:

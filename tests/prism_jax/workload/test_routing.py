@@ -1,16 +1,24 @@
 """The load of the busiest rank of an expert-parallel group against brute force, token by token."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from prism_jax.core.errors import SpecError
+from prism_jax.workload.catalog import model
 from prism_jax.workload.transformer.routing import (
+    ExpertCounts,
     ExpertGroup,
     ExpertRouting,
     busiest_loads,
     concentration_of,
+    dropped_tokens,
     gini_of,
     loads_of_layers,
+    loads_of_steps,
+    mean_busiest,
 )
 
 CASES = [  # experts, top k, ranks, tokens of the group, Gini coefficient
@@ -86,3 +94,93 @@ def test_layers_average_their_scatter() -> None:
 def test_even_routing_is_no_routing() -> None:
     with pytest.raises(SpecError, match="routing left out"):
         ExpertRouting(0.0)
+
+
+@pytest.mark.parametrize("capacity", [1.0, 1.25, 2.0])
+@pytest.mark.parametrize("case", CASES[::2], ids=str)
+def test_as_many_tokens_are_dropped_as_token_by_token(case: tuple[int, int, int, int, float], capacity: float) -> None:
+    n_experts, top_k, _, n_token, wanted = case
+    rng, a = np.random.default_rng(12), concentration_of(wanted, n_experts)
+    room = np.ceil(n_token * top_k / n_experts * capacity)
+    by_hand = np.array([
+        np.maximum(tokens_of_experts(rng.dirichlet(np.full(n_experts, a)), top_k, n_token, rng) - room, 0.0).sum()
+        for _ in range(N)
+    ]) / (n_token * top_k)  # fmt: skip
+    found = dropped_tokens(ExpertRouting(wanted), ExpertGroup(n_experts, top_k, 1, n_token), capacity)
+    assert abs(found.mean - by_hand.mean()) <= MOST_ERRORS * by_hand.std(ddof=1) / np.sqrt(N) + 1e-4
+    if found.p95 > 0.0:
+        assert abs((by_hand <= found.p95).mean() - 0.95) <= MOST_ERRORS * np.sqrt(0.95 * 0.05 / N)
+
+
+def drifting(a: float, n_expert: int, drift: float, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Shares [step, expert] of two steps in a row, by the recursion as it is written."""
+    before = rng.gamma(a, size=(n, n_expert))
+    after = rng.beta(a * (1.0 - drift), a * drift, before.shape) * before + rng.gamma(a * drift, size=before.shape)
+    return before / before.sum(axis=1, keepdims=True), after / after.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("drift", [0.02, 0.3, 1.0 - 1e-9])
+def test_popularity_drifts_and_stays_what_it_is(drift: float) -> None:
+    """Two steps have one law, correlated by 1 - drift; ranks as the busiest load is."""
+    rng, n, gini_of_experts, group = np.random.default_rng(13), 20_000, 0.25, ExpertGroup(16, 2, 4, 8192)
+    before, after = drifting(concentration_of(gini_of_experts, 16), 16, drift, n, rng)
+    assert abs(before.var() - after.var()) <= 5.0 * before.var() / np.sqrt(n)
+    assert np.corrcoef(before.ravel(), after.ravel())[0, 1] == pytest.approx(1.0 - drift, abs=0.01)
+    busiest = [own.reshape(n, 4, 4).sum(axis=2).max(axis=1) for own in (before, after)]
+    found = loads_of_steps(ExpertRouting(gini_of_experts, drift), group, (3, 2), 4000)
+    assert found.ar1 == pytest.approx(np.corrcoef(*busiest)[0, 1], abs=0.03)
+
+
+def test_steps_have_the_loads_of_micro_batches_whatever_the_drift() -> None:
+    group = ExpertGroup(64, 6, 8, 2048)
+    each = busiest_loads(ExpertRouting(0.2), group)
+    found = [loads_of_steps(ExpertRouting(0.2, drift), group, (1, 0, 4), 1 << 14) for drift in (0.01, 0.5)]
+    np.testing.assert_array_equal(found[0].mean, found[1].mean)
+    one, none, four = found[0].mean.T
+    assert not none.any()
+    assert abs(one.mean()) <= 4.0 * one.std() / np.sqrt(len(one))
+    assert four.std() == pytest.approx(one.std() / 2.0, rel=0.03)
+    both = np.sqrt(one.var() + found[0].scatter.var())
+    assert both == pytest.approx(each.std() / each.mean(), rel=0.05)
+
+
+def recorded(n_step: int = 40, n_layer: int = 3, n_expert: int = 8, rho: float = 0.9) -> ExpertCounts:
+    rng, a, steps = np.random.default_rng(14), 5.0, []
+    g = rng.gamma(a, size=(n_layer, n_expert))
+    for _ in range(n_step):
+        steps.append(np.round(4096 * g / g.sum(axis=1, keepdims=True)))
+        g = rng.beta(a * rho, a * (1 - rho), g.shape) * g + rng.gamma(a * (1 - rho), size=g.shape)
+    return ExpertCounts(np.array(steps), "log.csv")
+
+
+def test_recorded_steps_are_drawn_as_they_are() -> None:
+    """The busiest rank of every recorded step and layer; layers of the model are spread over the recorded ones."""
+    counts, group = recorded(), ExpertGroup(8, 2, 4, 1 << 30)  # so many tokens that nothing scatters
+    found = loads_of_steps(ExpertRouting(counts=counts), group, (4, 2))
+    of_rank = counts.tokens.reshape(40, 3, 4, 2).sum(axis=3)
+    busiest = 4.0 * of_rank.max(axis=2) / of_rank.sum(axis=2)
+    by_hand = np.stack([busiest[:, [0, 0, 1, 1]].mean(axis=1), busiest[:, [2, 2]].mean(axis=1)], axis=1)
+    np.testing.assert_allclose(1.0 + found.mean, by_hand / mean_busiest(ExpertRouting(counts=counts), group), rtol=1e-4)
+    assert mean_busiest(ExpertRouting(counts=counts), group) == pytest.approx(busiest.mean(), rel=0.01)
+    own = busiest - busiest.mean(axis=0)
+    assert found.ar1 == pytest.approx((own[1:] * own[:-1]).mean() / (own**2).mean())
+
+
+def test_even_counts_of_many_tokens_wait_for_nobody() -> None:
+    counts = ExpertCounts(np.full((2, 2, 8), 100.0))
+    routing, group = ExpertRouting(counts=counts), ExpertGroup(8, 2, 8, 1 << 30)
+    assert mean_busiest(routing, group) == pytest.approx(1.0, abs=1e-3)
+    assert dropped_tokens(routing, group, 1.0).mean < 1e-3
+
+
+def test_drift_and_counts_that_contradict_themselves_are_refused() -> None:
+    for drift in (0.0, -0.1, 1.5):
+        with pytest.raises(SpecError, match="drift"):
+            ExpertRouting(0.2, drift)
+    with pytest.raises(SpecError, match="drift and counts"):
+        ExpertRouting(0.2, 0.5, recorded())
+    with pytest.raises(SpecError, match="needs tokens"):
+        ExpertCounts(np.zeros((2, 2, 8)))
+    spec: Any = model("mixtral-8x7b")
+    with pytest.raises(SpecError, match="4 experts, but n_experts = 8"):
+        replace(spec.moe, routing=ExpertRouting(counts=recorded(n_expert=4)))
