@@ -10,6 +10,7 @@
 
 with the shares integrated out; the concentration a is a Gini coefficient (`prism_jax.workload.transformer.routing`). Rows of
 one layer are taken to be independent from step to step: where popularity stays, the interval is too narrow, and a note says so.
+How much of it a step replaces follows from moments, the lag-1 covariance of shares over their variance without that of sampling.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from jax.scipy.special import gammaln, log_ndtr
 from scipy.special import ndtr
 
 from prism_jax.core.errors import DataError
+from prism_jax.job.expert_counts import NAMES, tokens_by_group
 from prism_jax.job.lengths import lengths_of_family
 from prism_jax.plan.packing import Lengths
-from prism_jax.workload.transformer.routing import LEAST_GINI, MOST_GINI, ExpertRouting, gini_of
+from prism_jax.workload.transformer.routing import LEAST_DRIFT, LEAST_GINI, MOST_GINI, ExpertRouting, gini_of
 
 from .data.checks import texts_of
 from .data.columns import ModelColumn
@@ -47,7 +49,6 @@ SPREAD = Scale(1.0, 2.0)  # of log tokens
 CUT_SHARE = 0.005  # of documents that are exactly as long as the longest: more are no chance
 FAR = 0.1  # Kolmogorov-Smirnov distance from which on a family is no likeness
 CONCENTRATION = Scale(10.0, 5.0)  # Gini coefficients of .03 to .6
-MOST_CELLS = 4_000_000  # groups times experts
 MOST_SHOWN, MOST_GROUPS, N_REPLICATED = 400, 64, 200  # values and groups that are replicated for a picture; how often
 LOADS = "tokens of an expert, over the mean of its layer"
 STAYS = 0.2  # share of the variance of loads that is shared by the steps of a layer, from which on it is said
@@ -198,12 +199,14 @@ class RoutingData:
 
     Attributes:
         layers: names.
-        layer: of each group, [group].
+        layer: of each group, [group]; a layer's groups in the order of their steps.
+        step: number of each group's step, its place where steps have none, [group].
         tokens: of experts, [group, expert].
     """
 
     layers: Annotated[tuple[str, ...], "layer"]
     layer: Annotated[np.ndarray, "group -> layer"]
+    step: Annotated[np.ndarray, "group"]
     tokens: Annotated[np.ndarray, "group expert"]
 
 
@@ -212,12 +215,10 @@ class RoutingModel(Model[RoutingData]):
 
     name = "routing"
     columns = (
-        ModelColumn("expert", ("expert_id", "expert_index"), required=True, text=True),
-        ModelColumn(
-            "tokens", ("n_tokens", "count", "tokens_per_expert", "load"), required=True, strict=True, least=0.0
-        ),
-        ModelColumn("layer", ("layer_id", "block"), text=True),
-        ModelColumn("step", ("iteration", "micro_batch"), text=True),
+        ModelColumn("expert", NAMES["expert"], required=True, text=True),
+        ModelColumn("tokens", NAMES["tokens"], required=True, strict=True, least=0.0),
+        ModelColumn("layer", NAMES["layer"], text=True),
+        ModelColumn("step", NAMES["step"], text=True),
     )
     reported = ("concentration",)
     default_method = "map"
@@ -229,21 +230,13 @@ class RoutingModel(Model[RoutingData]):
         Raises:
             DataError: one expert, no tokens, or more groups than fit.
         """
-        expert, layer, step = (np.array(texts_of(frame, name)) for name in ("expert", "layer", "step"))
-        (experts, of_expert), (layers, of_layer) = (np.unique(one, return_inverse=True) for one in (expert, layer))
-        _, first, group = np.unique(np.char.add(np.char.add(layer, "\0"), step), return_index=True, return_inverse=True)
-        if len(experts) < 2:
-            raise DataError(f"all rows are of one expert, {experts[0]}. Is the column of experts what it should be?")
-        if len(first) * len(experts) > MOST_CELLS:
-            raise DataError(
-                f"more than {MOST_CELLS:,} counts: {len(experts)} experts in {len(first):,} layers and steps"
-            )
-        tokens = np.zeros((len(first), len(experts)))
-        np.add.at(tokens, (group, of_expert), frame["tokens"].to_numpy(dtype=float))
-        kept = tokens.sum(axis=1) > 0.0
-        if not kept.any():
-            raise DataError("no expert has any tokens. Is the column of tokens what it should be?")
-        return RoutingData(tuple(layers.tolist()), of_layer[first][kept].astype(np.int64), tokens[kept])
+        step, layer, expert = (
+            np.unique(np.array(texts_of(frame, name)), return_inverse=True) for name in ("step", "layer", "expert")
+        )
+        found = tokens_by_group(step, layer, expert, frame["tokens"].to_numpy(dtype=float))
+        number = np.array([_number(name) for name in found.steps])
+        number = number if np.isfinite(number).all() else np.arange(len(number), dtype=float)
+        return RoutingData(found.layers, found.layer, number[found.step], found.tokens)
 
     def program(self, data: RoutingData) -> None:
         """Dirichlet-multinomial counts."""
@@ -263,16 +256,20 @@ class RoutingModel(Model[RoutingData]):
 
     def describe(self, data: RoutingData, draws: Draws) -> dict[str, Any]:
         """Gini coefficient of the loads, and what to write into a job."""
-        gini, stays = self._gini(data, draws), _stays(data)
+        gini, stays, drift = self._gini(data, draws), _stays(data), _drift(data)
         told = {
             "n_layers": len(data.layers),
             "n_groups": len(data.tokens),
             "n_experts": data.tokens.shape[1],
             "gini": interval(gini),
             "share_that_stays": stays,
-            "model.moe.routing": {"gini": round(float(np.median(gini)), 4)},
+            **({} if drift is None else {"drift": drift}),
+            "model.moe.routing": {
+                "gini": round(float(np.median(gini)), 4),
+                **({} if drift is None else {"drift": drift}),
+            },
         }
-        note = f"{stays:.0%} of the variance of loads stays from step to step of a layer; a prediction draws all of it anew"
+        note = f"{stays:.0%} of the variance of loads stays from step to step of a layer: the interval of gini is too narrow"
         return told | ({"notes": [note]} if stays > STAYS else {})
 
     def replicate(self, data: RoutingData, draws: Draws, key: Array) -> Checks:
@@ -289,7 +286,7 @@ class RoutingModel(Model[RoutingData]):
 
     def law(self, data: RoutingData, draws: Draws) -> ExpertRouting:
         """Routing as `model.moe.routing` has it."""
-        return ExpertRouting(float(np.clip(np.median(self._gini(data, draws)), LEAST_GINI, MOST_GINI)))
+        return ExpertRouting(float(np.clip(np.median(self._gini(data, draws)), LEAST_GINI, MOST_GINI)), _drift(data))
 
     @staticmethod
     def _gini(data: RoutingData, draws: Draws) -> np.ndarray:
@@ -327,3 +324,23 @@ def _stays(data: RoutingData) -> float:
             within, freedom = within + float(((own - own.mean(axis=0)) ** 2).sum()), freedom + len(own) - 1
     total = float(((load - load.mean()) ** 2).sum() / len(load))
     return 0.0 if not freedom or total == 0.0 else float(np.clip(1.0 - within / freedom / total, 0.0, 1.0))
+
+
+def _number(name: str) -> float:
+    try:
+        return float(name)
+    except ValueError:
+        return np.nan
+
+
+def _drift(data: RoutingData) -> float | None:
+    """Share of the popularity that a step replaces; None where little stays, or no two steps of a layer are known."""
+    n, n_expert = data.tokens.sum(axis=1, keepdims=True), data.tokens.shape[1]
+    off, mean = data.tokens / n - 1.0 / n_expert, 1.0 / n_expert
+    variance = float((off**2).mean() - (mean * (1.0 - mean) / n).mean())
+    pair = np.flatnonzero(np.diff(data.layer) == 0)
+    if not len(pair) or variance <= 0.0:
+        return None
+    stays = min(float((off[pair] * off[pair + 1]).mean()) / variance, 1.0)
+    steps = float(np.median(np.diff(data.step)[pair]))  # from one that was logged to the next
+    return float(f"{np.clip(1.0 - stays ** (1.0 / steps), LEAST_DRIFT, 1.0):.3g}") if stays > STAYS else None

@@ -12,6 +12,7 @@ import pandas as pd
 from prism_jax.core.errors import DataError
 from prism_jax.fits.collective_run import CollectiveRun
 from prism_jax.fits.report import CleaningReport
+from prism_jax.job.expert_counts import expert_columns
 from prism_jax.recorded.formats.scalar_files import is_step_table
 
 from .checks import ROW, copied_rows
@@ -106,16 +107,16 @@ def _read(
     collective: CollectiveRun = CollectiveRun(),
 ) -> RawTable:
     def choose(names: Sequence[str]) -> list[str]:
+        if _experts(names, columns):
+            return list(names)
         speeds = [one.column for one in speeds_of(str(path), names, columns, options)]
         return list(dict.fromkeys((*wanted(str(path), names, columns, options), *speeds)))
 
     kind: Format = detect(path)
     if kind == "table" and _is_step_table(path, columns, options):
         kind = "step log"
-    if kind == "table":
-        return read_delimited(path, choose)
-    if kind == "parquet":
-        return read_parquet(path, choose)
+    if kind in ("table", "parquet"):
+        return _long(read_delimited(path, choose) if kind == "table" else read_parquet(path, choose), columns)
     if kind == "network test":
         return read_network_tests(path, collective)
     if kind == "nvidia-smi":
@@ -123,6 +124,21 @@ def _read(
     if kind == "dcgm":
         return read_monitor(path)
     return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run, _unit_s(columns, options))
+
+
+def _experts(names: Sequence[str], columns: Sequence[ModelColumn]) -> dict[str, str]:
+    """Columns of experts, and which, in a table that has one for each where a model asks for a row for each."""
+    return expert_columns(names) if any(column.name == "expert" for column in columns) else {}
+
+
+def _long(table: RawTable, columns: Sequence[ModelColumn]) -> RawTable:
+    """The table with a row per expert."""
+    experts = _experts(table.header, columns)
+    if not experts:
+        return table
+    rest = [name for name in table.frame.columns if name not in experts]
+    frame = table.frame.melt(rest, list(experts), "expert", "tokens")
+    return raw_table(table.source, frame.assign(expert=[experts[name] for name in frame["expert"]]))
 
 
 def _is_step_table(path: Path, columns: Sequence[ModelColumn], options: DataOptions) -> bool:

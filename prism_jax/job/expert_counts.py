@@ -99,7 +99,7 @@ def _ordered(names: Sequence[str], place: Positions) -> tuple[tuple[str, ...], P
         order = np.argsort([float(name) for name in names], kind="stable")
     except ValueError:
         order = np.arange(len(names))
-    return tuple(names[at] for at in order.tolist()), np.argsort(order)[place]
+    return tuple(str(names[at]) for at in order.tolist()), np.argsort(order)[place]
 
 
 def counts_of(written: Any, folder: Path = Path()) -> ExpertCounts:

@@ -2,6 +2,7 @@
 # (of pandas without stubs, every expression may be of any type)
 """Lengths of documents and routing: what was put in is found again, intervals cover it, wrong tables are refused."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import inference
 from inference.fitting.models import model_named
 from inference.work import sample_gini
 from prism_jax.core.errors import DataError, FitError
+from prism_jax.job.expert_counts import read_counts
 from prism_jax.workload.transformer.routing import ExpertRouting, concentration_of, gini_of
 
 MEAN, CV, CUT = 700.0, 1.2, 4096
@@ -107,6 +109,41 @@ def test_popularity_that_stays_is_said() -> None:
     assert "stays from step to step" in told["notes"][0]
 
 
+def drifting(
+    rng: np.random.Generator, drift: float, n_layer: int = 12, n_step: int = 60, every: int = 1
+) -> pd.DataFrame:
+    """Tokens of experts whose popularity is renewed by a share in every step, of which some are logged."""
+    a, rows = concentration_of(GINI, EXPERTS), []
+    g = rng.gamma(a, size=(n_layer, EXPERTS))
+    for step in range(n_step * every):
+        if step % every == 0:
+            tokens = rng.multinomial(8192, g / g.sum(axis=1, keepdims=True))
+            rows += [(step, layer, *own) for layer, own in enumerate(tokens.tolist())]
+        g = rng.beta(a * (1.0 - drift), a * drift, g.shape) * g + rng.gamma(a * drift, size=g.shape)
+    return pd.DataFrame(rows, columns=["step", "layer", *map(str, range(EXPERTS))])
+
+
+@pytest.mark.parametrize(("drift", "every"), [(0.1, 1), (0.4, 1), (0.02, 10)])
+def test_the_drift_of_popularity_is_found(drift: float, every: int, tmp_path: Path) -> None:
+    """In tables with a column per expert, as jobs take them."""
+    table = drifting(np.random.default_rng(9), drift, every=every)
+    table.to_csv(tmp_path / "counts.csv", index=False)
+    fit: Any = inference.fit(tmp_path / "counts.csv", model="routing", key=jax.random.key(0))
+    told = fit.model.describe(fit.data, fit.draws)
+    assert told["drift"] == pytest.approx(drift, rel=0.15)
+    assert told["model.moe.routing"] == {"gini": pytest.approx(GINI, rel=0.1), "drift": told["drift"]}
+    assert fit.model.law(fit.data, fit.draws).drift == told["drift"]
+    np.testing.assert_array_equal(
+        fit.data.tokens.reshape(12, -1, EXPERTS).swapaxes(0, 1), read_counts(tmp_path / "counts.csv").tokens
+    )
+
+
+def test_popularity_that_is_new_in_every_step_has_no_drift() -> None:
+    fit = fitted("routing", counts(np.random.default_rng(10), 8, 20))
+    assert "drift" not in fit.model.describe(fit.data, fit.draws)
+    assert fit.model.law(fit.data, fit.draws).drift is None
+
+
 def test_sources_and_layers_that_were_left_out_are_scored() -> None:
     rng = np.random.default_rng(5)
     table = documents(rng, 2000)
@@ -132,7 +169,7 @@ def test_gini_of_counts() -> None:
     [
         ("lengths", pd.DataFrame({"tokens": [512] * 30}), "1 unlike lengths"),
         ("lengths", pd.DataFrame({"tokens": [512, -1, 3] * 10}), "tokens"),
-        ("routing", pd.DataFrame({"expert": ["a"] * 30, "tokens": [3] * 30}), "all rows are of one expert, a"),
+        ("routing", pd.DataFrame({"expert": ["a"] * 30, "tokens": [3] * 30}), "all rows are of one expert, 'a'"),
         ("routing", pd.DataFrame({"expert": list("ab") * 15, "tokens": [0] * 30}), "no expert has any tokens"),
     ],
 )
