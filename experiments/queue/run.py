@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prism_jax.core.text_table import Table, duration
+from prism_jax.core.page import Table
+from prism_jax.core.page_text import block_lines
+from prism_jax.core.text_table import duration
 from prism_jax.queue.compare import QueueCase, QueueRow, compare
 from prism_jax.queue.jobs import capacity_of
 from prism_jax.queue.policies import POLICIES
@@ -96,7 +98,7 @@ def by_policy(found: Sequence[Found]) -> None:
             ]
         )
     policies = [name for name in POLICIES.names if name != "fifo"]
-    print("\n".join(Table("", ["group", "jobs", "GPUs", "load", "FIFO JCT", *policies], rows).lines()))
+    print("\n".join(block_lines(Table("", ["group", "jobs", "GPUs", "load", "FIFO JCT", *policies], rows))))
     for policy in policies:
         ratios = np.array([row.over_fifo.median for each in found for row in each.rows if row.policy == policy])
         low, middle, high = np.quantile(ratios, (0.0, 0.5, 1.0))
@@ -122,7 +124,7 @@ def by_estimate(found: Sequence[Found]) -> None:
         spread = f"{middle:.4f} ({low:.4f} to {high:.4f})"
         rows.append([f"{100 * cv:g}%", policy, estimate, spread, str(below), str(above), f"{100 * on_time:.2f}%"])
     columns = ["CV", "policy", "estimate", "over point estimates", "groups surely below", "surely above", "on time"]
-    print("\n".join(Table("", columns, rows).lines()))
+    print("\n".join(block_lines(Table("", columns, rows))))
 
 
 def main() -> None:

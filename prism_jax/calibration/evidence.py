@@ -217,6 +217,15 @@ class Evidence:
         return f"{meaning}: {'; '.join(self.why)}" if self.why else meaning
 
     @property
+    def short(self) -> str:
+        """Measured runs near the job and how far their predictions were off, for one line."""
+        if self.median_error is None:
+            return "no measured run is near this job: the interval is that of all measured ones"
+        near = "nearest" if self.is_extrapolated else "near"
+        sources = f"{self.n_sources} source{'s' * (self.n_sources > 1)}"
+        return f"{self.n_rows:,} measured runs of {sources} {near}: off by {self.median_error:.0%} (median)"
+
+    @property
     def nearest(self) -> str:
         """How many measured runs are near the job, in what they differ from it, and how far off they were when left out."""
         if self.median_error is None or self.inside is None:

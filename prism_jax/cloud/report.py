@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
+from ..core.page import Table
+from ..core.page_text import block_lines
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, duration, prob
+from ..core.text_table import duration, prob
 from ..horizon.outcome import Estimate
 from ..search.figures import SearchedPlan
 from .requirements import WorkDone
@@ -241,7 +243,7 @@ def _front(report: CloudReport) -> list[str]:
     if not report.front:
         return []
     rows = [_row(one) for one in report.front]
-    return Table("what no other beats in time and money (means)", COLUMNS, rows).lines()[:-1]
+    return block_lines(Table("what no other beats in time and money (means)", COLUMNS, rows))
 
 
 def _row(one: RentFacts) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def figure_bytes(figure: Figure, suffix: str) -> bytes:
     if kind not in FORMATS:
         raise DataError(f"picture format {suffix!r} is unknown. Name a file that ends in .{', .'.join(FORMATS)}.")
     buffer = BytesIO()
-    with rc_context({"svg.hashsalt": "prism-jax"}):
+    with rc_context({"svg.hashsalt": "prism-jax", "svg.fonttype": "none"}):
         figure.savefig(buffer, format=kind, metadata=UNDATED.get(kind))
     return buffer.getvalue()
 

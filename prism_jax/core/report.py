@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .errors import DataError
+from .page import Block, Card, Page, page_of_data
+from .page_text import page_lines
 from .write_file import atomic_path, plain
 
 Json: TypeAlias = Any  # what JSON can hold and whose content is not ours: inputs of a run, what a model says of itself
@@ -189,16 +191,19 @@ class RunRecord:
         git_revision: of the checkout; None outside one.
         inputs: what was asked for.
         seed: None where nothing is drawn.
+        command: the command line that made the report; absent where it was made in Python.
+        job_file: the whole job as a job file; absent where the report is of none or of several.
     """
 
     versions: Mapping[str, str | None]
     git_revision: str | None
     inputs: Mapping[str, Json]
     seed: int | None
+    command: Annotated[str | None, WHERE_KNOWN] = None
+    job_file: Annotated[str | None, WHERE_KNOWN] = None
 
 
 SCHEMA = "schema"
-MOST_CELLS = 40  # lines of the table in a notebook
 R = TypeVar("R", bound="Report")
 
 
@@ -288,31 +293,75 @@ class Report:
         with atomic_path(path) as temporary:
             temporary.write_text(self.to_json() + "\n", encoding="utf-8")
 
-    def lines(self) -> list[str]:
-        """The report as text for people, line by line, as the command line prints it; names and values if a kind has no text."""
-        return [f"{name}  {text}" for name, text in _leading(self.to_dict(), "")]
+    def card(self) -> Card | None:
+        """The first screen: verdict, central figures, evidence, assumptions, next step; None where a list is all there is."""
+        return None
+
+    def blocks(self) -> Sequence[Block]:
+        """What follows the card; names and values of the report if a kind lays out nothing."""
+        return page_of_data(self.to_dict()).blocks
+
+    def page(self) -> Page:
+        """What a person sees of the report, as text (`lines`) or HTML (`to_html`)."""
+        return Page(self.card(), self.blocks())
+
+    def lines(self, width: int | None = None) -> list[str]:
+        """The whole page as text, line by line.
+
+        Args:
+            width: columns; None: sentences of 100, tables as wide as they are.
+        """
+        return page_lines(self.page(), width)
+
+    def to_html(self, *others: Report) -> str:
+        """The page as one HTML file, with the picture inside and nothing to load; `others` stand next to it."""
+        from .page_html import sheets_html  # HTML is not for every run
+
+        return sheets_html([one._sheet() for one in (self, *others)])
+
+    def _sheet(self) -> Any:
+        from .page_html import Sheet
+
+        return Sheet(self.kind, self.page(), self._svg(), self.to_dict())
+
+    def _svg(self) -> bytes | None:
+        """The picture; None where there is none, or where an older version did not keep what it needs."""
+        if not self.picture:
+            return None
+        from .picture import figure_bytes  # matplotlib is heavy
+
+        try:
+            return figure_bytes(self.figure(), "svg")
+        except DataError:
+            return None
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with one row of the numbers and texts of the report; objects inside it are joined by dots."""
+        from pandas import json_normalize
+
+        return json_normalize(self.to_dict())
+
+    def plot(self) -> Any:
+        """Draws the picture of the report; the same as `figure`."""
+        return self.figure()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):  # else the dataclass writes one with every field
+            cls.__repr__ = Report.__repr__
+
+    def __repr__(self) -> str:
+        card = self.card()
+        return f"<{type(self).__name__} {self.schema() if card is None else f'{card.title}: {card.verdict}'}>"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        """A small table of the leading figures, for notebooks."""
-        from html import escape  # its table of entities costs commands that never come here 5 ms
+        """The card and the picture, for notebooks."""
+        from .page_html import card_html
 
-        cells = _leading(self.to_dict(), "")[:MOST_CELLS]
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in cells)
-        return f"<table><caption>{escape(self.schema())}</caption>{rows}</table>"
-
-
-def _leading(data: dict[str, Any], above: str) -> list[tuple[str, str]]:
-    """Names and values of the numbers and texts of `data` and of the objects in it; deeper ones are left out."""
-    found = []
-    for name, value in data.items():
-        if isinstance(value, dict) and not above:
-            found += _leading(value, f"{name}.")
-        elif value is not None and not isinstance(value, (dict, list)):
-            found.append((above + name, f"{value:.6g}" if isinstance(value, float) else str(value)))
-    return found
+        return card_html(self._sheet())
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -1,10 +1,9 @@
-"""Tables as plain data and as text, with numbers as people read them: an estimate to the digits that its error allows."""
+"""Numbers as people read them: an estimate to the digits that its error allows, times in the unit in which they read best."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from .units import format_bytes, format_s
 
@@ -62,6 +61,30 @@ def time_to(value_s: float, smallest_s: float) -> str:
     return f"{scale * value_s:.{decimals(scale * smallest_s)}f} {unit}"
 
 
+def percent(share: float, *, sign: bool = False) -> str:
+    """A share as a percentage with two significant digits, whole from 10 % on.
+
+    Example:
+        >>> percent(0.0164, sign=True)
+        '+1.6%'
+    """
+    value = 100.0 * share
+    digits = 0 if abs(value) >= 9.95 or value == 0.0 else 1 if abs(value) >= 0.095 else 2
+    return f"{value:{'+' if sign else ''}.{digits}f}%"
+
+
+def times_to(values_s: Sequence[float], smallest_s: float) -> str:
+    """Times in one unit, that of the first, down to the size of `smallest_s`: "5.3 to 10.8 s".
+
+    Example:
+        >>> times_to((0.0053, 0.0108), 0.0005)
+        '5.3 to 10.8 ms'
+    """
+    scale, unit = unit_of_time(values_s[0])
+    digits = decimals(scale * smallest_s)
+    return f"{' to '.join(f'{scale * value:.{digits}f}' for value in values_s)} {unit}"
+
+
 def duration(seconds: float, error: float | None = None) -> str:
     """Seconds as a person says them: "52.3 d", "7.4 h", "12 min", "2.5 ms"; with a standard error in the same unit.
 
@@ -103,48 +126,3 @@ def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -
     low, high = (format_bytes(n_bytes, 3) for n_bytes in interval_bytes)
     chance = prob(not_fit_prob) if not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
     return f"90 % interval {low} to {high}, does not fit with probability {chance}"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under headings; `title` may be empty."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def is_numeric(self, index: int) -> bool:
-        """Whether a column holds numbers, which are aligned right; the first one names the rows."""
-        cells = [row[index] for row in self.rows if row[index]]
-        return index > 0 and bool(cells) and all(cell[0].isdigit() or cell[0] in "-+" for cell in cells)
-
-    def lines(self) -> list[str]:
-        """The table as text."""
-        widths = [max(map(len, (name, *(row[i] for row in self.rows)))) for i, name in enumerate(self.columns)]
-        numeric = [self.is_numeric(index) for index in range(len(self.columns))]
-
-        def line(cells: Sequence[str]) -> str:
-            padded = (c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True))
-            return (" " + "   ".join(padded)).rstrip()
-
-        rule = " " + "─" * (sum(widths) + 3 * (len(widths) - 1))
-        head = [self.title] if self.title else []
-        return [*head, "", line(self.columns), rule, *map(line, self.rows), ""]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names and values of one thing.
-
-    Attributes:
-        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
-    """
-
-    title: str
-    facts: Mapping[str, str]
-    has_paragraphs: bool = False
-
-    def lines(self) -> list[str]:
-        """The facts as text, one per line."""
-        width = max(map(len, self.facts), default=0)
-        return [self.title, *(f"{name:<{width}}  {value}".rstrip() for name, value in self.facts.items())]

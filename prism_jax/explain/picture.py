@@ -18,11 +18,17 @@ UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 
 
-def plot_breakdown(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
-    """Draws where the mean step goes for an average GPU: one bar per part, largest first, with seconds and share."""
+def plot_breakdown(breakdown_s: Explanation | Mapping[str, float], *, ax: Axes | None = None) -> Axes:
+    """Draws where the mean step goes for an average GPU: one bar per part, largest first, with seconds and share.
+
+    Args:
+        breakdown_s: what `explain` returns, or its seconds by part.
+        ax: where to draw; a new figure if not given.
+    """
     ax = new_axes() if ax is None else ax
-    whole_s = sum(explanation.breakdown_s.values())
-    parts = {name: value for name, value in explanation.breakdown_s.items() if abs(value) >= SMALLEST_SHARE * whole_s}
+    all_s = breakdown_s.breakdown_s if isinstance(breakdown_s, Explanation) else breakdown_s
+    whole_s = sum(all_s.values())
+    parts = {name: value for name, value in all_s.items() if abs(value) >= SMALLEST_SHARE * whole_s}
     scale, unit = unit_of_time(whole_s)
     digits = max(2, 2 - int(np.floor(np.log10(scale * whole_s))))
     labels = {name: f"{scale * value:.{digits}f} {unit}  {value / whole_s:.1%}" for name, value in parts.items()}
@@ -31,16 +37,26 @@ def plot_breakdown(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_owners(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
-    """Draws by how much p95 would fall if one kind of work did not vary; the falls need not add up."""
+def plot_owners(
+    owner_s: Explanation | Mapping[str, float], fleet_share: float | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """Draws by how much p95 would fall if one kind of work did not vary; the falls need not add up.
+
+    Args:
+        owner_s: what `explain` returns, or its seconds by owner.
+        fleet_share: of the variance that lies between allocations; of an explanation its own.
+        ax: where to draw; a new figure if not given.
+    """
     ax = new_axes() if ax is None else ax
-    largest_s = max(map(abs, explanation.p95_owner_s.values()), default=0.0)
+    if isinstance(owner_s, Explanation):
+        owner_s, fleet_share = owner_s.p95_owner_s, owner_s.allocation.share
+    largest_s = max(map(abs, owner_s.values()), default=0.0)
     scale, unit = unit_of_time(largest_s)
-    ranked = sorted(explanation.p95_owner_s.items(), key=lambda item: -item[1])[:MOST_OWNERS]
+    ranked = sorted(owner_s.items(), key=lambda item: -item[1])[:MOST_OWNERS]
     owners = {name: scale * value for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest_s > 0.0}
     plot_bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
-    fleet = f"{explanation.allocation.share:.0%} of the variance is which GPUs the job gets"
-    ax.set_xlabel(f"{UNIT_NAMES[unit]} off p95 if it did not vary\n({fleet})" if owners else "nothing varies")
+    fleet = "" if fleet_share is None else f"\n({fleet_share:.0%} of the variance is which GPUs the job gets)"
+    ax.set_xlabel(f"{UNIT_NAMES[unit]} off p95 if it did not vary{fleet}" if owners else "nothing varies")
     return ax
 
 

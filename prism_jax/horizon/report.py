@@ -10,7 +10,7 @@ from ..core.report import Report, RunRecord
 from ..core.text_table import bar, duration, prob
 from ..core.units import format_s
 from ..explain.types import words
-from ..prediction.report import JobFacts
+from ..prediction.figures import JobFacts
 from .outcome import Response, RunChange
 
 

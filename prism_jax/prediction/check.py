@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from ..core.units import format_bytes
-from ..core.use_case import Message, Option, use_case
+from ..core.use_case import Message, Option, noted, use_case
 from ..cost.memory import MemoryBreakdown, memory_notes
 from ..fits.load_fits import load_fits
 from ..job.framework_notes import framework_notes
@@ -18,7 +18,6 @@ from .check_report import (
     CheckReport,
     HostFacts,
     MemoryFacts,
-    check_facts,
     evidence_of_job,
     expert_notes,
     host_facts,
@@ -52,11 +51,6 @@ def memory_verdict(needed: MemoryFacts, stage: int | None, host: HostFacts | Non
     return Message(f"warning: does not fit: {', and '.join(short)}{remedy}", failed=not ignore)
 
 
-def notes_of_check(report: CheckReport) -> tuple[Message, ...]:
-    """Notes, which are no part of the facts."""
-    return tuple(Message(f"note: {note}") for note in report.notes)
-
-
 def memory_of_check(
     report: CheckReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
 ) -> Message | None:
@@ -65,7 +59,7 @@ def memory_of_check(
     return memory_verdict(report.memory_bytes_per_gpu, report.memory_stage, host, ignore_memory)
 
 
-@use_case(text=check_facts, then=(notes_of_check, memory_of_check))
+@use_case(then=(memory_of_check,))
 def check_job(
     job: JobFile, *, changes: JobChanges = JobChanges(), fits: Fits = (), force: Force = False
 ) -> CheckReport:
@@ -120,6 +114,7 @@ def check_job(
         evidence=evidence_of_job(own),
         host_memory_bytes_per_node=host,
         states=states_words(own),
+        record=noted(job=job if isinstance(job, str) else own.name),
     )
 
 

@@ -5,7 +5,7 @@ Of memory it says what is not known of it; of an unsaid field what it may do to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import exp, sqrt
 from typing import Annotated, Any, ClassVar
@@ -15,15 +15,18 @@ import numpy as np
 from ..calibration.band import model_factors, why_wide
 from ..calibration.evidence import Evidence, cell_of, evidence
 from ..calibration.open_fields import NETWORK, OpenField
-from ..core.report import WHERE_KNOWN, Report, from_plain
-from ..core.text_table import Facts, uncertain_memory
+from ..core.page import Block, Card, Facts, Note, Tone
+from ..core.report import WHERE_KNOWN, Report, RunRecord, from_plain
+from ..core.text_table import SMALLEST_PROB, percent, prob
 from ..core.units import format_bytes, format_count
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job
 from ..plan.fields import FP8_RECIPES, gradients_on_host, optimizer_on_host
 from ..plan.optimizers import has_master, moments_bytes, updated_bytes
 
-TOLD = 3  # fields that a person is told of; a report holds all
+MOST_ASSUMED = 2  # fields of the first screen; a report holds all
+UNSURE = 0.2  # probability that a job does not fit from which "fits" is not said without a doubt
+SMALLEST_CHANGE = 5e-4  # of the step
 SMALLEST_GAIN = 0.005  # of the width of an interval
 
 
@@ -62,15 +65,23 @@ class OpenFieldFacts:
 
     @property
     def sentence(self) -> str:
-        """What a person reads."""
-        return f"assumed {self.name}: {self.words}"
+        """The assumption and what the likeliest other value would change, for one line."""
+        other = max(self.alternatives, key=lambda one: one.odds, default=None)
+        changed = "" if other is None else f"; {other.value}: {_change(other.change)}"
+        return f"{self.name} {self.assumed} ({self.odds:.0%}){changed}"
 
     @property
     def words(self) -> str:
-        """The same without the name."""
-        others = "; ".join(f"if {one.value} ({one.odds:.0%}): step {one.change:+.1%}" for one in self.alternatives)
-        gain = f"; stating it narrows the interval by {self.narrows:.0%}" if self.narrows >= SMALLEST_GAIN else ""
+        """The assumption and all other values, without the name."""
+        others = "; ".join(f"{one.value} ({one.odds:.0%}): {_change(one.change)}" for one in self.alternatives)
+        gain = f"; stating it narrows the interval by {percent(self.narrows)}" if self.narrows >= SMALLEST_GAIN else ""
         return f"{self.assumed} ({self.odds:.0%} likely); {others}{gain}"
+
+
+def _change(ratio: float) -> str:
+    if abs(ratio) < SMALLEST_CHANGE:
+        return "same step"
+    return f"step {percent(abs(ratio))} {'longer' if ratio > 0 else 'shorter'}"
 
 
 def evidence_of_job(job: Job) -> Evidence:
@@ -150,6 +161,33 @@ class MemoryFacts:
         """Component -> bytes; they sum to the total."""
         whole = ("total", "capacity", "headroom", "low", "high", "not_fit_prob", "stage")
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in whole}
+
+    @property
+    def words(self) -> str:
+        """Peak, interval, capacity and the chance that it does not fit."""
+        total, low, high, capacity = (self._in_unit(size) for size in (self.total, self.low, self.high, self.capacity))
+        unit = format_bytes(self.capacity).rpartition(" ")[2]
+        risk = prob(self.not_fit_prob) if self.not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
+        return f"{total} of {capacity} {unit} (90%: {low} to {high}); {risk} risk that it does not fit"
+
+    def _in_unit(self, size: float) -> str:
+        """In the unit in which the capacity reads best."""
+        number = format_bytes(self.capacity, 6).rpartition(" ")[0]
+        return f"{size / self.capacity * float(number):.3g}"
+
+    def verdict(self, *, fits: bool) -> tuple[str, Tone]:
+        """Whether the job fits, as a sentence, and its tone.
+
+        Args:
+            fits: into the memory of the devices and, where something is kept there, of the node.
+        """
+        if self.headroom < 0.0:
+            return f"DOES NOT FIT: {format_bytes(-self.headroom, 3)} too much per GPU.", "bad"
+        if not fits:
+            return "DOES NOT FIT into the memory of the host.", "bad"
+        if self.not_fit_prob >= UNSURE:
+            return f"Fits, but with probability {prob(self.not_fit_prob)} it does not.", "unsure"
+        return "Fits.", "good"
 
 
 @dataclass(frozen=True)
@@ -335,41 +373,78 @@ class CheckReport(Report):
     evidence: Evidence | None = None
     host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
     states: str = ""
+    record: Annotated[RunRecord | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        return check_facts(self).lines()
+    def card(self) -> Card:
+        memory = self.memory_bytes_per_gpu
+        verdict, tone = memory.verdict(fits=self.fits)
+        values = self._values
+        shown = ("model", "plan", "batch")
+        file = self.record.inputs.get("job") if self.record else None
+        return Card(
+            title=f"{self.name}: {self.model} on {self.n_devices:,} x {self.device}",
+            verdict=f"{verdict} Nothing was simulated.",
+            tone=tone,
+            facts={**{name: values[name] for name in shown}, "memory": memory.words},
+            evidence="none" if self.evidence is None else self.evidence.short,
+            assumptions=tuple(one.sentence for one in self.open_fields[:MOST_ASSUMED]),
+            next_step=f"prism-jax {'predict' if self.fits else 'search'} {file or self.name}; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        return (
+            Facts("Job", self._values),
+            memory_block(self.memory_bytes_per_gpu, self.host_memory_bytes_per_node, self.memory_stage),
+            *assumption_blocks(self.evidence, self.open_fields, self.notes),
+        )
+
+    @property
+    def _values(self) -> dict[str, str]:
+        active = f", {format_count(self.n_params_active)} active" if self.has_experts else ""
+        size = f"{self.n_micro_batch} micro-batches of {self.micro_batch}, chunks: {self.n_chunk}"
+        return {
+            "model": f"{self.model}, {format_count(self.n_params)} parameters{active}",
+            "cluster": f"{self.cluster}, {self.n_devices:,} x {self.device}",
+            "plan": f"tp {self.tp} x cp {self.cp} x pp {self.pp} x dp {self.dp}, ep {self.ep}",
+            "schedule": f"{self.schedule}, {size}",
+            "batch": _batch(self),
+            "groups": f"{self.n_replica:,} replicas of {self.pp} stages of {self.n_member} synchronised devices",
+            "framework": self.framework or "not stated: the average of frameworks",
+            **({"states": self.states} if self.states else {}),
+            "variability": self.variability,
+        }
 
 
-def check_facts(report: CheckReport) -> Facts:
-    """Names and values."""
-    active = f", {format_count(report.n_params_active)} active" if report.has_experts else ""
-    memory, host = report.memory_bytes_per_gpu, report.host_memory_bytes_per_node
-    verdict = "fits" if memory.headroom >= 0.0 else "DOES NOT FIT"
-    total, capacity = format_bytes(memory.total), format_bytes(memory.capacity)
-    values = {
-        "model": f"{report.model}, {format_count(report.n_params)} parameters{active}",
-        "cluster": f"{report.cluster}, {report.n_devices:,} x {report.device}",
-        "plan": f"tp {report.tp} x cp {report.cp} x pp {report.pp} x dp {report.dp}, ep {report.ep}",
-        "schedule": f"{report.schedule}, {report.n_micro_batch} micro-batches of {report.micro_batch}, chunks: {report.n_chunk}",
-        "batch": _batch(report),
-        "groups": f"{report.n_replica:,} replicas of {report.pp} stages of {report.n_member} synchronised devices",
-        "framework": report.framework or "not specified",
-        **({"states": report.states} if report.states else {}),
-        "variability": report.variability,
-        **(_evidence(report.evidence) if report.evidence else {}),
-        **({"assumed": "what such software usually does"} if report.open_fields else {}),
-        **{f"  {one.name.removeprefix('software.')}": one.words for one in report.open_fields[:TOLD]},
-        "memory": f"{total} of {capacity} per device on stage {report.memory_stage}, the fullest: {verdict}",
-        "  interval": uncertain_memory((memory.low, memory.high), memory.not_fit_prob),
-        **{f"  {name}": format_bytes(size) for name, size in memory.parts.items()},
-        **({"host": host.sentence} if host else {}),
+def memory_block(memory: MemoryFacts, host: HostFacts | None, stage: int | None = None) -> Facts:
+    """Peak memory by component, largest first, of the fullest stage, and what the host keeps."""
+    where = memory.stage if stage is None else stage
+    parts = sorted(((size, name) for name, size in memory.parts.items() if size > 0), reverse=True)
+    facts = {
+        "peak": memory.words,
+        **{name: f"{format_bytes(size, 3)}, {percent(size / memory.total)}" for size, name in parts},
+        **({"on the host": host.sentence} if host else {}),
     }
-    return Facts(report.name, values)
+    return Facts(f"Memory per GPU{'' if where is None else f' on stage {where}, the fullest'}", facts)
 
 
-def _evidence(found: Evidence) -> dict[str, str]:
-    """The class and the measured runs, each on a line of its own."""
-    return {"evidence": found.known, "  nearest": found.nearest} if found.kind else {"evidence": found.nearest}
+def assumption_blocks(
+    found: Evidence | None, open_fields: Sequence[OpenFieldFacts], notes: Sequence[str]
+) -> list[Block]:
+    """What an answer rests on, what was assumed in it, and what of the job is left out or has no effect."""
+    blocks: list[Block] = []
+    if found is not None:
+        kind = {"interval": found.known} if found.known else {}
+        blocks.append(Facts("Evidence", {**kind, "measured runs": found.nearest}))
+    if open_fields:
+        blocks.append(
+            Facts("Assumed of fields that the job file does not state", {f.name: f.words for f in open_fields})
+        )
+    return [*blocks, *(Note(f"note: {note}") for note in notes)]
+
+
+def more(notes: Sequence[str]) -> str:
+    """The option that shows the rest, and how many notes are among it."""
+    return f"--details ({len(notes)} note{'s' * (len(notes) > 1)})" if notes else "--details"
 
 
 def _batch(report: CheckReport) -> str:

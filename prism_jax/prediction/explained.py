@@ -1,10 +1,11 @@
-"""Where the time of a step goes, what owns its tail, and what given slowdowns of GPUs cost: text of a prediction."""
+"""Where the time of a step goes, what makes its tail, and what given slowdowns of GPUs cost: blocks of a prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..core.text_table import bar, decimals, time_with_error, unit_of_time
+from ..core.page import Bar, Bars, Block, Facts, Note, Table
+from ..core.text_table import decimals, time_with_error, unit_of_time
 from ..core.units import format_s
 from ..explain.types import GivenSlowdowns, SlowNode, words
 
@@ -15,8 +16,8 @@ MOST_CRITICAL = 4
 MOST_NUMBERS = 4  # of stages or replicas of a node
 
 
-def breakdown_lines(parts_s: Mapping[str, float], criticality: Mapping[str, float]) -> list[str]:
-    """Writes parts of the mean step with bars, largest first, and the shares of the critical path; nothing without parts."""
+def breakdown_blocks(parts_s: Mapping[str, float], criticality: Mapping[str, float]) -> list[Block]:
+    """Parts of the mean step as bars, largest first, and the shares of the critical path; nothing without parts."""
     if not parts_s:
         return []
     whole_s = sum(parts_s.values())
@@ -24,54 +25,57 @@ def breakdown_lines(parts_s: Mapping[str, float], criticality: Mapping[str, floa
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
     scale, unit = unit_of_time(whole_s)
     digits = decimals(scale * whole_s / 1e3)
-    width = max(len(words(name)) for name, _ in kept)
-    rows = (f"  {words(name):<{width}}  {scale * value:>{digits + 4}.{digits}f} {unit}" for name, value in kept)
-    shares = (value / whole_s for _, value in kept)
-    drawn = (f"{row} {share:>6.1%}  {bar(share)}" for row, share in zip(rows, shares, strict=True))
+    bars = [
+        Bar(words(name), f"{scale * value:>{digits + 4}.{digits}f} {unit} {value / whole_s:>6.1%}", value / whole_s)
+        for name, value in kept
+    ]
     critical = sorted(criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
     path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
-    return ["mean step time by component, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]
+    found: list[Block] = [Bars("Mean step time by component, average GPU", bars)]
+    return [*found, Note(f"Critical path: {path}.")] if path else found
 
 
-def owner_lines(owner_s: Mapping[str, float], error_s: Mapping[str, float] | None, p95_s: float) -> list[str]:
-    """Writes by how much p95 would fall without each owner's variability.
+def owner_blocks(owner_s: Mapping[str, float], error_s: Mapping[str, float] | None, p95_s: float) -> list[Block]:
+    """By how much p95 would fall without each source of variability.
 
     Args:
-        error_s: of the owners; None where no table of given slowdowns stands below to compare with.
+        error_s: of the sources; None where no table of given slowdowns stands below to compare with.
     """
     ranked = sorted(owner_s.items(), key=lambda item: -item[1])
     largest = max((abs(value) for _, value in ranked), default=0.0)
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest > 0.0][:MOST_OWNERS]
     if not kept:
         return []
-    width = max(len(words(name)) for name, _ in kept)
 
     def seconds(name: str, value_s: float) -> str:
-        return format_s(value_s, 3) if error_s is None else f"{seconds_with_error(value_s, error_s.get(name, 0.0)):>18}"
+        return format_s(value_s, 3) if error_s is None else seconds_with_error(value_s, error_s.get(name, 0.0))
 
-    return [
-        "reduction of p95 if one source of variability is removed",
-        *(f"  {words(name):<{width}}  {seconds(name, value):>9} {value / p95_s:>7.2%}" for name, value in kept),
-    ]
+    bars = [Bar(words(n), f"{seconds(n, value)} {value / p95_s:>7.2%}", max(0.0, value) / largest) for n, value in kept]
+    return [Bars("Reduction of p95 if one source of variability is removed", bars)]
 
 
-def given_lines(given: GivenSlowdowns | None) -> list[str]:
-    """Writes which GPUs are given, the step with nothing else varying, and a row per node; nothing where none are given."""
+def given_blocks(given: GivenSlowdowns | None) -> list[Block]:
+    """Which GPUs are given, the step with nothing else varying, and a row per node; nothing where none are given."""
     if given is None:
         return []
     head = ("node", "slowest GPU", "stage", "replica", "cost in p95", "with all above")
-    rows = [head, *(_node(one) for one in given.nodes)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
-    table = ("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
     rest = f"; {given.n_drawn:,} GPUs are drawn" if given.n_drawn else ""
     more = given.n_nodes - len(given.nodes)
-    return [
-        f"given slowdowns: {given.n_gpus:,} GPUs on {given.n_nodes:,} node{'s' if given.n_nodes > 1 else ''}{rest}",
-        f"  with these and nothing else varying a step takes {format_s(given.step_s, 4)}",
-        "  p95 falls by so much with other GPUs, drawn like the fleet's, in the place of those given:",
-        *table,
-        *([f"  and {more:,} nodes less slow"] if more else []),
+    found: list[Block] = [
+        Facts(
+            "Given slowdowns",
+            {
+                "given": f"{given.n_gpus:,} GPUs on {given.n_nodes:,} node{'s' if given.n_nodes > 1 else ''}{rest}",
+                "step": f"{format_s(given.step_s, 4)} with these and nothing else varying",
+            },
+        ),
+        Table(
+            "Cost of nodes: p95 falls by so much with other GPUs, drawn like the fleet's, in their place",
+            head,
+            [_node(one) for one in given.nodes],
+        ),
     ]
+    return [*found, Note(f"And {more:,} nodes less slow.")] if more else found
 
 
 def _node(one: SlowNode) -> tuple[str, ...]:

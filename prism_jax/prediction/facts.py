@@ -33,13 +33,12 @@ from .check_report import (
     open_facts,
     recipe_notes,
 )
-from .report import (
+from .figures import (
     AllocationFacts,
     Bounds,
     Elapsed,
     JobFacts,
     ModelBand,
-    PredictionReport,
     PublishedFigure,
     StepTime,
     StepTimeError,
@@ -47,6 +46,7 @@ from .report import (
     TailQuantiles,
     WholeMatrix,
 )
+from .report import PredictionReport
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation

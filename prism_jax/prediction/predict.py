@@ -23,7 +23,8 @@ from ..result.prices import check_price
 from ..variability.node_names import read_hosts
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import IGNORE_MEMORY, memory_verdict
-from .report import MoneyFacts, PredictionReport
+from .figures import MoneyFacts
+from .report import PredictionReport
 
 if TYPE_CHECKING:
     from jax import Array

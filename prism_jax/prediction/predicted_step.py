@@ -26,6 +26,7 @@ from ..graph.draws import typed_key
 from ..job.framework_notes import framework_notes
 from ..job.job import Job
 from ..job.rules import workload_notes
+from ..result.curve import step_curve
 from ..result.distribution import StepTimeDistribution
 from ..simulate.batches import epistemic_band
 from ..simulate.inputs import KnownGpus, known_gpus
@@ -34,7 +35,8 @@ from ..simulate.program import lower
 from ..system.likeness import device_notes
 from ..variability.slowdowns_file import SlowdownTable
 from .facts import QUANTILES, prediction_report, step_time, with_tails
-from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport, StepTime
+from .figures import Bounds, Elapsed, FitBand, LevelFacts, StepTime
+from .report import PredictionReport
 
 WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit
 
@@ -169,6 +171,7 @@ def simulated(
     report = replace(report, level=at_level.facts, notes=tuple(notes), epistemic_s=band)
     if band is None:
         report = with_tails(report, job, distribution, asked.seed)
+    report = replace(report, curve=step_curve(distribution, report.guarantee))
     return report, distribution, explanation
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.page import Table
+from ..core.page_text import block_lines
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, duration
+from ..core.text_table import duration
 from .compare import QueueRow, Ratio
 
 
@@ -78,7 +80,7 @@ ENOUGH = 0.005  # of a ratio: smaller differences are not called one
 
 def _table(report: QueueReport, cv: float) -> list[str]:
     rows = [_cells(row) for row in report.rows if row.cv == cv]
-    return Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows).lines()
+    return block_lines(Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows))
 
 
 def _cells(row: QueueRow) -> tuple[str, ...]:

@@ -154,6 +154,7 @@ def _keep_interrupts(ignored: sys.UnraisableHookArgs) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     """Exit code of the command, or of the parser where that has something against the words."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    VERBOSITY.words = tuple(words)
     if words[:1] in ([option] for option in COMPLETION):
         return _complete(words[0])
     if not words or (words[0] in GROUPS and len(words) == 1):

@@ -171,6 +171,11 @@ SHIPPED = {
     ),
     "Look up": (
         (
+            "report",
+            "prism_jax.show.saved_report:open_reports",
+            "Open a saved report as text, a picture or one HTML file.",
+        ),
+        (
             "check",
             "prism_jax.prediction.check:check_job",
             "Validate a job and print what follows from it, without simulating anything.",

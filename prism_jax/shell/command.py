@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from ..core.report import Report
+from ..core.page import Page
+from ..core.report import Report, RunRecord
 from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, UseCase, case_of, command_line_type, parts_of
-from .output import check_picture, counting, emit, working
+from .output import check_html, check_picture, counting, emit, working
 from .streams import VERBOSITY
 
 JSON = OptionSpec("json", bool, False, Option("--json", heading=OUTPUT), "Print one JSON value instead of text.")
@@ -22,6 +25,16 @@ PLOT = OptionSpec(
     None,
     Option("--plot", "FILE", heading=OUTPUT, check=lambda _, path: check_picture(path)),
     "Write a picture (.png, .pdf, .svg).",
+)
+HTML = OptionSpec(
+    "html",
+    str,
+    None,
+    Option("--html", "FILE", heading=OUTPUT, check=lambda _, path: check_html(path)),
+    "Write the report with its picture as one HTML file.",
+)
+DETAILS = OptionSpec(
+    "details", bool, False, Option("--details", heading=OUTPUT), "Print all of the report, not its first screen alone."
 )
 TALK = (
     OptionSpec("quiet", bool, False, Option("--quiet -q", heading=MESSAGES), "Print the result and errors only."),
@@ -44,7 +57,11 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
     # what is done after the use case takes the report, and options of its own
     added = {act: parts_of(act)[1:] for act in (*case.then, case.text) if act is not None}
     extra = [part for parts in added.values() for part in parts if part.name not in own_names]
-    output = [*([PLOT] if any(kind.picture for kind in answers) else []), *([JSON] if answers else [])]
+    output = [
+        *([DETAILS] if any(kind is Report or kind.card is not Report.card for kind in answers) else []),
+        *([PLOT] if any(kind is Report or kind.picture for kind in answers) else []),
+        *([HTML, JSON] if answers else []),
+    ]
     parts = sorted(
         {part.name: part for part in (*own, *extra, *output, *TALK)}.values(), key=lambda part: not part.is_by_position
     )
@@ -62,11 +79,12 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
             if "progress" in inspect.signature(case.function).parameters:
                 mine["progress"] = progress
             answer = case.run(mine, _typed_texts(own, typed))
-        plain = answer.lines if isinstance(answer, Report) else lambda: answer
+        answer = _with_command(answer)
+        plain = partial(_shown_by_default, answer, details=values.get("details", False))
         return emit(
             answer,
             values.get("json", False),
-            values.get("plot"),
+            {name: values.get(name) for name in ("plot", "html")},
             plain if case.text is None else partial(case.text, answer, **later[case.text]),
             [partial(act, answer, **later[act]) for act in case.then],
         )
@@ -75,6 +93,23 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
     run.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]
     run.__annotations__ = {item.name: item.annotation for item in signature}
     return run
+
+
+def _with_command(answer: Any) -> Any:
+    """A report whose record says the command line that made it."""
+    record = getattr(answer, "record", None)
+    if not isinstance(answer, Report) or not isinstance(record, RunRecord):
+        return answer
+    return answer.changed(record=replace(record, command=shlex.join(["prism-jax", *VERBOSITY.words])))
+
+
+def _shown_by_default(answer: Any, *, details: bool) -> Any:
+    """The first screen of a report, or all of it; what is no report as it is."""
+    if not isinstance(answer, Report):
+        return answer
+    if type(answer).lines is not Report.lines:
+        return answer.lines()
+    return answer.page() if details else Page(answer.card(), () if answer.card() else answer.blocks())
 
 
 def _by_position(parts: Iterable[OptionSpec], given: Sequence[Any]) -> dict[str, Any]:

@@ -14,28 +14,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 
-from ..core.errors import DataError, printable, printable_lines
+from ..core.errors import DataError, printable
+from ..core.page import Facts, Group, Page, Table
+from ..core.page_text import block_lines, page_lines
 from ..core.processes import Progress, silent, start_jax
 from ..core.report import Report
-from ..core.text_table import Facts, Table
 from ..core.use_case import Message
 from ..core.write_file import atomic_path, check_target
 from .streams import FAILED, OK, VERBOSITY, json_for_stdout, say
 
 HELP_WIDTH = 80
-UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines
-
-
-def console() -> Console:
-    """Console on stdout; wraps lines on a terminal only."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else UNLIMITED, highlight=False, markup=False)
 
 
 def help_console() -> Console:
@@ -53,30 +49,34 @@ def print_json(value: object) -> None:
     print(json_for_stdout(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
-def print_table(found: Table) -> None:
-    """Rows under headings; columns that hold numbers are aligned right."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as RichTable
-
-    table = RichTable(title=printable(found.title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(found.columns):
-        table.add_column(printable(column), justify="right" if found.is_numeric(index) else "left", overflow="fold")
-    for row in found.rows:
-        table.add_row(*map(printable, row))
-    console().print(table)
+def width() -> int | None:
+    """Columns that a person sees; None for a pipe or a file, unless COLUMNS says how wide it is read."""
+    if os.environ.get("COLUMNS", "").isdigit():
+        return max(40, int(os.environ["COLUMNS"]))
+    return max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
-def print_facts(found: Facts) -> None:
-    """Names and values of one thing."""
-    spelt = printable_lines if found.has_paragraphs else printable
-    from rich.table import Table as RichTable
+def print_page(page: Page, *, details: bool) -> None:
+    """A page, to the width of the terminal and with colours where there are some; the card alone without `details`."""
+    has_colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print("\n".join(page_lines(page, width(), details=details, colour=has_colour)))
 
-    table = RichTable(title=printable(found.title), title_justify="left", box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in found.facts.items():
-        table.add_row(printable(name), spelt(value))
-    console().print(table)
+
+def check_html(path: str) -> None:
+    """Whether an HTML file could be written at `path`: to be asked before minutes of work, not after.
+
+    Raises:
+        DataError: another ending, no such folder, or a folder in its place.
+    """
+    if _ending(path) not in ("html", "htm"):
+        raise DataError(f"--html: {path}: the name must end in .html")
+    check_target(path)
+
+
+def write_html(path: str, report: Report, *others: Report) -> None:
+    """Writes the pages of reports as one HTML file, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(report.to_html(*others), encoding="utf-8")
 
 
 ENDINGS = ("png", "pdf", "svg")
@@ -138,7 +138,11 @@ def _shown(text: str) -> str:
 
 
 def emit(
-    answer: Any, as_json: bool, plot: str | None, text: Callable[[], Any], then: Iterable[Callable[[], Any]]
+    answer: Any,
+    as_json: bool,
+    files: Mapping[str, str | None],
+    text: Callable[[], Any],
+    then: Iterable[Callable[[], Any]],
 ) -> int:
     """Prints what a use case answered, draws it, does what else is to be done, and returns the exit code.
 
@@ -147,7 +151,7 @@ def emit(
     Args:
         answer: a report, or what is printed.
         as_json: whether to print JSON instead of text.
-        plot: file of the picture, if one is wanted.
+        files: "plot" and "html" -> files of the picture and of the page, where they are wanted.
         text: makes what is printed without --json.
         then: write other files, or tell something; each may return a `Told`, or several.
     """
@@ -161,9 +165,12 @@ def emit(
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reader_left = error
-    if plot is not None:
+    if plot := files.get("plot"):
         write_picture(plot, answer.figure())
         say(f"wrote {plot}")
+    if html := files.get("html"):
+        write_html(html, answer)
+        say(f"wrote {html}")
     for act in then:
         told = act()
         for one in [told] if isinstance(told, Message) else told or ():
@@ -179,10 +186,10 @@ def show(what: Any) -> None:
     match what:
         case None:
             pass
-        case Facts():
-            print_facts(what)
-        case Table():
-            print_table(what)
+        case Page():
+            print_page(what, details=True)
+        case Facts() | Table() | Group():
+            print("\n".join(block_lines(what, width())))
         case str():
             print_lines(what.rstrip("\n").split("\n"))
         case [str(), *_]:

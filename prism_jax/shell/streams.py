@@ -54,8 +54,9 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 @dataclass
 class Verbosity:
-    """How talkative this run is; set by the options, read everywhere in `shell`."""
+    """What was typed, and how talkative this run is; set by the options, read everywhere in `shell`."""
 
+    words: tuple[str, ...] = ()
     quiet: bool = False
     verbose: bool = False
     debug: bool = False

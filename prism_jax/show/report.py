@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..core import units
+from ..core.page import Block, Facts, Table
 from ..core.report import Json, Report
-from ..core.text_table import Facts, Table
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class CatalogueReport(Report):
     rows: tuple[tuple[str, ...], ...]
     entries: tuple[Mapping[str, Json], ...]
 
-    def lines(self) -> list[str]:
-        return catalogue_table(self).lines()
+    def blocks(self) -> Sequence[Block]:
+        return (catalogue_table(self),)
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class EntryReport(Report):
     name: str
     entry: Mapping[str, Json]
 
-    def lines(self) -> list[str]:
-        return entry_facts(self).lines()
+    def blocks(self) -> Sequence[Block]:
+        return (entry_facts(self),)
 
 
 def catalogue_table(report: CatalogueReport) -> Table:

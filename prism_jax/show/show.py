@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from ..core.errors import DataError
-from ..core.text_table import Facts, Table
+from ..core.page import Facts, Table
 from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
 from .catalogues import CATALOGUES, show_catalogue, show_entry
 from .job_section import SECTIONS, job_section

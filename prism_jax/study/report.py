@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
+from ..core.page import Table
+from ..core.page_text import block_lines
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, time_with_error, unit_of_time, with_error
+from ..core.text_table import time_with_error, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..core.use_case import OUTPUT, Option
 from ..explain.types import percent
@@ -102,7 +104,7 @@ class SweepReport(Report):
         best = next((row for row in self.rows if row.is_best), None)
         told = [f"best by {self.objective}: {_words(self, best)}"] if best else []
         notes = [*_reasons(self), *(f"note: {note}" for note in self.notes)]
-        return [*_table(self).lines(), LEGEND, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
+        return [*block_lines(_table(self)), LEGEND, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
 
     def markdown(self) -> list[str]:
         """Returns the table alone, as Markdown."""
@@ -201,9 +203,9 @@ class ComparisonReport(Report):
 
     def lines(self) -> list[str]:
         return [
-            *_jobs(self).lines(),
+            *block_lines(_jobs(self)),
             LEGEND,
-            *_matrix(self).lines(),
+            *block_lines(_matrix(self)),
             *(f"note: {note}" for note in self.notes),
             f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
         ]

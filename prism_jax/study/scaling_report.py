@@ -12,8 +12,10 @@ from math import isfinite, nan
 from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
+from ..core.page import Table
+from ..core.page_text import block_lines
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table, time_with_error
+from ..core.text_table import time_with_error
 from ..core.units import format_bytes, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan
@@ -76,7 +78,7 @@ class ScalingReport(Report):
         cells = [_cells(row, varied, shown) for row in self.rows]
         title = f"{self.job}: {self.mode} scaling" + (f", best plan by {self.objective}" if varied else "")
         return [
-            *Table(title, head, cells).lines(),
+            *block_lines(Table(title, head, cells)),
             *_reasons(self),
             *_answers(self),
             *(f"note: {note}" for note in self.notes),
@@ -231,7 +233,7 @@ class CapacityReport(Report):
         known = [one for one in self.fleets if one.capacity is not None]
         labels = [one.label for one in known]
         return [
-            *_table(self, known).lines(),
+            *block_lines(_table(self, known)),
             *(f"{one.label}: {plan_words(one.plan)}" for one in known if one.plan),
             *(f"{one.label}: {one.fleet} is impossible: {one.problem}" for one in self.fleets if one.problem),
             *_probabilities("the fleet of the row does more per day than that of the column", labels, self.prob_faster),
@@ -312,4 +314,4 @@ EXTRA: tuple[tuple[str, Callable[[FleetFacts], str]], ...] = (
 def _probabilities(what: str, labels: Sequence[str], probs: Sequence[Sequence[float]]) -> list[str]:
     if len(probs) < 2:
         return []
-    return probability_table(f"Probability that {what}, errors they share counted once", labels, probs).lines()
+    return block_lines(probability_table(f"Probability that {what}, errors they share counted once", labels, probs))

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.page import Table
+from ..core.page_text import block_lines
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import Table
 from .score import Errors, RowResult, Score, SourceScore, Validation
 
 
@@ -22,7 +23,7 @@ class StepsValidationReport(Validation, Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-        return [line for table in steps_validation_tables(self) for line in table.lines()]
+        return [line for table in steps_validation_tables(self) for line in block_lines(table)]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class MemoryValidationReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def lines(self) -> list[str]:
-        return memory_validation_table(self).lines()
+        return block_lines(memory_validation_table(self))
 
 
 COLUMNS = (

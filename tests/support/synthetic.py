@@ -10,7 +10,8 @@ from prism_jax.explain.types import Explanation
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.prediction.facts import prediction_report
-from prism_jax.prediction.report import Elapsed, PredictionReport, StepTime
+from prism_jax.prediction.figures import Elapsed, StepTime
+from prism_jax.prediction.report import PredictionReport
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.result.spread import AllocationSpread
 from prism_jax.system.catalog import cluster

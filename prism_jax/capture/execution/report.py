@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...core import units
+from ...core.page import Table
+from ...core.page_text import block_lines
 from ...core.report import Report
-from ...core.text_table import Table
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _ops(report: ExecutionTraceReport) -> list[str]:
         )
         for one in report.ops
     ]
-    return Table("last step of the first rank", ("op", "phase", "n", "FLOPs", "bytes", "measured"), rows).lines()
+    return block_lines(Table("last step of the first rank", ("op", "phase", "n", "FLOPs", "bytes", "measured"), rows))
 
 
 def _collectives(report: ExecutionTraceReport) -> list[str]:
@@ -136,7 +137,7 @@ def _collectives(report: ExecutionTraceReport) -> list[str]:
         (one.collective, one.axis, one.phase, f"{one.ranks:,}", f"{one.n:,}", units.format_bytes(one.bytes))
         for one in report.collectives
     ]
-    return Table("", ("collective", "group", "phase", "ranks", "n", "bytes"), rows).lines() if rows else []
+    return block_lines(Table("", ("collective", "group", "phase", "ranks", "n", "bytes"), rows)) if rows else []
 
 
 def _kernels(one: MatchedKernels) -> list[str]:

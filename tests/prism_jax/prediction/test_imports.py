@@ -35,7 +35,7 @@ def imported(*arguments: str) -> tuple[str, set[str]]:
 
 def test_a_prediction_imports_what_it_needs() -> None:
     """Half of the modules are those of JAX."""
-    said, modules = imported("predict", "t5_11b_256")
+    said, modules = imported("predict", "t5_11b_256", "--details")
     assert "removed" in said  # with its explanation
     assert HEAVY & modules == set()
     assert len(modules) <= 1300

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.calibration.evidence import Evidence
+from prism_jax.core.page_text import page_lines
 from prism_jax.core.text_table import bar, prob, with_error
 from prism_jax.job.published import Published
-from prism_jax.prediction.report import Bounds, ModelBand, PublishedFigure, TailFacts, TailQuantiles
+from prism_jax.prediction.figures import Bounds, ModelBand, PublishedFigure, TailFacts, TailQuantiles
 from tests.support.synthetic import EXPLANATION, distribution, job, report, report_of
 
 KEYS = {
@@ -74,9 +75,9 @@ def test_every_figure_is_at_the_median_that_is_shown():
 def test_published_figures_stand_next_to_the_prediction_by_both_counts():
     plain = report()
     shown = replace(plain, published=(PublishedFigure("tflops_per_gpu", 400.0, 360.0, 420.0),))
-    assert (
-        "  published 400 TFLOP/s per GPU: predicted 360 (-10.0%), by Megatron-LM's count 420 (+5.0%)" in shown.lines()
-    )
+    sentence = "published 400 TFLOP/s per GPU: predicted 360 (-10.0%), by Megatron-LM's count 420 (+5.0%)"
+    assert sentence in " ".join(" ".join(shown.lines()).split())
+    assert shown.card().facts["published"] == "400 TFLOP/s per GPU; predicted 420 (+5.0%)"
     assert not any("published" in line for line in plain.lines())
     assert PublishedFigure("step_s", 2.0, 1.0).sentence == "published 2 s per step: predicted 1 s (-50.0%)"
 
@@ -101,7 +102,7 @@ def test_lines_are_short_enough_for_a_terminal(kind: str, changes: dict[str, int
 def test_quantiles_come_with_their_error():
     text = "\n".join(report("noisy").lines())
     value, error = with_error(distribution("noisy").quantile(0.95), distribution("noisy").mc_error(0.95))
-    assert f"p95   {value} ± {error} s" in text
+    assert f" p95        {value} ± {error} s" in text
 
 
 def test_a_guarantee_is_stated_or_its_absence_is_explained():
@@ -115,24 +116,24 @@ def test_a_guarantee_is_stated_or_its_absence_is_explained():
 
 def test_the_mean_step_is_split_completely():
     lines = report().lines()
-    first = lines.index("mean step time by component, average GPU") + 1
-    *parts, critical = lines[first : lines.index("", first)]
+    first = lines.index("Mean step time by component, average GPU") + 1
+    parts = lines[first : lines.index("", first)]
     shares = [float(line.split("%")[0].split()[-1]) for line in parts]
-    assert critical == "  critical path: GEMM 80%, attention 10%, tp communication 10%"
+    assert "Critical path: GEMM 80%, attention 10%, tp communication 10%." in lines
     assert sum(shares) == pytest.approx(100, abs=0.3)
     assert shares == sorted(shares, reverse=True)
 
 
 def test_a_job_without_variability_says_so():
-    assert "every step takes 6.3 s: the job has no variability" in report("constant").lines()
+    assert "Every step takes 6.3 s: the job has no variability." in report("constant").lines()
 
 
 def test_memory_says_by_how_much_it_does_not_fit():
     made = report(micro_batch=8)
     assert not made.fits
     over = -made.memory_bytes_per_gpu.headroom / 2**30
-    line = next(line for line in made.lines() if line.startswith("memory"))
-    assert line.endswith(f"DOES NOT FIT, {over:.1f} GiB over")
+    assert made.card().verdict.startswith(f"DOES NOT FIT: {over:.1f} GiB too much per GPU.")
+    assert made.card().tone == "bad"
 
 
 def test_notes_reach_the_reader():
@@ -163,46 +164,51 @@ def test_probabilities_are_percentages():
     assert [prob(p) for p in (0.0, 0.00098, 0.052, 0.4961, 1.0)] == ["0%", "0.098%", "5.2%", "50%", "100%"]
 
 
-def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
+def test_the_first_screen_answers_in_ten_lines_of_eighty_columns():
     made = report()
-    band = made.model_band_s
+    band, card = made.model_band_s, made.card()
     assert band.p5 < band.p50 < band.p95
-    start = made.lines().index("step time") + 1
-    first, second = made.lines()[start : start + 2]
-    assert first.startswith("  expected median 6.50 s (90 % model interval ")
-    assert first.endswith(" s)")
-    assert second.strip().startswith("framework not specified, using the average; set `framework:`")
+    assert card.facts["step time"].startswith("median 6.5 s (90%: ")
+    assert "p95 +" in card.facts["step time"]
+    assert set(card.facts) >= {"step time", "speed", "memory"}
+    assert card.evidence
+    assert card.next_step
+    lines = page_lines(made.page(), 80, details=False)
+    assert len(lines) <= 10
+    assert max(map(len, lines)) <= 80
+
+
+def test_what_was_not_stated_is_said_with_what_it_may_change():
+    made = report()
+    assert made.card().assumptions == tuple(one.sentence for one in made.open_fields[:2])
+    assert "  framework    not stated: the average of frameworks" in made.lines()
     told = replace(made, job=replace(made.job, framework="megatron-core"))
-    assert "framework not specified" not in told.lines()[start + 1]
-    assert told.lines()[start + 1].startswith("  evidence: ")
+    assert "  framework    megatron-core" in told.lines()
 
 
 def test_long_reasons_go_on_in_the_next_line():
     far = Evidence(0, 0, None, None, (), True, kind="far", why=("one reason " * 8, "another reason " * 8))
-    lines = replace(report(), evidence=far, open_fields=()).lines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("  evidence: far (a wider interval"))
-    words = " ".join(line.strip() for line in lines[start : start + 3])
-    assert words.count("one reason") == words.count("another reason") == 8
-    assert max(map(len, lines)) <= 110
-    assert lines[start + 1].startswith("    ")
+    text = " ".join(" ".join(replace(report(), evidence=far, open_fields=()).lines()).split())
+    assert text.count("one reason") == text.count("another reason") == 8
 
 
 def test_quantiles_on_other_systems_stand_by_the_preset_s_and_in_seconds():
     ratio, seconds = Bounds(0.001, 0.1), Bounds(6.0, 8.0)
     tail = TailFacts(TailQuantiles(ratio, Bounds(0.002, 0.2)), TailQuantiles(seconds, Bounds(6.1, 9.0)))
     text = "\n".join(replace(report(), tail=tail).lines())
-    assert "over p50 (+0.1% to +10.0% on 90 % of systems)\n" in text
-    assert "what would be measured, with the model interval: p95 6 s to 8 s, p99 6.1 s to 9 s\n" in text
+    assert "+0.1% to +10%" in text
+    assert "on 90% of systems" in text
+    assert "p95 6 s to 8 s, p99 6.1 s to 9 s" in " ".join(text.split())
 
 
 def test_both_spreads_are_named():
-    within, between = (line for line in report().lines() if " allocation" in line)
-    assert within.startswith("  within one allocation of GPUs: std 41 ms from step to step, p95 6.620 ± 0.004 s")
-    assert between.startswith("  between allocations: std 91 ms of the mean step, 83 ± 2 % of the variance")
+    within, between = (line for line in report().lines() if " allocation" in line and "deviation" in line)
+    assert within == "  one allocation  standard deviation 41 ms from step to step, p95 6.620 ± 0.004 s"
+    assert between == "  allocations     standard deviation 91 ms of the mean step, 83 ± 2 % of the variance"
 
 
 def test_a_model_that_knows_everything_has_no_band():
     made = report()
     median_s = made.step_time_s.p50
     sure = replace(made, model_band_s=ModelBand(median_s, median_s, median_s))
-    assert "model interval" not in "\n".join(sure.lines())
+    assert "90%:" not in sure.card().facts["step time"]

@@ -67,7 +67,7 @@ def test_commands_are_listed_in_groups(capsys):
         "From recordings": ["trace", "watch"],
         "Calibrate": ["calibrate", "fit", "validate"],
         "Bring in": ["init", "capture"],
-        "Look up": ["check", "show", "doctor"],
+        "Look up": ["report", "check", "show", "doctor"],
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
 from prism_jax.show.doctor import examine_installation
 from prism_jax.show.reports import REPORTS, published_schema
+from prism_jax.show.saved_report import open_reports
 from tests.prism_jax.launch.heads import LLAMA, megatron_block, megatron_steps
 from tests.support.intervals import estimates
 
@@ -41,20 +43,21 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         lambda: pj.compare_jobs(["job.yaml", "placed.yaml"], **FEW),
     ),
     "capacity": (
-        "plan job.yaml --fleet 8xa100-80gb --days 3 --samples 64",
+        "capacity job.yaml --fleet 8xa100-80gb --days 3 --samples 64",
         lambda: pj.plan_capacity("job.yaml", ["8xa100-80gb"], days=3.0, **FEW),
     ),
     "cloud": (
         "cloud job.yaml --steps 90000 --regions us-central1 --most-gpus 8 --worlds 200",
         lambda: pj.choose_cloud("job.yaml", n_steps=90_000, regions=["us-central1"], most_gpus=8, n_worlds=200),
     ),
+    "reports": ("report saved.json saved.json", lambda: open_reports("saved.json", "saved.json")),
     "check": ("check job.yaml", lambda: pj.check_job("job.yaml")),
     "prediction": (
         "predict job.yaml --samples 64 --slowdowns gpus.csv",
         lambda: pj.explain_step("job.yaml", slowdowns="gpus.csv", **FEW),
     ),
     "run": (
-        "job job.yaml --steps 100000 --mtbf 30h --worlds 200",
+        "run job.yaml --steps 100000 --mtbf 30h --worlds 200",
         lambda: pj.predict_run("job.yaml", n_steps=100_000, mtbf_h=30.0, n_worlds=200),
     ),
     "study": (
@@ -75,7 +78,7 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         lambda: pj.shard_tables("tables.yaml", whole=True, spread=0.2),
     ),
     "host": ("trace host kineto.json", lambda: host_of_trace("kineto.json")),
-    "queue": ("schedule queue.csv --seeds 2", lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
+    "queue": ("queue queue.csv --seeds 2", lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
     "site-calibration": ("calibrate runs.csv", lambda: pj.calibrate_site("runs.csv")),
     "suggestion": ("calibrate runs.csv --suggest 2", lambda: pj.suggest_runs("runs.csv", 2)),
     "fit": (
@@ -124,6 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "memory.csv").write_text(MEMORY)
     (folder / "headed.log").write_text("\n".join([*megatron_block(LLAMA), *megatron_steps([LLAMA_S] * 8)]))
     assert main(["fit", "fleet", f"{folder}/times.csv", "--method", "map", "-q", "-o", f"{folder}/fleet.npz"]) == 0
+    pj.check_job(f"{folder}/job.yaml").save(folder / "saved.json")
     return folder
 
 
@@ -164,6 +168,7 @@ def test_json_of_the_command_is_the_report(report: Report, capsys):
         for part in (found, found.get("record", {})):  # a checkout may be edited meanwhile
             part.pop("inputs", None)
             part.pop("git_revision", None)
+            part.pop("command", None)
     assert printed == plain
 
 
@@ -189,10 +194,23 @@ def test_reports_are_what_their_published_schema_says(report: Report):
 
 
 @every
-def test_notebooks_show_a_small_table_and_no_raw_text(report: Report):
-    html = report._repr_html_()
-    assert html.startswith("<table>")
+def test_every_report_is_one_html_file_that_loads_nothing(report: Report):
+    html = report.to_html()
+    assert html.startswith("<!doctype html><html")
     assert "<script" not in html
+    assert len(html) < 500_000
+    outside = [
+        one for one in re.findall(r"""(?:src|href|url\()=?["']?([^"'\s)]+)""", html) if not one.startswith("data:")
+    ]
+    assert outside == []
+    assert "default-src &#39;none&#39;" in html
+
+
+@every
+def test_a_notebook_shows_a_card_and_one_line_names_the_report(report: Report):
+    assert report._repr_html_().startswith("<div>")
+    assert "\n" not in repr(report)
+    assert len(report.to_frame()) == 1
 
 
 WITH_INTERVALS = {

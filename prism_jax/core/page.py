@@ -1,0 +1,177 @@
+"""A report as a page: a card, which is the first screen, and blocks below it; `page_text` and `page_html` print pages.
+
+A kind of report says what stands on its page by `Report.page`; it writes neither text nor HTML. All texts are plain: a printer
+escapes them for its medium and breaks lines to the width that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Tone: TypeAlias = Literal["good", "bad", "unsure", "plain"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The first screen: what was asked about, the answer, how sure it is, and what to do next; at most ten lines of 80 columns.
+
+    Attributes:
+        title: what the answer is about.
+        verdict: the answer in one sentence.
+        tone: of the verdict: its colour.
+        facts: name -> central figures with their intervals, the most important first.
+        evidence: what the answer rests on, and how far it was off elsewhere.
+        assumptions: those that matter most, as sentences.
+        next_step: what to do next.
+    """
+
+    title: str
+    verdict: str
+    tone: Tone
+    facts: Mapping[str, str]
+    evidence: str
+    assumptions: tuple[str, ...] = ()
+    next_step: str = ""
+
+    @property
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Names and texts below the verdict, in the order of reading."""
+        yield from self.facts.items()
+        if self.evidence:
+            yield "evidence", self.evidence
+        yield from (("assumed", one) for one in self.assumptions)
+        if self.next_step:
+            yield "next", self.next_step
+
+    def as_group(self) -> Group:
+        """The card among other blocks."""
+        rows: dict[str, str] = {}
+        for name, text in self.rows:
+            rows[name] = f"{rows[name]}; {text}" if name in rows else text
+        return Group(self.title, [Note(self.verdict, self.tone), Facts("", rows)])
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values of one thing.
+
+    Attributes:
+        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
+    """
+
+    title: str
+    facts: Mapping[str, str]
+    has_paragraphs: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings; `title` may be empty."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def is_numeric(self, index: int) -> bool:
+        """Whether a column holds numbers, which are aligned right; the first one names the rows."""
+        cells = [row[index] for row in self.rows if row[index]]
+        return index > 0 and bool(cells) and all(cell[0].isdigit() or cell[0] in "-+" for cell in cells)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its name, what is written next to it, and its length as a share (0-1) of the longest possible."""
+
+    name: str
+    text: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Shares of a whole as bars."""
+
+    title: str
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text of a file or a command, as it is."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks that belong together, under a title."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+Block: TypeAlias = Note | Facts | Table | Bars | Code | Group
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a person sees of a report.
+
+    Attributes:
+        card: the first screen; None where the blocks are short or a list is all that was asked for.
+        blocks: what follows: printed with `--details`, or where there is no card.
+    """
+
+    card: Card | None
+    blocks: Sequence[Block]
+
+
+MOST_ROWS = 200  # of a table that no kind of report has laid out
+WITHOUT = ("schema", "record", "elapsed_s")  # keys that say how a report was made
+
+
+def page_of_data(data: Mapping[str, Any]) -> Page:
+    """The page of a report whose kind lays out none: numbers and texts as facts, lists of objects as tables.
+
+    Args:
+        data: of `Report.to_dict`.
+    """
+    return Page(None, tuple(_blocks({name: value for name, value in data.items() if name not in WITHOUT}, "")))
+
+
+def _blocks(data: Mapping[str, Any], title: str) -> Iterator[Block]:
+    plain = {name: cell(value) for name, value in data.items() if not isinstance(value, (Mapping, list))}
+    plain |= {name: ", ".join(map(cell, value)) for name, value in data.items() if _is_short(value)}
+    if plain:
+        yield Facts(title, {name: text for name, text in plain.items() if text})
+    for name, value in data.items():
+        below = f"{title}.{name}" if title else name
+        if isinstance(value, Mapping):
+            yield from _blocks(value, below)
+        elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+            columns = list(
+                dict.fromkeys(key for one in value for key, own in one.items() if not isinstance(own, Mapping))
+            )
+            yield Table(below, columns, [[cell(one.get(key)) for key in columns] for one in value[:MOST_ROWS]])
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, list) and not any(isinstance(one, (Mapping, list)) for one in value) and len(value) <= 20
+
+
+def cell(value: Any) -> str:
+    """A plain value as people read it; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,111 @@
+"""Pages: what is laid out once is text of any width and HTML in which names stay names."""
+
+import re
+
+import pytest
+from hypothesis import given, strategies as st
+
+from prism_jax.core.page import Bar, Bars, Card, Code, Facts, Group, Note, Page, Table, page_of_data
+from prism_jax.core.page_html import _block
+from prism_jax.core.page_text import block_lines, page_lines
+
+HOSTILE = "<script>alert('x')</script> \"&\" \u202edlrow\x1b[31m"
+CARD = Card(
+    "a job on 64 GPUs",
+    "Fits.",
+    "good",
+    {"step time": "median 6.5 s (90%: 5.0 to 8.6 s)"},
+    "25 measured runs of 2 sources near: off by 9% (median)",
+    ("software.norm fused (80%); eager: step 4.3% longer", "software.compile false (75%); true: step 5% shorter"),
+    "prism-jax search job.yaml",
+)
+TABLE = Table(
+    "Sizes",
+    ["GPUs", *(f"column {n}" for n in range(12))],
+    [[str(8 * k), *(f"{k}.{n}" for n in range(12))] for k in range(3)],
+)
+BLOCKS = [
+    Note("a sentence " * 30),
+    Facts("facts", {"name": "value " * 40}),
+    TABLE,
+    Bars("bars", [Bar("compute", "4.7 s 68%", 0.68), Bar("waiting", "0.1 s 2%", 0.02)]),
+    Group("group", [Note("inside")]),
+]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(width: int):
+    lines = page_lines(Page(CARD, BLOCKS), width)
+    assert max(map(len, lines)) <= width
+
+
+@given(
+    st.integers(60, 200),
+    st.lists(st.lists(st.text("abc 0", max_size=70), min_size=4, max_size=4), min_size=1, max_size=4),
+)
+def test_every_word_of_a_table_is_printed_once_at_any_width(width: int, rows: list[list[str]]):
+    """The first column names the rows and is repeated; the others are not."""
+    table = Table("", ["name", "b", "c", "d"], rows)
+    lines = block_lines(table, width)
+    assert max(map(len, lines)) <= width
+    letters = [sum(text.count(letter) for row in rows for text in row[1:]) for letter in "abc"]
+    named = [sum(row[0].count(letter) for row in rows) for letter in "abc"]
+    printed = "".join(lines)
+    heads = {"a": 1, "b": 0, "c": 0}  # of the word "name"
+    for letter, own, first in zip("abc", letters, named, strict=True):
+        at_least = own + first + heads[letter]
+        assert printed.count(letter) >= at_least
+
+
+def test_the_first_screen_is_the_card_alone():
+    page = Page(CARD, BLOCKS)
+    first = page_lines(page, 80, details=False)
+    assert first[0] == CARD.title
+    assert first[1] == CARD.verdict
+    assert len(first) <= 10
+    assert page_lines(page, 80)[: len(first)] == first
+    assert page_lines(Page(None, BLOCKS), 80, details=False) == page_lines(Page(None, BLOCKS), 80)
+
+
+def test_a_verdict_has_its_colour_and_nothing_else_has():
+    lines = page_lines(Page(CARD, ()), 80, colour=True)
+    assert [line for line in lines if "\x1b" in line] == ["\x1b[1;32mFits.\x1b[0m"]
+
+
+def test_numbers_are_aligned_right():
+    head, _, *rows = block_lines(Table("", ["name", "value"], [["a", "1.5"], ["b", "10.25"]]))
+    assert (head, rows) == (" name   value", [" a        1.5", " b      10.25"])
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Note(HOSTILE),
+        Facts(HOSTILE, {HOSTILE: HOSTILE}),
+        Table(HOSTILE, [HOSTILE], [[HOSTILE]]),
+        Bars(HOSTILE, [Bar(HOSTILE, HOSTILE, 0.5)]),
+        Code(HOSTILE, HOSTILE),
+        Group(HOSTILE, [Note(HOSTILE)]),
+    ],
+)
+def test_names_from_files_stay_names(block):
+    import htpy
+
+    html = str(htpy.div[_block(block, 2)])
+    assert "<script" not in html
+    assert '"&"' not in re.sub(r'="[^"]*"', "", html)
+    text = "\n".join(block_lines(block, 80))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_a_kind_without_a_layout_shows_all_that_it_holds():
+    page = page_of_data(
+        {"schema": "x", "a": 1.5, "b": {"c": "text", "d": None}, "rows": [{"n": 1}, {"n": 2, "m": "x"}]}
+    )
+    assert page.card is None
+    assert page.blocks == (
+        Facts("", {"a": "1.5"}),
+        Facts("b", {"c": "text"}),
+        Table("rows", ["n", "m"], [["1", ""], ["2", "x"]]),
+    )
