@@ -104,6 +104,9 @@ TABLE = {
     "search/small-json": "search job.yaml --space space.yaml --objective p99 --top 3 --json --resume search.npz",
     "search/sizes": "search job.yaml --space space.yaml --gpus 8 --gpus 16 --price 2.5",
     "search/gradient": "search job.yaml --space space.yaml --method gradient",
+    "search/continuous": "search job.yaml --continuous checkpoint --mtbf 3h --checkpoint 600s --checkpoint-write 5s"
+    " && search job.yaml --set plan.global_batch=400 --continuous share --slowdowns gpus.csv --json"
+    " && search job.yaml --continuous shar && search job.yaml --tier-price nvlink=2",
     "search/wrong": "search job.yaml --space job.yaml && search job.yaml --objective p42 && search job.yaml --method guess",
     "sweep/small": f"sweep job.yaml --set plan.micro_batch=1,2 {SMALL} --resume study.npz --csv table.csv --plot sweep.png",
     "sweep/forms": f"sweep job.yaml --set plan.micro_batch=1,2 --gpus 8,16 {SMALL} --price 2 --markdown"
@@ -196,7 +199,7 @@ CASES = {name: tuple(line.strip() for line in commands.split("&&")) for name, co
 COMPARED_ONLY = (  # too slow for each run of the tests, or other between machines (chains) and versions of JAX (its programs)
     "predict/pipeline", "predict/experts", "predict/dlrm", "predict/encoder-decoder", "predict/sharded", "predict/large",
     "predict/tables", "place/nodes", "place/splits-json", "plan/fleets", "capture/hlo", "shard/dlrm", "trace/predict*",
-    "capture/jax",
+    "capture/jax", "search/continuous",
     "fit/*-nuts", "fit/*-json", "fit/holdout", "fit/used", "fit/fleet-map", *(f"fit/{name}" for name in (*FAILING, *DRAWN)),
 )  # fmt: skip
 

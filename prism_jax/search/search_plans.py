@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,13 +16,14 @@ from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
-from ..horizon.predict_run import hours_of
+from ..horizon.predict_run import CheckpointOptions, hours_of, seconds_of
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..job.rules import mean_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
 from ..result.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
+from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .figures import CandidateFacts
 from .report import SearchedJob, SizesReport, StudyReport, TuneReport
 from .space import PlanSpace, default_space
@@ -199,19 +200,32 @@ def search_sizes(
 
 
 def _tuned(
-    own: Job, objective: str | Objective, tuned: Continuous, applied: Applied, seed: int, progress: Progress
+    own: Job,
+    objective: str | Objective,
+    tuned: Continuous,
+    saves: CheckpointOptions,
+    applied: Applied,
+    seed: int,
+    progress: Progress,
 ) -> TuneReport:
     """Continuous fields of a job under its fits."""
     p = quantile_of(objective)
+    fleet = tuned.fleet(own)
     own, rest = calibrated_job(own, applied.fits)
     fitted = with_variability(own, rest, seed=seed, force=applied.force, progress=progress)
     progress(0.0, "loading JAX")
     from .tune import tune  # needs JAX, which mistakes above do not wait for
-    from .tuned_fields import TuneLimits
+    from .tuned_fields import TuneLimits, usual_checkpoint
 
-    limits = TuneLimits(power_watts=tuned.power_watts, mtbf_h=tuned.mtbf_h)
+    made = saves.stated()
+    if saves.interval_s is not None:
+        made = replace(made or usual_checkpoint(fitted.job), interval_s=saves.interval_s)
+    limits = TuneLimits(tuned.tier_price or {}, tuned.power_watts, tuned.mtbf_h, made, slowdowns=fleet.factors)
+    if tuned.restart_s is not None:
+        limits = replace(limits, restart_s=tuned.restart_s)
     found = tune(fitted.job, tuned.continuous, p=p, limits=limits, seed=seed, progress=progress)
-    return replace(found, notes=(*found.notes, *fitted.tables, *_of_level(fitted)), record=UNRECORDED)
+    notes = (*found.notes, *fleet.notes, *fitted.tables, *_of_level(fitted))
+    return replace(found, notes=notes, record=UNRECORDED)
 
 
 def quantile_of(objective: str | Objective) -> float:
@@ -329,19 +343,73 @@ class SearchRun(OptionGroup):
     plot: str | None = None
 
 
+def tier_prices_of(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """{"nvlink": 2.0} of ["nvlink=2"].
+
+    Raises:
+        DataError: a text is not that, or a tier is given twice.
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            price = float(number) if name else np.nan
+        except ValueError:
+            price = np.nan
+        if not 0.0 < price < np.inf:
+            raise DataError(
+                f"{option}: {text[:80]!r}, but it must be TIER=PRICE with a price above 0, such as nvlink=2"
+            )
+        if name in found:
+            raise DataError(f"{option}: {name} has two prices. Give one.")
+        found[name] = price
+    return found
+
+
 @dataclass(frozen=True)
 class Continuous(OptionGroup):
     """Continuous fields that are tuned by gradients, for the job's own plan, in the place of a search over plans.
 
     Attributes:
-        continuous: tune this field instead: bandwidth, power, layers or checkpoint; repeat the option for several at once.
+        continuous: tune this field instead: bandwidth, power, layers, share or checkpoint; repeat the option for several at once.
+        tier_price: cost of the bandwidth of a tier relative to that of other tiers, for bandwidth; 1 by default; may be repeated.
         power_watts: average power budget per GPU, for power; by default 80 % of the device's limit.
+        slowdowns: measured slowdowns of GPUs, for share, and for power by node: a CSV file as of `predict`.
         mtbf_h: mean time between interruptions of the job, for checkpoint, e.g. 3h.
+        restart_s: time from an interruption to the load, for checkpoint, e.g. 10min; by default 11 minutes.
     """
 
     continuous: Annotated[Sequence[str], Option("--continuous", "FIELD", recorded_as=list)] = ()
+    tier_price: Annotated[
+        Mapping[str, float] | None, Option("--tier-price", "TIER=PRICE", parse=tier_prices_of, is_repeated=True)
+    ] = None
     power_watts: Annotated[float | None, Option("--power-budget", "WATTS")] = None
+    slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]] | None, Option(metavar="CSV")] = None
     mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
+    restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
+
+    def check(self, saves: CheckpointOptions) -> None:
+        """Refuses what is said of a field that is not tuned.
+
+        Raises:
+            DataError: the option, and the fields that it goes with.
+        """
+        for option, is_given, fields in (
+            ("--tier-price", bool(self.tier_price), ("bandwidth",)),
+            ("--power-budget", self.power_watts is not None, ("power",)),
+            ("--slowdowns", self.slowdowns is not None, ("share", "power", "layers", "bandwidth", "checkpoint")),
+            ("--mtbf", self.mtbf_h is not None, ("checkpoint",)),
+            ("--restart", self.restart_s is not None, ("checkpoint",)),
+            ("--checkpoint, --checkpoint-write, --checkpoint-behind, --load", saves != type(saves)(), ("checkpoint",)),
+        ):
+            if is_given and not set(fields) & set(self.continuous):
+                raise DataError(f"{option}: goes with --continuous {' or '.join(fields)}. Add that, or leave it out.")
+
+    def fleet(self, job: Job) -> SlowdownTable:
+        """Measured slowdowns of GPUs; none where nothing is said."""
+        if isinstance(self.slowdowns, str | Path):
+            return read_slowdowns(self.slowdowns, job.plan.n_devices, job.cluster.node_size)
+        return SlowdownTable(self.slowdowns or {})
 
 
 @use_case(then=(write_best_job,))
@@ -354,6 +422,7 @@ def search(
     how: Method = Method(),
     applied: Applied = Applied(),
     tuned: Continuous = Continuous(),
+    saves: CheckpointOptions = CheckpointOptions(),
     run: SearchRun = SearchRun(),
     progress: Progress = silent,
 ) -> StudyReport | SizesReport | TuneReport:
@@ -363,14 +432,17 @@ def search(
         job, changes, searched, how, applied, progress: as in `search_plans`.
         gpus: search this cluster size instead; repeat the option to compare sizes.
         tuned: continuous fields, whose values for the job's own plan are sought instead.
+        saves: what checkpoints cost, where their interval is tuned; the interval is the start.
         run: price, seed, and what one size alone has.
     """
+    tuned.check(saves)
     if tuned.continuous:
         if gpus or run.plot or how.resume or run.output or searched.space is not None:
             raise DataError(
                 "--continuous: cannot be combined with --gpus, --output, --plot, --resume and --space. Remove these options."
             )
-        return _tuned(loaded(job, changes.texts_for(job)), searched.objective, tuned, applied, run.seed, progress)
+        own = loaded(job, changes.texts_for(job))
+        return _tuned(own, searched.objective, tuned, saves, applied, run.seed, progress)
     common: dict[str, Any] = {"changes": changes, "searched": searched, "applied": applied}
     common |= {"seed": run.seed, "progress": progress}
     if not gpus:

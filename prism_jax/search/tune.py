@@ -1,8 +1,8 @@
-"""Tunes what is continuous by pathwise gradients of a quantile of the step time: bandwidths, power limits, layers, checkpoints.
+"""Tunes what is continuous by pathwise gradients of a quantile of the step time: bandwidths, power, layers, batch, checkpoints.
 
 All fields move together, as logarithms of their change, by Adam (Optax) on draws that stay as they are; budgets are kept at every
-step. What is found is rounded to what can be run. Coarse fields (whole layers) are then moved by one unit at a time while that
-helps, each candidate evaluated by the cost model itself and not by the line through it, and only splits whose memory fits.
+step. What is found is rounded to what can be run. Whole layers and whole micro-batches are then moved from number to number while
+that helps, each candidate evaluated by the cost model itself and not by the line through it, and only splits whose memory fits.
 
 The gain over the job as it stands is that on draws that the search has not seen, both settings on the same, with an interval.
 Where rounding leaves nothing of the gain, the job stays as it is.
@@ -28,26 +28,30 @@ from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.registry import did_you_mean
 from ..core.use_case import NOT_TYPED, UNRECORDED, Option, use_case
-from ..graph.propagate import GraphArrays
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
 from ..placement.optimisers import descend
-from ..placement.splits import layers_fit, with_layers
+from ..placement.splits import even_splits, layers_fit, with_layers, with_micro_batches
 from ..result.distribution import check_prob
-from ..simulate.columns import column_times
 from ..simulate.inputs import regime_factors, shared_of
 from ..simulate.predict import N_STEP_SAMPLES, replica_columns
-from ..simulate.replica_maximum import step_samples
-from ..simulate.sensitivity import RetimedJob, StepQuantile, exchange_s, kernel_weights, on_device
+from ..simulate.replica_maximum import AlikeReplicas, step_samples
+from ..simulate.sensitivity import RetimedJob, StepQuantile, kernel_weights, on_device
 from .racing import N_SEEDS, half_width
 from .report import TunedNumber, TuneReport
+from .stated_fleet import KnownColumns, StatedFleet
 from .tuned_fields import FIELDS, Setting, TunedAxis, TuneLimits, cost_of, own_setting
 
 N_STEP = 80
 RATE = 0.03  # of Adam, in logarithms; falls to nothing
 N_COLUMN = 256  # of the search
 N_FRESH = 2048  # of each set of fresh draws
-MOVES = 12  # of one unit
+N_KNOWN = (
+    (16, 64),
+    (64, 1024),
+)  # columns of a kind of replicas with known GPUs, between; of the search, and of fresh draws
+MOST_KNOWN = 1024, 8192  # of all kinds together, where each has no more than the least
+MOVES = 12  # between two numbers
 N_DONOR, N_RECEIVER = 3, 3
 FRESH_SEEDS = 70_000  # away from what else is derived from a key
 
@@ -66,9 +70,9 @@ def tune(
 
     Args:
         job: a Job, a job file, or the name of a shipped example; its values are the start, and what gains are measured against.
-        fields: of `tuned_fields.FIELDS`: bandwidth, power, layers, checkpoint.
+        fields: of `tuned_fields.FIELDS`: bandwidth, power, layers, share, checkpoint.
         p: between 0 and 1.
-        limits: budgets, prices, and how often the job is interrupted.
+        limits: budgets, prices, slowdowns of GPUs, and how often the job is interrupted.
         seed: same seed, same answer.
         progress: called with the fraction done of what is being done.
 
@@ -83,7 +87,7 @@ def tune(
     if not 0.0 < check_prob(p) < 1.0:
         raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
     own = loaded(job, ())
-    tuning = Tuning(own, axes_of(own, fields, limits), p, seed)
+    tuning = Tuning.of(own, fields, p, seed, limits)
     best = tuning.rounded(tuning.descended(progress))
     progress(1.0, "gain on fresh draws")
     pairs = np.array([[tuning.fresh(values, k) for values in (tuning.start, best)] for k in range(N_SEEDS)])
@@ -143,12 +147,23 @@ class Tuning:
 
     Attributes:
         job, axes, p, seed: as `tune` has them.
+        fleet: what is stated of the job's GPUs.
     """
 
     job: Job
     axes: tuple[TunedAxis, ...]
     p: float
     seed: int
+    fleet: StatedFleet
+
+    @classmethod
+    def of(cls, job: Job, fields: Sequence[str], p: float, seed: int, limits: TuneLimits) -> Tuning:
+        """Numbers of the fields.
+
+        Raises:
+            DataError: as `axes_of`, or slowdowns of what the job does not have.
+        """
+        return cls(job, axes_of(job, fields, limits), p, seed, StatedFleet.of(job, limits.slowdowns))
 
     @cached_property
     def start(self) -> Floats:
@@ -167,22 +182,30 @@ class Tuning:
             found = axis.enter(found, own)
         return found
 
-    @property
-    def _layers_move(self) -> bool:
-        return any(axis.field == "layers" for axis in self.axes)
+    def _moves(self, field: str) -> bool:
+        return any(axis.field == field for axis in self.axes)
 
-    @cached_property
+    @property
     def _lowered(self) -> RetimedJob:
-        return RetimedJob.of(self.job)
+        return self.fleet.lowered(self.job.plan.n_micro_batch)
 
     @cached_property
     def _on_search(self) -> StepQuantile:
-        key = jax.random.key(self.seed)
-        return StepQuantile(self._lowered, replica_columns(self._lowered.program, key, N_COLUMN), self.p, key)
+        key, program = jax.random.key(self.seed), self._lowered.program
+        columns = replica_columns(program, key, N_COLUMN, self.fleet.links)
+        return StepQuantile(self._lowered, columns, self.p, key)
+
+    @cached_property
+    def _known(self) -> KnownColumns | None:
+        return self.fleet.columns(self._n_known(0), jax.random.key(self.seed))
+
+    def _n_known(self, fresh: int) -> int:
+        each = MOST_KNOWN[fresh] // max(len(self.fleet.others), 1)
+        return 1 << int(np.clip(each, *N_KNOWN[fresh])).bit_length() - 1
 
     def prepare(self) -> None:
         """Makes what must not be made while a function is traced."""
-        _ = self._on_search
+        _ = self._on_search, self._known, self.fleet.growth if self._moves("share") else None
 
     def values_of(self, change: Array) -> Array:
         """Numbers at logarithms of their change, inside bounds and budgets."""
@@ -193,9 +216,24 @@ class Tuning:
         """The quantile on the draws of the search, seconds; may be differentiated."""
         setting = self.setting(values)
         setting = setting._replace(numbers=on_device(setting.numbers))
-        cost = cost_of(self.job, setting, layers_move=self._layers_move)
-        quantile = self._on_search
-        return quantile.quantile(*quantile.times_of(self._lowered.arrays_of(cost, setting.slower))) * setting.times
+        cost, quantile, fleet = (
+            cost_of(self.job, setting, layers_move=self._moves("layers")),
+            self._on_search,
+            self.fleet,
+        )
+        grown = 1.0 + fleet.growth * (setting.share - 1.0) if self._moves("share") else np.ones(len(fleet.n_of_kind))
+        drawn = 0 if fleet.drawn is None else fleet.drawn
+        of_lane, _ = fleet.slower(setting.slower)
+        time_s, end_s = quantile.times_of(
+            self._lowered.arrays_of(cost, of_lane[drawn]), fleet.late(self._lowered.program)
+        )
+        others: list[AlikeReplicas] = []
+        if self._known is not None:
+            known_s = fleet.traced(self._known, cost, setting.slower, quantile.columns.scores)
+            each = zip(fleet.others, known_s, strict=True)
+            weight = np.ones(self._known.width)
+            others = [AlikeReplicas(own_s * grown[k], weight, int(fleet.n_of_kind[k])) for k, own_s in each]
+        return quantile.quantile(time_s * grown[drawn], end_s, others) * setting.times
 
     def descended(self, progress: Progress = silent) -> Floats:
         """Where gradients lead from the job's own numbers, inside bounds and budgets; the best of the way."""
@@ -218,37 +256,48 @@ class Tuning:
         near = np.concatenate([
             axis.rounded(own) for axis, own in zip(self.axes, self.parts(values), strict=True)
         ])  # fmt: skip
-        candidates = [own for own in (self.start, near, self._with_own_layers(near)) if self._fits(own)]
+        candidates = [own for own in (self.start, near, self._with_own_splits(near)) if self._fits(own)]
         known = {own.tobytes(): self.on_search(own) for own in candidates}
         best = min(candidates or [self.start], key=lambda own: known.get(own.tobytes(), np.inf))
-        return self._polished(best, known.get(best.tobytes(), np.inf)) if self._layers_move else best
+        best_s = known.get(best.tobytes(), np.inf)
+        for number, axis in enumerate(self.axes):
+            if axis.is_split:
+                best, best_s = self._polished(number, best, best_s)
+        return best
 
-    def _with_own_layers(self, values: Floats) -> Floats:
+    def _with_own_splits(self, values: Floats) -> Floats:
         parts = zip(self.axes, self.parts(values), strict=True)
-        return np.concatenate([axis.start if axis.field == "layers" else own for axis, own in parts])
+        return np.concatenate([axis.start if axis.is_split else own for axis, own in parts])
 
-    def _polished(self, values: Floats, best_s: float) -> Floats:
-        """Moves of one layer between chunks while they help; from those that hurt most to those that hurt least."""
-        number = [axis.field for axis in self.axes].index("layers")
-        edges = np.cumsum([0, *(len(axis.start) for axis in self.axes)])
-        low, high = int(edges[number]), int(edges[number + 1])
-        slope = jax.jit(jax.grad(self.smooth))
+    def _polished(self, number: int, values: Floats, best_s: float) -> tuple[Floats, float]:
+        """Moves of units between numbers of an axis while they help; from those that hurt most to those that hurt least."""
+        axis, edges = self.axes[number], np.cumsum([0, *(len(axis.start) for axis in self.axes)])
+        own, grain = slice(int(edges[number]), int(edges[number + 1])), np.broadcast_to(axis.grain, axis.start.shape)
+        slope, unit = jax.jit(jax.grad(self.smooth)), np.diag(grain)
         for _ in range(MOVES):
-            order = low + np.argsort(np.asarray(slope(jnp.asarray(values, float)))[low:high], kind="stable")
-            donors = [at for at in order[::-1] if values[at] > self.axes[number].low[at - low] + 0.5][:N_DONOR]
-            moves = [(a, b) for a in donors for b in order[:N_RECEIVER] if a != b]
-            near = [values + _unit(len(values), b) - _unit(len(values), a) for a, b in moves]
+            order = np.arange(len(grain))
+            if len(order) > N_DONOR:
+                order = np.argsort(np.asarray(slope(jnp.asarray(values, float)))[own] * grain, kind="stable")
+            donors = [a for a in order[::-1] if values[own][a] - grain[a] >= axis.least[a] - 1e-9][:N_DONOR]
+            near = []
+            for a, b in ((a, b) for a in donors for b in order[:N_RECEIVER] if a != b):
+                for n in axis.units(values[own], int(a), int(b)):
+                    near.append(values.copy())
+                    near[-1][own] += n * (unit[b] - unit[a])
             found = [(self.on_search(own), index) for index, own in enumerate(near) if self._fits(own)]
             if not found or min(found)[0] >= best_s:
-                return values
+                break
             best_s, index = min(found)
             values = near[index]
-        return values
+        return values, best_s
 
     def _fits(self, values: Floats) -> bool:
-        """Whether the layers are possible and fit into memory, or need no more than the job's own."""
-        layers = self._layers(values)
-        return layers is None or layers_fit(self.job, layers, self.job.plan.n_micro_batch)
+        """Whether the splits are possible and fit into memory, or need no more than the job's own."""
+        if not any(axis.is_split for axis in self.axes):
+            return True
+        layers = self._layers(values) or even_splits(self.job, 1).layers
+        most = max(part.micro_batches for part in self.fleet.parts(self.setting(values).share))
+        return layers_fit(self.job, layers, most)
 
     def _layers(self, values: Floats) -> tuple[int, ...] | None:
         for axis, own in zip(self.axes, self.parts(values), strict=True):
@@ -259,37 +308,27 @@ class Tuning:
     def on_search(self, values: Floats) -> float:
         """The quantile of what can be run, by the cost model itself, on the draws of the search; seconds."""
         quantile = self._on_search
-        samples = self._samples(values, quantile.key, N_COLUMN)
+        samples = self._samples(values, quantile.key, N_COLUMN, self._n_known(0))
         return float(samples @ kernel_weights(len(samples), self.p))
 
     def fresh(self, values: Floats, number: int) -> float:
         """The quantile of what can be run, on draws `number` that the search has not seen, seconds."""
         key = jax.random.fold_in(jax.random.key(self.seed), FRESH_SEEDS + number)  # no set is that of another seed
-        samples = self._samples(values, key, N_FRESH)
+        samples = self._samples(values, key, N_FRESH, self._n_known(1))
         return float(np.quantile(samples, self.p))
 
-    def _samples(self, values: Floats, key: Array, n_column: int) -> Floats:
+    def _samples(self, values: Floats, key: Array, n_column: int, n_known: int) -> Floats:
         """Equally likely step times, seconds, sorted; columns stay where those of the job as it stands are."""
-        program, setting = self._lowered.program, self.setting(values)
-        columns = replica_columns(program, key, n_column)
-        graph = self._exact(values, setting)
-        inputs = replace(columns.inputs, graph=graph)
-        time_s = columns.by_randomisation(column_times(inputs, key, columns.chunks, columns.width))
-        end_s = float(exchange_s(graph)) * regime_factors(program, columns.scores)[:, -1]
+        program, setting, fleet = self._lowered.program, self.setting(values), self.fleet
+        columns, layers = replica_columns(program, key, n_column, fleet.links), self._layers(values)
+        job = self.job if layers is None else with_layers(self.job, layers)
+        made: list[AlikeReplicas] = []
+        for part in sorted(fleet.parts(setting.share), key=lambda part: part.kind != fleet.drawn):
+            cost = cost_of(with_micro_batches(job, part.micro_batches), setting, layers_move=False)
+            made.append(fleet.exact(part, cost, setting.slower, key, columns, n_known))
+        first = made.pop(0) if fleet.drawn is not None else made[0]._replace(n=0)
+        end_s = float((cost.end_comm_s * fleet.late(program)).max()) * regime_factors(program, columns.scores)[:, -1]
         shared = replace(shared_of(program, columns.scores), end_s=end_s)
         rng = np.random.default_rng(columns.seed)
-        pooled_s, weight = columns.pooled(time_s), columns.weight.ravel()
-        samples = step_samples(pooled_s, weight, program.n_replica, shared, N_STEP_SAMPLES, rng)
+        samples = step_samples(*first, shared, N_STEP_SAMPLES, rng, made)
         return np.asarray(samples * float(setting.times))
-
-    def _exact(self, values: Floats, setting: Setting) -> GraphArrays:
-        """The graph under whole layers."""
-        layers = self._layers(values)
-        job = self.job if layers is None else with_layers(self.job, layers)
-        return self._lowered.arrays_of(cost_of(job, setting, layers_move=False), setting.slower)
-
-
-def _unit(n: int, at: int) -> Floats:
-    found = np.zeros(n)
-    found[at] = 1.0
-    return found

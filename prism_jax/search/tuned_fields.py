@@ -1,8 +1,9 @@
 """The continuous fields that can be tuned: where each starts, its bounds and budget, how it enters the step, how it is rounded.
 
-A field gives a job some numbers, its axis: bandwidth of every tier, power of the GPUs of every stage, layers of every chunk,
-seconds between checkpoints. Numbers that share a budget keep the sum that the job has; what can be run are whole multiples of a
-unit. What the numbers change is a `Setting`, from which the seconds of every op follow. Adding a field is an entry of `FIELDS`.
+A field gives a job some numbers, its axis: bandwidth of every tier, power of the GPUs of every stage or kind of node, layers of
+every chunk, micro-batches of every kind of replica, seconds between checkpoints. Numbers that share a budget keep the sum of the
+job; what can be run are whole multiples of a unit. What the numbers change is a `Setting`, from which the seconds of every op
+follow. Adding a field is an entry of `FIELDS`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..job.job import Job
 from ..simulate.sensitivity import Numbers, numbers_of, with_numbers
 from ..system.power import PowerLaw, power_law, slowdown
 from ..workload.base.workload import n_body
+from .stated_fleet import MOST, StatedFleet
 
 GBIT_PER_S = 1e9 / 8
 REACH = 4.0  # a bandwidth may become so many times less or more
@@ -42,8 +44,9 @@ class TuneLimits:
         price: tier -> cost of its bandwidth as it is, relative to the others; 1 where nothing is said.
         power_watts: per GPU on average; None: `USUAL_POWER` of the device's limit.
         mtbf_h: mean time between interruptions of the job, hours; without it there is no best checkpoint interval.
-        checkpoint: what one costs; None: by the size of the states and a parallel file system. Its interval is the start.
+        checkpoint: what one costs; None: `usual_checkpoint`. Its interval is the start.
         restart_s: from an interruption to the load of a checkpoint.
+        slowdowns: of GPUs that were measured: kernel class (or "all", "link", "nic") -> device -> factor.
     """
 
     price: Mapping[str, float] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class TuneLimits:
     mtbf_h: float | None = None
     checkpoint: Checkpoint | None = None
     restart_s: float = RESTART_S
+    slowdowns: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 class Setting(NamedTuple):
@@ -58,15 +62,17 @@ class Setting(NamedTuple):
 
     Attributes:
         numbers: of the hardware, as `sensitivity.numbers_of` has them.
-        slower: [lane, compute class] factor on the seconds of compute.
+        slower: factor on the seconds of compute, [lane, compute class] or [kind, member, lane, compute class] by `StatedFleet`.
         more_layers: [chunk] beyond those of the job's own split.
         times: factor on the step.
+        share: of the job's micro-batches that a replica has, [kind] or the same for all.
     """
 
     numbers: Numbers
     slower: Values
     more_layers: Values
     times: Values
+    share: Values = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +86,11 @@ class TunedAxis:
         start: the job's own.
         low, high: bounds of each.
         weight: the sum of weight times value stays what it is at the start; None: every number is free.
-        grain: what can be run are whole multiples.
+        grain: what can be run are whole multiples; of each, or of all.
         enter: puts values into a setting.
         stretch: how many times further the search may go than with the others.
         note: what was assumed, or what the times count.
+        is_split: units are coarse, so that after rounding they are moved between numbers while that helps.
     """
 
     field: str
@@ -94,10 +101,11 @@ class TunedAxis:
     low: Values
     high: Values
     weight: Floats | None
-    grain: float
+    grain: Values
     enter: Callable[[Setting, Values], Setting]
     stretch: float = 1.0
     note: str = ""
+    is_split: bool = False
 
     def values(self, change: Values) -> Values:
         """Values [number], inside bounds and budget, whose logarithms are `stretch` times `change` [number] from the start."""
@@ -114,16 +122,33 @@ class TunedAxis:
         """The nearest values that can be run; of a budget no more than there is, and all of it where units cost the same."""
         if self.weight is None:
             return np.clip(np.round(values / self.grain) * self.grain, self.low, self.high)
+        price, most = np.broadcast_to(self.grain * self.weight, values.shape), np.broadcast_to(self.high, values.shape)
         whole = np.floor(values / self.grain + 1e-9)
-        left = float(self.weight @ self.start) - self.grain * float(self.weight @ whole)
+        left = float(self.weight @ self.start) - float(price @ whole)
         for number in np.argsort(whole - values / self.grain, kind="stable"):
-            price = self.grain * float(self.weight[number])
-            if price <= left * (1.0 + 1e-9) and (whole[number] + 1.0) * self.grain <= np.broadcast_to(
-                self.high, whole.shape
-            )[number] * (1.0 + 1e-9):
+            next_one = ((whole + 1.0) * self.grain)[number]
+            if price[number] <= left * (1.0 + 1e-9) and next_one <= most[number] * (1.0 + 1e-9):
                 whole[number] += 1.0
-                left -= price
+                left -= float(price[number])
         return whole * self.grain
+
+    @property
+    def least(self) -> Floats:
+        """The least that each may be rounded to: nothing, where its bound is less than one."""
+        low = np.broadcast_to(self.low, self.start.shape)
+        return np.where(low < 1.0, 0.0, low)
+
+    def units(self, values: Floats, donor: int, receiver: int) -> list[int]:
+        """How many units may go from a number to another: one, or as many as make one of them whole, where it is a mean."""
+        count, each = np.round(values / self.grain).astype(int), np.ones(len(values), int)
+        if self.weight is not None:
+            each = np.round(self.weight).astype(int)
+        some = {1, (count[donor] - 1) % each[donor] + 1, -(count[receiver] + 1) % each[receiver] + 1}
+        grain, high = np.broadcast_to(self.grain, values.shape), np.broadcast_to(self.high, values.shape)
+        room = min(
+            (values[donor] - self.least[donor]) / grain[donor], (high[receiver] - values[receiver]) / grain[receiver]
+        )
+        return sorted(int(n) for n in some if n <= room + 1e-6)
 
 
 @dataclass(frozen=True)
@@ -181,10 +206,14 @@ def _matters(job: Job, tier: int) -> bool:
 
 
 def _power(job: Job, limits: TuneLimits) -> TunedAxis | None:
-    law, device, n = power_law(job.cluster.device), job.cluster.device, job.plan.pp
-    if law is None or n == 1:
+    law, device, fleet = power_law(job.cluster.device), job.cluster.device, StatedFleet.of(job, limits.slowdowns)
+    if fleet.gpus is None:
+        names, n_gpu, place = tuple(f"stage {stage}" for stage in range(job.plan.pp)), np.ones(job.plan.pp), slice(None)
+    else:
+        names, n_gpu, place = fleet.node_labels(), np.bincount(fleet.node_kind).astype(float), fleet.place
+    if law is None or len(names) == 1:
         return None
-    tdp = float(device.power_watts)
+    tdp, own_law = float(device.power_watts), law
     watts = USUAL_POWER * tdp if limits.power_watts is None else limits.power_watts
     if not LEAST_POWER * tdp <= watts <= tdp:
         raise DataError(
@@ -193,21 +222,16 @@ def _power(job: Job, limits: TuneLimits) -> TunedAxis | None:
     kinds = [name if name in law.bound else "compute" for name in job.model.kernel_classes]
 
     def enter(setting: Setting, values: Values) -> Setting:
-        return setting._replace(slower=setting.slower * _slower(law, kinds, values / tdp))
+        return setting._replace(slower=_slower(own_law, kinds, values / tdp)[place])
 
-    names = tuple(f"stage {stage}" for stage in range(n))
-    note = (
-        ""
-        if limits.power_watts is not None
-        else f"power: {watts:g} W per GPU, {USUAL_POWER:.0%} of the limit, as none is stated"
-    )
-    return TunedAxis(
-        "power", names, "W", 1.0, np.full(n, watts), LEAST_POWER * tdp, tdp, np.ones(n), 1.0, enter, note=note
-    )
+    assumed = f"power: {watts:g} W per GPU, {USUAL_POWER:.0%} of the limit, as none is stated"
+    note = "" if limits.power_watts is not None else assumed
+    own, least = np.full(len(names), watts), LEAST_POWER * tdp
+    return TunedAxis("power", names, "W", 1.0, own, least, tdp, n_gpu, 1.0, enter, note=note)
 
 
 def _slower(law: PowerLaw, kinds: list[str], limit_share: Values) -> Values:
-    """[lane, compute class] seconds under a limit [lane] over those without."""
+    """[place, compute class] seconds under a limit [place] over those without."""
     xp = namespace(limit_share)
     by_class = [slowdown(law.bound[kind], law.clock_under(limit_share, law.busy[kind])) for kind in kinds]
     return xp.stack(by_class, axis=-1)
@@ -229,14 +253,36 @@ def _layers(job: Job, limits: TuneLimits) -> TunedAxis | None:
         np.minimum(own, 1.0) + (own < 1.0) * 1e-3
     )  # of a chunk that has none a share of a layer, since shares are scaled
     names = tuple(f"chunk {chunk}" for chunk in range(len(own)))
-    return TunedAxis("layers", names, "layers", 1.0, own, least, 2.0 * own + 2.0, np.ones(len(own)), 1.0, enter)
+    most, weight = 2.0 * own + 2.0, np.ones(len(own))
+    return TunedAxis("layers", names, "layers", 1.0, own, least, most, weight, 1.0, enter, is_split=True)
+
+
+def _share(job: Job, limits: TuneLimits) -> TunedAxis | None:
+    fleet, own = StatedFleet.of(job, limits.slowdowns), float(job.plan.n_micro_batch)
+    n = fleet.n_of_kind.astype(float)
+    if len(n) == 1 or fleet.unit is None:
+        return None
+
+    def enter(setting: Setting, values: Values) -> Setting:
+        return setting._replace(share=values / own)
+
+    start, most = np.full(len(n), own), np.minimum(MOST * own, own * n.sum() / n)
+    return TunedAxis(
+        "share", fleet.replica_labels(), "micro-batches each", 1.0, start, fleet.fewest, most, n, fleet.unit / n, enter,
+        is_split=True,
+    )  # fmt: skip
+
+
+def usual_checkpoint(job: Job) -> Checkpoint:
+    """By the size of the states and a parallel file system."""
+    n_node = -(-job.plan.n_devices // job.cluster.node_size)
+    return Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,))
 
 
 def _checkpoint(job: Job, limits: TuneLimits) -> TunedAxis | None:
     if limits.mtbf_h is None:
         return None
-    n_node = -(-job.plan.n_devices // job.cluster.node_size)
-    made = limits.checkpoint or Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,))
+    made = limits.checkpoint or usual_checkpoint(job)
     rate, outage_s = 1.0 / (HOUR_S * limits.mtbf_h), limits.restart_s + made.load_s + made.background_s
     start = np.array([HOUR_S if made.interval_s is None else made.interval_s])
 
@@ -246,15 +292,18 @@ def _checkpoint(job: Job, limits: TuneLimits) -> TunedAxis | None:
     note = (
         f"checkpoint: steps count their share of saves ({made.blocking_s:.3g} s) and interruptions ({outage_s:.3g} s)"
     )
-    return TunedAxis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 4.0, note)
+    return TunedAxis("checkpoint", ("interval",), "s", 1.0, start, 10.0, 1e6, None, 10.0, enter, 8.0, note)
 
 
 FIELDS = {
     own.name: own
     for own in (
         TunedField("bandwidth", "of every network tier the step uses, for what they cost together today", _bandwidth),
-        TunedField("power", "limit of the GPUs of every pipeline stage, under a budget per GPU on average", _power),
+        TunedField(
+            "power", "limit of the GPUs of every pipeline stage, or kind of node, under a budget per GPU", _power
+        ),
         TunedField("layers", "of every model chunk, their sum as it is", _layers),
+        TunedField("share", "micro-batches of replicas that are stated to be unequal, the batch as it is", _share),
         TunedField(
             "checkpoint", "seconds of work between checkpoints; needs the time between interruptions", _checkpoint
         ),

@@ -37,7 +37,9 @@ from .known_replicas import KnownReplicas, key_of_known
 from .predict import DEFAULT_COLUMNS, ReplicaColumns, ReplicaTimes, replica_columns, replica_times
 from .program import Program
 from .replica_maximum import (
+    AlikeReplicas,
     Shared,
+    each_apart,
     finish,
     interpolation,
     latin_hypercube,
@@ -97,13 +99,13 @@ class Repeats:
             below = below * (1.0 - _above(own_s, np.ones(own_s.size), at_s))
         return np.interp(level, np.maximum.accumulate(below), at_s)
 
-    def carried(self) -> tuple[Floats, Floats, Floats | None]:
-        """Times [score, column] of all repeats at the carried network scores, weights [column], and the known replicas' times."""
+    def carried(self) -> tuple[Floats, Floats, list[AlikeReplicas]]:
+        """Times [score, column] of all repeats at the carried network scores, weights [column], and the known replicas."""
         step = N_FINER if len(self.factor) > 1 else 1
         time_s = self.time_s[:, ::step].transpose(1, 0, 2, 3)
         known_s = self.known_s[:, :, ::step].transpose(0, 2, 1, 3)
-        known_s = known_s.reshape(*known_s.shape[:2], -1) if len(known_s) else None
-        return time_s.reshape(len(time_s), -1), np.tile(self.weight.ravel(), len(self.time_s)), known_s
+        others = each_apart(known_s.reshape(*known_s.shape[:2], -1)) if len(known_s) else []
+        return time_s.reshape(len(time_s), -1), np.tile(self.weight.ravel(), len(self.time_s)), others
 
     def without(self, i: int) -> Repeats:
         """All randomisations but one."""
@@ -278,8 +280,8 @@ def _covariance(repeats: Repeats, at_s: Floats, sums: tuple[Floats, ...]) -> flo
 def _variance(repeats: Repeats) -> float:
     """Variance over allocations and steps, seconds squared: of the same columns, so that their errors cancel in the share."""
     rng = np.random.default_rng(0)
-    time_s, weight, known_s = repeats.carried()
-    return float(np.var(step_samples(time_s, weight, repeats.n, repeats.shared, N_STEP, rng, known_s)))
+    time_s, weight, others = repeats.carried()
+    return float(np.var(step_samples(time_s, weight, repeats.n, repeats.shared, N_STEP, rng, others)))
 
 
 N_ALLOCATION = 256

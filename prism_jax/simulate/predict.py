@@ -29,6 +29,7 @@ from .replica_maximum import (
     Shared,
     before_stalls,
     draw_stalls,
+    each_apart,
     maximum_quantile,
     step_samples,
     survival_steps,
@@ -309,12 +310,12 @@ class ReplicaTimes:
         gpus = None if self.known is None else self.known.gpus
         shared, rng = shared_of(self.program, columns.scores, gpus), np.random.default_rng(columns.seed)
         samples = step_samples(
-            columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s
+            columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, each_apart(known_s)
         )
         n_step = N_STEP_SAMPLES // N_RANDOMISATION
         batches = np.stack([
             step_samples(
-                t, w, n_alike, shared, n_step, rng, known_s[..., i::N_RANDOMISATION], survival_steps
+                t, w, n_alike, shared, n_step, rng, each_apart(known_s[..., i::N_RANDOMISATION]), survival_steps
             )
             for i, (t, w) in enumerate(zip(time_s, columns.weight, strict=True))
         ])  # fmt: skip

@@ -13,9 +13,10 @@ that the distribution of a single step does not depend on r; that of a sum over 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -104,6 +105,25 @@ class Shared:
         return value
 
 
+class AlikeReplicas(NamedTuple):
+    """Some of the replicas of a step, whose times have one law.
+
+    Attributes:
+        time_s: [score, column] of independent columns.
+        weight: [column] importance weights.
+        n: how many replicas.
+    """
+
+    time_s: Values
+    weight: Values
+    n: int
+
+
+def each_apart(time_s: Sequence[Values] | Values) -> list[AlikeReplicas]:
+    """Replicas [replica, score, column] of which each has a law of its own."""
+    return [AlikeReplicas(own_s, np.ones(own_s.shape[-1]), 1) for own_s in time_s]
+
+
 def step_samples(
     time_s: Values,
     weight: Values,
@@ -111,7 +131,7 @@ def step_samples(
     shared: Shared,
     n: int,
     rng: np.random.Generator,
-    known_s: Floats | None = None,
+    others: Sequence[AlikeReplicas] = (),
     table: Callable[[Floats, Floats], Table] | None = None,
 ) -> Values:
     """`n` equally likely step times, seconds, sorted.
@@ -119,21 +139,22 @@ def step_samples(
     Args:
         time_s: [score, column] times of independent replica columns.
         weight: [column] importance weights.
-        n_replica: columns a step takes the maximum of; may be zero if there are known replicas.
+        n_replica: columns a step takes the maximum of; may be zero if there are others.
         shared: what all replicas of a step share.
         n: number of samples.
         rng: of the strata.
-        known_s: [replica, score, column] times of replicas that differ from the others.
+        others: replicas that differ from these.
         table: how weighted columns become a distribution, of NumPy arrays; `survival_table` if not given.
     """
     made = table or survival_table
     factor = shared.factor(ndtri(latin_hypercube(1, n, rng)[0])) if len(shared.scores) > 1 else np.ones(n)
-    maxima = np.zeros(n)
+    maxima: Values = np.zeros(n)
     if n_replica > 0:
         maxima = _maximum_given(factor, stratified(n, rng), time_s, weight, n_replica, shared, made)
-    for own_s in () if known_s is None else known_s:
+    for own in others:
         u = latin_hypercube(1, n, rng)[0]
-        maxima = np.maximum(maxima, _maximum_given(factor, u, own_s, np.ones(own_s.shape[1]), 1, shared, made))
+        slowest = _maximum_given(factor, u, own.time_s, own.weight, own.n, shared, made)
+        maxima = namespace(maxima, slowest).maximum(maxima, slowest)
     end_s = namespace(shared.end_s).interp(factor, shared.factor(shared.scores), shared.end_s)
     return finish(maxima, end_s, shared, rng)
 

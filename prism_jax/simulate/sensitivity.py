@@ -23,7 +23,7 @@ error is the spread of the derivatives over independent randomisations of the co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -49,6 +49,7 @@ from .inputs import regime_factors, shared_of, unit_step
 from .predict import DEFAULT_COLUMNS, N_RANDOMISATION, N_STEP_SAMPLES, ReplicaColumns, replica_columns
 from .program import (
     Program,
+    by_class,
     by_factor,
     comm_families,
     compute_families,
@@ -58,7 +59,7 @@ from .program import (
     op_sd,
     order_of,
 )
-from .replica_maximum import step_samples
+from .replica_maximum import AlikeReplicas, step_samples
 
 Numbers = Mapping[str, Any]
 """Numbers of hardware by field name, nested as the types are; a pytree."""
@@ -79,14 +80,15 @@ class RetimedJob:
     by_class: bool = False
 
     @classmethod
-    def of(cls, job: Job) -> RetimedJob:
-        """Lowers `job`.
+    def of(cls, job: Job, *, every_class: bool = False) -> RetimedJob:
+        """Lowers `job`; with `every_class`, every kernel class is a factor of its own, as known GPUs need it.
 
         Raises:
             PlanError: the plan is impossible for the model or the cluster.
             SpecError: no constants for the device.
         """
-        return cls(job, lower(job))
+        program = lower(job)
+        return cls(job, by_class(program), by_class=True) if every_class else cls(job, program)
 
     def arrays(self, numbers: Numbers) -> GraphArrays:
         """The graph on the device with the seconds that these numbers give; as `numbers_of`."""
@@ -183,9 +185,9 @@ _EFFICIENCY = tuple(
 )
 
 
-def exchange_s(arrays: GraphArrays) -> Values:
-    """Exposed communication that ends the step, of the busiest lane, seconds."""
-    return arrays.end_comm_s.max()
+def exchange_s(arrays: GraphArrays, late: Values = np.ones(1)) -> Values:
+    """Exposed communication that ends the step, of the busiest lane, seconds; `late` [lane] times as long by slow links."""
+    return (arrays.end_comm_s * late).max()
 
 
 Q = TypeVar("Q", bound="StepQuantile")
@@ -241,18 +243,25 @@ class StepQuantile:
         """
         return self.times_of(self.lowered.arrays(numbers))
 
-    def times_of(self, arrays: GraphArrays) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
-        """The same of a graph whose seconds were changed."""
+    def times_of(
+        self, arrays: GraphArrays, late: Values = np.ones(1)
+    ) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
+        """The same of a graph whose seconds were changed; slow links make its end `late` [lane] times as long."""
         program, columns = self.lowered.program, self.columns
         inputs = replace(columns.inputs, graph=arrays)
         times = lax.map(lambda chunk: one_chunk(inputs, self.key, chunk, columns.width), columns.chunks)
         time_s = columns.by_randomisation(times)
-        return time_s, exchange_s(arrays) * regime_factors(program, columns.scores)[:, -1]
+        return time_s, exchange_s(arrays, late) * regime_factors(program, columns.scores)[:, -1]
 
-    def quantile(self, time_s: Float[Array, "batch score column"], end_s: Float[Array, " score"]) -> Float[Array, ""]:
-        """The quantile from the columns of all randomisations together, seconds."""
+    def quantile(
+        self,
+        time_s: Float[Array, "batch score column"],
+        end_s: Float[Array, " score"],
+        others: Sequence[AlikeReplicas] = (),
+    ) -> Float[Array, ""]:
+        """The quantile from the columns of all randomisations together, seconds; some replicas may be `others`."""
         pooled_s, weight = self.columns.pooled(time_s), self.columns.weight.ravel()
-        return self._quantile(pooled_s, weight, end_s, N_STEP_SAMPLES)
+        return self._quantile(pooled_s, weight, end_s, N_STEP_SAMPLES, others)
 
     def quantiles(
         self, time_s: Float[Array, "batch score column"], end_s: Float[Array, " score"]
@@ -261,11 +270,14 @@ class StepQuantile:
         one = functools.partial(self._quantile, end_s=end_s, n=N_STEP_SAMPLES // N_RANDOMISATION)
         return jax.vmap(one)(time_s, jnp.asarray(self.columns.weight, float))
 
-    def _quantile(self, time_s: Values, weight: Values, end_s: Values, n: int) -> Values:
+    def _quantile(
+        self, time_s: Values, weight: Values, end_s: Values, n: int, others: Sequence[AlikeReplicas] = ()
+    ) -> Values:
         """From columns [score, column] by `n` steps, drawn alike in every call."""
         shared = replace(shared_of(self.lowered.program, self.columns.scores), end_s=end_s)
-        rng = np.random.default_rng(self.columns.seed)
-        samples = step_samples(time_s, weight, self.lowered.program.n_replica, shared, n, rng)
+        rng, n_replica = np.random.default_rng(self.columns.seed), self.lowered.program.n_replica
+        n_alike = n_replica - sum(own.n for own in others)
+        samples = step_samples(time_s, weight, n_alike, shared, n, rng, others)
         return (samples * kernel_weights(n, self.p)).sum()
 
 

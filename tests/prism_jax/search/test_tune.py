@@ -13,10 +13,14 @@ from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.placement.splits import with_layers
 from prism_jax.search.report import TuneReport
+from prism_jax.search.stated_fleet import StatedFleet
 from prism_jax.search.tune import N_COLUMN, N_SEEDS, Tuning, axes_of, tune
 from prism_jax.search.tuned_fields import FIELDS, TuneLimits, cost_of, own_setting
+from prism_jax.simulate.inputs import known_gpus
+from prism_jax.simulate.predict import predict
 from prism_jax.simulate.step_time import step_quantile
 from prism_jax.variability.config import preset
+from prism_jax.variability.tree import Variability
 from tests.support.jobs import stated
 
 LIMITS = TuneLimits(mtbf_h=3.0)
@@ -38,12 +42,13 @@ def piped() -> Job:
 
 
 def tuning(job: Job, *fields: str, limits: TuneLimits = LIMITS) -> Tuning:
-    return Tuning(job, axes_of(job, fields, limits), 0.95, seed=0)
+    return Tuning.of(job, fields, 0.95, 0, limits)
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_values_start_at_the_job_and_keep_bounds_and_budget(piped, field):
-    (axis,) = axes_of(piped, [field], LIMITS)
+    fleet = {"slowdowns": {"all": dict.fromkeys(range(3), 1.2)}} if field == "share" else {}
+    (axis,) = axes_of(piped, [field], replace(LIMITS, **fleet))
     n = len(axis.start)
     assert axis.values(np.zeros(n)) == pytest.approx(axis.start, rel=1e-12)
     rng = np.random.default_rng(0)
@@ -57,7 +62,7 @@ def test_values_start_at_the_job_and_keep_bounds_and_budget(piped, field):
             budget = float(axis.weight @ axis.start)
             assert axis.weight @ found == pytest.approx(budget, rel=2e-2)
             assert axis.weight @ rounded <= budget * (1.0 + 1e-9)
-            assert axis.weight @ rounded >= budget - axis.grain * axis.weight.sum()
+            assert axis.weight @ rounded >= budget - (axis.grain * axis.weight).sum()
 
 
 def test_whole_layers_keep_their_sum(piped):
@@ -136,6 +141,85 @@ def test_the_gain_is_that_on_fresh_draws(piped, report):
     base, best = np.mean(pairs, axis=0)
     assert report.gain == pytest.approx(1.0 - best / base, abs=2.0 * (high - low))
     assert any("interruptions" in line for line in report.lines())
+
+
+APART = [
+    "plan.sharding=none",
+    "plan.dp=4",
+    "plan.tp=1",
+    "plan.pp=1",
+    "plan.schedule=1f1b",
+    "plan.global_batch=128",
+    "plan.micro_batch=1",
+    "cluster.n_devices=4",
+]
+SLOW = {"all": {3: 1.5}}
+
+
+@pytest.fixture(scope="module")
+def apart() -> Job:
+    """Four replicas of one GPU without noise, 32 micro-batches each."""
+    return stated(replace(load_job("llama2_7b_fsdp_64", APART), variability=Variability()))
+
+
+def test_a_slow_replica_gets_the_share_that_makes_all_equally_late(apart):
+    """One of four is 1.5 times as slow: 1.5 m = (128 - m) / 3 at m = 23.3; of whole ones 23 and 35 have the least maximum."""
+    found = tune(apart, ["share"], limits=TuneLimits(slowdowns=SLOW))
+    assert [(number.label, number.before, number.after) for number in found.numbers] == [
+        ("replicas 0-2", 32.0, 35.0),
+        ("replica 3", 32.0, 23.0),
+    ]
+    assert found.gain == pytest.approx(1.0 - 35.0 / 48.0, rel=0.02)
+
+
+def test_of_all_shares_the_best_is_found(piped):
+    """Two replicas, of which one has a slow GPU in its last stage; every pair of numbers of micro-batches is tried."""
+    slow = TuneLimits(slowdowns={"all": {15: 1.3}})
+    search = tuning(piped, "share", limits=slow)
+    found = search.rounded(search.descended())
+    every = [search.on_search(np.array([m, 32.0 - m])) for m in range(16, 25)]
+    assert found.sum() == 32.0
+    assert search.on_search(found) <= min(every) * (1.0 + 1e-6)
+    assert found[1] < found[0]
+
+
+def test_micro_batches_that_do_not_divide_are_the_more_for_some_replicas(apart):
+    fleet = StatedFleet.of(apart, SLOW)
+    assert list(fleet.parts(np.array([103.0 / 96.0, 25.0 / 32.0]))) == [(0, 34, 2), (0, 35, 1), (1, 25, 1)]
+
+
+def test_a_share_is_for_fleets_that_are_stated_to_be_unequal(apart):
+    for slowdowns in ({}, {"all": dict.fromkeys(range(4), 1.5)}):
+        with pytest.raises(DataError, match="nothing to choose"):
+            axes_of(apart, ["share"], TuneLimits(slowdowns=slowdowns))
+
+
+def test_a_stated_fleet_takes_what_a_prediction_of_it_takes(piped):
+    slow = {"all": {5: 1.2, 6: 1.1}, "nic": {0: 1.5}}
+    search = tuning(piped, "power", limits=TuneLimits(slowdowns=slow, power_watts=piped.cluster.device.power_watts))
+    known = known_gpus(slow, 16, piped.model.kernel_classes)
+    own_s = predict(piped, key=3, n_samples=2048, known=known).quantile(0.95)
+    assert np.mean([search.fresh(search.start, k) for k in range(4)]) == pytest.approx(own_s, rel=3e-3)
+    assert search.on_search(search.start) == pytest.approx(own_s, rel=1e-2)
+    search.prepare()
+    smooth = float(jax.jit(search.smooth)(jnp.asarray(search.start, float)))
+    assert smooth == pytest.approx(search.on_search(search.start), rel=2e-3)
+
+
+def test_power_of_nodes_makes_them_equally_fast(apart):
+    """Four nodes of one GPU, one 10 % slower: its cap rises until slowdown times stretch is that of the others."""
+    job = replace(apart, cluster=replace(apart.cluster, node_size=1))
+    watts = 0.7 * job.cluster.device.power_watts
+    limits = TuneLimits(slowdowns={"all": {3: 1.1}}, power_watts=watts)
+    (axis,) = axes_of(job, ["power"], limits)
+    found = tune(job, ["power"], limits=limits)
+    slow, fast = (next(n.after for n in found.numbers if n.label == label) for label in ("node 3", "nodes 0-2"))
+    assert 3.0 * fast + slow <= 4.0 * watts + 1e-6
+    assert slow > fast
+    stretch = axis.enter(own_setting(job), np.array([fast, slow])).slower
+    seconds = np.asarray(step_cost(job.model, job.cluster, job.plan, job.efficiency).compute_s).sum(axis=(0, 1))
+    times = np.asarray(stretch).reshape(2, -1) @ seconds * (1.0, 1.1)
+    assert times[1] == pytest.approx(times[0], rel=5e-3)
 
 
 def test_what_cannot_be_tuned_is_refused(piped):

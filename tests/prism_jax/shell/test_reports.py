@@ -16,6 +16,7 @@ from benchmarks.golden.inputs import write_inputs
 from prism_jax.capture.capture_program import capture_step
 from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
+from prism_jax.horizon.checkpoint import Checkpoint
 from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
 from prism_jax.show.doctor import examine_installation
@@ -26,6 +27,7 @@ from tests.support.intervals import estimates
 
 TRACE = str(Path(__file__).resolve().parents[3] / "examples" / "local_cluster")
 FEW = {"n_samples": 64}
+SAVES = pj.TuneLimits(mtbf_h=3.0, checkpoint=Checkpoint(40.0, load_s=40.0, interval_s=600.0), restart_s=300.0)
 LLAMA_S = 3.5  # about what its head predicts
 MEMORY = """\
 row,model,framework,cluster,plan.dp,plan.sharding,plan.micro_batch,plan.global_batch,plan.seq_len,fits,peak_memory_bytes
@@ -69,8 +71,8 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         lambda: pj.search_sizes("job.yaml", [8, 16], space="space.yaml", price_per_hour=2.5),
     ),
     "tune": (
-        "search job.yaml --continuous checkpoint --mtbf 3h",
-        lambda: pj.tune("job.yaml", ["checkpoint"], limits=pj.TuneLimits(mtbf_h=3.0)),
+        "search job.yaml --continuous checkpoint --mtbf 3h --checkpoint 600s --checkpoint-write 40s --restart 300s",
+        lambda: pj.tune("job.yaml", ["checkpoint"], limits=SAVES),
     ),
     "placement": ("place placed.yaml --slowdowns nodes.csv", lambda: pj.place_nodes("placed.yaml", "nodes.csv")),
     "sharding": (

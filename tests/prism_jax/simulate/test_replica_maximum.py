@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,7 +15,9 @@ from prism_jax.result.distribution import StepTimeDistribution, StepTimes
 from prism_jax.simulate.importance import effective_tail, importance_design, scrambled_sobol
 from prism_jax.simulate.predict import brute_force, predict
 from prism_jax.simulate.replica_maximum import (
+    AlikeReplicas,
     Shared,
+    each_apart,
     finish,
     latin_hypercube,
     maximum_quantile,
@@ -60,9 +63,24 @@ def test_every_step_has_a_network_regime_of_its_own() -> None:
 def test_known_replicas_multiply_the_distribution_function() -> None:
     """Seven uniform columns and a known replica that is uniform on (0.5, 1): F(t) = t^7 (2 t - 1)."""
     rng = np.random.default_rng(0)
-    samples = step_samples(GRID[None], np.ones(GRID.size), 7, ONE_SCORE, 1 << 14, rng, (0.5 + 0.5 * GRID)[None, None])
+    known = each_apart((0.5 + 0.5 * GRID)[None, None])
+    samples = step_samples(GRID[None], np.ones(GRID.size), 7, ONE_SCORE, 1 << 14, rng, known)
     for t in (0.8, 0.9, 0.97):
         assert (samples <= t).mean() == pytest.approx(t**7 * (2 * t - 1), abs=0.01)
+
+
+def test_other_replicas_count_as_often_as_there_are_traced_or_not() -> None:
+    """Seven uniform columns and three that are uniform on (0.5, 1): F(t) = t^7 (2 t - 1)^3."""
+    other = AlikeReplicas((0.5 + 0.5 * GRID)[None], np.ones(GRID.size), 3)
+    for time_s in (GRID[None], jnp.asarray(GRID[None], float)):
+        own = other._replace(
+            time_s=other.time_s if isinstance(time_s, np.ndarray) else jnp.asarray(other.time_s, float)
+        )
+        found = np.asarray(
+            step_samples(time_s, np.ones(GRID.size), 7, ONE_SCORE, 1 << 14, np.random.default_rng(0), [own])
+        )
+        for t in (0.9, 0.97):
+            assert (found <= t).mean() == pytest.approx(t**7 * (2 * t - 1) ** 3, abs=0.01)
 
 
 def test_step_factor_and_call_of_the_last_exchange_have_their_spread() -> None:
