@@ -14,12 +14,13 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 unexport PYTHONDONTWRITEBYTECODE
 # A bare `make` lists the commands.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage docs release-check lint format clean
+.PHONY: help demo test test-slow coverage docs release-check test-browser lint format clean
 
 help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
 	@echo "make test       install, run the tests (about 12 minutes on 2 cores)"
 	@echo "make test-slow  run the slow tests too"
+	@echo "make test-browser  open every HTML report in Chromium (needs it installed)"
 	@echo "make coverage   lines and branches that the tests reach (about 30 minutes on one core)"
 	@echo "make docs       the documentation site, in build/docs (half a minute)"
 	@echo "make release-check  build wheel and sdist, install them by pip, uv and pipx, run them (10 minutes)"
@@ -39,6 +40,10 @@ test:
 test-slow:
 	@scripts/make_venv $(VENV) test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow or not slow"
+
+test-browser:
+	@scripts/make_venv $(VENV) browser
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow or not slow" tests/browser
 
 # In one process, through a pipe: tests of full disks limit the size of the files that their process writes.
 coverage:
