@@ -60,6 +60,13 @@ class ModelColumn:
     each_counts: bool = False
 
     @property
+    def about(self) -> str:
+        """What it holds, for people."""
+        kind = "text" if self.text else "date or seconds since 1970" if self.instant else "number"
+        of = f"one of {', '.join(self.choices)}" if self.choices else f"{kind} above 0" if self.positive else kind
+        return f"required: {of}" if self.required else of
+
+    @property
     def is_duration(self) -> bool:
         """Whether its values are seconds."""
         return self.name.endswith("_s") and not self.name.endswith("_per_s") and not self.text

@@ -105,6 +105,7 @@ RESTART_S = 300.0
 MOST_GPUS = 65_536
 DEFAULT_GPUS = 128
 DEFAULT_LAW = "weibull"
+PRICES = (("a catalogue of prices", "prism_jax.cloud.offers:NAMES"),)
 WITH_SHIPPED = "Add the shipped prices where --catalog says nothing."
 
 
@@ -143,7 +144,7 @@ class Market(OptionGroup):
     regions: Annotated[Sequence[str], Option("--regions", "NAMES", recorded_as=list)] = ()
     spot: Annotated[str, Option("--spot", "auto|never|only")] = "auto"
     policies: Annotated[Sequence[str], Option("--policy", "NAME")] = ()
-    catalogues: Annotated[Sequence[str | Path], Option("--catalog", "FILE")] = ()
+    catalogues: Annotated[Sequence[str | Path], Option("--catalog", "FILE", columns=PRICES)] = ()
     columns: ColumnMap = None
     only_catalogues: Annotated[bool, Option("--with-shipped", help=WITH_SHIPPED)] = True
     availability: Annotated[str | Availability, Option("--availability", "NAME|FIT")] = DEFAULT_LAW

@@ -43,8 +43,9 @@ class Option:
         is_recorded_as_typed: whether the record of a command holds the text and not the value.
         is_typed: False: the parameter is for Python alone.
         heading: of the part of the help in which it stands; empty: that of its group.
-        columns: "module:name" of what tells the columns of its file, for the help: a function of the parameters that a command
-            fixes, which returns column -> what it holds.
+        columns: for the help, tables that it names, as pairs: what the table is, and "module:name" of its columns: column -> what
+            it holds or other names of it, objects with `name` and `about`, or a function of the parameters that a command fixes
+            which returns them.
     """
 
     names: str = ""
@@ -61,7 +62,7 @@ class Option:
     is_recorded_as_typed: bool = False
     is_typed: bool = True
     heading: str = ""
-    columns: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,9 @@ def fit_messages(report: FitReport) -> list[Message]:
 @use_case(then=(fit_messages,))
 def fit_variability(
     model: Annotated[str, Argument(metavar="MODEL")],
-    files: Annotated[Sequence[str], Argument(metavar="FILE...")],
+    files: Annotated[
+        Sequence[str], Argument(metavar="FILE...", columns=(("the files", "prism_jax.fits.models:columns_of"),))
+    ],
     *,
     out: Annotated[
         str | Path | None, Option("--output -o", "FILE", heading=OUTPUT, help="Save the fit (.npz).")

@@ -5,7 +5,11 @@ The table lies here and not in `inference`, whose import takes JAX and NumPyro: 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from .._inference_loader import inference
 
 
 class FitModel(NamedTuple):
@@ -14,15 +18,19 @@ class FitModel(NamedTuple):
     Attributes:
         place: module and class, a subclass of `inference.engine.model.Model`; imported when it is fitted.
         help: its line in `prism-jax fit --help`; empty: it is no command, and known to Python alone.
+        file: name of its measurements in the example of the help; empty: NAME.csv.
     """
 
     place: str
     help: str = ""
+    file: str = ""
 
 
 MODELS = {
     "fleet": FitModel(
-        "inference.fleet.model.FleetModel", "Fit the differences between GPUs and nodes to kernel times per GPU."
+        "inference.fleet.model.FleetModel",
+        "Fit the differences between GPUs and nodes to kernel times per GPU.",
+        "times.csv",
     ),
     "steps": FitModel(
         "inference.steps.model.StepsModel", "Fit the variation of steps, runs and systems to step times."
@@ -30,13 +38,16 @@ MODELS = {
     "collectives": FitModel(
         "inference.collectives.model.Collectives",
         "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
+        "all_reduce.log",
     ),
     "links": FitModel(
         "inference.links.NodeLinks",
         "Fit how slow the links of nodes are, for good and in passing, to nccl-tests over days.",
     ),
     "kernels": FitModel(
-        "inference.kernels.model.Kernels", "Fit the efficiency of GEMM and attention by shape to kernel times."
+        "inference.kernels.model.Kernels",
+        "Fit the efficiency of GEMM and attention by shape to kernel times.",
+        "gemm.csv",
     ),
     "overlap": FitModel("inference.overlap.OverlapModel", "Fit how much communication slows concurrent kernels."),
     "failures": FitModel(
@@ -50,6 +61,7 @@ MODELS = {
     "revocation": FitModel(
         "inference.durations.revocation.Revocation",
         "Fit how long spot nodes stay, by zone, to recorded availability or lifetimes.",
+        "spells.csv",
     ),
     "ladder": FitModel(
         "inference.ladder.Ladder", "Fit a floor and a rate to step times at several batch sizes on one instance."
@@ -64,3 +76,10 @@ MODELS = {
     "startup": FitModel("inference.startup.Startup", "Fit provisioning, staging and booting of cloud machines."),
 }
 """Model -> where it is; whoever has a model of another place adds it."""
+
+
+def columns_of(model: str, **_: Any) -> Sequence[Any]:
+    """Columns of the measurements that a model takes, as `inference.data.columns.ModelColumn`; imports JAX and NumPyro."""
+    module, name = MODELS[model].place.rpartition(".")[::2]
+    inference()
+    return getattr(import_module(module), name).columns

@@ -389,11 +389,13 @@ def _line(item: Mapping[str, Any], schema: type[BaseModel], document: Document, 
     return document.mistake((*path, *inside), _message(item, _known(schema, inside[:-1]), (*path, *inside[:-1])))
 
 
+SECTIONS_OF_FIELDS = {"plan": plan_section, "cluster": cluster_section, "software": software_section}
+
+
 def _section_of(name: str) -> str:
     """The field of a section that is meant by a name that stands outside of all: "plan.tp"; empty where there is none."""
-    of_section = {"plan": plan_section(), "cluster": cluster_section(), "software": software_section()}
-    for section, schema in of_section.items():
-        known = _known(schema, ())
+    for section, schema in SECTIONS_OF_FIELDS.items():
+        known = _known(schema(), ())
         spelt = name.lower().lstrip("-").replace("-", "_")
         meant = spelt if spelt in known else ELSEWHERE.get(spelt, "")
         if meant and meant.split(".")[0] in known:
@@ -405,8 +407,12 @@ def _message(item: Mapping[str, Any], known: list[str], path: FieldPath) -> str:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
     if kind == "extra_forbidden":
         name = item["loc"][-1]
-        if not path and {"plan", "cluster"} <= {*known} and (section := _section_of(str(name))):  # at the top of a job
+        at_the_top = not path and {"plan", "cluster"} <= {*known}
+        section = _section_of(str(name)) if at_the_top or (len(path) == 1 and path[0] in SECTIONS_OF_FIELDS) else ""
+        if section and (at_the_top or section.endswith(f".{name}")):
             return f"unknown field, did you mean {section}?"
+        if "dropout" in str(name).lower():
+            return "unknown field: dropout is not modelled. Leave it out."
         return f"unknown field{did_you_mean(name, known)}"
     if kind == "missing":
         return "is missing"

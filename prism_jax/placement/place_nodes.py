@@ -18,7 +18,7 @@ from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, UNTIMED_S, Message, Opt
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
 from ..job.rules import mean_work_notes
-from ..result.parameters import Overrides, Seed
+from ..result.parameters import SLOWDOWNS, Overrides, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
 
@@ -107,7 +107,8 @@ def files_messages(
 def place_nodes(
     job: JobFile,
     slowdowns: Annotated[
-        str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "FILE", heading=THE_JOB)
+        str | Path | Mapping[str, Mapping[int, float]],
+        Option("--slowdowns", "FILE", heading=THE_JOB, columns=SLOWDOWNS),
     ],
     *,
     overrides: Overrides = (),
@@ -120,9 +121,8 @@ def place_nodes(
 
     Args:
         job, overrides, seed, progress: as in `explain_step`.
-        slowdowns: measured slowdowns of every node: CSV with host (a name or a number), with gpu or without, and slowdown (1.05 =
-            5 % slower) or gemm, attention, memory, or what was measured (speed, tflops, duration_s, sm_clock_mhz), and of links
-            link, nic or rail (2 = half the rate); or kernel class (or "all", "link", "nic") -> device -> factor.
+        slowdowns: measured slowdowns of every node: a CSV file, or in Python kernel class (or "all", "link", "nic") -> device ->
+            factor.
         goal: objective, spare nodes, and whether splits may change.
         files: what to write for launchers.
 

@@ -18,7 +18,7 @@ from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
 from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
-from ..result.parameters import Applied, Fits, Force, JobChanges, Seed
+from ..result.parameters import SLOWDOWNS, Applied, Fits, Force, JobChanges, Seed
 from ..result.prices import check_price
 from ..variability.node_names import read_hosts
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
@@ -57,16 +57,14 @@ class Measured(OptionGroup):
         fits: files of `prism-jax fit` or `calibrate` to apply; may be repeated.
         force: use a fit even if its verdict says that it failed.
         use_level: let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.
-        slowdowns: measured slowdowns of GPUs: a CSV file with gpu, rank or host (names are nodes in the order of --hosts; without
-            it in that of their first rows, a note says which is which) and slowdown (1.05 = 5 % slower), or what was measured
-            (speed, tflops, duration_s, sm_clock_mhz); of links link, nic or rail (2 = half the rate); or kernel class (or "all",
-            "link", "nic") -> device -> factor.
+        slowdowns: measured slowdowns of GPUs, nodes or links: a CSV file, or in Python kernel class (or "all", "link", "nic") ->
+            device -> factor.
         hosts: hosts of the job in the order of ranks, for slowdowns: a file with a name per line, or names with commas as
             gpu[001-004].
     """
 
     heading = THE_JOB
-    slowdowns: Annotated[Slowdowns | None, Option(metavar="FILE")] = None
+    slowdowns: Annotated[Slowdowns | None, Option(metavar="FILE", columns=SLOWDOWNS)] = None
     hosts: Annotated[str | Path | Sequence[str] | None, Option(metavar="FILE")] = None
     fits: Fits = ()
     force: Force = False

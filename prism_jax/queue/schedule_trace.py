@@ -73,7 +73,9 @@ class WorldOptions(OptionGroup):
 
 @use_case(says="reading the trace")
 def schedule_trace(
-    trace: Annotated[str | Path, Argument(metavar="TRACE")],
+    trace: Annotated[
+        str | Path, Argument(metavar="TRACE", columns=(("a table of jobs", "prism_jax.queue.trace_file:NAMES"),))
+    ],
     *,
     gpus: Annotated[int | str, Option("--gpus", "N|pNN")] = BUSY_PERCENT,
     group: Annotated[str | None, Option("--group", "NAME")] = None,

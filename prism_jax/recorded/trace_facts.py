@@ -66,6 +66,10 @@ TraceFile = Annotated[
         metavar="FILE",
         key="file",
         recorded_as=named,
+        columns=(
+            ("a table of steps", "prism_jax.recorded.formats.scalars:FIELDS"),
+            ("a table of operations", "prism_jax.recorded.formats.plain_table:COLUMNS"),
+        ),
         help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, execution traces of "
         "PyTorch (a file, a folder, a tar archive), or the shipped local_cluster. "
         "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",
@@ -77,7 +81,7 @@ Skip = Annotated[
         "--skip",
         "N",
         least=0,
-        help="Leave out the first N recorded steps; 0 keeps all. [default: those that are warm-up, see the note]",
+        help="Leave out the first N recorded steps; 0 keeps all; default: those of warm-up (see the note).",
     ),
 ]
 

@@ -333,8 +333,8 @@ class SearchRun(OptionGroup):
 
     Attributes:
         price: of a GPU-hour.
-        output: write the job with the best plan to FILE, as YAML; for one size alone.
-        plot: for one size alone.
+        output: write the job with the best plan to FILE, as YAML (one size alone).
+        plot: write a picture of one size.
     """
 
     price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0

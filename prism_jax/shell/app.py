@@ -20,6 +20,7 @@ from ..core.errors import ConfigError, FailedFitError, PrismError
 from ..core.processes import OPTIONS, Terminated
 from .catalogue import COMMANDS, GROUPS, called, completed
 from .command import OWN, group_of, runner_of
+from .help_page import below_options, example_of
 from .output import help_console, print_lines
 from .streams import FAILED, INTERRUPTED, OK, TERMINATED, VERBOSITY, WRONG_INPUT, prepare_streams, say
 
@@ -186,7 +187,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
     """The parser: of the command that `words` name with its options; of all commands by name and one line where they name none.
 
     Args:
-        words: what was typed.
+        words: what was typed; what stands below the options of a help page is made only where they ask for help.
         complete: all commands with their options.
     """
     top = App(
@@ -197,6 +198,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
         help_flags=["-h", "--help"],
         group_commands=group_of(OWN),
         help_format="plaintext",
+        help_epilogue=f"{example_of(COMMANDS.named('predict'))}\n\n`prism-jax COMMAND --help` explains a command.",
         console=help_console(),
         result_action="return_value",
         suppress_keyboard_interrupt=False,
@@ -205,7 +207,7 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
         top.command(_not_called, name=option, help=text)
     groups: dict[str, App] = {}
     headings: dict[str, Group] = {}
-    wanted = called(words)
+    wanted, asks = called(words), not {"-h", "--help"}.isdisjoint(words)
     for place, command in enumerate(COMMANDS if wanted is None else (wanted,)):  # the others are not needed then
         *above, name = command.name.split(" ")
         parent, heading = top, headings.setdefault(command.group, Group(command.group, sort_key=place - len(COMMANDS)))
@@ -213,12 +215,14 @@ def command_line(words: list[str], *, complete: bool = False) -> App:
             if group not in groups:
                 own = Group("Commands")
                 groups[group] = App(name=group, help=GROUPS.get(group, ""), version_flags=[], group_commands=own)
+                groups[group].help_epilogue = example_of(command)
                 groups[group].sort_key, groups[group].group = place, heading
                 top.command(groups[group])
             parent, heading = groups[group], None
         function = command.load() if complete or command is wanted else None
         run = runner_of(function, command.fixed) if function else _not_called
-        parent.command(run, name=name, help=command.help, sort_key=place, group=heading)
+        below = below_options(command) if asks and function else ""
+        parent.command(run, name=name, help=command.help, help_epilogue=below, sort_key=place, group=heading)
     return top
 
 

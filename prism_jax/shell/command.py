@@ -51,7 +51,7 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
         fixed: parameters that are not typed, and their values.
     """
     case = case_of(function)
-    own = [part for part in case.options() if part.option.is_typed and part.name not in fixed]
+    own = parts_of_command(function, fixed)
     answers = _reports_of(case.function)
     own_names = {part.name for part in own}
     # what is done after the use case takes the report, and options of its own
@@ -110,6 +110,11 @@ def _shown_by_default(answer: Any, *, details: bool) -> Any:
     if type(answer).lines is not Report.lines:
         return answer.lines()
     return answer.page() if details else Page(answer.card(), () if answer.card() else answer.blocks())
+
+
+def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> list[OptionSpec]:
+    """What is typed for a command, besides what is done with its answer."""
+    return [part for part in case_of(function).options() if part.option.is_typed and part.name not in fixed]
 
 
 def _by_position(parts: Iterable[OptionSpec], given: Sequence[Any]) -> dict[str, Any]:

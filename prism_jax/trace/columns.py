@@ -49,6 +49,12 @@ class FileColumn(NamedTuple):
     kind: Literal["int", "float", "text"]
     default: int | str | None = None
 
+    @property
+    def about(self) -> str:
+        """What it holds, for people."""
+        kind = {"int": "whole number", "float": "number", "text": "text"}[self.kind]
+        return f"required: {kind}" if self.default is None else kind
+
 
 def check_header(found: Sequence[str], columns: Sequence[FileColumn], place: str, *, extra: bool) -> None:
     """Whether a file has the columns that are needed, each once, and (unless `extra`) no others.

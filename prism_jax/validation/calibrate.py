@@ -18,7 +18,7 @@ from ..recorded.trace_facts import LogReading, Skip
 from ..result.parameters import Overrides, Seed
 from ..tables.parquet_text import read_table_text
 from .calibration_report import SiteReport, SuggestionReport
-from .job_table import JobLog as JobLog, LoggedRun, read_job_logs
+from .job_table import JOBS, JobLog as JobLog, LoggedRun, read_job_logs
 from .validate_log import OfLog, measured_runs
 
 RUNS = "a table of jobs in CSV or parquet"
@@ -113,6 +113,7 @@ Runs = Annotated[
     str | Path | None,
     Argument(
         metavar="RUNS",
+        columns=JOBS,
         help="Table of measured runs, CSV or parquet (docs/job_table.md): fields of jobs, or a column job; and step_time_s.",
     ),
 ]

@@ -1,15 +1,7 @@
 """Reads tables of measured jobs, CSV or parquet with one job per row by fields of a job file, and runs from the logs of jobs.
 
 Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `cluster.n_devices`), blank where nothing is said, and
-
-- `job`: a job file (relative to the table) or a shipped job, which the fields change; without it they are the whole job;
-- `set`: further changes, "plan.tp=4 plan.dp=8";
-- `step_time_s`, `step_time_sd_s`: seconds of a step and their standard deviation;
-- `fits`, `peak_memory_bytes`: whether the job ran or was out of memory, and the most that the allocator of a device reserved;
-- `version`, `method`: of the software, in words of your own: runs of one calibration share them;
-- `row`, `source`, `notes`: what the row is called, where it is from, and anything else.
-
-`ALIASES` are other names of them. A run's log stands for a job file and the typical step
+`OTHERS`. `ALIASES` are other names of them. A run's log stands for a job file and the typical step
 of the log.
 """
 
@@ -49,7 +41,21 @@ ALIASES = {
     "cluster.gpu": "cluster.device",
 }
 FIELDS = (*SECTIONS, "framework")  # first parts of the names of columns that say what a job is
-OTHERS = ("job", "set", "row", "source", "notes", "version", "method", STEP_TIME, STEP_TIME_SD, FITS, PEAK)
+OTHERS = {
+    "job": "job file (relative to the table) or shipped job, which the fields change; without it they are the whole job",
+    "set": 'further changes, "plan.tp=4 plan.dp=8"',
+    "row": "name of the row",
+    "source": "origin of the row",
+    "notes": "anything else",
+    "version": "of the software, in words of your own: runs of one calibration share it",
+    "method": "as version",
+    STEP_TIME: "seconds of a step",
+    STEP_TIME_SD: "their standard deviation",
+    FITS: "whether the job ran (true) or was out of memory (false)",
+    PEAK: "most that the allocator of a device reserved",
+}
+COLUMNS = {"plan.tp, model, ...": "fields of a job file as --set takes them, blank where nothing is said", **OTHERS}
+JOBS = (("a table of jobs", f"{__name__}:COLUMNS"),)
 SDS = 2.0  # of the range in which nearly all steps lie, on either side
 
 

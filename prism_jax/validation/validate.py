@@ -19,7 +19,7 @@ from ..core.write_file import run_record
 from ..cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from ..fits.load_fits import kept_calibration, refuse_other_device
 from ..result.parameters import Seed
-from .job_table import MeasuredRun, read_job_table, read_memory_runs
+from .job_table import JOBS, MeasuredRun, read_job_table, read_memory_runs
 from .report import (
     MemoryOutcomes,
     MemoryValidationReport,
@@ -47,7 +47,12 @@ def rows_messages(report: StepsValidationReport, json: bool = False) -> list[Mes
 def validate_steps(
     *files: Annotated[
         str | Path,
-        Argument(metavar="FILE...", key="file", recorded_as=lambda files: files[0] if len(files) == 1 else list(files)),
+        Argument(
+            metavar="FILE...",
+            columns=JOBS,
+            key="file",
+            recorded_as=lambda files: files[0] if len(files) == 1 else list(files),
+        ),
     ],
     leave_out: Annotated[str | None, Option(metavar="GROUP")] = None,
     fit: Annotated[str | Path | None, Option(metavar="FILE")] = None,
@@ -137,7 +142,7 @@ def score_step_rows(
 
 
 @use_case(text=memory_validation_table)
-def validate_memory(file: Annotated[str | Path, Argument(metavar="FILE")]) -> MemoryValidationReport:
+def validate_memory(file: Annotated[str | Path, Argument(metavar="FILE", columns=JOBS)]) -> MemoryValidationReport:
     """Predict which layouts run out of memory and how much the others need, and compare with what was measured.
 
     Args:

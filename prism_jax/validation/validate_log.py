@@ -24,7 +24,7 @@ from ..recorded.formats.open_trace import detect, open_trace
 from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
 from ..result.parameters import Overrides, Seed
 from ..trace.step_log import StepLog, without_warm_up
-from .job_table import LoggedRun, MeasuredRun, is_job_table, typical_step_s
+from .job_table import JOBS, LoggedRun, MeasuredRun, is_job_table, typical_step_s
 from .log_report import SICK, LogRun, LogValidationReport, MeasuredSteps
 from .log_run import Made, run_of
 from .report import StepsValidationReport, steps_validation_tables
@@ -65,7 +65,7 @@ def shown(report: LogValidationReport | StepsValidationReport) -> object:
 
 @use_case(text=shown, then=(file_messages,), counts=True)
 def validate_file(
-    file: Annotated[str | Path, Argument(metavar="FILE")],
+    file: Annotated[str | Path, Argument(metavar="FILE", columns=JOBS)],
     *,
     of_log: OfLog = OfLog(),
     seed: Seed = 0,

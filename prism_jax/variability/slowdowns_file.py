@@ -70,6 +70,15 @@ POWERS = (
     "power_draw_average", "power_usage", "dcgm_fi_dev_power_usage",
 )  # fmt: skip
 LINK_COLUMNS = (*LINKS, RAIL)
+COLUMNS = {  # for the help; the head of this file says how they are understood
+    "host": f"node, a number from 0 or a name; also {', '.join(NODE_COLUMNS[2:5])}, ...",
+    GPU: f"GPU of the node, or of the job where no node is named; also {', '.join(GPU_COLUMNS[1:4])}, ...",
+    "rank": f"GPU of the job; also {', '.join(RANK_COLUMNS[1:])}",
+    ALL: "factor on the time of every kernel (1.05: 5 % slower)",
+    "gemm": "factor on kernels of a class, in place of slowdown; so attention, memory",
+    "speed": "what was measured, in place of factors; so tflops, duration_s, sm_clock_mhz; of rows of a GPU the median",
+    "link": "factor on transfers within a node (2: half the rate); nic: to other nodes; rail: by the port of a GPU",
+}
 NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))
 
 

@@ -166,7 +166,7 @@ def test_a_command_is_two_files_and_a_line_of_the_catalogue(copy: Path):
         "ceiling job.yaml --set plan.dp=auto",
         "ceiling absent.yaml",
     )
-    assert "Tell how fast a job is at the peak of its devices." in help_page.out
+    assert "Tell how fast a job is at its peak." in help_page.out
     assert "prism-jax/ceiling/1" in schemas.out
     jsonschema.validate(told.report, schema(copy, "ceiling"))
     assert told.report["step_s"] > 0.0

@@ -55,7 +55,12 @@ INDICES = ("local_rank", "gpu", "gpu_id", "gpu_index", "device", "device_id", "d
 PART = re.compile(r"(^|_)(time|duration|latency|wait|dt)$")
 NO_PARTS = ("eta", "eval_time", "remaining", "total_time", "elapsed_time", "uptime", "wait_until")
 MOST_PARTS = 50
-FIELDS = ("step", "step_time", "rate", "clock")  # what a name of a file can be said to be
+FIELDS = {
+    "step": "number of the step",
+    "step_time": "its time; the name says the unit (step_time_ms), or --unit",
+    "rate": "tokens or samples per second, with --work-per-step",
+    "clock": "time of day, where no column holds the time of a step",
+}  # what a name of a file can be said to be
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,8 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(job_file):
         (["plan.tp=[1"], "--set plan.tp=[1: not valid YAML"),
         (["plan.tp.x=1"], "--set plan.tp.x=1: plan.tp is 2, a plain value without fields"),
         (["cluster.tiers.nvlink.latency=3 GB"], "unit 'GB' is a unit of memory, not of time"),
+        (["plan.attention=fused"], "did you mean flash?"),
+        (["plan.dropout=0.1"], "dropout is not modelled"),
         (["plan.tp=0", "plan.pp=0"], "--set plan.pp=0: 0, but it must be at least 1"),
     ],
 )
@@ -176,6 +178,10 @@ def test_mistakes_of_overrides_name_the_option(job_file, overrides, message):
         ("n_devices=8", "cluster.n_devices"),
         ("gpus=8", "cluster.n_devices"),
         ("host_threads=2", "plan.host_threads"),
+        ("plan.cuda_graphs=true", "software.cuda_graphs"),
+        ("plan.distributed_optimizer=true", "zero_stage"),
+        ("plan.n_devices=8", "cluster.n_devices"),
+        ("software.tp=2", "plan.tp"),
     ],
 )
 def test_a_field_outside_of_its_section_is_told_where_it_belongs(override, field):

@@ -12,6 +12,7 @@ from prism_jax.job.cluster_section import written_names
 from prism_jax.job.field_descriptions import ABOUT, FORMS
 from prism_jax.job.load_job import job_sections, load_job
 from prism_jax.job.reference import CLASS, NEEDED, job_fields, quantity_of
+from prism_jax.job.rules import ATTENTION
 from prism_jax.job.schema import cluster_section, device_section, model_section, plan_section, tier_section
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
@@ -59,7 +60,7 @@ def test_names_of_other_tools_lead_to_ours():
         set(schema.plan_section().model_fields)
         | set(schema.model_section(TransformerSpec, True).model_fields)
         | set(schema.software_section().model_fields)
-        | {"n_devices", "host_memory"}
+        | {"n_devices", "host_memory", *ATTENTION}
         | {f"state_dtypes.{item.name}" for item in fields(StateDtypes)}
         | {
             f"{name}.{item.name}"

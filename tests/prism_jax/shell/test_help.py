@@ -1,0 +1,75 @@
+"""Help pages: they fit the terminal, their examples run, and their sentences say what an option does."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from benchmarks.golden.inputs import write_inputs
+from prism_jax.shell.app import main
+from prism_jax.shell.catalogue import COMMANDS, GROUPS
+from prism_jax.shell.command import parts_of_command
+
+NAMES = ["", *GROUPS, *(command.name for command in COMMANDS)]
+NO_BEGINNING = re.compile(
+    r"(That|What|Those|Of|The same|The|With|Which|Whether|Where|How|For|Instead|To|After|From|If|When|Each|Told)\b"
+)
+
+
+@pytest.fixture(autouse=True)
+def strict_promotion() -> None:
+    """Commands run as users run them."""
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    write_inputs(folder)
+    (folder / "layouts.csv").write_text("job,fits,plan.micro_batch\njob.yaml,true,1\njob.yaml,true,2\n")
+    return folder
+
+
+def page(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([*name.split(), "--help"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_as_wide_as_the_terminal_and_has_an_example(name, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = page(name, capsys)
+    assert max(map(len, text.splitlines())) <= columns
+    assert re.search(rf"Example:\n(  prism-jax fit .*\n)?  prism-jax {name}", text)
+    assert "<bool>" not in text
+    assert "│" not in re.sub(r"^│.*│$", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_example_runs(command, inputs, tmp_path, monkeypatch, capsys):
+    for file in inputs.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    if command.name == "report":
+        assert main(["check", "job.yaml", "--json"]) == 0
+        (tmp_path / "saved.json").write_text(capsys.readouterr().out)
+    if command.name == "init":
+        (tmp_path / "job.yaml").unlink()
+    *before, last = command.example.splitlines()
+    assert last.startswith(f"prism-jax {command.name}")
+    for line in (*before, last):
+        name, *words = shlex.split(line)
+        assert name == "prism-jax"
+        code, told = main(words), capsys.readouterr()
+        assert code in (0, 1), told.err
+        assert "a bug" not in told.err
+        assert told.out + told.err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_of_an_option_is_a_sentence_that_says_what_it_does(command):
+    for part in parts_of_command(command.load(), command.fixed):
+        assert part.help, part.name
+        assert not NO_BEGINNING.match(part.help), part.help
+        assert part.help.rstrip(")]").endswith("."), part.help
