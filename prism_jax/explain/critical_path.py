@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats, Positions, Values
 from ..core.kernels import NETWORK_AXES
 from ..graph.draws import Words, both, exponential_pairs, host_key, normal_pairs, on_host, word_pairs
-from ..graph.members import Members, MemberTable, piecewise
+from ..graph.members import ExplicitMembers, Members, MemberTable
 from ..graph.propagate import HAND_OVER, CommFactors
 from ..graph.step_graph import StepGraph
 from ..graph.walk import Decided, decide
@@ -254,15 +254,14 @@ class HostColumns:
         """
         own, residual = self.members, self.inputs.compute
         if isinstance(own, MemberTable):
-            seconds = compute_s.sum(axis=-1)[..., None] * own.peak
-            if noise is not None:
-                drawn = both(exponential_pairs(noise[1][:, 0]))
-                seconds = seconds * (1.0 + piecewise(-np.log(drawn), own.start, own.knots, own.slopes))
+            drawn = None if noise is None else both(exponential_pairs(noise[1][:, 0]))
+            seconds = own.slowest(compute_s.sum(axis=-1)[..., None], drawn)
             of_lane = self.inputs.graph.compute_s[..., :-1].sum(axis=0)  # classes are weighed as the lane uses them
             return np.einsum("lk,kmlc->mlc", of_lane, self.chip).argmax(axis=0), seconds
-        each = np.einsum("tlk,kmlc->tmlc", compute_s[..., :-1], self.chip)
+        parts, sd, score = np.moveaxis(compute_s, 2, 0)[:, :, None, :, None], None, None
         if noise is not None and residual is not None:
-            each *= 1.0 + noise[0][:, None, :, None] * residual(both(normal_pairs(noise[1])))
+            sd, score = noise[0][:, None, :, None], residual(both(normal_pairs(noise[1])))
+        each = ExplicitMembers.each(self.chip[:, None], parts, sd, score)
         slow = each.argmax(axis=1)
         return slow, np.take_along_axis(each, slow[:, None], axis=1)[:, 0]
 

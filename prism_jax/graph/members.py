@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -103,19 +103,18 @@ class ExplicitMembers:
 
     def at(self, place: Place, compute_s: Either, noise: PlaceNoise | None = None) -> Float[Either, "*op"]:
         """Seconds of the slowest member of ops at `place`, whose noise-free seconds are [part, *op]."""
-        chip, residual = self.chip[:, :, *place], None
-        if noise is not None:
-            residual = 1.0 + noise.call_sd[None] * noise.chain(noise.drawn).astype(compute_s.dtype)
-        value = self._total(chip, compute_s[:, None])
-        value = value if residual is None else value * residual
-        slowest = value.argmax(axis=0)  # what the others take has no derivative
-        total_s = self._total(self.chip[:, slowest, *place], compute_s)
-        return total_s if residual is None else total_s * jnp.take_along_axis(residual, slowest[None], axis=0)[0]
+        residual = None if noise is None else noise.chain(noise.drawn).astype(compute_s.dtype)
+        call_sd = None if noise is None else noise.call_sd[None]
+        slowest = self.each(self.chip[:, :, *place], compute_s[:, None], call_sd, residual).argmax(axis=0)[None]
+        chip = self.chip[:, slowest, *place]  # what the others take has no derivative
+        own = None if residual is None else jnp.take_along_axis(residual, slowest, axis=0)
+        return self.each(chip, compute_s[:, None], call_sd, own)[0]
 
     @staticmethod
-    def _total(chip: Either, compute_s: Either) -> Either:
-        """Seconds of members with factors [factor, ...]."""
-        return compute_s[-1] + sum(compute_s[f] * chip[f] for f in range(chip.shape[0]))
+    def each(chip: Either, compute_s: Either, call_sd: Either | None = None, residual: Either | None = None) -> Either:
+        """Seconds of members with factors [factor, ...] of noise-free seconds [part, ...] and residuals [...]."""
+        value = compute_s[-1] + sum(compute_s[f] * chip[f] for f in range(chip.shape[0]))
+        return value if residual is None or call_sd is None else value * (1.0 + call_sd * residual)
 
     @staticmethod
     def _slowest(chip: Either, compute_s: Either, call_sd: Either | None, residual: Either | None) -> Either:
@@ -125,10 +124,7 @@ class ExplicitMembers:
         """
 
         def seconds(chip: Either, residual: Either | None) -> Either:
-            value = ExplicitMembers._total(chip, compute_s)
-            if residual is None or call_sd is None:
-                return jnp.broadcast_to(value, chip.shape[1:])
-            return value * (1.0 + call_sd * residual)
+            return jnp.broadcast_to(ExplicitMembers.each(chip, compute_s, call_sd, residual), chip.shape[1:])
 
         n_member = chip.shape[1]
         if n_member > MAX_UNROLLED:
@@ -168,11 +164,11 @@ class MemberTable:
         """[lane, column] seconds of the slowest member, by its tabulated distribution."""
         total_s = compute_s.sum(axis=-1)[:, None]
         if noise is None:
-            return total_s * self.peak
-        pairs = exponential_pairs(noise.words[:1])[0]
-        half = self.peak.shape[-1] // 2
-        excess = [self._at(lax.real(pairs), slice(None, half)), self._at(lax.imag(pairs), slice(half, None))]
-        return total_s * self.peak * (1.0 + jnp.concatenate(excess, axis=-1))
+            return self.slowest(total_s)
+        pairs, half = exponential_pairs(noise.words[:1])[0], self.peak.shape[-1] // 2
+        first, second = ((..., slice(None, half)), (..., slice(half, None)))
+        each = [self.slowest(total_s, lax.real(pairs), first), self.slowest(total_s, lax.imag(pairs), second)]
+        return jnp.concatenate(each, axis=-1)
 
     def draws(self, words: Complex64[Either, "*level word lane pair"]) -> Float[Either, "*level 1 lane 2*pair"]:
         """Standard exponentials."""
@@ -180,15 +176,19 @@ class MemberTable:
 
     def at(self, place: Place, compute_s: Either, noise: PlaceNoise | None = None) -> Float[Either, "*op"]:
         """Seconds of the slowest member of ops at `place`, whose noise-free seconds are [part, *op]."""
-        total_s = compute_s.sum(axis=0) * self.peak[place]
-        if noise is None:
-            return total_s
-        part = self.start[place], self.knots[:, *place], self.slopes[:, *place]
-        return total_s * (1.0 + piecewise(-jnp.log(noise.drawn[0]).astype(self.start.dtype), *part))
+        return self.slowest(compute_s.sum(axis=0), None if noise is None else noise.drawn[0], place)
 
-    def _at(self, exponential: Array, columns: slice) -> Array:
-        part = (self.start[..., columns], self.knots[..., columns], self.slopes[..., columns])
-        return piecewise(-jnp.log(exponential).astype(self.start.dtype), *part)
+    def slowest(self, total_s: Either, exponential: Either | None = None, place: Any = ...) -> Either:
+        """Seconds of the slowest member of ops at `place` of noise-free seconds `total_s`, by standard exponentials."""
+        place = place if isinstance(place, tuple) else (place,)
+        if exponential is None:
+            return total_s * self.peak[place]
+        y = -namespace(exponential).log(exponential).astype(self.start.dtype)
+        return (
+            total_s
+            * self.peak[place]
+            * (1.0 + piecewise(y, self.start[place], *(x[:, *place] for x in (self.knots, self.slopes))))
+        )
 
 
 Members: TypeAlias = ExplicitMembers | MemberTable
