@@ -21,7 +21,7 @@ CODE = ("prism_jax", "inference")
 PAGES = ("README.md", "docs")
 POINTING = re.compile(r"(What|That|Those|Of|The same|Whatever|Theirs|Its)\b")
 PHRASES = {  # what is not written -> what is
-    r"\bbeside\b": "next to, together with, during, or at the same time as",
+    r"\bbeside\b(?!:)": "next to, together with, during, or at the same time as",  # a field of this name may be listed
     r"\bowners? of the (tail|p95)\b": "source(s) of variability",
     r"\bowns? (the|its) (tail|p95)\b": "causes",
     r"\bdear(er|est)?\b": "expensive, costly or slow",

@@ -78,7 +78,7 @@ class BlockCost:
         n_waiting: [*plan, kind] of these, those of passes in which the host waits for the device and cannot run ahead of it.
         comm_s: [*plan, slot] communication by `SLOTS`, recomputation included in B.
         first_gather_s: [*plan] of a gathering of parameters that would be prefetched, if something ran in front of it.
-        last_scatter_s: [*plan] of a scattering of gradients that would run beside the next block, if there were one.
+        last_scatter_s: [*plan] of a scattering of gradients that would run during the next block, if there were one.
     """
 
     compute_s: Floats
@@ -180,7 +180,7 @@ class BlockCostModel:
         return namespace(self.cluster, self.eff)
 
     def under(self, correction: CostCorrection) -> BlockCostModel:
-        """The same under another correction; what no correction changes is made once for both."""
+        """Returns the same model under another correction; values that no correction changes are computed once for both."""
         other = replace(self, eff=replace(self.eff, correction=correction))
         vars(other).update(_blocks=self._blocks, _gathers=self._gathers, _known_s=self._known_s, _once=self._once)
         if is_numpy(self.xp):
@@ -190,7 +190,7 @@ class BlockCostModel:
         return other
 
     def with_plan(self, plan: ParallelPlan) -> BlockCostModel:
-        """The same model under another plan on the same cluster; what both have is costed once."""
+        """Returns the same model under another plan on the same cluster; values that both plans share are computed once."""
         other = replace(self, plan=plan)
         vars(other).update(_known_s=self._known_s)
         if all(getattr(plan, name) == getattr(self.plan, name) for name in _BESIDE_SOFTWARE):
@@ -202,7 +202,9 @@ class BlockCostModel:
         return other
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives of model, cluster and plan: made once for corrections and software that leave it alone."""
+        """Returns the result of `make` for model, cluster and plan, computed once for all corrections and software that leave it
+        alone.
+        """
         if what not in self._once:
             self._once[what] = make()
         return self._once[what]
@@ -215,7 +217,7 @@ class BlockCostModel:
         return self._whole[kind]
 
     def alone(self, kind: str) -> BlockCost:
-        """A block whose parameters are at hand."""
+        """Returns the cost of a block whose parameters need no gathering."""
         if kind not in self._blocks:
             self._cost_blocks(kind)
         own = self._blocks[kind]
@@ -259,7 +261,9 @@ class BlockCostModel:
         return BlockCost(found.compute_s, launches, _slots(found), *_NO_ENDS, _NO_WAIT)
 
     def gathering(self, kind: str) -> BlockCost:
-        """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
+        """Returns the cost that sharded parameters add to a block: they are gathered in both passes, their gradients
+        scattered.
+        """
         comms, table = self._gathered(kind)
         classes = self.model.kernel_classes
         compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
@@ -271,7 +275,7 @@ class BlockCostModel:
         return stack_blocks([self.alone(kind) for kind in kinds])
 
     def gathering_of(self, kinds: Sequence[str]) -> BlockCost:
-        """What sharded parameters add to each of several kinds, along a leading axis."""
+        """Returns the cost that sharded parameters add to each of several kinds, along a leading axis."""
         return stack_blocks([self.gathering(kind) for kind in kinds])
 
     def comm_seconds(self, comm: Comm) -> Values:
@@ -387,7 +391,9 @@ class BlockCostModel:
         return launches, self.xp.asarray(seconds, dtype=float)
 
     def _at_end_s(self, comms: Sequence[Comm], kind: str, phase: str) -> Floats:
-        """Seconds of collectives that run beside a neighbour, where there is none; all groups of parameters together."""
+        """Seconds of collectives that run during a neighbour's compute, where there is no neighbour; all groups of parameters
+        together.
+        """
         own = (self.comm_seconds(comm) for comm in comms if (comm.kind, comm.phase) == (kind, phase) and comm.beside)
         return self.xp.asarray(sum(own, 0.0), dtype=float)
 

@@ -2,7 +2,7 @@
 
     exposed = max(0, comm - share window)      hidden = min(comm, share window)      compute += slowdown * hidden
 
-`share` is how much of the window communication can use: all of it where it is queued beside one kernel, `overlap_window` of the
+`share` is how much of the window communication can use: all of it where it is queued next to one kernel, `overlap_window` of the
 `CostCorrection` for that of data parallelism, whose collectives wait for streams and for each other. `slowdown` is
 `Efficiency.overlap_slowdown`: a running collective takes multiprocessors and memory bandwidth from the kernels.
 
@@ -28,7 +28,7 @@ from .partition import ChunkBlocks
 
 
 class Exposure(NamedTuple):
-    """Seconds that show, and seconds that run beside compute."""
+    """Seconds of communication that show, and seconds that run during compute."""
 
     exposed_s: Floats
     hidden_s: Floats
@@ -44,7 +44,7 @@ def behind(comm_s: ArrayLike, window_s: ArrayLike, share: ArrayLike = 1.0, xp: A
 def prefetched(
     comm_s: ArrayLike, alone_s: ArrayLike, window_s: ArrayLike, share: ArrayLike = 1.0, xp: Any = np
 ) -> Exposure:
-    """Communication of which `alone_s` has no compute beside it: the first to arrive, or the last to leave."""
+    """Returns the exposure of communication of which `alone_s` overlaps no compute: the first to arrive, or the last to leave."""
     alone = xp.asarray(alone_s)
     rest = behind(comm_s - alone, window_s, share, xp)
     return Exposure(alone + rest.exposed_s, rest.hidden_s)
@@ -87,7 +87,7 @@ class ChunkCost:
     """Sums over the blocks of a chunk.
 
     Attributes:
-        compute_s: [*plan, kind, compute_class], slowed by what runs beside it.
+        compute_s: [*plan, kind, compute_class], slowed by communication that runs at the same time.
         comm_s, hidden_s: [*plan, kind, comm_axis].
     """
 
@@ -125,7 +125,7 @@ def chunk_of(blocks: BlockCostModel, chunk: ChunkBlocks) -> BlockCost:
 
 
 def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency, xp: Any = np) -> ChunkCost:
-    """What shows of a chunk's communication and what it does to the compute beside it; tp and cp [*plan].
+    """Returns the exposed part of a chunk's communication, and the compute that its hidden part slows; tp and cp [*plan].
 
     Args:
         xp: array library; under `jax.numpy` the constants of `eff` may be traced arrays [*plan].

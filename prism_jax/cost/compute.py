@@ -115,7 +115,7 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
 
 
 def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
-    """Seconds of every op of `table` inside a step, nothing beside it, shape [op]; `dtype` is the plan's."""
+    """Seconds of every op of `table` inside a step, without any overlap, shape [op]; `dtype` is the plan's."""
     return uncorrected_seconds(table, device, dtype, eff) * correction_factors(table, device, dtype, eff)
 
 
@@ -198,7 +198,8 @@ def _reached(dtype: str, device: Device, eff: Efficiency) -> Values:
 
 
 def peak_shares(name: str, eff: Efficiency) -> tuple[float, float, float]:
-    """What endless products, those in 8 bits and attention reach of the peak in a step: smaller factors would exceed the peak.
+    """Returns the shares of the peak reached in a step by endless products, those in 8 bits and attention; smaller factors would
+    exceed the peak.
 
     Args:
         name: of a preset, for the speed of its board; that of the generation's measured board for any other.
@@ -229,7 +230,9 @@ def _own_s(
 
 
 def _dtype_of(own: str, device: Device, dtype: str) -> str:
-    """What the tensor cores run an op of dtype `own` in: fp32 plans as TF32 where there is one, ops that leave fp8 in 16 bits."""
+    """Returns the format in which tensor cores run an op of dtype `own`: TF32 for fp32 plans where there is one, 16 bits for ops
+    that leave fp8.
+    """
     if dtype == "fp32":
         return device.product_dtype(dtype)
     if own == "plan" or dtype in ("fp16", "bf16"):
@@ -248,7 +251,7 @@ def class_seconds(
     """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `classes`.
 
     Args:
-        uncorrected_s: [op] `uncorrected_seconds` where they are at hand.
+        uncorrected_s: [op] `uncorrected_seconds` where they are known.
 
     Raises:
         SpecError: a kernel is of none of the classes.

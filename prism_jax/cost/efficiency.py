@@ -1,4 +1,4 @@
-"""What kernels reach of the peaks of a device: presets, corrected by whole training steps, or as measured tables say.
+"""Shares of a device's peaks that kernels reach: presets, corrected by whole training steps, or as measured tables say.
 
 `CostCorrection`: how measured steps differ from what kernels and links alone would take; factors multiply seconds, seconds
 are added, and the neutral one changes nothing. `Efficiency`: shares of the peaks, from `presets/efficiency.toml` with the
@@ -33,7 +33,7 @@ class CostCorrection:
         host: factor of the time in which the host starts kernels.
         scale_up, network: factors of the seconds of collectives and transfers inside a node (or rack), and beyond it.
         scale_up_call_s, network_call_s: seconds each collective takes on top: arrival of the ranks, stream synchronisation.
-        overlap_window: share of the compute beside a data-parallel communication during which it makes progress (streams wait
+        overlap_window: share of the compute during a data-parallel communication in which it makes progress (streams wait
             for each other, kernels start late); what does not fit into that part of the window shows.
         optimizer: factor of the update of the parameters.
         micro_batch_s: seconds per micro-batch and model chunk in which nothing runs: pipeline bookkeeping, data loading.
@@ -102,7 +102,7 @@ class Efficiency:
         host_launch_s: time of the host (Python, autograd, driver) per listed kernel; no chunk runs faster than it is launched.
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
-        overlap_slowdown: extra time of compute per second of communication beside it.
+        overlap_slowdown: extra time of compute per second of communication at the same time.
         flop_joules: energy of one FLOP of a product, padding included, at the clock where the board meets its power limit; 0: the
             limit is taken to be in `gemm_max`.
         correction: what measured training steps say on top of all this; neutral in the presets.

@@ -52,7 +52,7 @@ class Convolution(NamedTuple):
 
     @property
     def flops(self) -> Any:
-        """Of the direct formula."""
+        """FLOPs of the direct formula."""
         inner = self.c_in / self.groups * self.filter_height * self.filter_width
         return 2.0 * self.batch * self.height * self.width * self.c_out * inner
 
@@ -167,7 +167,7 @@ VECTOR_OPS = {
 
 @dataclass(frozen=True)
 class VectorConstants:
-    """What the efficiency of a generation does not hold.
+    """Constants of a generation that its efficiency does not hold.
 
     Attributes:
         softmax_passes, norm_passes: bytes moved over one read and one write.
@@ -198,7 +198,7 @@ def vector_s(
 
 
 def cuda_core_device(device: Device) -> Device:
-    """The same device without TF32, so that products of a plan in fp32 run at its fp32 peak."""
+    """Returns the same device without TF32, so that products of a plan in fp32 run at its fp32 peak."""
     return replace(device, peak_flops_per_s={"fp32": device.peak("fp32")})
 
 

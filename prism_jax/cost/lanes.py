@@ -34,7 +34,7 @@ class LaneTask:
         work_s: seconds by itself.
         lane: 0 computes.
         after: numbers of the tasks that must be done first, all smaller than its own.
-        slows: what a collective adds to the time of compute beside it, as a share.
+        slows: what a collective adds to the time of simultaneous compute, as a share.
         share: of its own rate, at which a collective makes progress while compute runs.
     """
 
@@ -163,7 +163,7 @@ class LanedSeconds:
     """Seconds of one block and micro-batch.
 
     Attributes:
-        compute_s: [kind, compute_class] slowed by what runs beside it.
+        compute_s: [kind, compute_class] slowed by communication that runs at the same time.
         exposed_s, hidden_s: [pass, comm_axis] of the forward and the backward pass.
     """
 
@@ -177,7 +177,7 @@ class Overlapping:
     """How collectives and compute slow each other.
 
     Attributes:
-        slows: what a collective adds to the time of compute beside it, as a share.
+        slows: what a collective adds to the time of simultaneous compute, as a share.
         share: of its own rate, at which a collective makes progress while compute runs.
     """
 

@@ -134,7 +134,7 @@ def _group_bytes(model: Workload, plan: ParallelPlan) -> tuple[Floats, float]:
 
 
 def parameter_bytes(plan: ParallelPlan) -> float:
-    """Of a parameter as a device keeps it: under FSDP the one that is updated.
+    """Returns the bytes of a parameter as a device keeps it: under FSDP the one that is updated.
 
     Notes:
         In fp8 a parameter and its transposed copy take as much as one in 16 bits.
@@ -156,19 +156,21 @@ def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 
 def _rest_bytes(plan: ParallelPlan) -> float:
-    """Of the moments of embedding and head beyond those of a layer's matrices."""
+    """Returns the bytes by which the moments of embedding and head exceed those of a layer's matrices, per parameter."""
     return (1.0 - optimizer_on_host(plan)) * (rest_moments_bytes(plan) - moments_bytes(plan))
 
 
 def _freed_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Of the gradients of a unit that are applied, or go to the host, as soon as they are there; of their shards."""
+    """Returns the bytes of gradients of a unit (or of their shards) that are applied, or go to the host, as soon as they are
+    there.
+    """
     leaves = plan.optimizer_in_backward or gradients_on_host(plan)
     own = _gradient_bytes(plan, rules) if leaves else 0.0
     return own / state_ranks(plan) if updates_shards(plan) or plan.zero_stage >= 2 else own
 
 
 def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Of the buffer that gradients are summed in; FSDP's have the format of its parameters."""
+    """Returns the bytes of an element of the buffer that gradients are summed in; FSDP's have the format of its parameters."""
     if updates_shards(plan):
         return parameter_bytes(plan)
     if plan.state_dtypes.grad_reduce is not None:
@@ -188,7 +190,8 @@ def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 
 def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Of the copy of a buffer in 16 bits, in the format that the optimizer reads, and of what separate operations pass on.
+    """Returns the bytes of the copy of a 16-bit buffer in the format that the optimizer reads, and of results passed between
+    separate operations.
 
     Notes:
         PyTorch's multi-tensor operations (`foreach`) hold about the size of the parameters more than a loop over them.
@@ -199,7 +202,7 @@ def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 
 def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> ActivationFactors:
-    """What a micro-batch of `plan` leaves behind, by block of the model."""
+    """Returns the bytes that a micro-batch of `plan` leaves in memory, by block of the model."""
     blocks = [model.block(kind, plan) for kind in kinds_of(model)]
 
     def each(of: Callable[[Block], float]) -> Floats:
@@ -218,7 +221,9 @@ def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions
 
 
 def _expert_workspace_bytes(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Of library calls for experts on several streams; one kernel for all, or calls one after another, have none of their own."""
+    """Returns the bytes of library workspaces for experts on several streams; one kernel for all, or calls one after another,
+    have none.
+    """
     on_streams = plan.software.expert_products in (None, STREAMS)
     return rules.expert_workspace_bytes if model.has_experts and on_streams else 0.0
 
@@ -249,7 +254,7 @@ class StageMemory:
 
     @property
     def allocator_bytes(self) -> float:
-        """What the framework's allocator reserves: everything but context and communicators."""
+        """Bytes that the framework's allocator reserves: everything but context and communicators."""
         return self.total_bytes - self.framework_bytes
 
 

@@ -72,7 +72,7 @@ class Confusion:
 
     @property
     def majority_accuracy(self) -> float:
-        """What always saying the more frequent outcome reaches."""
+        """Accuracy of always predicting the more frequent outcome, 0 to 1."""
         fitted = self.fits_fits + self.fits_oom
         return max(fitted, self.n - fitted) / self.n
 

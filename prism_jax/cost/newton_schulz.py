@@ -56,7 +56,7 @@ def orthogonalising_s(
 
 
 def _kernels(m: float, n: float) -> list[Kernel]:
-    """Of one matrix of m x n, m <= n."""
+    """Returns the kernels of one matrix of m x n, m <= n."""
     passes = _PASS_BYTES * N_ITERATION * (6.0 * m * m + 3.0 * m * n) + 30.0 * m * n
     starts = float(N_ITERATION * (_STARTS_PER_ITERATION - 3) + _STARTS)
 

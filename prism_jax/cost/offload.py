@@ -1,4 +1,5 @@
-"""What a plan keeps on the host, in bytes per node, and how long that takes: an update by its processors, copies over its link.
+"""State that a plan keeps on the host, in bytes per node, and the time it takes: an update by its processors, copies over its
+link.
 
 An optimizer on the host updates its share of the parameters there (ZeRO-Offload, arXiv 2101.06840): gradients go down, the host
 passes once over gradients, parameters and moments, parameters come up. DeepSpeed sends gradients as the backward pass makes
@@ -14,7 +15,7 @@ at the bandwidth of as many threads as a process has, all processes of a node to
   DGX-2 (12 channels of DDR4-2666, 256 GB/s).
 
 Parameters on the host are copied to the device before they are gathered for a pass, gradients on the host leave it after the
-backward pass of a layer, activations leave in the forward and come back in the backward pass; all of these run beside compute.
+backward pass of a layer, activations leave in the forward and come back in the backward pass; all of these run during compute.
 Paged states lie on the device while there is room for them, else all of them come and go at every update.
 """
 
@@ -69,7 +70,7 @@ PAGED_ROOM = 0.95  # of a device's memory that its tensors may fill before pages
 
 
 def _of_chip(table: Mapping[str, float], cluster: Cluster) -> float | None:
-    """What a table says of devices that share a module with a processor; None: the device is none of them."""
+    """Returns the table's value for devices that share a module with a processor; None: the device is none of them."""
     return next((own for name, own in table.items() if cluster.device.name.startswith(name)), None)
 
 
@@ -202,7 +203,7 @@ class _AtHome:
 def host_memory(
     model: Workload, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> HostMemory | None:
-    """What the fullest stage's devices of one node keep on their host; None: nothing.
+    """Returns the memory that the fullest stage's devices of one node keep on their host; None: nothing.
 
     Notes:
         16 bytes per parameter with Adam, 18 with the parameters themselves, as DeepSpeed's `estimate_zero3_model_states_mem`

@@ -35,7 +35,7 @@ class Splits:
 
 @lru_cache(maxsize=256)
 def chunk_blocks(model: Workload, plan: ParallelPlan) -> tuple[ChunkBlocks, ...]:
-    """What every model chunk holds, in model order.
+    """Returns the blocks of every model chunk, in model order.
 
     Raises:
         PlanError: `layer_split` does not match the chunks or the layers.
@@ -116,7 +116,7 @@ class StageWeights(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """The same for stages that hold the same parameters."""
+        """Bytes that are equal for stages that hold the same parameters."""
         return b"".join(part.tobytes() for part in self)
 
 
@@ -179,7 +179,7 @@ def stage_weights(
         stages: chunks that each stage holds.
 
     Notes:
-        A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy, unless
+        A tensor that several blocks share is held once per stage; of two stages that hold it one has a copy, unless
         a bidirectional schedule holds all tensors on both.
     """
     blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in distinct_runs(model)]

@@ -26,9 +26,9 @@ class StepCost:
     """Seconds per (op kind, model chunk); a schedule that does not split the backward runs B and W as one op.
 
     Attributes:
-        compute_s: [kind, chunk, compute_class] busy time of one device, already slowed by communication that runs beside it.
+        compute_s: [kind, chunk, compute_class] busy time of one device, already slowed by communication at the same time.
         comm_s: [kind, chunk, comm_axis] exposed communication inside an op.
-        hidden_comm_s: [kind, chunk, comm_axis] communication that runs beside compute.
+        hidden_comm_s: [kind, chunk, comm_axis] communication that runs during compute.
         p2p_s: [chunk] time to hand activations of chunk q to chunk q + 1 on another stage (gradients take the same); last is 0.
         p2p_blocking: the send also occupies the sender (no overlap).
         end_compute_s: [stage] optimizer update, memory-bound.
@@ -73,7 +73,7 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
 
 
 def step_cost_of(blocks: BlockCostModel) -> StepCost:
-    """The same of a model of the blocks, which several corrections may share.
+    """Cost of one training step, from a cost model of its blocks that several corrections may share.
 
     Raises:
         SpecError, PlanError: as `step_cost`.
@@ -114,7 +114,7 @@ def collective_classes(plan: ParallelPlan) -> dict[str, str]:
 
 
 def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Efficiency, xp: Any) -> Floats:
-    """`compute_s` slowed by the activations and gradients that are on their way beside it."""
+    """Returns `compute_s` slowed by activations and gradients that are sent at the same time."""
     if not plan.overlap.pp:
         return compute_s
     beside = {"F": p2p_s, "B": xp.append(0.0 * p2p_s[:1], p2p_s[:-1])}  # what is sent, and what is received

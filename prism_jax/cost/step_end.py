@@ -1,4 +1,4 @@
-"""What a stage does after its last backward pass (reduction, optimizer, gathering), and hand-overs between stages. Seconds."""
+"""Work of a stage after its last backward pass (reduction, optimizer, gathering), and hand-overs between stages. Seconds."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def stages(plan: ParallelPlan) -> tuple[int, ...]:
 
 
 class EndWork(NamedTuple):
-    """What a stage has to do after its last backward pass, nothing beside it; arrays have axes [*plan, stage].
+    """Work of a stage after its last backward pass, without any overlap; arrays have axes [*plan, stage].
 
     Attributes:
         reduce_s, gather_s: gradient reduction and gathering of updated parameters.
@@ -88,8 +88,8 @@ class EndWork(NamedTuple):
         embedding_s: sum of a tied embedding's gradients with the other stage that holds a copy.
         optimizer_s: update of the parameters, memory-bound, and what a step waits on top.
         host_s: update on the host, and pages that come and go: no correction of devices concerns them.
-        n_bucket: buckets in which reduction and gathering run beside the passes; 0 if they do not.
-        n_pass: passes of a whole stage from its first chunk's last micro-batch to the end, beside which they run.
+        n_bucket: buckets in which reduction and gathering run during the passes; 0 if they do not.
+        n_pass: passes of a whole stage from its first chunk's last micro-batch to the end, during which they run.
     """
 
     reduce_s: Floats
@@ -182,7 +182,7 @@ def _corrected_end(
 
 
 def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficiency, xp: Any = np) -> StageEnd:
-    """What of it shows.
+    """Splits the work into exposed and hidden seconds.
 
     Args:
         backward_s, forward_s: [*plan, stage] of one micro-batch through all chunks of the stage: what reductions (of the last

@@ -62,7 +62,7 @@ def epistemic_band(
 
 
 def alike(programs: Sequence[Program]) -> list[Program]:
-    """The same programs with score chains of equal length, so that what is compiled for one draw serves the next."""
+    """Returns the same programs with score chains of equal length, so that what is compiled for one draw serves the next."""
     longest: dict[tuple[str, int], int] = {}
     for program in programs:
         for place, chain in _chains(program).items():
@@ -83,7 +83,7 @@ def _with_chains(program: Program, chains: Mapping[tuple[str, int], ScoreChain])
 
 
 def _longer(chain: ScoreChain, n_knot: int) -> ScoreChain:
-    """The same function with bends of nothing behind its last one."""
+    """Returns the same function with bends of zero appended behind its last one."""
     more = n_knot - len(chain.knots)
     knots = np.pad(chain.knots, (0, more), constant_values=OUT_OF_REACH)
     return ScoreChain(chain.offset, chain.slope, knots, np.pad(chain.bends, (0, more)))
@@ -143,7 +143,7 @@ def _alike_together(
 
 
 def _shape(program: Program) -> Hashable:
-    """What decides which compiled program it runs."""
+    """Returns the key of the compiled program that a program runs: structure, shapes and dtypes."""
     scores = REGIME_SCORES if program.varying_regime else REGIME_SCORES[:1]
     leaves, structure = jax.tree.flatten(column_inputs(program, regime_factors(program, scores)))
     return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

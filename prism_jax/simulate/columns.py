@@ -100,7 +100,7 @@ class KnownLinks:
 
 @traced_record
 class Chunk:
-    """What differs from chunk to chunk; several chunks are stacked along a leading axis.
+    """Inputs that differ from chunk to chunk; several chunks are stacked along a leading axis.
 
     Attributes:
         index: [] position of the chunk, folded into the key.
@@ -129,7 +129,7 @@ class Chunk:
 
 @traced_record
 class DrawnColumns:
-    """What the columns of a chunk keep for the whole step, and the key of what they do not; chunks may be stacked.
+    """Draws that the columns of a chunk keep for the whole step, and the key of the others; chunks may be stacked.
 
     Attributes:
         members: the groups of all lanes.
@@ -179,7 +179,9 @@ def column_times(
 def times_on_device(
     inputs: ColumnInputs, key: Key[Array, ""] | Words, chunks: Chunk, n_column: int
 ) -> Float[Either, "chunk score column"]:
-    """The same of columns that are drawn there too; an accelerator keeps them, and may not have computed them yet."""
+    """Returns the times of columns that are drawn on the device too; an accelerator keeps them, and may not have computed them
+    yet.
+    """
     if on_accelerator():
         return _of_jobs([(inputs, chunks)], key, n_column)[0]
     run = _compiled(_n_device(len(chunks.index)), n_column, jax.default_backend())
@@ -189,7 +191,9 @@ def times_on_device(
 def times_of_jobs(
     inputs: Sequence[ColumnInputs], key: Key[Array, ""] | Words, chunks: Sequence[Chunk], n_column: int
 ) -> Iterator[Float[np.ndarray, "chunk score column"]]:
-    """The same of several jobs of one shape, whatever number of levels each uses; on an accelerator few calls for all of them."""
+    """Yields the times of several jobs of one shape, whatever number of levels each uses; on an accelerator few calls do for
+    all.
+    """
     if not on_accelerator():
         yield from (column_times(*one, n_column) for one in zip(inputs, [key] * len(inputs), chunks, strict=True))
         return
@@ -325,7 +329,9 @@ _kept: dict[tuple[bytes, ...], tuple[Members, Either, Either | None]] = {}
 def _drawn(
     inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int, content: bytes | None = None
 ) -> DrawnColumns:
-    """What one chunk's columns keep, under the chunk's key; `content` of the inputs where it is worth remembering."""
+    """Returns the draws that one chunk's columns keep, under the chunk's key; `content` of the inputs where it is worth
+    remembering.
+    """
     own = fold_in(key_words(key), chunk.index)
     of_fleet = own if chunk.fleet is None else fold_in(key_words(key), chunk.fleet)
     scores = () if content is None else jax.tree.leaves((of_fleet, chunk.peak_score))

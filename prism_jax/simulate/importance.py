@@ -51,7 +51,7 @@ class Design:
 
 @runtime_checkable
 class WorkDraws(Protocol):
-    """What a design draws of the work of micro-batches; see `work.Work`."""
+    """Draws of the work of micro-batches, as a design needs them; see `work.Work`."""
 
     @property
     def sd(self) -> float: ...

@@ -1,4 +1,4 @@
-"""What the samplers need of a program, in their own terms; which GPUs are known."""
+"""Inputs of the samplers that are taken from a program, in the samplers' own terms; which GPUs are known."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def column_inputs(program: Program, regime: Floats, *, explicit: bool = False) -
 
 
 def shared_of(program: Program, scores: Floats, known: KnownGpus | None = None) -> Shared:
-    """What the replicas of a step share, slow links at its end among it."""
+    """Returns the parts of a step that its replicas share, including slow links at its end."""
     tree = program.job.variability
     exposed = exposed_by_axis(program)
     end_comm_s = program.graph.end_comm_s
@@ -126,7 +126,7 @@ class KnownGpus:
         return self.factor if self.links is None else np.concatenate([self.factor, self.links])
 
     def without(self, devices: Iterable[int]) -> KnownGpus:
-        """The same but for some GPUs and their links, which are unknown."""
+        """Returns the same with the given GPUs and their links unknown."""
         factor, links, some = self.factor.copy(), None if self.links is None else self.links.copy(), list(devices)
         for known in (factor, links):
             if known is not None:

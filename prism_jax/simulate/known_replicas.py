@@ -69,7 +69,7 @@ class KnownReplicas:
         return time_s.reshape(shape).transpose(0, 2, 1, 3).reshape(len(self.replicas), n_score, -1)
 
     def without(self, devices: Iterable[int]) -> KnownReplicas:
-        """The same with other GPUs in the place of some: these are drawn, in the same replicas."""
+        """Returns the same replicas with the given GPUs unknown, so that they are drawn."""
         return replace(self, gpus=self.gpus.without(devices))
 
     def fewer(self, most: int) -> KnownReplicas:

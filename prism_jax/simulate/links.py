@@ -3,7 +3,7 @@
 A node has links within (NVLink) and ports to other nodes (NICs, one per GPU). A group that stays inside one domain of the
 innermost tier goes over links, one that leaves it over NICs; both are as slow as the slowest of their members': rings, trees and
 hierarchies pass every byte by every node, and libraries split a message evenly over the NICs of a node (NCCL), whose slowest then
-ends last. Only a group that holds the GPU beside a slow NIC sees that NIC.
+ends last. Only a group that holds the GPU next to a slow NIC sees that NIC.
 
 Members of a lane wait for each other inside every op, so that a lane takes the slowest of its groups. All replicas meet in the
 groups at the end of the step. A hand-over takes the slower of its two ends.
@@ -62,7 +62,7 @@ def _grouped(keys: tuple[Positions, ...]) -> Positions:
 
 
 class LinkFactors(NamedTuple):
-    """What slow links make of communication; the trailing axes are those of the links.
+    """Factors by which slow links lengthen communication; the trailing axes are those of the links.
 
     Attributes:
         slowest: [axis, lane, replica, ...] over `NETWORK_AXES`; of hand-overs zero.

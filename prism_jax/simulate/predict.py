@@ -243,7 +243,7 @@ def columns_or_full(
 
 
 def columns_or_full_of_jobs(programs: Sequence[Program], key: Array, n_samples: int) -> Iterator[StepTimeDistribution]:
-    """The same of programs of one shape, side by side on an accelerator."""
+    """Returns the distributions of programs of one shape by `columns_or_full`; an accelerator runs them together."""
     if any(program.work is not None for program in programs):  # some of these need all replicas, or more columns
         return (columns_or_full(program, key, n_samples) for program in programs)
     return (_or_full(times, key, n_samples) for times in replica_times_of_jobs(programs, key, n_samples))
@@ -343,7 +343,9 @@ def replica_times(program: Program, key: Array, n_samples: int, known: KnownRepl
 def replica_times_of_jobs(
     programs: Sequence[Program], key: Array, n_samples: int, links: Floats | None = None
 ) -> Iterator[ReplicaTimes]:
-    """The same of programs of one shape, without known replicas; `links` of the others where some are known."""
+    """Yields the columns and times of programs of one shape, without known replicas; `links` of the others where some are
+    known.
+    """
     columns = [replica_columns(program, key, n_samples, links) for program in programs]
     every = times_of_jobs([own.inputs for own in columns], key, [own.chunks for own in columns], columns[0].width)
     for program, own, time_s in zip(programs, columns, every, strict=True):

@@ -179,7 +179,7 @@ def lower(job: Job, pad: bool = False) -> Program:
 
 @lru_cache(maxsize=32)
 def lowered(job: Job, pad: bool, dtype: np.dtype) -> Program:
-    """The same in the precision `dtype`, which is that of JAX's own numbers now."""
+    """Returns the program of `job` in the precision `dtype`, which is that of JAX's own numbers now."""
     del dtype  # tells programs apart
     return program_of(job, *_noise_free(_Timed(replace(job, variability=Variability()).content, pad, job)))
 
@@ -275,7 +275,7 @@ def graph_arrays(
 
 
 def variant(program: Program, tree: Variability) -> Program:
-    """The same program under a tree with less variability: same shapes and draws, so nothing is compiled again.
+    """Returns the same program under a tree with less variability: same shapes and draws, so nothing is compiled again.
 
     `tree` may only set whole factor groups of the original constant, not split them.
     """
@@ -299,7 +299,7 @@ def variant(program: Program, tree: Variability) -> Program:
 
 
 def by_class(program: Program, tree: Variability | None = None) -> Program:
-    """The same program with every compute class as a factor of its own, constant or not.
+    """Returns the same program with every compute class as a factor of its own, constant or not.
 
     Args:
         tree: with less variability than the job's; None for the job's own.

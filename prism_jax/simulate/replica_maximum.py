@@ -68,7 +68,7 @@ FINEST_SAMPLES = 2048  # from which on stalls are integrated at full resolution
 
 @dataclass(frozen=True)
 class Shared:
-    """What all replicas of a step share.
+    """Parts of a step that all of its replicas share.
 
     Attributes:
         scores: network scores the columns carry, increasing.
@@ -263,7 +263,7 @@ def draw_stalls(time_s: Floats, shared: Shared, rng: np.random.Generator) -> Flo
 
 
 def stalled(time_s: Values, prob: float, mean_fraction: float) -> Values:
-    """The same number of sorted samples of `time (1 + stall)`, the rare stall integrated exactly.
+    """Returns as many sorted samples of `time (1 + stall)`, the rare stall integrated exactly.
 
     P(T > t) = (1 - prob) P(X > t) + prob E[min(1, exp(-(t / X - 1) / mean_fraction))]
     """
@@ -308,7 +308,7 @@ def survival_table(time_s: Floats, weight: Floats) -> Table:
 
 
 def survival_steps(time_s: Floats, weight: Floats) -> Table:
-    """The same without interpolation: a staircase that falls at every column by the column's weight.
+    """Survival probabilities and times without interpolation: a staircase that falls at every column by the column's weight.
 
     Staircases of parts of the columns average to that of all, which tables of parts do not: between the few columns of a part
     they interpolate more widely than the table of all does. So the error of the whole shows in the staircases of its parts.

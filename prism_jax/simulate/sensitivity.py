@@ -154,12 +154,12 @@ def numbers_of(cluster: Cluster, eff: Efficiency | None = None) -> Numbers:
 
 
 def on_device(numbers: Numbers) -> Numbers:
-    """The same numbers as arrays of JAX, so that a compiled function does not depend on their values."""
+    """Returns the numbers as arrays of JAX, so that a compiled function does not depend on their values."""
     return jax.tree.map(lambda value: jnp.asarray(value, float), numbers)
 
 
 def with_numbers(cluster: Cluster, eff: Efficiency, numbers: Numbers) -> tuple[Cluster, Efficiency]:
-    """The same hardware with other numbers; what `numbers` leaves out stays.
+    """Returns the hardware with other numbers; those that `numbers` leaves out stay.
 
     Raises:
         DataError: another number of tiers than the cluster has.
@@ -246,7 +246,12 @@ class StepQuantile:
     def times_of(
         self, arrays: GraphArrays, late: Values = np.ones(1)
     ) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
-        """The same of a graph whose seconds were changed; slow links make its end `late` [lane] times as long."""
+        """Times of the columns of every randomisation, and the exchange that ends the step, of a graph with changed seconds.
+
+        Args:
+            arrays: of the graph.
+            late: [lane] factor by which slow links lengthen the end of the step.
+        """
         program, columns = self.lowered.program, self.columns
         inputs = replace(columns.inputs, graph=arrays)
         times = lax.map(lambda chunk: one_chunk(inputs, self.key, chunk, columns.width), columns.chunks)
@@ -310,7 +315,7 @@ PROBED = 0.01  # change of a field that tells whether the step depends on it at 
 
 @dataclass(frozen=True)
 class FieldSensitivity:
-    """What one number of the hardware is worth.
+    """Effect of one number of the hardware on a quantile of the step time.
 
     Attributes:
         change: d log(quantile) / d log(field): -0.3 says that 1 % more shortens the step by 0.3 %.

@@ -86,7 +86,7 @@ def step_time(
 
 
 class StepGiven(NamedTuple):
-    """What `step_time` is given."""
+    """Arguments that fix parts of `step_time`'s draws; None where they are drawn."""
 
     slowdown: Given = None
     links: Given = None
@@ -251,7 +251,7 @@ def _check_positive(owner: str, name: str, value: np.ndarray, axes: Sequence[str
 
 
 class _Parts(NamedTuple):
-    """What is given, ready for the engine; None for what is not.
+    """The fixed arguments in the engine's form; None where they are not given.
 
     Attributes:
         slowdown: [factor or 1, device, sample], NaN where it is drawn.
@@ -367,7 +367,7 @@ class _Lowered:
 
 
 class _StepLaws(NamedTuple):
-    """What whole steps draw; None where nothing varies.
+    """Laws of the draws of whole steps; None where nothing varies.
 
     Attributes:
         regime: per network axis, factor of the step's network score.

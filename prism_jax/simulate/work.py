@@ -11,7 +11,7 @@ tilted tables,
 
 with theta such that the sum of loads lies as far out as it does in the slowest of all replicas: theta E_q[load] - log M(theta),
 over all draws, is half of the square of a shift of a normal score (`importance.py`). Of several columns that last nearly as long
-one is kept: draws are cheap beside running a column, and steps are then stratified.
+one is kept: draws are cheap compared with running a column, and steps are then stratified.
 
 Where the popularity of experts is that of a step, all replicas and micro-batches have it in common: noise-free steps under the
 loads of many steps are a factor of whole steps, and columns draw what micro-batches scatter around it.
@@ -113,7 +113,7 @@ class WorkSource:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What of a program goes with the work of micro-batches.
+    """Parts of a program that depend on the work of micro-batches.
 
     Attributes:
         terms: which factors every op goes with, and by how much.
@@ -153,7 +153,7 @@ class Work:
         return list(dict.fromkeys([*own, ROUTING] if self.popularity is not None else own))
 
     def without(self, name: str) -> Work:
-        """The same with mean work in the place of one source: alike in all shapes and other draws."""
+        """Returns the same with mean work in the place of one source: alike in all shapes and other draws."""
         calm = (
             replace(one, excess=0.0 * one.excess, load=0.0 * one.load) if one.name == name else one
             for one in self.sources
@@ -232,14 +232,14 @@ class Work:
 
 
 def with_plain_work(chunks: Chunk, work: Work | None, n_column: int) -> Chunk:
-    """The same chunks with work of their own, by their indices, that nothing is tilted of."""
+    """Returns the same chunks with untilted draws of work, by their indices."""
     if work is None:
         return chunks
     return replace(chunks, work=np.stack([work.plain(n_column, int(index)) for index in chunks.index]))
 
 
 def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph) -> Work | None:
-    """What goes with the work of micro-batches; None where they all hold the same.
+    """Returns the parts of a program that depend on the work of micro-batches; None where they all hold the same work.
 
     Args:
         cost: of the job.
@@ -354,7 +354,7 @@ class RoutedCompute(NamedTuple):
 
 
 def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
-    """What waits for the busiest rank; None where its load is not drawn."""
+    """Returns the compute that waits for the busiest rank; None where its load is not drawn."""
     model, plan = job.model, job.plan
     if not isinstance(model, TransformerSpec) or model.moe is None or model.moe.routing is None:
         return None

@@ -172,6 +172,6 @@ class LadderSpec(WorkloadDefaults):
             )
             yield Problem("micro_batch", text)
         if plan.recompute != "none":
-            yield Problem("recompute", f"{plan.recompute}, but a ladder says nothing of recomputation. Use none.")
+            yield Problem("recompute", f"{plan.recompute}, but a ladder does not record recomputation. Use none.")
         if plan.seq_len:
             yield Problem("seq_len", f"{plan.seq_len}, but samples of {self.name} have no length. Leave it out.")

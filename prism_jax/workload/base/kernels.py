@@ -179,7 +179,7 @@ class KernelTable:
         return sum(op.count * op.flops for op in self.ops if not phases or op.phase in phases)
 
     def repeated_in_backward(self, share: Callable[[str], float] = lambda _: 1.0) -> KernelTable:
-        """Its forward ops as they are run again in the backward pass by recomputation; `share` of each, by its name."""
+        """Returns the forward ops as recomputation runs them again in the backward pass; `share` of each, by its name."""
         again = [(op, share(op.name)) for op in self.ops if op.phase == "F"]
         return KernelTable(
             tuple(op._replace(phase="B", name=op.name + " again", count=n * op.count) for op, n in again if n)

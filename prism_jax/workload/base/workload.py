@@ -134,7 +134,7 @@ class Block(Protocol):
         """Tensors kept between forward and backward pass."""
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Held for a moment while the forward pass of the block runs (a loss), beside what is saved."""
+        """Bytes held for a moment while the forward pass of the block runs (a loss), in addition to what is saved."""
         return 0.0
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
@@ -142,7 +142,7 @@ class Block(Protocol):
         return 0.0
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """What recomputation brings back for its backward pass."""
+        """Bytes of saved tensors that recomputation restores for the block's backward pass."""
         return 0.0
 
 
@@ -152,12 +152,12 @@ class Workload(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """Name of the model."""
         ...
 
     @property
     def sample_unit(self) -> str:
-        """What throughput counts: "tokens" or "samples"."""
+        """Unit in which throughput is counted: "tokens" or "samples"."""
         ...
 
     @property
@@ -208,7 +208,7 @@ class Workload(Protocol):
         ...
 
     def deeper(self, n: int) -> Workload:
-        """The same model with `n` blocks more in its body.
+        """Returns the same model with `n` more blocks in its body.
 
         Raises:
             SpecError: the model has no such variant.
@@ -216,11 +216,11 @@ class Workload(Protocol):
         ...
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
-        """What the degrees tp, cp and ep must divide."""
+        """Returns the numbers that the degrees tp, cp and ep must divide."""
         ...
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
-        """What else of the plan contradicts the model."""
+        """Yields all other contradictions between plan and model."""
         ...
 
 
@@ -229,12 +229,12 @@ class WorkloadDefaults:
 
     @property
     def sample_unit(self) -> str:
-        """Samples, whatever they are."""
+        """Samples, of any kind."""
         return "samples"
 
     @property
     def kernel_classes(self) -> tuple[str, ...]:
-        """Those that ship with the package."""
+        """The kernel classes that ship with the package."""
         return COMPUTE_CLASSES
 
     @property
@@ -285,7 +285,7 @@ class LanedBlock(Protocol):
 
     @property
     def laned(self) -> Sequence[LanedRow]:
-        """What runs once per micro-batch, in order."""
+        """Rows that run once per micro-batch, in order."""
         ...
 
     @property
@@ -360,7 +360,7 @@ class PlainBlock:
     waits_in: tuple[str, ...] = field(default=(), kw_only=True)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Its saved tensors, whatever the framework."""
+        """Returns the block's saved tensors, which are the same for every framework."""
         return self.saved_tensors
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:

@@ -99,7 +99,7 @@ class CapturedBlock(Block):
 
     @cached_property
     def laned(self) -> tuple[LanedRow, ...]:
-        """What runs once per micro-batch, in the order in which it was issued."""
+        """Rows that run once per micro-batch, in the order in which they were issued."""
         times, routing, shares = self.own.times, _routing_modules(self.own), self._host_shares()
         found: list[LanedRow] = []
         for index, row in enumerate(self.own.rows):
@@ -171,7 +171,7 @@ class CapturedBlock(Block):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Those of experts apart, where ranks have different ones."""
+        """Parameters of the block; those of experts are a group of their own where ranks have different ones."""
         if self._is_sharded:
             return (Parameters(SHARDED, self.own.n_parameters / self.plan.shard_group),)
         experts = self.own.n_expert_parameters
@@ -186,11 +186,11 @@ class CapturedBlock(Block):
         return (SavedTensor("captured", kept),)
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """What the largest operation touches."""
+        """Bytes that the largest forward operation reads and writes."""
         return self._largest("F")
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """What the largest operation touches."""
+        """Bytes that the largest backward operation reads and writes."""
         return self._largest("B", "W")
 
     def _largest(self, *phases: str) -> float:

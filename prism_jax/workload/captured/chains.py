@@ -38,7 +38,7 @@ Value = tuple[Hashable, frozenset[int]]  # memory, and who made what is in it
 
 
 class Access(NamedTuple):
-    """What an operation reads.
+    """One value that an operation reads.
 
     Attributes:
         makers: numbers of the operations that made it; none: it is from outside.
@@ -82,7 +82,7 @@ class ChainStep:
 
 
 class Link(NamedTuple):
-    """What becomes of an operation.
+    """The kernel that an operation is part of.
 
     Attributes:
         end: number of the operation in whose place the kernel runs; its own where it is the last or alone.
@@ -137,7 +137,7 @@ class _Chains:
         return step.role in TAKES or (step.role == KERNEL and is_small)
 
     def _expanded(self, reads: Sequence[Access]) -> Iterator[Access]:
-        """What is read, values that are made again replaced by what they are made of."""
+        """Yields the values that have to be read: a value that is made again is replaced by the values it is made of."""
         for access in reads:
             if access.maker is not None and self.again[access.maker]:
                 yield from _part(self.sources[access.maker], access, self.steps[access.maker].written_bytes or 1.0)
@@ -225,7 +225,9 @@ class _Chains:
         return None if len(members) == 1 and not saved and abs(total - alone) <= 1e-9 * alone else total
 
     def _kept_bytes(self, number: int, members: frozenset[int]) -> float:
-        """Of what an operation inside a chain writes, what others read: a mask of dropout, an input of the backward pass."""
+        """Bytes that an operation inside a chain writes for readers outside it: a mask of dropout, an input of the backward
+        pass.
+        """
         sizes: dict[Hashable, float] = {}
         for reader in self.readers[number] - members:
             for access in self._expanded(self.steps[reader].reads):
@@ -245,7 +247,7 @@ class _Chains:
 
     @cached_property
     def _weighed(self) -> frozenset[Value]:
-        """What products of weight gradients read."""
+        """Values that products of weight gradients read."""
         return frozenset(
             _value(access) for step in self.steps if step.role == KERNEL and step.phase == "W" for access in step.reads
         )
@@ -257,12 +259,12 @@ def _is_norm(step: ChainStep) -> bool:
 
 
 def _value(access: Access) -> Value:
-    """What is read, whichever part of it."""
+    """Key of the value that is read, the same for each of its parts."""
     return access.storage, access.makers
 
 
 def _part(sources: Sequence[Access], access: Access, whole: float) -> Iterator[Access]:
-    """What has to be read to make the part of a value, `whole` bytes long, that is accessed."""
+    """Yields the reads that make the accessed part of a value, which is `whole` bytes long."""
     share = min(access.n_bytes / whole, 1.0)
     first, last = min(access.start / whole, 1.0), min(access.stop / whole, 1.0)
     for one in sources:

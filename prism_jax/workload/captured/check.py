@@ -1,4 +1,4 @@
-"""What follows from a captured program (degrees, batch, sharding, precision of a plan), and what is wrong with it."""
+"""Degrees, batch, sharding and precision of a plan that follow from a captured program, and the program's mistakes."""
 
 from __future__ import annotations
 

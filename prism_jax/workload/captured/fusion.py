@@ -96,7 +96,7 @@ def _summed(base: CapturedOp, chain: Sequence[CapturedOp], n_bytes: float) -> Ca
 
 
 def summed(seconds: Iterable[float | None]) -> float | None:
-    """Of all; None where one was not measured."""
+    """Returns the sum of all times; None where one was not measured."""
     total = 0.0
     for one in seconds:
         if one is None:

@@ -59,7 +59,7 @@ class KernelTimes:
     ops: tuple[TimedOp, ...]
 
     def seconds(self, op: CapturedOp) -> float | None:
-        """Of one operator: the median of those that are the same; None where there is none."""
+        """Returns the time of one operator: the median of the measured ones that equal it; None where there is none."""
         for key in _keys(
             op.name, op.kind, op.dtype, op.shape if op.kind in (*PRODUCTS, "attention") else (), (op.shape,)
         ):
@@ -129,7 +129,7 @@ def _timed(row: CapturedRow, seconds: float | None) -> CapturedRow:
 
 
 def _keys(name: str, kind: str, dtype: str, sizes: Shape, shapes: Iterable[Shape]) -> Iterator[tuple[object, ...]]:
-    """What an operator is found by, the closest first."""
+    """Yields the keys by which an operator is looked up, the closest match first."""
     form = _format(dtype)
     if kind in PRODUCTS:
         if sizes:

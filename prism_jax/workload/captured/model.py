@@ -35,7 +35,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     @property
     def name(self) -> str:
-        """Of the program."""
+        """Name of the program."""
         return self.program.name
 
     @property
@@ -60,7 +60,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     @property
     def sure_software(self) -> dict[str, object]:
-        """What the fusion policy says of the software."""
+        """Software settings that follow from the fusion policy."""
         return {"compile": self.program.fusion in ("inductor", "xla")}
 
     @cached_property
@@ -105,7 +105,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
         return own * (plan.tp if is_sequence_parallel(self.program) else 1)
 
     def n_params(self) -> int:
-        """Of the program."""
+        """Number of parameters of the program."""
         return self.program.n_params()
 
     def units_per_step(self, plan: ParallelPlan) -> int:

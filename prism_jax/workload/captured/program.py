@@ -98,7 +98,7 @@ class CapturedComm:
         n_bytes: as `system.network.Network.collective` counts them: the buffer of an all-reduce, the gathered size of an
             all-gather, the unreduced size of a reduce-scatter, what one rank sends to all (itself included) of an all-to-all.
         dtype: of its elements.
-        asynchronous: other rows may run beside it until `wait`.
+        asynchronous: other rows may run at the same time, until `wait`.
         wait: index, in the rows of the class, of the first row that needs its result; None: the end of its phase where it is
             asynchronous, else the next row. Inside a repeat a row that is not behind this one is meant in the next run: the index
             of the row itself is a collective that is fetched one run ahead.
@@ -241,17 +241,17 @@ class RankClass:
 
     @property
     def ops(self) -> Iterator[tuple[CapturedOp, int]]:
-        """Its operations, and how often each runs."""
+        """Yields the operations, and how often each runs."""
         return ((row, n) for row, n in self.counted if isinstance(row, CapturedOp))
 
     @property
     def comms(self) -> Iterator[tuple[CapturedComm, int]]:
-        """Its collectives, and how often each runs."""
+        """Yields the collectives, and how often each runs."""
         return ((row, n) for row, n in self.counted if isinstance(row, CapturedComm))
 
     @property
     def counted(self) -> Iterator[tuple[CapturedRow, int]]:
-        """Its rows, and how often each runs."""
+        """Yields all rows, and how often each runs."""
         times = self.times
         return ((row, row.count * times[index]) for index, row in enumerate(self.rows))
 
@@ -352,7 +352,9 @@ def _weight(one: RankClass) -> tuple[float, float]:
 
 
 def exchange_of(comm: CapturedComm, role: str) -> str:
-    """What a collective carries: activations, parameters or gradients, guessed by axis and phase where its purpose is blank."""
+    """Returns the kind of data that a collective carries: activations, parameters or gradients. Where its purpose is blank, the
+    kind is guessed by axis and phase.
+    """
     if comm.purpose:
         return comm.purpose
     if role != "dp":

@@ -10,7 +10,7 @@ x 32) only totals were published: FLOPs of both passes (thrice as many would exc
 They become equal 3x3 convolutions: of n tensors a third are convolutions, the others scale and shift of their norms; all have
 one width and one number of pixels, which follow from parameters and operations; every second one ends a residual block. So
 products, passes over memory and what is exchanged have the right totals (parameters to 7 %, operations to 14 %: widths and
-edges are whole numbers), and nothing is said of how they are spread over the depth.
+edges are whole numbers), and how they are spread over the depth is not modelled.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MASK = 1.0 / 8.0  # bytes of an element of the mask that a fused norm and ReLU 
 
 @dataclass(frozen=True)
 class Batch:
-    """What of a plan and of a network's software changes kernels.
+    """Properties of the plan and of a network's software that change its kernels.
 
     Attributes:
         samples: of a micro-batch.
@@ -47,7 +47,7 @@ class Batch:
         return cls(float(plan.micro_batch), element, fuses, not channels_last)
 
     def tensor_bytes(self, elements: float) -> float:
-        """Of so many elements per sample."""
+        """Returns the bytes of a tensor with so many elements per sample."""
         return self.element_bytes * self.samples * elements
 
 
@@ -99,7 +99,7 @@ def _conv(layer: Layer, batch: Batch) -> list[Kernel]:
 
 
 def _product(layer: Layer, batch: Batch) -> list[Kernel]:
-    """Of a convolution without groups, or of a linear layer."""
+    """Returns the kernels of a convolution without groups, or of a linear layer."""
     rows, columns = layer.kernel
     window = rows * columns
     c_in, c_out, n = layer.inputs.channels, layer.outputs.channels, batch.samples
@@ -207,7 +207,7 @@ class CnnBlock(Block):
         return (Parameters(DENSE, float(sum(layer.n_params for layer in self.segment.layers))),)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """What autograd keeps; its input alone where it is recomputed."""
+        """Returns the tensors that autograd keeps: only the block's input where the block is recomputed."""
         if self._recomputes:
             return (SavedTensor("input", self._bytes(self.segment.layers[0].inputs.elements)),)
         return self._kept()
@@ -224,7 +224,7 @@ class CnnBlock(Block):
         return self.plan.element_bytes * self.plan.micro_batch * elements
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """The largest result, beside what is kept."""
+        """Bytes of the largest result, in addition to what is kept."""
         return self._bytes(max(layer.outputs.elements for layer in self.segment.layers))
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
@@ -232,5 +232,5 @@ class CnnBlock(Block):
         return self._bytes(max(layer.inputs.elements + layer.outputs.elements for layer in self.segment.layers))
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """What one block brings back."""
+        """Bytes of the tensors that recomputation restores for one block."""
         return total_bytes(self._kept()) if self._recomputes else 0.0

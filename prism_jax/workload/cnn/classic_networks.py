@@ -45,7 +45,7 @@ _SOURCE = "arXiv 1512.03385; stride as in v1.5, torchvision"
 
 
 class Kind(NamedTuple):
-    """What distinguishes the families.
+    """Properties in which the families of networks differ.
 
     Attributes:
         is_deep: blocks narrow and widen again.

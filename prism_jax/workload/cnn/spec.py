@@ -74,13 +74,13 @@ class CnnSpec(WorkloadDefaults):
 
     @property
     def network(self) -> CnnNetwork:
-        """Its layers."""
+        """Layers of the network."""
         base = self._base
         return _written(base.writes, self.image_size or base.image_size, self.n_classes or base.n_classes)
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:
-        """Its blocks, in order."""
+        """Blocks of the network, in order."""
         return tuple(BlockRun(one.name, one.count, one.place) for one in self.network.segments)
 
     def block(self, kind: str, plan: ParallelPlan) -> CnnBlock:
@@ -98,7 +98,7 @@ class CnnSpec(WorkloadDefaults):
         return self.network.n_params
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """Of products alone, as FLOPs are usually counted; no gradient of the image."""
+        """Returns the FLOPs of products alone, as they are usually counted; the gradient of the image is not computed."""
         again = 0.0
         if recomputed and plan.recompute == "full":
             body = tuple(one for one in self.network.segments if one.place == "body")

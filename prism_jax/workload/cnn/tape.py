@@ -23,7 +23,7 @@ PRODUCTS = ("conv", "linear")
 
 
 class ImageShape(NamedTuple):
-    """Of one sample's tensor."""
+    """Shape of the tensor of one sample."""
 
     channels: int
     height: int = 1
@@ -54,7 +54,7 @@ class Layer(NamedTuple):
         n_tensors: tensors that hold them.
         has_input_grad: whether the gradient of its input is wanted: not of the image.
         saved: elements that the backward pass needs and that no earlier layer kept, per sample.
-        saved_bytes: bytes kept beside them whatever the precision, per sample: indices, masks.
+        saved_bytes: bytes kept in addition, equal in every precision, per sample: indices, masks.
     """
 
     op: str
@@ -76,7 +76,7 @@ class Layer(NamedTuple):
 
     @property
     def n_weights(self) -> int:
-        """Of a convolution or product, without its bias."""
+        """Number of weights of a convolution or product, without its bias."""
         if self.op not in PRODUCTS:
             return 0
         rows, columns = self.kernel
@@ -84,7 +84,7 @@ class Layer(NamedTuple):
 
     @property
     def forward_flops(self) -> float:
-        """Of products, per sample: multiply-adds times two."""
+        """FLOPs of products per sample: two per multiply-add."""
         return 2.0 * self.n_weights * self.outputs.pixels
 
 
@@ -105,7 +105,7 @@ class Segment(NamedTuple):
 
     @property
     def outputs(self) -> ImageShape:
-        """What one hands to the next."""
+        """Shape of the tensor that one block hands to the next."""
         return self.layers[-1].outputs
 
 
@@ -131,12 +131,12 @@ class CnnNetwork(NamedTuple):
 
     @property
     def forward_flops(self) -> float:
-        """Of products, per sample."""
+        """FLOPs of products, per sample."""
         return sum(segment.count * layer.forward_flops for segment in self.segments for layer in segment.layers)
 
     @property
     def train_flops(self) -> float:
-        """Of a forward and a backward pass, per sample: three products for each, two where no input gradient is wanted."""
+        """FLOPs of a forward and a backward pass, per sample: three products per layer, two where no input gradient is wanted."""
         return sum(
             segment.count * layer.forward_flops * (3.0 if layer.has_input_grad else 2.0)
             for segment in self.segments
@@ -177,7 +177,7 @@ class Tape:
 
     @contextmanager
     def block(self, name: str, place: str = "body") -> Iterator[None]:
-        """What is written inside is one block; equal neighbours become one segment."""
+        """Collects the layers written inside the context as one block; equal neighbours become one segment."""
         self._layers = []
         yield
         new = Segment(name, place, tuple(self._layers))

@@ -107,7 +107,9 @@ class LookupLaw:
         return self.curve.start_s
 
     def seconds(self, dram_bytes: Values, cache_bytes: Values) -> Values:
-        """[*cell] seconds of one kernel that moves so many bytes of device memory, and so many of the cache beside."""
+        """Returns the seconds [*cell] of one kernel that moves so many bytes of device memory, and so many of the cache
+        meanwhile.
+        """
         xp = namespace(dram_bytes, cache_bytes, self.dram_bytes_per_s)
         scale = self.curve.full_bytes_per_s / self.dram_bytes_per_s
         return xp.maximum(self.curve.seconds(dram_bytes * scale), cache_bytes / self.cache_bytes_per_s)
@@ -134,7 +136,7 @@ class HostCopy:
     n_bytes: float
 
     def seconds(self, device: Device, cache_bytes: float) -> float:
-        """Of the copy; the cache has no part in it."""
+        """Returns the time of the copy; the cache has no part in it."""
         return START_S + self.n_bytes / PCIE_BYTES_PER_S.get(device.generation, USUAL_BYTES_PER_S)
 
 
@@ -149,7 +151,7 @@ OPTIMIZERS = {"sgd": 0.0, "rowwise_adagrad": SECTOR, "adagrad": 1.0}
 
 
 class Lookups(NamedTuple):
-    """What one device looks up for one batch, [table].
+    """Lookups of one device for one batch, [table].
 
     Attributes:
         rows, dim, element_bytes: of the table, or of the device's part of it.
@@ -196,7 +198,7 @@ def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: f
         output_bytes: of an element of a pooled vector and of its gradient.
 
     Notes:
-        Rows that the cache holds beside those of other tables in flight: `min(0.9 L2 / (row ceil(n_SM w / B)), E, B L)`. Per
+        Rows that the cache holds, with those of other tables in flight: `min(0.9 L2 / (row ceil(n_SM w / B)), E, B L)`. Per
         table and sample 32 + 64 bytes of offsets and pointers, the indices, the rows and the pooled vector, in sectors of 32.
         Backward, rows are sorted: each unique one is read and written once, and every lookup reads its sample's gradient.
 
@@ -274,7 +276,7 @@ class TableSeconds:
 
 
 def seconds_of_traffic(bytes_of: TableTraffic, law: LookupLaw) -> TableSeconds:
-    """The same of traffic that is at hand."""
+    """Returns the seconds of lookups whose traffic is known."""
     dram, cache = law.dram_bytes_per_s, law.cache_bytes_per_s
     return TableSeconds(
         bytes_of.forward_dram / dram,

@@ -179,7 +179,9 @@ def usual_shards(
 
 
 def _usual(table: EmbeddingTable, load: float, n_device: int, node_size: int) -> TableShard:
-    """Of a table that is `load` times a device's mean load; rows stay in few nodes, where their sums are made."""
+    """Returns the shard of a table whose load is `load` times a device's mean; its rows stay in few nodes, where their sums are
+    made.
+    """
     n = min(int(np.ceil(load - 0.25)), n_device, table.rows)
     if table.pooling <= 1.0 and (node_size or n > 1) and table.rows >= n_device:
         return TableShard("row", n_device)
@@ -269,7 +271,7 @@ class LookupKernel:
     output_bytes: float
 
     def seconds(self, device: Device, cache_bytes: float) -> Values:
-        """Of the slowest device."""
+        """Returns the seconds of the slowest device."""
         return self.device_seconds(device, cache_bytes).max()
 
     def device_seconds(self, device: Device, cache_bytes: float) -> Floats:

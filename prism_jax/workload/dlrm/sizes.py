@@ -78,7 +78,7 @@ class DLRMSizes:
                 check_bounds(SpecError, owner, MOST_WIDTH, **{field: width})
 
     def _mistakes(self) -> list[Problem]:
-        """What contradicts itself."""
+        """Returns the contradictions within the model."""
         found = []
         if not self.tables:
             found.append(Problem("tables", "is empty, but at least one embedding table is needed"))

@@ -40,7 +40,7 @@ INDEX_BYTES = 8.0  # of an index as it comes from the host
 
 
 class Held(NamedTuple):
-    """What the device with the fullest memory holds of the tables that are not copied.
+    """Size of the tables on the device with the fullest memory, without the tables that are copied to all devices.
 
     Attributes:
         n_params: elements.
@@ -132,7 +132,7 @@ def _of_nodes(parts: Parts, values: Floats, here: Flags, node_size: int, n_node:
 
 
 def held_by_fullest(model: DLRMSizes, plan: ParallelPlan) -> Held:
-    """Of the tables that are not copied."""
+    """Returns the tables held by the device with the fullest memory, without the copied ones."""
     parts = kernel_of(model, plan, "F").parts
     own, here = parts.lookups, parts.device != EVERYWHERE
     if not here.any():
@@ -195,7 +195,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         return (DENSE, 1), (TABLES, plan.dp * plan.cp)
 
     def frozen_groups(self, plan: ParallelPlan) -> Mapping[str, float]:
-        """Both: blocks reduce and apply gradients themselves, beside the backward pass, so that nothing is left for the end."""
+        """Both: blocks reduce and apply gradients themselves, during the backward pass, so that nothing is left for the end."""
         return {TABLES: held_by_fullest(self, plan).element_bytes, DENSE: dense_bytes(self, plan)}
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:

@@ -1,10 +1,10 @@
 """A decoder by the keys of its configuration, whatever its model type is called.
 
 Sizes stand in the configuration under a few spellings (`fields.SPELLINGS`), layers and experts in lists and counts (`layers`);
-what the code of a model type has beside them is a line of `unsaid`. Of a model type without such a line the rest is taken as
+what the code of a model type adds to them is a line of `unsaid`. Of a model type without such a line the rest is taken as
 usual and said: a gated MLP behind RMS norms where the activation is SiLU, rotary embedding, no biases.
 
-Latent attention stands in `kv_lora_rank` and the widths beside it (arXiv 2405.04434), Meta's `params.json` gives the MLP's width
+Latent attention stands in `kv_lora_rank` and the widths next to it (arXiv 2405.04434), Meta's `params.json` gives the MLP's width
 by `ffn_dim_multiplier` and `multiple_of` (meta-llama/llama, model.py).
 """
 
@@ -183,7 +183,7 @@ def _latent(f: Fields) -> MLASpec | None:
 
 
 def _assumed(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """What no key said of a model type that is not known."""
+    """Returns the properties that are assumed for an unknown model type, because no key states them."""
     mlp = "a gated MLP (three matrices)" if found["gated"] else "an MLP of two matrices"
     positions = "rotary embedding" if found["position"] == "rope" else f"positions: {found['position']}"
     said = [f"{found['norm']} norms, {found.get('n_norms', 2)} in a layer", mlp, positions]

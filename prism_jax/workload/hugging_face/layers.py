@@ -49,7 +49,7 @@ _FLA_CHUNK = 64  # tokens that the kernels of flash-linear-attention take at onc
 
 
 def layer_sorts(f: Fields) -> list[str]:
-    """What every entry of the configuration's list of layers is; empty where it has none.
+    """Returns the kind of every layer in the configuration's list of layers; empty where it has none.
 
     Raises:
         SpecError: a sort that is not modelled, or another number of layers than `num_hidden_layers` says.
@@ -149,7 +149,7 @@ def _window_size(f: Fields) -> int:
 
 
 def _reaches(f: Fields) -> Sequence[str]:
-    """What layers attend to where no list of layers says it."""
+    """Returns the attention span of each layer where no list of layers states it."""
     if f.has("no_rope_layers", "no_rope_layer_interval"):  # without rotary embedding: everything; 1 has one
         stated = [CHUNKED if flag else FULL for flag in f.items("no_rope_layers")]
         return stated or full_every(f.count("no_rope_layer_interval", 4), CHUNKED)

@@ -1,9 +1,9 @@
-"""What a configuration does not say because the code of its model type has it: keys with their defaults, and sizes.
+"""Properties that a configuration leaves out because the code of its model type fixes them: keys with defaults, and sizes.
 
 One line per family, as Hugging Face transformers' `modeling_*.py` and `configuration_*.py` have it. A model type without a line
 is read by its keys alone, and what is taken as usual is said (`TransformerSizes.assumed`).
 
-Sources beside that code: Gemma 2 and 3 arXiv 2408.00118 table 1, 2503.19786 section 2; gpt-oss 2508.10925 section 2; GLM-4.5
+Sources next to that code: Gemma 2 and 3 arXiv 2408.00118 table 1, 2503.19786 section 2; gpt-oss 2508.10925 section 2; GLM-4.5
 2508.06471 table 1; OLMo 2 2501.00656 section 3; Nemotron-H 2504.03624.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class Unsaid(NamedTuple):
-    """What goes without saying for model types that match `kinds`.
+    """Defaults of the model types that match `kinds`.
 
     Attributes:
         kinds: regular expression over the whole `model_type`.
@@ -137,7 +137,7 @@ UNSAID = (
 
 
 def unsaid(kind: str) -> Unsaid | None:
-    """What goes without saying for model type `kind`, later lines first; None: nothing is known of it."""
+    """Returns the defaults of model type `kind`, of which later lines override earlier ones; None: the type is unknown."""
     found = [one for one in UNSAID if re.fullmatch(one.kinds, kind)]
     if not found:
         return None

@@ -77,7 +77,7 @@ def check_adapters(model: TransformerSizes) -> None:
 
 
 def adapter_params(model: TransformerSizes, is_moe: bool) -> tuple[int, int]:
-    """(parameters of adapters beside dense matrices, beside routed experts) of one layer, all ranks together."""
+    """Returns (parameters of adapters next to dense matrices, next to routed experts) of one layer, all ranks together."""
     rank = model.adapters.rank if model.adapters is not None else 0
     own = targets_of(model, is_moe)
     on_experts = sum(each.params(rank) for each in own if is_on_experts(each))
@@ -156,7 +156,7 @@ _HOST_SHARE = 0.5
 
 
 def adapter_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard, is_moe: bool) -> list[Kernel]:
-    """Kernels of all adapters of a layer; named by the product they stand beside, a blank and their own name."""
+    """Returns the kernels of all adapters of a layer, each named by its main product, a blank and its own name."""
     own = replace(shard.in_16_bits, trains=True)
     ops = [op for target in targets_of(model, is_moe) for op in _of_target(model, plan, own, target)]
     ops = [op._replace(host_share=op.host_share * _HOST_SHARE) for op in ops]

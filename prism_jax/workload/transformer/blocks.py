@@ -95,7 +95,7 @@ def frozen_groups(model: TransformerSizes, plan: ParallelPlan) -> dict[str, floa
 
 
 def _matrix_bytes(model: TransformerSizes) -> float | None:
-    """Of a frozen weight of a layer that is kept in fewer bits; None: there is none."""
+    """Returns the bytes of a frozen weight of a layer that is kept in fewer bits; None: there is none."""
     return QUANTISED_BYTES[model.adapters.quantised] if model.adapters is not None else None
 
 
@@ -124,7 +124,7 @@ def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
 
 @dataclass(frozen=True)
 class UnchangingBlock(Block):
-    """What blocks that are never recomputed have in common."""
+    """Base of the blocks that are never recomputed."""
 
     model: TransformerSizes
     plan: ParallelPlan
@@ -188,7 +188,7 @@ class LayerBlock(Block):
         return self._needed(ops) + repeated
 
     def other_ops(self) -> Sequence[Kernel]:
-        """Kernels of what a layer of this kind has beside attention and MLP."""
+        """Kernels of a layer of this kind other than attention and MLP."""
         return ()
 
     def other_comms(self) -> Sequence[Comm]:
@@ -258,7 +258,7 @@ class LayerBlock(Block):
         return ("F", "B") if self._again.kernel_share("router") and self._recomputing else ("F",)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """What autograd keeps; the layer's input alone under full recomputation."""
+        """Returns the tensors that autograd keeps: the layer's input alone under full recomputation."""
         return self._saved(rules, None)
 
     def _saved(self, rules: MemoryOptions, again: Again | None) -> tuple[SavedTensor, ...]:
@@ -284,7 +284,7 @@ class LayerBlock(Block):
         return inner + 2 * plan.element_bytes * tokens * model.hidden
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """What recomputation brings back, one checkpoint at a time.
+        """Returns the bytes of saved tensors that recomputation restores, one checkpoint at a time.
 
         Notes:
             Of a whole layer the input of the second product is freed before the gradients of the activation are there.
@@ -356,12 +356,12 @@ class MtpBlock(HeadBlock):
 
     @property
     def comms(self) -> list[Comm]:
-        """That of its layer."""
+        """Communication of the layer that contains this block."""
         return layer_comms(self.model, self.plan, self.model.n_layers - 1)
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Its own parameters."""
+        """Parameters of the block, without those of other blocks."""
         model, plan = self.model, self.plan
         experts = layer_params(model, model.n_layers - 1).experts
         dense = Parameters(DENSE, (mtp_params(model) / model.n_mtp - experts) / plan.tp)

@@ -33,7 +33,7 @@ class DenseStack(WorkloadDefaults):
     @cached_property
     @abstractmethod
     def sizes(self) -> TransformerSizes:
-        """Its layers."""
+        """Sizes of the layers, as a transformer's."""
 
     def inside(self, plan: ParallelPlan) -> ParallelPlan:
         """The plan with the tokens of a sample that the layers see."""
@@ -62,7 +62,7 @@ class DenseStack(WorkloadDefaults):
         }
 
     def deeper(self, n: int) -> Self:
-        """The same model with `n` layers more."""
+        """Returns the same model with `n` more layers."""
         return replace(self, n_layers=self.n_layers + n)  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:

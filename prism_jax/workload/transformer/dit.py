@@ -52,7 +52,7 @@ class DitSpec(OfPatches):
 
     @cached_property
     def sizes(self) -> TransformerSizes:
-        """Its layers as those of a transformer without a mask, without modulation."""
+        """Sizes of the layers as those of a transformer without a mask, without modulation."""
         fixed = {"tied_embeddings": False, "dropout": False, "causal": False}
         return stack_sizes(self, "n_layers", vocab=1, position="none", max_seq_len=self.n_tokens, **fixed)
 

@@ -70,12 +70,12 @@ class EncoderEmbedding(EmbeddingBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Those of a decoder's embedding, types of tokens and norm."""
+        """Parameters of a decoder's embedding, of the token types and of the norm."""
         types = self.n_token_types * self.model.hidden / self.plan.tp
         return (*super().parameters, Parameters(DENSE, types + norm_params(self.model)))
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Those of a decoder's embedding, and the input of the norm."""
+        """Returns the tensors that a decoder's embedding saves, and the input of the norm."""
         shard = Shard.of(self.model, self.plan)
         norm_input = SavedTensor("embedding norm input", shard.element_bytes * shard.local_tokens * self.model.hidden)
         return (*super().saved(rules), norm_input)
@@ -104,13 +104,13 @@ class EncoderHead(HeadBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Those of a decoder's head, of the product in front of it, biases of the vocabulary, pooler."""
+        """Parameters of a decoder's head, of the product in front of it, biases of the vocabulary, pooler."""
         own = transform_params(self.model) + self.model.vocab / self.plan.tp
         own += pooler_params(self.model) if self.next_sentence else 0.0
         return (*super().parameters, Parameters(DENSE, own))
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Those of a decoder's head, input and result of the product in front of it."""
+        """Returns the tensors that a decoder's head saves, with input and result of the product in front of it."""
         shard = Shard.of(self.model, self.plan)
         own = SavedTensor("head transform", 2 * shard.element_bytes * shard.tokens * self.model.hidden)
         return (*super().saved(rules), own)
@@ -167,7 +167,7 @@ class EncoderSpec(DenseStack):
 
     @cached_property
     def sizes(self) -> TransformerSizes:
-        """Its layers as those of a transformer without a causal mask."""
+        """Sizes of the layers as those of a transformer without a causal mask."""
         same = "n_layers vocab max_seq_len gated norm position tied_embeddings bias"
         return stack_sizes(self, same, causal=False)
 

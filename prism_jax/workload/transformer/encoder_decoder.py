@@ -119,7 +119,7 @@ class CrossLayer(LayerBlock):
         return projections / self.plan.tp + norm_params(self.model)
 
     def other_saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Those of the cross attention."""
+        """Returns the tensors that the cross attention saves."""
         return cross_saved_tensors(self.model, self.plan, self.memory, rules)
 
 
@@ -131,7 +131,7 @@ class WriterHead(HeadBlock):
 
     @property
     def kernels(self) -> KernelTable:
-        """Those of a decoder's head, and the norm behind the encoder."""
+        """Kernels of a decoder's head, and of the norm behind the encoder."""
         shard = Shard.of(self.model, self.read)
         elements = shard.local_tokens * self.model.hidden
         norm = norm_kernels("encoder_norm", elements, shard, rms=self.model.norm == "rms")
@@ -143,7 +143,9 @@ class WriterHead(HeadBlock):
         return (*super().parameters, Parameters(DENSE, float(norm_params(self.model))))
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Those of a decoder's head; input and output of the norm behind the encoder, which every layer attends to."""
+        """Returns the tensors that a decoder's head saves; input and output of the norm behind the encoder, which every layer
+        attends to.
+        """
         shard = Shard.of(self.model, self.read)
         hidden = shard.element_bytes * self.model.hidden
         states = SavedTensor("encoder states", hidden * (shard.local_tokens + shard.tokens))
@@ -253,7 +255,7 @@ class EncoderDecoderSpec(DenseStack):
         return plan.global_batch * (reading + writing + cross + head)
 
     def deeper(self, n: int) -> EncoderDecoderSpec:
-        """The same model with `n` layers more, half of them in each stack."""
+        """Returns the same model with `n` more layers, half of them in each stack."""
         return replace(self, n_layers=self.n_layers + n - n // 2, n_decoder_layers=self.n_writing + n // 2)
 
     # --- parameters ---

@@ -88,7 +88,7 @@ def cross_entropy_kernels(logits: float, shard: Shard) -> list[Kernel]:
 def loss_saved_tensors(
     tokens: float, vocab: float, hidden: float, rows: float, shard: Shard
 ) -> tuple[SavedTensor, ...]:
-    """What product and loss keep between their forward and backward pass.
+    """Returns the tensors that product and loss keep between their forward and backward pass.
 
     Args:
         rows: tokens of the product's input that are kept.
@@ -106,7 +106,7 @@ def loss_saved_tensors(
 
 
 def loss_peak_bytes(tokens: float, vocab: float, hidden: float, shard: Shard, rules: MemoryOptions) -> float:
-    """Bytes held for a moment while the loss is computed, beside what is saved."""
+    """Returns the bytes held for a moment while the loss is computed, in addition to what is saved."""
     kind = shard.software.cross_entropy or EAGER
     n_chunk = chunk_count(shard.software, tokens, vocab, hidden)
     per_logit = {

@@ -53,7 +53,7 @@ class WindowSpec:
                 raise SpecError(f"window: pattern has {reach!r}, which is unknown. Use {', '.join(REACHES)}.")
 
     def reach(self, layer: int) -> str:
-        """What layer `layer` attends to: full | sliding | chunked."""
+        """Returns the span that layer `layer` attends to: full | sliding | chunked."""
         return self.pattern[layer % len(self.pattern)]
 
 
@@ -135,12 +135,12 @@ class MixerSpec:
 
     @property
     def width(self) -> int:
-        """Of all values."""
+        """Width of all values."""
         return self.n_heads * self.head_dim
 
     @property
     def key_width(self) -> int:
-        """Of all keys; queries are as wide."""
+        """Width of all keys; queries are as wide."""
         return self.n_groups * self.state
 
     @property
@@ -151,7 +151,7 @@ class MixerSpec:
 
     @property
     def conv_width(self) -> int:
-        """What the convolution runs over: values, keys, queries."""
+        """Width of the convolution's input: values, keys, queries."""
         return self.width + 2 * self.key_width
 
     def in_params(self, hidden: int) -> int:

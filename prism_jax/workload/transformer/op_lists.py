@@ -231,7 +231,7 @@ def waits_for_counts(model: TransformerSizes, plan: ParallelPlan) -> bool:
 
 
 def mlp_meets_tp(model: TransformerSizes, plan: ParallelPlan) -> bool:
-    """Whether the MLP of a layer with experts communicates over tp beside the exchange of tokens with experts.
+    """Whether the MLP of a layer with experts communicates over tp in addition to the exchange of tokens with experts.
 
     Notes:
         Under sequence parallelism every rank sends its own tokens to experts, so that shared experts alone gather them, or all

@@ -1,4 +1,4 @@
-"""What one device runs and communicates for one layer, for the embedding and for the head, per micro-batch.
+"""Kernels and communication of one device for one layer, for the embedding and for the head, per micro-batch.
 
 Rows follow Megatron-LM (column-parallel then row-parallel products; norms, dropout and residuals on the tokens of the
 sequence-parallel region). The backward pass of a product is two products of the same size: B (gradient of the input)
@@ -223,7 +223,9 @@ def cross_comms(model: TransformerSizes, plan: ParallelPlan, memory: ParallelPla
 
 
 def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
-    """Keys and values go once around the ring, with their gradients on the way back, under the attention of the part at hand."""
+    """Returns the exchange of keys and values: once around the ring during attention to the part that is there, gradients on the
+    way back.
+    """
     if plan.cp == 1:
         return []
     shard = Shard.of(model, plan)
@@ -234,7 +236,7 @@ def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]
 
 
 def _dispatch_bytes(plan: ParallelPlan) -> float:
-    """Of an element that goes to its experts; formats of 4 bits are made where they are multiplied."""
+    """Returns the bytes of an element that goes to its experts; formats of 4 bits are made where they are multiplied."""
     precision = precision_of(plan) if plan.dtype in FP8_FAMILY and plan.software.dispatcher in ONCE_PER_NODE else None
     return precision.input_bytes if precision is not None else plan.element_bytes
 

@@ -146,7 +146,7 @@ def layer_matrices(spec: TransformerSizes, plan: ParallelPlan, layer: int) -> tu
 
 
 def _mixer_params(spec: TransformerSizes, mixer: MixerSpec, has_mlp: bool) -> dict[str, int]:
-    """Of a layer with a state in place of attention."""
+    """Returns the parameters of a layer with a state in place of attention, by module."""
     norms = (spec.n_norms if has_mlp else 1) * norm_params(spec)
     own = {"attention_qkv": mixer.in_params(spec.hidden), "attention_out": mixer.out_params(spec.hidden)}
     return own | {"norms": norms}
@@ -222,7 +222,7 @@ class TokenFlops:
 
     @property
     def layers(self) -> float:
-        """What full recomputation repeats: all transformer layers, but not the logits."""
+        """FLOPs that full recomputation repeats: all transformer layers, but not the logits."""
         return self.projections + self.scores + self.mlp + self.mtp
 
     @property
@@ -341,13 +341,13 @@ def recomputed_flops_per_token(spec: TransformerSizes, plan: ParallelPlan, causa
 
 
 def _with_mtp_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -> float:
-    """Of all layers, those of multi-token-prediction modules among them."""
+    """Returns the attention FLOPs of all layers, including those of multi-token-prediction modules."""
     own = all_scores_flops(spec, seq_len, causal)
     return own + spec.n_mtp * scores_flops(spec, seq_len, causal, spec.n_layers - 1)
 
 
 def _module_flops(spec: TransformerSizes, name: str, seq_len: int, causal: bool) -> float:
-    """Of all layers that have the module; activation functions and norms count as none."""
+    """Returns the FLOPs of one module in all layers that have it; activation functions and norms count as none."""
     n_moe, moe, mla = spec.n_moe_layers, spec.moe, spec.mla
     n_dense = spec.n_layers - n_moe - spec.n_layers_without_mlp
     match name:

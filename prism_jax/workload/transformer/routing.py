@@ -234,7 +234,9 @@ def loads_of_steps(routing: ExpertRouting, group: ExpertGroup, layers: tuple[int
 
 
 def _autocorrelation(load: Floats) -> float:
-    """Of recorded loads [step, layer] from one step to the next, all layers together; 0 of fewer than three steps."""
+    """Returns the autocorrelation of recorded loads [step, layer] from one step to the next, all layers together; 0 of fewer than
+    three steps.
+    """
     own = load - load.mean(axis=0)
     square = float((own**2).mean())
     return 0.0 if len(own) < 3 or square == 0.0 else float(np.clip((own[1:] * own[:-1]).mean() / square, 0.0, MOST_AR1))
@@ -263,7 +265,7 @@ class DroppedTokens:
 
 @lru_cache(maxsize=32)
 def dropped_tokens(routing: ExpertRouting, group: ExpertGroup, capacity_factor: float) -> DroppedTokens:
-    """What is dropped where an expert takes `capacity_factor` times the mean, rounded up.
+    """Returns the share of tokens dropped where an expert takes `capacity_factor` times the mean, rounded up.
 
     Args:
         group: with the tokens of one device, which fills the experts' places for its own tokens by itself.

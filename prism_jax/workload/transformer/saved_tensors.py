@@ -1,4 +1,4 @@
-"""What the backward pass keeps (bytes, per device and micro-batch, every tensor by name), and what recomputation drops of it.
+"""Tensors that the backward pass keeps (bytes, per device and micro-batch, each by name), and those that recomputation drops.
 
 For the dense GPT layer the list adds up to the closed forms of arXiv 2205.05198 (section 4, equations 1, 2 and 4 and table 2):
 `sbh (34 + 5as/h)`, with tensor parallelism `sbh (10 + 24/t + 5as/(ht))`, with sequence parallelism everything `/ t`,
@@ -65,15 +65,15 @@ class Again:
     unneeded: tuple[str, ...] = ()
 
     def kernel_share(self, name: str) -> float:
-        """Of a forward kernel that runs again."""
+        """Returns the share of a forward kernel that runs again."""
         return self.kernels.get(name, self.kernels.get(_EVERYTHING, 0.0))
 
     def saved_share(self, name: str) -> float:
-        """Of a tensor that is saved."""
+        """Returns the share of a tensor that is saved."""
         return 0.0 if name in self.unneeded else 1.0 - self.dropped.get(name, self.dropped.get(_EVERYTHING, 0.0))
 
     def comm_share(self, comm: Comm) -> float:
-        """Of a forward collective that runs again."""
+        """Returns the share of a forward collective that runs again."""
         by_kind = self.comms.get(f"{comm.axis} {comm.kind}", self.comms.get(comm.axis, 0.0))
         return self.comms.get(_EVERYTHING, by_kind)
 
@@ -99,7 +99,7 @@ _MLP = Again(_whole("mlp_in", "mlp_act", "mlp_out"), _inner("mlp"), {"tp": 0.5})
 
 
 def _activation(kernel: str, prefix: str) -> Again:
-    """What follows the first projection of an MLP: the product of gate and values, which its second projection reads."""
+    """Returns the recomputation of an MLP's activation: the product of gate and values, which the second projection reads."""
     return Again(_whole(kernel), _whole(f"{prefix} gate output", f"{prefix} down projection input"))
 
 
@@ -121,7 +121,7 @@ NOTHING = Again()
 
 
 def recomputed(model: TransformerSizes, plan: ParallelPlan, is_moe: bool) -> Again:
-    """What a layer that recomputes does again under `plan`; see `share_of_layers` for how many do."""
+    """Returns the recomputed parts of a layer that recomputes under `plan`; see `share_of_layers` for how many layers do."""
     match plan.recompute:
         case "full" | "selective_layer":
             return FULL
@@ -173,7 +173,7 @@ _PRE_NORMS = 2  # norms whose input and output are both listed; OLMo 2 has two a
 
 @dataclass(frozen=True)
 class _Layout(Shard):
-    """What of a shard is kept depends on the framework, too.
+    """Shard with the sizes of saved tensors that depend on the framework.
 
     Attributes:
         linear_in_tokens: rows kept of the input of a column-parallel matrix product.
@@ -199,7 +199,9 @@ class _Layout(Shard):
 
 
 def _narrow_bytes(dtype: str | None, shard: Shard) -> float:
-    """Of an element that is saved in `dtype`: in fp8 with its share of the scales that inputs of products have."""
+    """Returns the bytes of an element that is saved in `dtype`: in fp8 with its share of the scales that inputs of products
+    have.
+    """
     own = saved_bytes(dtype, shard.element_bytes)
     return max(own, shard.precision.input_bytes) if dtype == "fp8" and shard.precision is not None else own
 
@@ -353,7 +355,7 @@ def layer_saved_tensors(
     Args:
         is_moe: the layer has experts in place of the dense MLP.
         again: what the layer recomputes; None: as the plan says, for the share of the layers that recompute.
-        beside: tensors of what else the layer has.
+        beside: tensors of the layer's other parts.
         mixer: what the layer has in place of attention.
         has_mlp: an MLP or experts follow.
 
@@ -377,7 +379,7 @@ def layer_saved_tensors(
 def cross_saved_tensors(
     model: TransformerSizes, plan: ParallelPlan, memory: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
-    """What attention to another sequence saves beside a layer's own; `memory` is the plan with the length of that sequence.
+    """Returns the tensors that cross attention adds to a layer's own; `memory` is the plan with the length of the other sequence.
 
     Notes:
         The states that are attended to are the same for all layers, and saved by the stack that made them.
@@ -398,7 +400,7 @@ def cross_saved_tensors(
 
 
 def _added(name: str, model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> SavedTensor:
-    """What is saved in the place of what is recomputed: the input of a checkpoint, or the result of a product."""
+    """Returns the tensor saved in place of a recomputed part: the input of a checkpoint, or the result of a product."""
     hidden = lay.element_bytes * model.hidden
     if name == LAYER_INPUT:
         return SavedTensor(name, hidden * lay.local_tokens / layers_per_checkpoint(plan))
@@ -408,7 +410,9 @@ def _added(name: str, model: TransformerSizes, plan: ParallelPlan, lay: _Layout)
 def embedding_saved_tensors(
     model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
-    """What the first stage saves per micro-batch beside its layers: token ids and, with dropout, its mask (section 4.3)."""
+    """Returns the tensors that the first stage adds to its layers', per micro-batch: token ids and the mask of dropout (section
+    4.3).
+    """
     lay = _Layout.under(model, plan, options)
     ids = SavedTensor("token ids", 8.0 * plan.micro_batch * plan.seq_len / plan.cp)
     if not lay.dropout:
@@ -419,7 +423,9 @@ def embedding_saved_tensors(
 def head_saved_tensors(
     model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
-    """What the last stage saves beside its layers: `4 sbh/t (1 + v/h)` in all (section 4.3) where logits are kept in fp32."""
+    """Returns the tensors that the last stage adds to its layers': `4 sbh/t (1 + v/h)` in all (section 4.3) with logits in
+    fp32.
+    """
     lay = _Layout.under(model, plan, options)
     hidden = lay.element_bytes * lay.local_tokens * model.hidden
     loss = loss_saved_tensors(lay.tokens, model.vocab / lay.tp, model.hidden, lay.linear_in_tokens, lay)

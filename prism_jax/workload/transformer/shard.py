@@ -23,7 +23,7 @@ class Shard:
         precision: how these inputs are quantised; None: not at all.
         bf16_share: share of the layers whose products are not.
         trains: weights have gradients; in a model with adapters they have none.
-        weight_bytes: of a weight that is kept in fewer bits and brought back before every product; 0: weights are at hand.
+        weight_bytes: of a weight that is kept in fewer bits and brought back before every product; 0: weights are not quantised.
         dequantise_launches: kernels that this takes.
         accumulate_bytes: per weight, of adding its gradient to the sum in a pass of its own; 0: inside the product.
         grad_bytes: of an element of that sum.
@@ -71,17 +71,17 @@ class Shard:
 
     @property
     def in_16_bits(self) -> Shard:
-        """The same where products and weights stay in the plan's wide format: logits, router, adapters."""
+        """The shard with products and weights in the plan's wide format, as for logits, router and adapters."""
         return replace(self.with_wide_inputs, weight_bytes=0.0)
 
     @property
     def with_wide_inputs(self) -> Shard:
-        """The same where the inputs of products are not quantised."""
+        """The shard with the inputs of products not quantised."""
         return replace(self, gemm_bytes=self.element_bytes, precision=None)
 
     @property
     def saved_input_bytes(self) -> float:
-        """Of an input that a product saves, in the mean over the layers."""
+        """Bytes of an input that a product saves, in the mean over the layers."""
         return (1.0 - self.bf16_share) * self.gemm_bytes + self.bf16_share * self.element_bytes
 
 

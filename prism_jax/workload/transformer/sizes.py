@@ -363,7 +363,7 @@ class TransformerSizes:
         return self.mixer is None or self.mixer.has_mlp_in(layer)
 
     def mixer_in(self, layer: int) -> MixerSpec | None:
-        """What layer `layer` has in place of attention; None: it has attention."""
+        """Returns the mixer that layer `layer` has in place of attention; None: it has attention."""
         return self.mixer if self.mixer is not None and self.mixer.is_in_layer(layer) else None
 
     @property
@@ -381,5 +381,5 @@ class TransformerSizes:
         return mean_keys(seq_len, self.window, layer) if self.causal else float(seq_len)
 
     def reach(self, layer: int) -> str:
-        """What layer `layer` attends to: full | sliding | chunked."""
+        """Returns the span that layer `layer` attends to: full | sliding | chunked."""
         return self.window.reach(layer) if self.window is not None else FULL

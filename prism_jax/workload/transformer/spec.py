@@ -110,11 +110,11 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         }
 
     def deeper(self, n: int) -> TransformerSpec:
-        """The same model with `n` layers more."""
+        """Returns the same model with `n` more layers."""
         return replace(self, n_layers=self.n_layers + n)
 
     def with_defaults_written(self) -> TransformerSpec:
-        """The same model, with the values that its defaults stand for (n_kv_heads, head_dim, biases, width of shared experts)."""
+        """Returns the same model with its defaults written out (n_kv_heads, head_dim, biases, width of shared experts)."""
         moe = replace(self.moe, shared_ffn_hidden=self.moe.shared_width) if self.moe is not None else None
         head_dim = self.qk_head_dim if self.mla is None else 0
         biases = {"qkv_bias": self.has_qkv_bias, "mlp_bias": self.has_mlp_bias}

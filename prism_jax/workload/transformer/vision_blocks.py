@@ -51,7 +51,7 @@ class PatchEmbedding(UnchangingBlock):
 
     Attributes:
         n_patches, patch_values: of a sample, and numbers of a patch.
-        n_own: parameters beside the product: positions, extra tokens.
+        n_own: parameters other than the product's: positions, extra tokens.
         n_beside: parameters of products that read a condition once per sample.
     """
 

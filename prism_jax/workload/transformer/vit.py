@@ -47,7 +47,7 @@ class VitSpec(OfPatches):
 
     @property
     def n_patches(self) -> int:
-        """Of an image."""
+        """Number of patches of an image."""
         return (self.image_size // self.patch) ** 2
 
     @property
@@ -57,7 +57,7 @@ class VitSpec(OfPatches):
 
     @cached_property
     def sizes(self) -> TransformerSizes:
-        """Its layers as those of a transformer without a mask."""
+        """Sizes of the layers as those of a transformer without a mask."""
         fixed = {"tied_embeddings": False, "dropout": False, "causal": False}
         return stack_sizes(self, "n_layers gated", vocab=self.n_classes, max_seq_len=self.n_tokens, **fixed)
 
