@@ -310,16 +310,16 @@ class UseCase:
         seed = values.get("seed", parts["seed"].default if "seed" in parts else noted.seed)
         inputs |= {name: value for name, value in typed.items() if name in inputs}
         inputs = {name: value for name, value in inputs.items() if name not in self.unrecorded}
-        return RunRecord(**run_record({**inputs, **noted.inputs}, seed))
+        return RunRecord(**run_record({**inputs, **noted.inputs}, seed), job_file=noted.job_file)
 
 
 UNTIMED_S = nan  # seconds of a report that its use case completes, and its record
 UNRECORDED = RunRecord({}, None, {}, None)
 
 
-def noted(**inputs: Any) -> RunRecord:
+def noted(*, job_file: str | None = None, **inputs: Any) -> RunRecord:
     """The record of a report that its use case completes; `inputs` are recorded in place of what was given."""
-    return RunRecord({}, None, inputs, None)
+    return RunRecord({}, None, inputs, None, job_file=job_file)
 
 
 def use_case(

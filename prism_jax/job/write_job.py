@@ -39,6 +39,7 @@ from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
 from .sections import HF_CONFIG, MODEL_SOURCES
 
 WIDTH = 130
+MOST_KEPT = 64_000  # characters of a job in a record; captures hold more
 FILES = (
     ("model", HF_CONFIG),
     ("model", SOURCE),
@@ -123,6 +124,21 @@ def section_text(section: dict[str, Any], comment: str = "") -> str:
     """YAML of a section, which `load_job` reads."""
     text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, width=WIDTH)
     return "".join(f"# {line}\n" for line in comment.splitlines()) + text
+
+
+def stated_text(job: JobSource, overrides: Sequence[str] = ()) -> str | None:
+    """The job as a file states it, with the fields that options replace, for the record of a run; None for a Job, or a long file.
+
+    Args:
+        job, overrides: as in `load_job`.
+
+    Raises:
+        ConfigError, DataError: the file cannot be read.
+    """
+    if isinstance(job, Job):
+        return None
+    text = yaml.safe_dump(read_job_file(job, overrides).data, sort_keys=False, allow_unicode=True, width=WIDTH)
+    return text if len(text) <= MOST_KEPT else None
 
 
 def _tier_fields(tier: Tier) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..fits.load_fits import load_fits
 from ..job.framework_notes import framework_notes
 from ..job.load_job import JobFile, JobSource, loaded
 from ..job.rules import workload_notes
+from ..job.write_job import stated_text
 from ..result.parameters import Fits, Force, JobChanges
 from ..system.likeness import device_notes
 from .check_report import (
@@ -114,7 +115,7 @@ def check_job(
         evidence=evidence_of_job(own),
         host_memory_bytes_per_node=host,
         states=states_words(own),
-        record=noted(job=job if isinstance(job, str) else own.name),
+        record=noted(job_file=stated_text(job, changes.texts_for(job))),
     )
 
 

@@ -168,7 +168,7 @@ class MemoryFacts:
         total, low, high, capacity = (self._in_unit(size) for size in (self.total, self.low, self.high, self.capacity))
         unit = format_bytes(self.capacity).rpartition(" ")[2]
         risk = prob(self.not_fit_prob) if self.not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
-        return f"{total} of {capacity} {unit} (90%: {low} to {high}); {risk} risk that it does not fit"
+        return f"{total} of {capacity} {unit} (90%: {low} to {high}); out of memory: {risk}"
 
     def _in_unit(self, size: float) -> str:
         """In the unit in which the capacity reads best."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ..core.units import format_s
 
+LINE = 80  # columns
+
 
 @dataclass(frozen=True)
 class JobFacts:
@@ -30,6 +32,13 @@ class JobFacts:
     tokens_per_step: int
     sample_unit: str
     dtype: str
+
+    @property
+    def title(self) -> str:
+        """Name, model, devices and degrees on one line; without the model, which the name tells in part, where it is too long."""
+        devices = f"{self.n_devices:,} x {self.device}, {self.axes}"
+        whole = f"{self.name}: {self.model} on {devices}"
+        return whole if len(whole) <= LINE else f"{self.name}: {devices}"
 
     @property
     def axes(self) -> str:

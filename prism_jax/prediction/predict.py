@@ -16,6 +16,7 @@ from ..cost.step import StepCost, step_cost
 from ..fits.load_fits import FitFiles, calibrated_job, load_fits, with_variability
 from ..job.job import Job
 from ..job.load_job import JobFile, JobSource, loaded
+from ..job.write_job import stated_text
 from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
 from ..result.parameters import SLOWDOWNS, Applied, Fits, Force, JobChanges, Seed
@@ -254,7 +255,7 @@ def explain_step(
 
     method = METHODS[sampling.method]
     asked = Simulation(method, sampling.n_samples, sampling.seed, known, explained)
-    record = noted(method=method, samples=asked.count)
+    record = noted(method=method, samples=asked.count, job_file=stated_text(job, changes.texts_for(job)))
     report, distribution, explanation = simulated(fitted, asked, record, progress)
     if price_per_gpu_hour is not None:
         report = replace(report, money=_money(report, price_per_gpu_hour))

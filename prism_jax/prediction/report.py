@@ -149,7 +149,7 @@ def prediction_card(report: PredictionReport) -> Card:
     job, memory = report.job, report.memory_bytes_per_gpu
     verdict, tone = memory.verdict(fits=report.fits)
     return Card(
-        title=f"{job.name}: {job.model} on {job.n_devices:,} x {job.device}, {job.axes}",
+        title=job.title,
         verdict=f"{verdict} {_step_sentence(report)}",
         tone=tone,
         facts={

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from prism_jax.core.errors import DataError
+from prism_jax.core.page import Block, Facts
 from prism_jax.core.report import Report
 from prism_jax.shell.app import main
 from prism_jax.show.reports import REPORTS, published_schema
@@ -22,8 +23,8 @@ class BatchReport(Report):
     name: str
     tokens_per_step: int
 
-    def lines(self) -> list[str]:
-        return [f"{self.name}: {self.tokens_per_step:,} tokens per step"]
+    def blocks(self) -> list[Block]:
+        return [Facts(self.name, {"batch": f"{self.tokens_per_step:,} tokens per step"})]
 
 
 REPORT = BatchReport("mine", 4096)
@@ -43,9 +44,10 @@ def test_it_is_stored_and_read_back(tmp_path: Path):
         BatchReport.from_dict(REPORT.to_dict() | {"schema": "prism-jax/check/1"})
 
 
-def test_people_and_notebooks_see_its_lines():
-    assert REPORT.lines() == ["mine: 4,096 tokens per step"]
-    assert "4096" in REPORT._repr_html_().replace(",", "")
+def test_people_and_notebooks_see_its_blocks():
+    assert REPORT.lines() == ["mine", "  batch  4,096 tokens per step"]
+    assert "4,096 tokens per step" in REPORT._repr_html_()
+    assert "4,096 tokens per step" in REPORT.to_html()
 
 
 @pytest.mark.usefixtures("known")
