@@ -181,7 +181,7 @@ def _others(run: TrainingRun) -> Iterator[tuple[str, TrainingRun]]:
     if reliability.slow_phases:
         yield "no slow phases", replace(run, reliability=replace(reliability, slow_phases=()))
     if run.steps.mean_s > run.steps.noise_free_s:
-        yield "no stragglers: every step without variability", replace(run, steps=StepSum.fixed(run.steps.noise_free_s))
+        yield "no stragglers: steps without variability", replace(run, steps=StepSum.fixed(run.steps.noise_free_s))
     if recovery.planned:
         yield "no planned stops", replace(run, recovery=replace(recovery, planned=()))
 

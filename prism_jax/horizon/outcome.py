@@ -100,10 +100,6 @@ class RunOutcome:
         """Share of the wall time in steps that are kept, at the pace of the fleet; [world]."""
         return (self.seconds["useful"] + self.seconds["stragglers"]) / self.time_s
 
-    def shares(self) -> dict[str, float]:
-        """Bucket -> share of the mean wall time; they add up to one."""
-        return {name: float(value.mean()) / self.mean_s for name, value in self.seconds.items()}
-
 
 def _error(estimates: list[float]) -> float:
     return float(np.std(estimates, ddof=1) / np.sqrt(len(estimates)))

@@ -4,85 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..core.errors import DataError
 from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
+from ..core.text_table import duration
 from ..explain.picture import plot_bars
 from ..explain.types import words
-from .advice import response
-from .outcome import Response, RunOutcome
-from .report import RunReport
+from .outcome import Response
+from .report import DeadlineFacts, OutcomeFacts, RunCurve, RunReport
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 SMALLEST_SHARE = 1e-3  # of the wall time; below, a bucket is not drawn
-BEYOND = 0.995  # of the worlds lie within the axis
 SLOWEST = 1e3  # times the steps alone; longer runs are not drawn
+IN_SIGHT = 1.5  # times the slowest run drawn: a later deadline stands in the legend alone
 
 
-def plot_run(outcome: RunOutcome, known: RunOutcome, title: str, deadline_s: float | None = None) -> Figure:
-    """When a run is done on the left, where its time goes on the right.
-
-    Args:
-        outcome: over chance and over what is not known.
-        known: over chance alone.
-        title: of the figure.
-        deadline_s: None: none.
-    """
-    with style():
-        figure = new_figure((12.0, 5.0), title)
-        grid = figure.add_gridspec(1, 2, width_ratios=(1.0, 1.2))
-        plot_completion(outcome, known, deadline_s, ax=figure.add_subplot(grid[0])).set_title("When it is done")
-        plot_lost(outcome, ax=figure.add_subplot(grid[1])).set_title("Where the mean wall time goes")
-    return figure
+def unit_of(seconds: float) -> tuple[str, float]:
+    """Days, or hours where all is shorter."""
+    return ("days", DAY_S) if seconds >= 2.0 * DAY_S else ("hours", HOUR_S)
 
 
 def plot_completion(
-    outcome: RunOutcome, known: RunOutcome, deadline_s: float | None = None, *, ax: Axes | None = None
+    curve: RunCurve, outcome: OutcomeFacts, deadline: DeadlineFacts | None = None, *, ax: Axes | None = None
 ) -> Axes:
-    """Draws the probability of being done over days, with what is not known and without, and the deadline.
+    """Draws the probability of being done over the wall time, by all that is uncertain and by luck alone, and the deadline.
 
-    The band is the 90 % interval of the expected time over what is not known.
+    The band is the 90 % interval of the expected time over failure rates and step time.
     """
     ax = new_axes() if ax is None else ax
-    for found, colour, label in ((outcome, INDIGO, "with what is not known"), (known, TEAL, "chance alone")):
-        time_d = np.sort(found.time_s) / DAY_S
-        ax.plot(time_d, (np.arange(len(time_d)) + 0.5) / len(time_d), color=colour, label=label)
-    low, high = outcome.band()
-    ax.axvspan(low / DAY_S, high / DAY_S, color=INDIGO, alpha=0.08, lw=0.0)
-    ideal_d = float(known.seconds["useful"].mean()) / DAY_S
-    ax.axvline(ideal_d, color="#444444", ls=":", label="steps alone, without variability")
-    if deadline_s is not None:
-        ax.axvline(deadline_s / DAY_S, color=ROSE, ls="--", label=f"deadline: {outcome.prob_by(deadline_s)[0]:.0%}")
-    ax.set_xlim(right=1.02 * max(outcome.quantile(BEYOND) / DAY_S, (deadline_s or 0.0) / DAY_S, ideal_d))
+    unit, unit_s = unit_of(curve.time_s[-1])
+    for times, colour, label in ((curve.time_s, INDIGO, "all uncertainty"), (curve.chance_s, TEAL, "luck alone")):
+        ax.plot([time_s / unit_s for time_s in times], curve.level, color=colour, label=label)
+    low, high = outcome.expected_interval_s
+    ax.axvspan(low / unit_s, high / unit_s, color=INDIGO, alpha=0.08, lw=0.0, label="90% of expected times")
+    ideal_s, last_s = outcome.seconds["useful"], curve.time_s[-1]
+    ax.axvline(ideal_s / unit_s, color="#444444", ls=":", label="steps alone, no variability")
+    if deadline is not None:
+        label = f"deadline {duration(deadline.deadline_s)}: {deadline.prob:.0%}"
+        if deadline.deadline_s <= IN_SIGHT * last_s:
+            ax.axvline(deadline.deadline_s / unit_s, color=ROSE, ls="--", label=label)
+            last_s = max(last_s, deadline.deadline_s)
+        else:
+            ax.plot([], [], color=ROSE, ls="--", label=f"{label}, beyond this axis")
+    ax.set_xlim(right=1.02 * max(last_s, ideal_s) / unit_s)
     ax.set_ylim(0.0, 1.0)
-    ax.set_xlabel("days")
+    ax.set_xlabel(unit)
     ax.set_ylabel("probability of being done")
-    ax.legend(loc="lower right", fontsize="small")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small")
     return ax
 
 
-def plot_lost(outcome: RunOutcome, *, ax: Axes | None = None) -> Axes:
+def plot_lost(outcome: OutcomeFacts, *, ax: Axes | None = None) -> Axes:
     """Draws a bar for every bucket but the useful steps, with days (hours if all are short) and share of the mean wall time."""
     ax = new_axes() if ax is None else ax
-    shares = outcome.shares()
-    longest_s = max((share for name, share in shares.items() if name != "useful"), default=0.0) * outcome.mean_s
-    unit, unit_s = ("days", DAY_S) if longest_s >= DAY_S else ("hours", HOUR_S)
-    whole = outcome.mean_s / unit_s
-    lost = {name: share for name, share in shares.items() if name != "useful" and abs(share) >= SMALLEST_SHARE}
-    labels = {name: f"{share * whole:.3g} {unit[0]}  {share:.1%}" for name, share in lost.items()}
-    plot_bars(ax, {name: share * whole for name, share in lost.items()}, labels)
-    ax.set_xlabel(f"{unit} of the mean wall time; {words('useful')} take {shares['useful']:.1%}")
+    whole_s = outcome.time_s.mean
+    lost_s = {name: s for name, s in outcome.seconds.items() if name != "useful" and abs(s) >= SMALLEST_SHARE * whole_s}
+    unit, unit_s = unit_of(2.0 * max(lost_s.values(), default=0.0))
+    labels = {name: f"{s / unit_s:.3g} {unit[0]}  {s / whole_s:.1%}" for name, s in lost_s.items()}
+    plot_bars(ax, {name: s / unit_s for name, s in lost_s.items()}, labels)
+    ax.set_xlabel(f"{unit} of the mean wall time; {words('useful')} take {outcome.seconds['useful'] / whole_s:.1%}")
     return ax
-
-
-def plot_unknown_run(rows: Sequence[Response], steps_s: float, title: str) -> Figure:
-    """The response over the mean time between failures, for a run of which these are not known; as `plot_response`."""
-    with style():
-        figure = new_figure((8.0, 4.8))
-        plot_response(rows, steps_s, ax=figure.add_subplot()).set_title(title)
-    return figure
 
 
 def plot_response(rows: Sequence[Response], steps_s: float, *, ax: Axes | None = None) -> Axes:
@@ -108,9 +91,22 @@ def plot_response(rows: Sequence[Response], steps_s: float, *, ax: Axes | None =
 
 
 def draw_run(report: RunReport) -> Figure:
-    """When the run is done, and where its time goes; the response over the time between failures where that is not known."""
-    parts, steps_s = report.parts, report.n_steps * report.step_s
+    """When the run is done, and where its time goes; the response over the time between failures where that is not known.
+
+    Raises:
+        DataError: the report is of a version that kept no curve.
+    """
+    steps_s, found = report.n_steps * report.step_s, report.outcome
     title = f"{report.job.name}: {report.n_steps:,} steps on {report.job.n_devices:,} x {report.job.device}"
-    if parts.outcome is not None and parts.known is not None:
-        return plot_run(parts.outcome, parts.known, title, report.deadline and report.deadline.deadline_s)
-    return plot_unknown_run(response(parts.run), steps_s, f"{title}: nothing is said of failures")
+    with style():
+        if found is None:
+            figure = new_figure((8.0, 4.8), f"{title}: no failure rate is known")
+            plot_response(report.response, steps_s, ax=figure.add_subplot())
+            return figure
+        if report.curve is None:
+            raise DataError("this run was saved by an older version, which kept no curve. Predict it again to draw it.")
+        figure = new_figure((12.0, 5.2), title)
+        left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.2))
+        plot_completion(report.curve, found, report.deadline, ax=left).set_title("When it is done")
+        plot_lost(found, ax=right).set_title("Where the mean wall time goes")
+    return figure

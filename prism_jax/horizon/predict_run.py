@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from .._inference_loader import inference
 from ..core.archive import kind_of
@@ -19,12 +19,8 @@ from ..job.load_job import JobFile, loaded
 from ..result.parameters import Fits, Force, Overrides, Seed
 from .checkpoint import DISK, Checkpoint, Recovery, checkpoint_bytes
 from .reliability import Reliability, of_mtbf
-from .reliability_file import load_reliability
+from .reliability_file import load_reliability, preset_for
 from .report import RunReport
-
-if TYPE_CHECKING:
-    from .outcome import RunOutcome
-    from .run import TrainingRun
 
 RESTART_S = 660.0  # median retry of 504 B200: 11 min (arXiv 2605.09370)
 RELIABILITY = "Failures: a preset (`prism-jax show reliability`), a YAML or TOML file, or a fit of failures."
@@ -92,7 +88,7 @@ class WorkOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class FailureOptions(OptionGroup):
-    """What interrupts the job: one of both.
+    """What interrupts the job: one of both; the published rates of such devices where neither is stated.
 
     Attributes:
         mtbf_h: mean time between interruptions of this job, e.g. 3h, in place of --reliability.
@@ -189,19 +185,6 @@ class Restarts(OptionGroup):
         return {}
 
 
-@dataclass(frozen=True)
-class RunParts:
-    """What the picture of a run is made of.
-
-    Attributes:
-        outcome, known: over all, and over chance alone; None where nothing is said of failures.
-    """
-
-    run: TrainingRun
-    outcome: RunOutcome | None
-    known: RunOutcome | None
-
-
 FIT = "fit"  # kind of archive
 
 
@@ -258,29 +241,35 @@ def predict_run(
     stated, recovery = saves.stated(), restarts.made()
     keep_programs()
     own, rest = calibrated_job(loaded(job, overrides), run.fits)
-    wanted = _threats(own, threats.reliability, threats.mtbf_h, run.force)
+    wanted, of_device = _threats(own, threats.reliability, threats.mtbf_h, run.force)
     _check_numbers(run.deadline_s, run.n_worlds)
     count = steps_of(own, work.n_steps, work.n_tokens)
     made = _checkpoint(own, stated, saves.interval_s)
-    assumed = (*saves.assumed(made), *restarts.assumed)
+    assumed = (*of_device, *saves.assumed(made), *restarts.assumed)
     fitted = with_variability(own, rest, seed=run.seed, force=run.force, progress=progress)
     record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
     from .simulated_job import RunRequest, simulated  # needs JAX, which mistakes above do not wait for
 
     asked = RunRequest(count, wanted, made, recovery, run.deadline_s, run.n_worlds, run.seed, assumed)
-    report, planned, outcome, known = simulated(fitted, asked, record, progress)
-    return report.made_of(RunParts(planned, outcome, known))
+    report, planned = simulated(fitted, asked, record, progress)
+    return report.made_of(planned)
 
 
 def _threats(
     job: Job, reliability: Reliability | str | Path | None, mtbf_h: float | None, force: bool
-) -> Reliability | None:
-    """What interrupts the job; None where nothing is said."""
+) -> tuple[Reliability | None, tuple[str, ...]]:
+    """What interrupts the job, and what was assumed of it: published rates of such devices where nothing is stated."""
     if reliability is not None and mtbf_h is not None:
         raise DataError("reliability and mtbf: both say how often the job is interrupted. Keep one.")
     if mtbf_h is not None:
-        return of_mtbf(mtbf_h, job.plan.n_devices)
-    return threats_of(reliability, force=force)
+        return of_mtbf(mtbf_h, job.plan.n_devices), ()
+    if reliability is not None:
+        return threats_of(reliability, force=force), ()
+    device = job.cluster.device.name
+    found = preset_for(device)
+    if found is None:
+        return None, ()
+    return found, (f"published failures of {device} ({found.name}); state --reliability or --mtbf",)
 
 
 def threats_of(reliability: Reliability | str | Path | None, *, force: bool = False) -> Reliability | None:

@@ -31,6 +31,7 @@ HAZARD = ("cause", *RATES, "events", "per", "nodes_lost", "noticed", "repair", "
 SLOW = ("cause", *RATES, "events", "per", "slowdown", "slowdown_log_sd", "duration", "duration_log_sd")
 PER = ("gpu", "node", "job")
 MOST_CAUSES = 64
+DEVICES = "devices"  # key of presets alone: which devices the rates were counted on
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,12 @@ def preset(name: str) -> Reliability:
         SpecError: no such preset; the message names the nearest.
     """
     found = _table().find(name)
-    return reliability_from_dict(_entries()[found], name=found)
+    return reliability_from_dict({key: of for key, of in _entries()[found].items() if key != DEVICES}, name=found)
+
+
+def preset_for(device: str) -> Reliability | None:
+    """Published rates of the generation of a device; None where none are known."""
+    return next((preset(name) for name, entry in _entries().items() if device in entry.get(DEVICES, ())), None)
 
 
 FORM = "a reliability is a mapping of fields (hazards, slow_phases)"

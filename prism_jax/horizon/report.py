@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from ..core.report import Report, RunRecord
-from ..core.text_table import bar, duration, prob
-from ..core.units import format_s
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone
+from ..core.report import WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import duration, percent, prob
+from ..core.units import format_count, format_s
 from ..explain.types import words
+from ..prediction.check_report import more
 from ..prediction.figures import JobFacts
 from .outcome import Response, RunChange
 
@@ -114,16 +117,32 @@ class OutcomeFacts:
 
 
 @dataclass(frozen=True)
+class RunCurve:
+    """Wall time by probability, as a picture needs it.
+
+    Attributes:
+        level: probabilities, ascending.
+        time_s, chance_s: quantiles over all that is uncertain, and over chance alone.
+    """
+
+    level: tuple[float, ...]
+    time_s: tuple[float, ...]
+    chance_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class RunReport(Report):
     """When a training run is done, with what probability, and where its time goes.
 
     Attributes:
-        verdict: "predicted"; "unknown" where nothing is said of failures: then `outcome` is None and `response` is the answer.
+        verdict: "predicted"; "unknown" where no failures are stated and none are published of such devices: then `outcome` is
+            None and `response` is the answer.
         n_tokens: samples of the steps, in the job's own unit.
         step_s, noise_free_step_s: mean step, and step without variability.
         assumed: what was not stated, and what was taken instead.
         changes: what would save most, first.
         response: over the mean time between failures.
+        curve: of the wall time, for pictures; absent where it is unknown and in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "run"
@@ -146,135 +165,179 @@ class RunReport(Report):
     notes: tuple[str, ...]
     seed: int
     record: RunRecord
+    curve: Annotated[RunCurve | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        blocks = [_headline(self), _answer(self), _where(self), _changes(self), _setting(self), _footer(self)]
-        found = [line.rstrip() for block in blocks if block for line in (*block, "")]
-        return found[:-1]
+    def card(self) -> Card:
+        job, found = self.job, self.outcome
+        verdict, tone = _unknown_verdict(self) if found is None else _verdict(self, found)
+        return Card(
+            title=f"{job.name}: {self.n_steps:,} steps on {job.n_devices:,} x {job.device}",
+            verdict=verdict,
+            tone=tone,
+            facts=_unknown_facts(self) if found is None else _facts(self, found),
+            evidence=_evidence(self),
+            assumptions=tuple(map(_in_short, self.assumed[:MOST_ASSUMED])),
+            next_step=_next(self),
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        job, found = self.job, self.outcome
+        work = {
+            "job": f"{job.model} on {job.n_devices:,} x {job.device} ({job.cluster})",
+            "work": f"{self.n_steps:,} steps, {format_count(self.n_tokens)} {job.sample_unit}",
+            "steps alone": f"{format_s(self.step_s)} each: {duration(self.n_steps * self.step_s)} without interruptions",
+        }
+        return [
+            Facts("Run", work),
+            *([_response(self)] if found is None else _outcome(self, found)),
+            Facts("Failures, checkpoints and restarts", dict(_setting(self))),
+            *(Note(f"assumed: {text}") for text in self.assumed),
+            *(Note(f"note: {text}") for text in self.notes),
+        ]
 
 
+MOST_ASSUMED = 2  # on the first screen
 MOST_CHANGES = 4
 MOST_CAUSES = 6
+MOST_LOST = 3  # buckets on the first screen
 SMALLEST_SHARE = 5e-4
+SURE, UNLIKELY = 0.9, 0.5  # probabilities of a deadline that is kept, or missed
+NEVER_S = 1e12
 
 
-def _headline(report: RunReport) -> list[str]:
-    job = report.job
-    return [
-        f"{job.name}: {job.model} on {job.n_devices:,} x {job.device} ({job.cluster})",
-        f"{report.n_steps:,} steps ({report.n_tokens:.4g} {job.sample_unit}) of {format_s(report.step_s)} each: "
-        f"{duration(report.n_steps * report.step_s)} without interruptions",
+def _verdict(report: RunReport, found: OutcomeFacts) -> tuple[str, Tone]:
+    """When the run is done, or whether by the deadline."""
+    late = f"It takes {duration(found.time_s.p50)}; 1 in 20 such runs at least {duration(found.time_s.p95)}."
+    if report.deadline is None:
+        return late, "plain"
+    chance = report.deadline.prob
+    tone: Tone = "good" if chance >= SURE else "unsure" if chance >= UNLIKELY else "bad"
+    return f"Done within {duration(report.deadline.deadline_s)} with probability {prob(chance)}.", tone
+
+
+def _facts(report: RunReport, found: OutcomeFacts) -> dict[str, str]:
+    times, (low, high) = found.time_s, found.goodput_interval
+    lost = sorted(((value, name) for name, value in found.seconds.items() if name != "useful"), reverse=True)
+    parts = [
+        f"{name.replace('_', ' ')} {percent(value / times.mean)}" for value, name in lost[:MOST_LOST] if value > 0.0
     ]
+    return {
+        "wall time": f"median {duration(times.p50)} (90%: {duration(times.p5)} to {duration(times.p95)})",
+        "steps": f"{duration(report.n_steps * report.step_s)} without interruptions, {format_s(report.step_s)} each",
+        "goodput": f"{percent(found.goodput)} (90%: {percent(low)} to {percent(high)}), {found.interruptions:,.0f} interruptions",
+        **({"lost to": ", ".join(parts)} if parts else {}),
+    }
 
 
-def _answer(report: RunReport) -> list[str]:
+def _unknown_verdict(report: RunReport) -> tuple[str, Tone]:
+    return f"Finish date unknown: no failure rate is given, and none is published of {report.job.device}.", "unsure"
+
+
+def _unknown_facts(report: RunReport) -> dict[str, str]:
+    """The expected time at three failure rates."""
+    rows = [row for row in report.response if row.expected_s < NEVER_S]
+    shown = [rows[at] for at in sorted({0, len(rows) // 2, len(rows) - 1})] if rows else []
+    steps = f"{duration(report.n_steps * report.step_s)} without interruptions, {format_s(report.step_s)} each"
+    each = {
+        f"MTBF {duration(3600.0 * row.mtbf_h)}": f"expected {duration(row.expected_s)}, goodput {percent(row.goodput)}"
+        for row in shown
+    }
+    return {"steps": steps, **each}
+
+
+def _evidence(report: RunReport) -> str:
+    found = report.reliability
+    if found is None:
+        return "none of failures; steps by the cost model"
+    every = "none" if found.mttf_h is None else f"one every {duration(3600.0 * found.mttf_h)}"
+    whose = "as stated" if found.source == "stated" else f"of {found.name}"
+    return f"failures {whose}, {every}; steps by the cost model"
+
+
+def _in_short(text: str) -> str:
+    """An assumption without its source, and what states it."""
+    head, *rest = text.split("; ")
+    return "; ".join([re.split(r"(?<=\d s): | \(", head)[0], *rest[-1:]])
+
+
+def _next(report: RunReport) -> str:
     if report.outcome is None:
-        return _unknown(report)
-    found = report.outcome
-    errors = found.mc_error_s
-    rows = [
-        f"  {words:<6} {duration(getattr(found.time_s, name), getattr(errors, name)):<18} "
-        f"chance alone {duration(getattr(found.chance_s, name))}"
-        for words, name in (("median", "p50"), ("p95", "p95"), ("p99", "p99"), ("mean", "mean"))
-    ]
-    low, high = found.expected_interval_s
-    return [
-        f"done in (± Monte Carlo error of {found.n_worlds:,} worlds)",
-        *rows,
-        f"  the mean lies between {duration(low)} and {duration(high)} (90 %) by what is not known: rates, level of the step",
-        *_deadline(report),
-        f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval[0]:.3f} to {found.goodput_interval[1]:.3f}), "
-        f"{found.interruptions:,.1f} interruptions",
-        f"  {duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
-    ]
-
-
-def _unknown(report: RunReport) -> list[str]:
-    """No reliability was stated: what the answer depends on."""
-    return [
-        "UNKNOWN when it is done: nothing is said of failures. State --reliability PRESET|FILE, or --mtbf TIME.",
-        "  time between failures   checkpoint every   expected time   goodput",
-        *(
-            f"  {f'{row.mtbf_h:g} h':<23} {duration(row.interval_s):<18} {_expected(row.expected_s):<15} {row.goodput:.3f}"
-            for row in report.response
-        ),
-    ]
-
-
-def _expected(seconds: float) -> str:
-    return duration(seconds) if seconds < 1e12 else "never"
-
-
-def _deadline(report: RunReport) -> list[str]:
-    found = report.deadline
-    if found is None:
-        return []
-    error = f" ± {100 * found.mc_error:.1g} %" if 0.0 < found.prob < 1.0 else ""
-    return [f"  done within {duration(found.deadline_s)} with probability {prob(found.prob)}{error}"]
-
-
-def _where(report: RunReport) -> list[str]:
-    """Buckets of the mean wall time."""
-    found = report.outcome
-    if found is None:
-        return []
-    whole = found.time_s.mean
-    return [
-        "where the time goes (mean)",
-        *(
-            f"  {words(name):<43} {duration(value):>9}  {value / whole:6.1%} {bar(value / whole)}"
-            for name, value in found.seconds.items()
-            if abs(value) >= SMALLEST_SHARE * whole
-        ),
-        *_waiting(found),
-    ]
-
-
-def _waiting(found: OutcomeFacts) -> list[str]:
-    if found.waiting_s < SMALLEST_SHARE * found.time_s.mean:
-        return []
-    return [f"  of failures, {duration(found.waiting_s)} were spent waiting for nodes"]
-
-
-def _changes(report: RunReport) -> list[str]:
+        return f"state --reliability PRESET|FILE or --mtbf TIME; {more(report.notes)}"
     if not report.changes:
-        return []
-    return [
-        "what to change first (each alone, on average)",
-        *(f"  {one.what:<44} saves {duration(one.saves_s)}" for one in report.changes[:MOST_CHANGES]),
+        return more(report.notes)
+    first = report.changes[0]
+    return f"{first.what}: saves {duration(first.saves_s)}; {more(report.notes)}"
+
+
+def _outcome(report: RunReport, found: OutcomeFacts) -> Iterator[Block]:
+    """Quantiles of the wall time, where it goes, and what to change first."""
+    times, errors, chance = found.time_s, found.mc_error_s, found.chance_s
+    names = {"median": "p50", "p95": "p95", "p99": "p99", "mean": "mean"}
+    rows = [
+        (shown, duration(getattr(times, name), getattr(errors, name)), duration(getattr(chance, name)))
+        for shown, name in names.items()
     ]
+    yield Table(f"Wall time (± Monte Carlo error of {found.n_worlds:,} runs)", ("", "all", "luck alone"), rows)
+    low, high = map(duration, found.expected_interval_s)
+    deadline, (worst, best) = report.deadline, found.goodput_interval
+    facts = {
+        "mean": f"{low} to {high} (90%) for all that failure rates and step time may be; the rest of the spread is luck",
+        "goodput": f"{found.goodput:.3f} (90%: {worst:.3f} to {best:.3f}), {found.interruptions:,.1f} interruptions",
+        "lost": f"{duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
+    }
+    if deadline is not None:
+        error = f" ± {100 * deadline.mc_error:.1g}%" if 0.0 < deadline.prob < 1.0 else ""
+        facts["deadline"] = f"done within {duration(deadline.deadline_s)} with probability {prob(deadline.prob)}{error}"
+    yield Facts("", facts)
+    shares = {name: (value, value / times.mean) for name, value in found.seconds.items()}
+    bars = [
+        Bar(words(name), f"{duration(value)}  {share:.1%}", share)
+        for name, (value, share) in shares.items()
+        if abs(share) >= SMALLEST_SHARE
+    ]
+    yield Bars("Where the time goes (mean)", bars)
+    if found.waiting_s >= SMALLEST_SHARE * times.mean:
+        yield Note(f"Of failures, {duration(found.waiting_s)} were spent waiting for nodes.")
+    if report.changes:
+        saved = [(one.what, duration(one.saves_s)) for one in report.changes[:MOST_CHANGES]]
+        yield Table("What to change first (each alone, on average)", ("change", "saves"), saved)
 
 
-def _setting(report: RunReport) -> list[str]:
+def _response(report: RunReport) -> Table:
+    """What the answer depends on, where no failure rate is known."""
+    rows = [
+        (
+            duration(3600.0 * row.mtbf_h),
+            duration(row.interval_s),
+            duration(row.expected_s) if row.expected_s < NEVER_S else "never",
+            f"{row.goodput:.3f}",
+        )
+        for row in report.response
+    ]
+    return Table("By the mean time between failures", ("MTBF", "checkpoint every", "expected time", "goodput"), rows)
+
+
+def _setting(report: RunReport) -> Iterator[tuple[str, str]]:
     point, after = report.checkpoint, report.recovery
-    how = "best by the exact form" if point.is_chosen else "as stated"
+    if report.reliability is not None:
+        yield from _reliability(report.reliability)
+    how = "best by the formula" if point.is_chosen else "as stated"
     every = "step" if point.interval_steps == 1 else f"{point.interval_steps:,} steps"
-    when = (
-        f"checkpoint every {every}" if point.interval_steps < report.n_steps else "one checkpoint, after the last step"
-    )
+    when = f"every {every}" if point.interval_steps < report.n_steps else "one, after the last step"
     behind = f", {duration(point.background_s)} more until it can be loaded" if point.background_s else ""
-    told = [] if report.reliability is None else _reliability(report.reliability)
-    spares = f"; spares: {after.spares} nodes ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
-    return [
-        *told,
-        f"{when} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}",
-        f"restart to the first step at full pace: {duration(after.outage_s)}"
-        + ("" if report.reliability is None else spares),
-        *(f"assumed: {text}" for text in report.assumed),
-    ]
+    yield "checkpoint", f"{when} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}"
+    yield "restart", f"{duration(after.outage_s)} to the first step at full pace"
+    if report.reliability is not None:
+        nodes = f"{after.spares} node{'s' * (after.spares != 1)}"
+        yield "spares", f"{nodes} ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
 
 
-def _reliability(found: ReliabilityFacts) -> list[str]:
+def _reliability(found: ReliabilityFacts) -> Iterator[tuple[str, str]]:
     every = "no interruptions" if found.mttf_h is None else f"an interruption every {duration(3600.0 * found.mttf_h)}"
     total = sum(one.per_hour for one in found.causes) or 1.0
     shares = ", ".join(f"{one.cause} {one.per_hour / total:.0%}" for one in found.causes[:MOST_CAUSES])
     slow = f"slow phases: {', '.join(found.slow_phases)}" if found.slow_phases else ""
     listed = "; ".join(filter(None, (shares, slow)))
-    return [
-        f"reliability {found.name}: {every}{f' ({listed})' if listed else ''}",
-        *([f"  {found.source}"] if found.source else []),
-    ]
-
-
-def _footer(report: RunReport) -> list[str]:
-    return [f"note: {note}" for note in report.notes]
+    yield "reliability", f"{found.name}: {every}{f' ({listed})' if listed else ''}"
+    if found.source:
+        yield "source", found.source

@@ -25,6 +25,7 @@ from .report import (
     OutcomeFacts,
     RecoveryFacts,
     ReliabilityFacts,
+    RunCurve,
     RunReport,
     RunTime,
 )
@@ -32,6 +33,7 @@ from .run import TrainingRun
 from .simulated_run import simulated_run
 from .steps import step_sum
 
+LEVELS = np.linspace(0.005, 0.995, 67)  # of the curve of a picture
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 NOTHING = Reliability((), name="none")
 
@@ -52,8 +54,8 @@ class RunRequest:
 
 def simulated(
     fitted: FittedJob, asked: RunRequest, record: RunRecord, progress: Progress
-) -> tuple[RunReport, TrainingRun, RunOutcome | None, RunOutcome | None]:
-    """The report of a run, and what it is made of: the run, its outcome, and that over chance alone."""
+) -> tuple[RunReport, TrainingRun]:
+    """The report of a run, and the run that it is of."""
     key, notes = typed_key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)
     progress(0.0, "predicting the step")
     job = fitted.job
@@ -71,13 +73,13 @@ def simulated(
         level=level_draws(job, asked.seed),
     )
     if asked.reliability is None and asked.deadline_s is not None:
-        notes = (*notes, "no probability for the deadline: nothing is said of failures; state --reliability or --mtbf")
-    outcome = known = facts = None
+        notes = (*notes, "no probability for the deadline: no failure rate is known; state --reliability or --mtbf")
+    outcome = facts = curve = None
     if asked.reliability is not None:
         progress(0.0, "simulating worlds")
         outcome = simulated_run(run, key=folded(key, 1), n_world=asked.n_worlds)
         known = simulated_run(run.as_known(), key=folded(key, 1), n_world=asked.n_worlds)
-        facts = _outcome(run, outcome, known)
+        facts, curve = _outcome(run, outcome, known), _curve(outcome, known)
     report = RunReport(
         job=job_facts(job),
         verdict="unknown" if outcome is None else "predicted",
@@ -96,8 +98,15 @@ def simulated(
         notes=notes,
         seed=asked.seed,
         record=record,
+        curve=curve,
     )
-    return report, run, outcome, known
+    return report, run
+
+
+def _curve(outcome: RunOutcome, known: RunOutcome) -> RunCurve:
+    return RunCurve(
+        *(tuple(map(float, of)) for of in (LEVELS, *(np.quantile(one.time_s, LEVELS) for one in (outcome, known))))
+    )
 
 
 def _outcome(run: TrainingRun, outcome: RunOutcome, known: RunOutcome) -> OutcomeFacts:

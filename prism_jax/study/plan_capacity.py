@@ -279,7 +279,7 @@ def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: 
         made = predict_run(found.job, **asked)
     except SpecError as error:
         return _Found(found.fleet, found.job, problem=" ".join(str(error).split()))
-    run = made.parts.run
+    run = made.parts
     share = float(run.n_steps * run.steps.mean_s / run.expected_s())
     return replace(found, goodput=share if isfinite(share) else nan, assumed=made.assumed)
 

@@ -1,9 +1,11 @@
-"""`prism-jax run`: answers that hang together, UNKNOWN without failures, and one line for every kind of bad input."""
+"""`prism-jax run`: answers that hang together, published rates where none are stated, one line for every bad input."""
 
 import json
 
 import pytest
 
+from prism_jax.core.errors import DataError
+from prism_jax.horizon.report import RunReport
 from prism_jax.shell.app import main
 
 JOB = """\
@@ -42,11 +44,9 @@ def test_the_numbers_hang_together(job, capsys):
 
 
 def test_the_text_has_one_median_and_one_mean_and_both_are_named(job, capsys):
-    assert main(["run", job, "--steps", "2000000", "--mtbf", "3h"]) == 0
-    block = capsys.readouterr().out.split("done in")[1].split("\n\n")[0].splitlines()[1:]
-    words = [line.split()[0] for line in block if "chance alone" in line]
-    assert words == ["median", "p95", "p99", "mean"]
-    assert not any("expected" in line for line in block)
+    assert main(["run", job, "--steps", "2000000", "--mtbf", "3h", "--details"]) == 0
+    block = capsys.readouterr().out.split("Wall time (")[1].split("\n\n")[0].splitlines()[3:]
+    assert [line.split()[0] for line in block] == ["median", "p95", "p99", "mean"]
 
 
 def test_a_fit_of_failures_says_what_interrupts(job, tmp_path, capsys):
@@ -59,12 +59,52 @@ def test_a_fit_of_failures_says_what_interrupts(job, tmp_path, capsys):
     assert 1000 < 8 * found["mttf_h"] < 200_000  # hours of a GPU: the fit has some 30,000, a new cluster scatters
 
 
-def test_without_failures_the_answer_is_unknown(job, capsys):
+def test_without_failures_the_published_rate_of_such_devices_is_assumed(job, capsys):
+    """One key decides: answers are those with the preset of the generation, and say so."""
     found = told(capsys, job, "--steps", "1000000")
+    stated = told(capsys, job, "--steps", "1000000", "--reliability", "rsc-1")
+    assert found["verdict"] == "predicted"
+    assert found["outcome"] == stated["outcome"]
+    assert found["reliability"]["name"] == "rsc-1"
+    assert found["assumed"] == [
+        "published failures of a100-80gb (rsc-1); state --reliability or --mtbf",
+        *stated["assumed"],
+    ]
+
+
+UNPUBLISHED = ("--set", "cluster=mi300x")
+
+
+def test_the_answer_is_unknown_where_no_failures_are_published(job, capsys):
+    found = told(capsys, job, "--steps", "1000000", *UNPUBLISHED)
     assert found["verdict"] == "unknown"
     assert found["outcome"] is None
     assert len(found["response"]) > 4
     assert len(found["assumed"]) == 2
+    card = RunReport.from_dict(found).card()
+    assert card.tone == "unsure"
+    assert sum(name.startswith("MTBF") for name in card.facts) == 3
+
+
+@pytest.mark.parametrize("failures", [("--mtbf", "3h"), UNPUBLISHED])
+def test_a_stored_run_is_drawn(job, capsys, failures):
+    found = told(capsys, job, "--steps", "1000", *failures)
+    assert RunReport.from_dict(found).figure().axes
+
+
+def test_a_run_of_an_older_version_says_why_it_is_not_drawn(job, capsys):
+    found = told(capsys, job, "--steps", "1000", "--mtbf", "3h")
+    del found["curve"]
+    with pytest.raises(DataError, match="older version, which kept no curve"):
+        RunReport.from_dict(found).figure()
+
+
+@pytest.mark.parametrize(("deadline", "tone"), [("1s", "bad"), ("3000d", "good")])
+def test_the_verdict_answers_the_deadline(job, capsys, deadline, tone):
+    found = told(capsys, job, "--steps", "1000000", "--mtbf", "3h", "--deadline", deadline)
+    card = RunReport.from_dict(found).card()
+    assert card.verdict.startswith("Done within ")
+    assert card.tone == tone
 
 
 def test_tokens_are_steps(job, capsys):
@@ -127,30 +167,30 @@ def test_a_number_of_spares_that_is_none_is_refused(job, capsys, spares):
 
 
 def test_a_deadline_without_failures_is_not_dropped_without_a_word(job, capsys):
-    found = told(capsys, job, "--steps", "1000", "--deadline", "3d")
+    found = told(capsys, job, "--steps", "1000", "--deadline", "3d", *UNPUBLISHED)
     assert found["deadline"] is None
     assert found["notes"] == [
-        "no probability for the deadline: nothing is said of failures; state --reliability or --mtbf"
+        "no probability for the deadline: no failure rate is known; state --reliability or --mtbf"
     ]
 
 
 @pytest.mark.parametrize(
     ("steps", "every", "words"),
     [
-        ("1000", "1s", "checkpoint every 62 steps ("),
-        ("1000", "1us", "checkpoint every step ("),
-        ("1000", "900d", "one checkpoint, after the last step ("),
-        ("1", "1us", "one checkpoint, after the last step ("),
+        ("1000", "1s", "every 62 steps ("),
+        ("1000", "1us", "every step ("),
+        ("1000", "900d", "one, after the last step ("),
+        ("1", "1us", "one, after the last step ("),
     ],
 )
 def test_the_interval_reads_as_a_sentence(job, capsys, steps, every, words):
     stated = ("--steps", steps, "--mtbf", "3h", "--checkpoint", every, "--checkpoint-write", "1ms")
-    assert main(["run", job, *stated, *FEW]) == 0
-    assert f"\n{words}" in capsys.readouterr().out
+    assert main(["run", job, *stated, "--details", *FEW]) == 0
+    assert f"checkpoint   {words}" in capsys.readouterr().out
 
 
 def test_slow_phases_alone_are_listed_alone(job, tmp_path, capsys):
     cause = "slow_phases: [{cause: hot GPU, per_gpu_h: 0.001, slowdown: 1.2, duration: 1h}]"
     (tmp_path / "slow.yaml").write_text(cause)
-    assert main(["run", job, "--steps", "1000", "--reliability", str(tmp_path / "slow.yaml"), *FEW]) == 0
-    assert "reliability slow: no interruptions (slow phases: hot GPU)" in capsys.readouterr().out
+    assert main(["run", job, "--steps", "1000", "--reliability", str(tmp_path / "slow.yaml"), "--details", *FEW]) == 0
+    assert "slow: no interruptions (slow phases: hot GPU)" in capsys.readouterr().out
