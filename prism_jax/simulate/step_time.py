@@ -44,6 +44,7 @@ from .work import PROBE, Work, with_busier_rank
 Slowdown: TypeAlias = Float[Array | np.ndarray, "device sample"]
 Given: TypeAlias = Any  # an array, or a mapping of arrays by name
 WORK = ("tokens", "attention", "experts")
+FEWEST_COLUMNS = 64  # of a chunk of steps without draws, which do not depend on it
 POPULARITY = 1 << 16  # number of the stream that draws it
 
 
@@ -411,7 +412,8 @@ def _steps(
     """Slowest replica of every sample, and what whole steps draw; `place` is the device that plays each part."""
     n_member, n_lane, n_replica = place.shape
     n_cell, dtype, axes = n_replica * n_sample, inputs.graph.compute_s.dtype, len(NETWORK_AXES)
-    width = min(CHUNK_COLUMNS, n_cell + n_cell % 2)
+    most = CHUNK_COLUMNS if key is not None else max(FEWEST_COLUMNS, 2 * (n_cell // 16))  # few cells need little memory
+    width = min(CHUNK_COLUMNS, most, n_cell + n_cell % 2)
     n_chunk = -(-n_cell // width)
 
     def columns(value: Array) -> Array:
