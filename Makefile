@@ -22,7 +22,7 @@ help:
 	@echo "make test-slow  run the slow tests too"
 	@echo "make test-browser  open every HTML report in Chromium (needs it installed)"
 	@echo "make coverage   lines and branches that the tests reach (about 30 minutes on one core)"
-	@echo "make docs       the documentation site, in build/docs (half a minute)"
+	@echo "make docs       the documentation site, in build/docs (half a minute), man pages in build/man"
 	@echo "make release-check  build wheel and sdist, install them by pip, uv and pipx, run them (10 minutes)"
 	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py, the site; FOLDER=prism_jax/queue: of one folder"
 	@echo "make format     let ruff rewrite the files"
@@ -55,6 +55,7 @@ coverage:
 docs:
 	@scripts/make_venv $(VENV) dev
 	$(BIN)/sphinx-build -q -n -W --keep-going -b html docs build/docs
+	$(BIN)/python docs/man.py build/man
 
 # Needs a package index for the tools and dependencies; ONLY=3.12 takes one Python alone.
 release-check:

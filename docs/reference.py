@@ -20,6 +20,8 @@ import prism_jax
 from prism_jax import show_catalogue
 from prism_jax.fits.models import MODELS
 from prism_jax.shell.app import command_line
+from prism_jax.shell.catalogue import COMMANDS
+from prism_jax.shell.help_page import tables_of
 from prism_jax.show.reports import REPORTS, published_schema
 
 FOLDER = Path(__file__).resolve().parent / "reference"
@@ -89,7 +91,19 @@ def commands_page() -> str:
     _, *sections = re.split(r"^## (?=prism-jax [a-z])", text, flags=re.MULTILINE)
     head = f"# Commands\n\n{_EXIT_CODES}\n\n"
     links = re.compile(r"\[(`[^`]*`)\]\(#[^)]*\)")
-    return head + links.sub(r"\1", "".join(f"## {section}" for section in sections))
+    return head + links.sub(r"\1", "".join(f"## {section.rstrip()}\n\n{_below(section)}" for section in sections))
+
+
+def _below(section: str) -> str:
+    """What stands below the options of the command that a section is of: an example, and columns that no other page has."""
+    name = section.partition("\n")[0].removeprefix("prism-jax ")
+    if name not in COMMANDS:
+        return ""
+    command = COMMANDS.named(name)
+    tables = () if name.startswith("fit ") else tables_of(command)
+    lines = [f"**Example**:\n\n```sh\n{command.example}\n```\n"]
+    lines += [f"**Columns of {title}**:\n\n{table(('column', ''), found.items())}" for title, found in tables]
+    return "\n".join(lines) + "\n"
 
 
 def reports_page() -> str:

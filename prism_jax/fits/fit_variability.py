@@ -65,7 +65,7 @@ class Columns(OptionGroup):
         where: keep only rows with that value.
     """
 
-    heading = "Columns of the files"
+    heading = "Reading the files"
     mapping: Annotated[Mapping[str, str] | None, Option("--map", "COLUMN=NAME", parse=pairs_of, is_repeated=True)] = (
         None
     )

@@ -234,5 +234,6 @@ def _parameter(part: OptionSpec) -> inspect.Parameter:
     how = by_place if part.is_by_position else inspect.Parameter.KEYWORD_ONLY
     if part.default is inspect.Parameter.empty:
         return inspect.Parameter(part.name, how, annotation=Annotated[kind, said])
-    default = False if kind is bool else None  # of the parser, which leaves out what was not typed
-    return inspect.Parameter(part.name, how, default=default, annotation=Annotated[kind | None, said])
+    if kind is bool:  # the parser leaves out what was not typed
+        return inspect.Parameter(part.name, how, default=False, annotation=Annotated[bool, said])
+    return inspect.Parameter(part.name, how, default=None, annotation=Annotated[kind | None, said])

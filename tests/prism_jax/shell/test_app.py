@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -88,6 +89,23 @@ def test_completion_knows_the_present_names_alone(capsys, monkeypatch):
     assert known is not None
     assert {*EARLIER_NAMES.values(), "predict", "what-if"} <= {*known[1].split()}
     assert not {*EARLIER_NAMES} & {*known[1].split()}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_and_options(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    assert main(["--show-completion"]) == 0
+    (tmp_path / "completion").write_text(capsys.readouterr().out)
+
+    def offered(*words: str) -> set[str]:
+        typed = " ".join(f"'{word}'" for word in words)
+        told = f'COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _prism_jax; echo "${{COMPREPLY[@]}}"'
+        code = f"source {tmp_path / 'completion'}; {told}"
+        return {*subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+
+    assert offered("prism-jax", "ca") == {"capacity", "calibrate", "capture"}
+    assert {"--seed", "--set"} <= offered("prism-jax", "predict", "job.yaml", "--json", "--se")
+    assert offered("prism-jax", "trace", "wh") == {"what-if"}
 
 
 @pytest.mark.parametrize(
