@@ -42,7 +42,7 @@ class Availability(Protocol):
     def source(self) -> str: ...
 
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
-        """What happens to `n_nodes` nodes from a random moment on, at least up to `horizon_s` seconds.
+        """Draws the availability of `n_nodes` nodes from a random moment on, at least up to `horizon_s` seconds.
 
         Notes: the same generator gives the same worlds whatever the policy: plans are compared under common random numbers.
         """
@@ -98,7 +98,7 @@ class FittedSpells(ByContent):
             raise SpecError.of(Problem("age_s", f"{self.age_s:g}, but it must be from 0 to 1e10"), self.name)
 
     def now(self, is_up: bool, age_s: float) -> FittedSpells:
-        """The same where it is known that nodes are there, or are not, and for how long."""
+        """Returns the same law for nodes that are known to be there, or to be missing, for a known time."""
         return replace(self, is_up=is_up, age_s=age_s)
 
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
@@ -195,7 +195,7 @@ class SeveralZones(ByContent):
 
     @property
     def source(self) -> str:
-        """Those of the zones."""
+        """Sources of the zones' laws."""
         return "; ".join(dict.fromkeys(zone.source for zone in self.zones))
 
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
@@ -225,7 +225,7 @@ class WeibullSpells:
     Attributes:
         up_mean_s, up_shape: of the spells in which nodes can be had.
         down_mean_s: of the spells between, exponential; 0: what is lost is replaced at once.
-        lone_per_node_s: losses of single nodes, per node and second, beside the ends of spells, replaced at once.
+        lone_per_node_s: losses of single nodes, per node and second, in addition to the ends of spells, replaced at once.
         name, source: for reports.
 
     Raises:
@@ -277,14 +277,14 @@ class WeibullSpells:
         return rng.weibull(self.up_shape, shape) * (self.up_mean_s / gamma(1.0 + 1.0 / self.up_shape))
 
     def _residual(self, rng: np.random.Generator, n_worlds: int) -> Floats:
-        """What is left of a spell at a random moment: a uniform share of a spell drawn by its length."""
+        """Draws the rest of a spell at a random moment: a uniform share of a spell drawn by its length."""
         scale = self.up_mean_s / gamma(1.0 + 1.0 / self.up_shape)
         by_length = rng.gamma(1.0 + 1.0 / self.up_shape, 1.0, n_worlds) ** (1.0 / self.up_shape) * scale
         return by_length * rng.random(n_worlds)
 
 
 def with_breaks(paths: Paths, rate_s: float, horizon_s: float, rng: np.random.Generator) -> Paths:
-    """The same with losses at a constant rate that are made good at once."""
+    """Adds losses at a constant rate that are made good at once."""
     n = min(ceil(rate_s * horizon_s + 6.0 * (rate_s * horizon_s) ** 0.5) + 6, MOST_PIECES // 2)
     at_s = np.cumsum(rng.exponential(1.0 / rate_s, (n, paths.n_worlds)), axis=0)
     ends = np.concatenate([paths.until_s, at_s, at_s])

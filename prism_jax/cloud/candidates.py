@@ -117,12 +117,12 @@ class Zones:
 
     @property
     def spot_usd_per_h(self) -> tuple[float, ...]:
-        """Of an instance in every zone."""
+        """Spot price of an instance in every zone."""
         return tuple(offer.spot_usd_per_h or 0.0 for offer in self.offers)
 
     @property
     def on_demand_usd_per_h(self) -> float | None:
-        """Of an instance in the dearest zone; None: one has none."""
+        """On-demand price of an instance in the most expensive zone; None: one has none."""
         prices = [offer.on_demand_usd_per_h for offer in self.offers]
         return None if None in prices else max(price for price in prices if price is not None)
 
@@ -136,7 +136,7 @@ class Zones:
 
     @property
     def law(self) -> SeveralZones:
-        """Of the zones together, with their spot prices over that of the first."""
+        """Law of the zones together, with their spot prices over that of the first."""
         first, *_ = prices = self.spot_usd_per_h
         return SeveralZones(self.laws, factors=tuple(price / first for price in prices))
 
@@ -165,7 +165,7 @@ def _cheapest_together(laws: Mapping[Offer, Availability]) -> Iterator[Zones]:
 
 
 def _undominated(zones: Sequence[Zones], with_on_demand: bool) -> list[Zones]:
-    """Of those with equal prices the first."""
+    """Returns the zones that no others undercut in every price; of those with equal prices the first."""
     kept: dict[tuple[float, ...], Zones] = {}
     for one in sorted(zones, key=lambda own: (own.spot_usd_per_h, own.on_demand_usd_per_h or 0.0)):
         prices = one.spot_usd_per_h + ((one.on_demand_usd_per_h or 0.0,) if with_on_demand else ())
@@ -182,12 +182,12 @@ LawOf = Callable[[Offer], Availability]
 
 @dataclass(frozen=True)
 class CloudConstants:
-    """What all candidates share.
+    """Constants that all candidates share.
 
     Attributes:
         policies: that may be chosen.
         law_of: spot capacity of an offer.
-        reliability: of hardware and software; None: nothing is said of it.
+        reliability: of hardware and software; None: not stated.
         most_gpus: that are looked at.
         checkpoint: None: from the size of the states, written by every instance at its network's rate, at most 1.2 GB/s.
     """

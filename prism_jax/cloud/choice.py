@@ -30,13 +30,13 @@ from .requirements import CloudRequirements
 
 TOO_SLOW = "too slow for the deadline even if nothing interrupts it"
 TOO_DEAR = "above the budget even at the least price without interruptions"
-NEVER = "without an end in sight: it works longer than {days:g} days"
+NEVER = "does not finish within {days:g} days"
 MOST_WORK_S = 366 * 86400.0
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Of one candidate.
+    """Lower bounds of one candidate's time and cost.
 
     Attributes:
         time_s, cost_usd: means over worlds, at most those of any simulation; late_s: the same of the p95.
@@ -171,15 +171,15 @@ class CandidateOutcome:
         return all(one.value >= wish.prob for one in sure) and np.isfinite(self.late_s)
 
     def value(self, wish: CloudRequirements) -> float:
-        """What is to be small."""
+        """Quantity that the search minimises."""
         return self.late_s if wish.wants_time else self.mean_usd
 
     def time_quantile(self, p: float) -> Estimate:
-        """Of the wall time, seconds."""
+        """Quantile of the wall time, seconds."""
         return _estimate(self.time_s, lambda x: _quantile(x, p))
 
     def cost_quantile(self, p: float) -> Estimate:
-        """Of the cost, USD."""
+        """Quantile of the cost, USD."""
         return _estimate(self.cost_usd, lambda x: _quantile(x, p))
 
     def cost_mean(self) -> Estimate:
@@ -191,12 +191,12 @@ class CandidateOutcome:
         return _estimate(self.time_s, lambda x: float(x.mean()))
 
     def cost_cvar(self, p: float = TAIL) -> Estimate:
-        """Mean cost of the dearest `1 - p` of the worlds, USD."""
+        """Mean cost of the worst `1 - p` of the worlds (CVaR), USD."""
         return _estimate(self.cost_usd, lambda x: float(np.sort(x)[int(np.ceil(p * len(x))) - 1 :].mean()))
 
 
 def _quantile(values: Floats, p: float) -> float:
-    """Without interpolation: worlds that never end may stand beside it."""
+    """Quantile without interpolation, because a neighbouring world may never end."""
     return float(np.sort(values)[min(int(np.ceil(p * len(values))) - 1, len(values) - 1)])
 
 
@@ -218,7 +218,7 @@ UNENDING = "some worlds do not end"
 
 @dataclass(frozen=True)
 class CloudChoice:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         best: None: nothing keeps what is asked.
@@ -282,7 +282,7 @@ def _may_matter(bound: Bound, kept: Sequence[CandidateOutcome], wish: CloudRequi
 
 
 def front_of(outcomes: Sequence[CandidateOutcome]) -> tuple[CandidateOutcome, ...]:
-    """Those that no other beats in mean time and mean cost, cheapest first; of equals the first."""
+    """Returns the Pareto-optimal outcomes in mean time and mean cost, cheapest first; of equals the first."""
     found: list[CandidateOutcome] = []
     for one in sorted(outcomes, key=lambda o: (o.mean_usd, o.mean_s)):
         if not found or one.mean_s < found[-1].mean_s:

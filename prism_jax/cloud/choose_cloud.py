@@ -42,7 +42,7 @@ SAVES, STARTUP = "saves", "startup"
 
 @dataclass(frozen=True)
 class SmallLaws:
-    """What fits say.
+    """Start-up time and checkpoint as fits give them.
 
     Attributes:
         start_up_s: until the last of `N_NODES` machines runs, on average; None: no fit says it.
@@ -56,7 +56,7 @@ class SmallLaws:
 
 
 def small_laws(job: Job, files: Sequence[str], *, seed: int = 0, force: bool = False) -> SmallLaws:
-    """Of the files of `prism-jax fit` that are no calibration.
+    """Reads the files of `prism-jax fit` that are no calibration.
 
     Raises:
         DataError: a file is no fit, one of something else, or there are two of one kind.
@@ -111,7 +111,7 @@ WITH_SHIPPED = "Add the shipped prices where --catalog says nothing."
 
 @dataclass(frozen=True)
 class Goal(WorkOptions):
-    """What is to be done, in steps or tokens of the whole job, and what is to be kept.
+    """Amount of work, in steps or tokens of the whole job, and its deadline and budget.
 
     Attributes:
         deadline_s: deadline from the start of the job: 10d, 200h.
@@ -126,7 +126,7 @@ class Goal(WorkOptions):
 
 @dataclass(frozen=True)
 class Market(OptionGroup):
-    """What can be rented.
+    """Instances, places and strategies that may be rented.
 
     Attributes:
         regions: regions, zones or clouds, with commas; may be repeated; all by default.
@@ -159,12 +159,12 @@ class Market(OptionGroup):
 
 @dataclass(frozen=True)
 class Interruptions(OptionGroup):
-    """What interrupts the job, and what it does about that.
+    """Interruptions of the job, checkpoints and restarts.
 
     Attributes:
         checkpoint: what it costs; None: by size and network.
-        restart_s: time from nodes at hand to the load of the checkpoint, e.g. 5min; with a fit of start-up, from running
-            machines on, and two minutes by default.
+        restart_s: time to restart once nodes are available, before the checkpoint is loaded, e.g. 5min; with a fit of
+            start-up, from running machines on, and two minutes by default.
     """
 
     heading = "Failures and restarts"
@@ -180,7 +180,7 @@ class Interruptions(OptionGroup):
 
 @dataclass(frozen=True)
 class CloudRun(OptionGroup):
-    """What a choice goes on from, and how it is simulated.
+    """State of a running job, fits, and settings of the simulation.
 
     Attributes:
         resume: JSON of what a running job has done and spent: re-plan the rest.
@@ -324,7 +324,7 @@ def _left(
 
 
 def _inputs(asked: CloudRequest) -> dict[str, Any]:
-    """What a record keeps of what was asked."""
+    """Returns the inputs that a run record keeps."""
     names = ("prob", "spot", "policies", "catalogue", "n_worlds", "most_gpus", "mix", "restart_s", "interval_s")
     threats = asked.reliability
     return {name: getattr(asked, name) for name in names} | {"reliability": threats.name if threats else None}

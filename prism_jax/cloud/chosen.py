@@ -41,7 +41,7 @@ from .state_file import CloudState, Running
 
 @dataclass(frozen=True)
 class CloudRequest:
-    """What is asked, checked; steps, time and money are what is left; `told`: what fits of small laws say."""
+    """Checked request; steps, time and money are those that remain; `told`: notes of the fits of start-up and checkpoints."""
 
     offers: tuple[Offer, ...]
     n_steps: int
@@ -68,7 +68,7 @@ class CloudRequest:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was searched and found."""
+    """Search and its result."""
 
     wish: CloudRequirements
     field: CandidateSet
@@ -295,7 +295,7 @@ def _refined(candidate: CloudCandidate, seed: int) -> tuple[float, Floats]:
 def _with_running(
     candidates: Sequence[CloudCandidate], asked: CloudRequest
 ) -> tuple[tuple[CloudCandidate, ...], CloudCandidate | None]:
-    """What runs already starts at once; the others as everywhere."""
+    """Replaces the candidate that runs already by one that starts at once; the others start as everywhere."""
     running = None if asked.state is None else asked.state.running
     if running is None:
         return tuple(candidates), None
@@ -327,7 +327,7 @@ def _reference(
     job: Job,
     asked: CloudRequest,
 ) -> CandidateOutcome | None:
-    """What is running, or the cheapest on demand that keeps what is asked; None if neither is there."""
+    """Returns the running candidate, or the cheapest on demand that meets the requirements; None if there is neither."""
     if running is not None:
         return fresh.outcome(running)
     plain = [one for one in candidates if not one.policy.needs_spot]
@@ -340,7 +340,7 @@ def _reference(
 def _notes(job: Job, asked: CloudRequest, law: str, candidates: Sequence[CloudCandidate]) -> tuple[str, ...]:
     notes = list(asked.told)
     if asked.reliability is None:
-        notes.append("nothing is said of failures of hardware and software: state --reliability")
+        notes.append("no failure rate given for hardware and software: state --reliability")
     if asked.restart_assumed:
         notes.append(f"a restart takes {asked.restart_s / 60.0:.3g} min besides the load: state --restart")
     if asked.checkpoint is None:

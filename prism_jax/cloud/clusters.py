@@ -41,7 +41,7 @@ UNKNOWN_NETWORK = "its network is not stated, so that no two of them can be join
 
 
 class InstanceShape(NamedTuple):
-    """What the time of a step depends on: offers of one shape differ in place and price alone."""
+    """Properties of an instance that the time of a step depends on: offers of one shape differ only in place and price."""
 
     device: str
     gpus: int
@@ -114,7 +114,7 @@ HALVES = {"bf16": "fp16", "fp16": "bf16"}
 
 @dataclass(frozen=True)
 class BestPlan:
-    """Of one shape and number of instances.
+    """Best plan on one shape and number of instances.
 
     Attributes:
         job: on that cluster, with the plan.

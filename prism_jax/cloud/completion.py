@@ -40,7 +40,7 @@ class SpotTask:
         work_s: of all steps on all nodes.
         n_interval: that the work is cut into, all of one length.
         blocking_s: that the job waits for the checkpoint behind every interval.
-        restart_s: from nodes at hand to the first new step: start of the machines, load of the checkpoint.
+        restart_s: from available nodes to the first new step: start of the machines, load of the checkpoint.
         failures_s: interruptions per second by hardware and software, whatever the nodes are paid by.
         first_s: the first start, where it is not a restart; None: it is. 0: the job runs already.
 
@@ -164,7 +164,7 @@ class SpotState(eqx.Module):
 
 
 class Here(NamedTuple):
-    """What a world sees of its path at a moment."""
+    """State of a world's path at a moment."""
 
     up: Array
     price: Array
@@ -291,7 +291,7 @@ MOST_EVENTS = 5_000  # failures of a world on average; more is no job
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of the worlds; [world].
+    """Times and interruptions of the simulated worlds; [world].
 
     Attributes:
         time_s: wall time; infinite where the job is never done.
@@ -354,7 +354,7 @@ def simulate(
 
 
 def _pieces(paths: Paths, own: slice) -> PathPieces:
-    """Of some worlds, padded to a power of four, by pieces of no length in the last state, so that few shapes are compiled."""
+    """Returns some worlds padded to a power of four by pieces of no length in the last state, so that few shapes are compiled."""
     until_s, n, real = paths.until_s[:, own], 1, jnp.result_type(float)
     n_own = len(until_s)
     while n < n_own:

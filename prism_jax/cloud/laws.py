@@ -47,7 +47,7 @@ class SaveLaw(ByContent):
                 raise SpecError.of(Problem(name, "holds what is no number of at least 0"), "saves")
 
     def seconds(self, n_bytes: float) -> Floats:
-        """Of a checkpoint, [draw].
+        """Returns the seconds to write a checkpoint, [draw].
 
         Raises:
             SpecError: no bytes.
@@ -90,11 +90,11 @@ class StartUpLaw(ByContent):
 
     @property
     def seconds(self) -> Floats:
-        """Of a whole start, [draw]."""
+        """Seconds of a whole start, [draw]."""
         return self.part_s.sum(axis=1)
 
     def quantile(self, q: float) -> float:
-        """Of a single start."""
+        """Returns a quantile of the seconds of a single start."""
         return float(np.quantile(self.seconds, q))
 
     def last_of(self, n_nodes: int, rng: np.random.Generator, n_worlds: int = 2000) -> Floats:

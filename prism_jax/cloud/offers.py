@@ -70,7 +70,7 @@ def _has_size(device: str, gb: float) -> bool:
 
 
 class Identity(NamedTuple):
-    """What tells offers apart: rows that agree in it are about the same thing.
+    """Key by which offers are told apart: rows with the same key are about the same thing.
 
     Attributes:
         unnamed_usd_per_h: the on-demand price where the instance has no name: vendors list such machines by price alone.
@@ -122,7 +122,7 @@ class Offer:
 
     @property
     def identity(self) -> Identity:
-        """What a row of the user's own replaces."""
+        """Key of the offers that a user's own row replaces."""
         price = None if self.instance else self.on_demand_usd_per_h
         size = (self.gpus, self.vcpus, self.ram_bytes)
         return Identity(self.cloud, self.instance, self.gpu, *size, self.region, self.zone, price)

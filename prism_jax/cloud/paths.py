@@ -17,7 +17,7 @@ from ..core.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Paths(ByContent):
-    """What happens to `n_nodes` nodes that a job wants; [piece, world].
+    """Availability of the `n_nodes` nodes that a job wants; [piece, world].
 
     Attributes:
         until_s: end of a piece, seconds after the start of the job; it never falls from piece to piece. A piece of no length in

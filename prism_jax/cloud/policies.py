@@ -23,7 +23,7 @@ WAIT, SPOT, ON_DEMAND = 0, 1, 2  # places
 
 
 class SpotView(NamedTuple):
-    """What is known at a moment; arrays of one shape, seconds.
+    """Information that a policy has at a moment; arrays of one shape, seconds.
 
     Attributes:
         spot_up: whether all spot nodes are there.
@@ -43,7 +43,7 @@ class SpotView(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What a place is: pace of the job, over that on all nodes, and shares of the nodes that are paid for."""
+    """Pace of the job in one place, over that on all nodes, and the shares of the nodes that are paid for."""
 
     pace: float
     spot: float

@@ -13,7 +13,7 @@ LEAST_WORLDS = 200
 
 @dataclass(frozen=True)
 class WorkDone:
-    """What a job that runs already has done and spent."""
+    """Work that a running job has already done, and the time and money spent."""
 
     steps_done: int
     elapsed_s: float
@@ -22,14 +22,14 @@ class WorkDone:
 
 @dataclass(frozen=True)
 class CloudRequirements:
-    """What is required.
+    """Work, deadline, budget and settings of a search.
 
     Attributes:
         n_steps: to be done.
         deadline_s, budget_usd: infinite: none. Without a deadline but with a budget the shortest p95 time is looked for, else
             the least expected cost.
         prob: with which each of both is to be kept.
-        restart_s: from nodes at hand to the first new step, besides the load of the checkpoint.
+        restart_s: from available nodes to the first new step, without loading the checkpoint.
         interval_s: of work between checkpoints; None: the best.
         n_worlds, seed: simulated worlds.
 

@@ -140,7 +140,7 @@ MOST_PIECES = 20_000
 
 
 class SpotWalk(ABC):
-    """What is drawn in every world: how long until the next loss, how long until nodes come back, what a loss leaves."""
+    """Draws of every world: time until the next loss, time until nodes come back, nodes that a loss leaves."""
 
     @abstractmethod
     def up_s(self, age_s: Floats | float) -> Floats:

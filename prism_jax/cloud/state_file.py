@@ -1,4 +1,4 @@
-"""What a running job has done and spent so far: a page of JSON that `prism-jax cloud --resume` takes.
+"""Work done and money spent so far by a running job: a page of JSON that `prism-jax cloud --resume` takes.
 
     {"steps_done": 120000, "elapsed": "3d", "spent_usd": 8123.5,
      "running": {"instance": "p5.48xlarge", "where": "use1-az2", "count": 4, "policy": "spot"}}
@@ -28,7 +28,7 @@ WHAT = 'a page of JSON: {"steps_done": 120000, "elapsed": "3d", "spent_usd": 812
 
 @dataclass(frozen=True)
 class Running:
-    """What is rented now; names as reports spell them."""
+    """Instances that are rented now; names as reports spell them."""
 
     instance: str
     where: str
@@ -38,7 +38,7 @@ class Running:
 
 @dataclass(frozen=True)
 class CloudState:
-    """What was done and spent; `running` is None where nothing is said of what is rented."""
+    """Work done and money spent; `running` is None where the rented instances are not stated."""
 
     done: WorkDone
     running: Running | None = None

@@ -165,7 +165,7 @@ def _has_its_nodes(cluster: Cluster, data: dict[str, Any], document: Document, f
 
 
 def _taken_over(cluster: dict[str, Any]) -> dict[str, Any]:
-    """What a network may take over from the cluster."""
+    """Returns the values that a network may take over from the cluster."""
     known = {"node_size": Cluster.node_size, "tiers": ()} | cluster | {"generation": cluster["device"].generation}
     return {name: known[name] for name in FROM_CLUSTER}
 

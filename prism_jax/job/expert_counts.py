@@ -1,6 +1,6 @@
 """Tables of the tokens of experts by step and layer, as trainers log them: job files name them, and `fit routing` reads them.
 
-Long form has a row per expert, wide form a column per expert beside step and layer, under its number:
+Long form has a row per expert, wide form a column per expert next to step and layer, under its number:
 
     step, layer, expert, tokens                       step, layer, 0, 1, 2 (or expert_0, expert_1, expert_2; or e0, e1, e2)
 

@@ -1,4 +1,4 @@
-"""What every field of a job file is, in one line; which fields there are is for `reference.py` to say, and a test compares.
+"""Descriptions of every field of a job file, one line each; `reference.py` lists the fields, and a test compares.
 
 Fields of the plan say it themselves; see `plan.fields.PlanField`. `FORMS` says what a field takes where it takes several
 forms, which no single type describes.

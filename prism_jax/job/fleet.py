@@ -113,7 +113,7 @@ def _cluster_section(
 
 
 def _as_wide_as_the_job(cluster: Cluster) -> Cluster:
-    """The cluster whose outermost tier ends where the job does: what is beyond says nothing of the job."""
+    """The cluster whose outermost tier ends where the job does: links beyond it do not concern the job."""
     if cluster.network is not None:
         return cluster
     *inner, outer = cluster.tiers

@@ -1,4 +1,4 @@
-"""What a job's framework says of its plan: what was taken for it, what it does not have, and splits that do not come out even.
+"""Notes of a job's framework on its plan: assumed values, features that it lacks, and splits that do not come out even.
 
 These are no mistakes of a plan: forks and flags exist, and the cost of the plan as written is what was asked for. They are said.
 """
@@ -25,7 +25,7 @@ def _taken_for(job: Job) -> Iterator[str]:
 
 
 def _beyond(job: Job) -> Iterator[str]:
-    """What the framework does not have."""
+    """Yields the settings of the plan that the framework does not have."""
     own, plan = job.software, job.plan
     can, source = own.capabilities, f" ({own.capabilities.source})" if own.capabilities.source else ""
     sharded = plan.sharding != "none"

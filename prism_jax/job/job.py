@@ -31,7 +31,7 @@ _SOFTWARE = "software."  # in front of the names of filled fields of it
 
 @dataclass(frozen=True, eq=False)
 class Job(ByContent):
-    """What one training step is made of; equal and hashed by content, in every process, and picklable.
+    """Model, cluster, plan and variability of one training step; equal and hashed by content, in every process, and picklable.
 
     Attributes:
         plan: fields that the given plan leaves open (None) hold what the framework does.
@@ -78,7 +78,7 @@ class Job(ByContent):
 
     @cached_property
     def open_fields(self) -> tuple[OpenField, ...]:
-        """What nobody stated and what it does to the step, widest first; nothing at a site whose own runs were measured."""
+        """Fields that nobody stated and their effect on the step, widest first; none at a site whose own runs were measured."""
         return self._open_fields_of(self._assumed())
 
     def blocks(self) -> BlockCostModel:
@@ -94,7 +94,9 @@ class Job(ByContent):
         return assumed.under(self.efficiency.correction)
 
     def _assumed(self) -> BlockCostModel:
-        """The same as calibrated for the software that is assumed, before what open fields and a level say."""
+        """Returns the cost model calibrated for the assumed software, before corrections for open fields and the level of a
+        log.
+        """
         return BlockCostModel(self.model, self.cluster, self.plan.computed, self._efficiency_under(self.plan.software))
 
     def _open_fields_of(self, assumed: BlockCostModel) -> tuple[OpenField, ...]:
@@ -137,7 +139,7 @@ class Job(ByContent):
 
     @property
     def effective_calibration(self) -> Calibration:
-        """What measured training steps say about the cost of this job: its own calibration, or the shipped one."""
+        """Corrections of this job's cost by measured training steps: its own calibration, or the shipped one."""
         return shipped() if self.calibration is None else self.calibration
 
     @cached_property
@@ -202,7 +204,9 @@ def _with_software(
 
 
 def _stated(plan: ParallelPlan, model: Workload, before: dict[str, Any]) -> Software:
-    """What is said of the software: not what another framework put there before; and what follows from plan and model."""
+    """Returns the stated software, without values that another framework put there, and with those that follow from plan and
+    model.
+    """
     given = plan.software
     put = {name: None for name in SOFTWARE_VALUES if before.get(_SOFTWARE + name) == getattr(given, name)}
     follows = {"attention": "fused_softmax"} if plan.attention == "unfused" else {}

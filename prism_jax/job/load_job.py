@@ -117,7 +117,7 @@ def _apply(data: dict[str, Any], marks: dict[FieldPath, Mark], change: FieldChan
 
 
 def _opened(container: Any, step: Any, path: FieldPath, marks: dict[FieldPath, Mark], mark: Mark) -> Any:
-    """What stands at `step`; an absent section is begun, a preset in shorthand is written out."""
+    """Returns the value at `step`; an absent section is begun, a preset in shorthand is written out."""
     child = container[step] if isinstance(container, list) else container.get(step)
     if child is None:
         child = container[step] = {}
@@ -386,7 +386,7 @@ def loaded(job: JobSource, overrides: Sequence[str] = ()) -> Job:
 
 
 def source_of(job: JobSource) -> str:
-    """What a run record calls the job."""
+    """Returns the name of the job in a run record."""
     if isinstance(job, Mapping):
         return str(job.get("name") or MAPPING)
     return job.name if isinstance(job, Job) else str(job)

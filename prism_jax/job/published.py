@@ -28,6 +28,6 @@ class Published:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Those that are stated and above zero, by name."""
+        """Figures that are stated and above zero, by name."""
         named = {name: getattr(self, name) for name in ("step_s", "tflops_per_gpu", "mfu", "tokens_per_s_per_gpu")}
         return {name: value for name, value in named.items() if value}

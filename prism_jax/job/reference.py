@@ -54,13 +54,17 @@ PLAIN = {bool: "true or false", float: "number", int: "whole number", str: "text
 
 
 def quantity_of(field: FieldInfo) -> str | None:
-    """What the field, or what its mapping holds, measures (a key of `units.UNITS`); None where it has no unit."""
+    """Returns the quantity that the field, or the values of its mapping, measure (a key of `units.UNITS`); None where it has no
+    unit.
+    """
     marks = [mark for _, found in _layers(field.annotation, field.metadata) for mark in found]
     return next((mark.kind for mark in marks if isinstance(mark, Quantity)), None)
 
 
 def takes(field: FieldInfo) -> str:
-    """What may be written: "whole number from 1", "one of full, sliding, chunked", "bandwidth (400 Gbit/s)"."""
+    """Returns the values that may be written: "whole number from 1", "one of full, sliding, chunked", "bandwidth (400
+    Gbit/s)".
+    """
     return _words(field.annotation, field.metadata)
 
 
@@ -250,7 +254,7 @@ A job is one YAML or TOML file. `prism-jax init my_job.yaml` writes one to start
 the command line.
 
 A unit belongs to every quantity (`bandwidth: 400 Gbit/s`, `hbm: 80 GiB`, `latency: 12 us`). Bits are not bytes, and GB is not
-GiB. Defaults hold where a field is left out: *needed* is one that may be left out only beside a preset, which has it; an empty
+GiB. Defaults hold where a field is left out: *needed* is one that may be left out only next to a preset, which has it; an empty
 one follows from other fields, as its line says. This page is made from the code that checks job files:
 `python docs/job_file.py`.
 """

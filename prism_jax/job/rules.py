@@ -40,7 +40,7 @@ MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micr
 
 @dataclass(frozen=True)
 class PlanNumbers:
-    """What the rules look at: integers of one plan, or columns [plan] of several; `n_parts` are of the model.
+    """Numbers that the rules check: integers of one plan, or columns [plan] of several; `n_parts` are of the model.
 
     Attributes:
         expert_ranks: ranks among which the parts of all experts are shared out: ep * etp.
@@ -152,7 +152,7 @@ def _uneven_experts(p: PlanNumbers, model: str) -> Problem:
 
 
 def _no_group(p: PlanNumbers) -> Any:
-    """Of size 0 there is none."""
+    """Whether there is no group of `dp_shard` ranks: its size is 0, or does not divide dp."""
     return (p.dp_shard < 1) | (p.dp % (p.dp_shard + (p.dp_shard < 1)) != 0)
 
 
@@ -300,7 +300,7 @@ def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
 
 
 def _host(plan: ParallelPlan) -> Iterator[Problem]:
-    """What contradicts keeping states on the host."""
+    """Yields the contradictions of keeping states on the host."""
     if plan.offload_parameters and plan.sharding == "none" and plan.zero_stage != 3:
         yield Problem(
             "offload_parameters", "true, but parameters are not sharded. It goes with zero_stage=3, or sharding=fsdp."
@@ -310,7 +310,7 @@ def _host(plan: ParallelPlan) -> Iterator[Problem]:
 
 
 def _backward(plan: ParallelPlan) -> Iterator[Problem]:
-    """What contradicts updates within the backward pass."""
+    """Yields the contradictions of updates within the backward pass."""
     if not plan.optimizer_in_backward:
         return
     if plan.n_micro_batch > 1:
@@ -409,7 +409,7 @@ def _drawn_note(plan: ParallelPlan) -> str:
 
 
 def mean_work_notes(model: Workload, plan: ParallelPlan, what: str) -> Iterator[str]:
-    """What a command that draws no work of micro-batches leaves out; `what` draws none."""
+    """Yields the note of a command that draws no work of micro-batches; `what` is the name of the command's result."""
     is_routed = isinstance(model, TransformerSpec) and model.moe is not None and model.moe.routing is not None
     if plan.data.is_drawn or is_routed:
         yield f"{what} takes micro-batches to hold their mean work; predict and compare draw data.packing and moe.routing"

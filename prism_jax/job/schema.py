@@ -1,4 +1,4 @@
-"""What a job file may contain: pydantic models made from the core dataclasses, so that the two cannot drift apart.
+"""Permitted content of a job file: pydantic models made from the core dataclasses, so that the two cannot drift apart.
 
 Integers are counts (1 or more; 0 too where 0 is the default), nothing is converted silently (no "8" for 8, no 1 for true),
 unknown fields are refused. Quantities with units have names of their own in files (`bandwidth: 400 Gbit/s`) and become the
@@ -66,7 +66,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a field's text measures: a key of `units.UNITS`; it stands in the metadata of its type."""
+    """Kind of quantity that a field's text measures: a key of `units.UNITS`; it stands in the metadata of its type."""
 
     kind: str
 
@@ -77,13 +77,13 @@ class OrAuto:
 
 @dataclass(frozen=True)
 class Takes:
-    """What a field takes, in words; it stands in the metadata of its type."""
+    """Permitted values of a field, in words; they stand in the metadata of its type."""
 
     words: str
 
 
 class NotOneOfError(ValueError):
-    """What a value must be; a message puts the value in front."""
+    """Error that says what a value must be; a message puts the value in front."""
 
 
 def dated(value: object) -> object:
@@ -344,7 +344,7 @@ def job_section(sections: Mapping[str, Any]) -> type[BaseModel]:
 
 
 def fields_of(model: BaseModel, rename: Mapping[str, str]) -> dict[str, Any]:
-    """What was written, under the names of the dataclass; nested sections stay models."""
+    """Returns the written values under the names of the dataclass; nested sections stay models."""
     back = {written: name for name, written in rename.items()}
     return {back.get(name, name): getattr(model, name) for name in model.model_fields_set}
 

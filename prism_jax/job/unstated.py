@@ -1,4 +1,4 @@
-"""What a job file, or a row of a table of jobs, leaves unsaid beyond its software: fields that are open, with odds.
+"""Fields that a job file, or a row of a table of jobs, leaves open in addition to its software, with odds of their values.
 
 A field of the plan that a job file leaves out has the default that its page states; a fabric that nobody describes, and the
 routing of a run's tokens, have none. In a table of measured jobs a blank says that nobody stated the field: precision,
@@ -29,7 +29,9 @@ def open_in_file(data: Mapping[str, Any], model: Workload, cluster: Cluster) -> 
 
 
 def open_in_row(data: Mapping[str, Any], model: Workload, cluster: Cluster, plan: ParallelPlan, framework: Any) -> Open:
-    """The same of a row of a table of jobs, where blanks of the plan are open, too; values that the row states never are."""
+    """Returns the open fields of a row of a table of jobs: blanks of the plan are open too, values that the row states never
+    are.
+    """
     return (*_of_site(data, model, cluster), *_of_plan(_section(data, "plan"), model, cluster, plan, framework))
 
 

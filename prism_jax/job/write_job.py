@@ -293,7 +293,7 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class ChosenFrom(Generic[Found]):
-    """What the picture and the job file of a search are made of.
+    """Result of a search, and the job that it started from, for its picture and its job file.
 
     Attributes:
         found: result of the search.
@@ -340,7 +340,7 @@ def job_with_plan(
     Args:
         job, overrides: as in `load_job`.
         chosen: fields of the plan, as a job file spells them.
-        dropped: fields of the plan that do not hold beside the chosen ones.
+        dropped: fields of the plan that do not hold with the chosen ones.
         comment: stands above everything.
         folder: where the text will be kept; that of the job if not given. Files that the job names are named from there.
         sections: other sections that replace those of the file; None: the section is left out.

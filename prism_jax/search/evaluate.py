@@ -58,7 +58,7 @@ N_SEEDS = 256  # plans of least bound that are simulated first, to have a time t
 
 @dataclass(frozen=True)
 class ScreeningResult:
-    """What is known of every plan of a space, without randomness [plan].
+    """Feasibility, memory and noise-free time of every plan of a space [plan].
 
     Attributes:
         reason: index into `REASONS`, 0 for feasible.
@@ -210,7 +210,7 @@ class Evaluator:
         return self.times_of([table])[0]
 
     def times_of(self, tables: Sequence[PlanTable]) -> list[Floats]:
-        """The same of several tables: plans of all layouts side by side."""
+        """Noise-free step times of several tables, whose plans of all layouts run together; seconds, [plan] of each."""
         costs = [table_cost(table, self.costs) for table in tables]
         alike = [distinct(c.of_chunk, c.of_edge, c.table.overlap_pp, c.table.n_micro_batch) for c in costs]
         runs = [self._runs(cost, first) for cost, (first, _) in zip(costs, alike, strict=True)]
@@ -235,7 +235,7 @@ class Evaluator:
 
 
 def nothing_feasible(screen: ScreeningResult) -> str:
-    """What rules out the most plans, for an error message."""
+    """Returns the reasons that rule out most plans, for an error message."""
     if not screen.n_plans:
         return "no combination of degrees multiplies to the number of devices. Allow more values of tp, pp or cp."
     worst = sorted(screen.reasons.items(), key=lambda item: -item[1])
@@ -283,7 +283,7 @@ class TailScorer:
         return self._samples_of([(at[group.rows], group) for at, group in groups], len(numbers), n_column)
 
     def samples_of(self, table: PlanTable, n_column: int) -> Floats:
-        """The same for a table of plans."""
+        """Equally likely step times [plan, sample] of the plans of a table, seconds, sorted."""
         return self._samples_of([(group.rows, group) for group in self._groups(table)], len(table), n_column)
 
     def _samples_of(self, groups: Sequence[tuple[Rows, _Group]], n_plan: int, n_column: int) -> Floats:

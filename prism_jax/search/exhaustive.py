@@ -37,7 +37,7 @@ MOST = 1e30  # of any figure in a journal: larger ones overflow where they are s
 
 @dataclass(frozen=True)
 class SearchAim(OptionGroup):
-    """What a search looks for, and what else it takes into account.
+    """Objective of a search, and its other settings.
 
     Attributes:
         objective: one of `OBJECTIVES`, by name or as it is.
@@ -130,7 +130,7 @@ def study_of(
 
 
 def _schema(evaluator: Evaluator) -> dict[str, Expected]:
-    """What a journal keeps of a search."""
+    """Returns the arrays that a journal keeps of a search."""
     n_plans = int(evaluator.first[-1])
     found = {
         "screen/reason": Expected("iu", (n_plans,), 0, len(REASONS) - 1),
@@ -201,7 +201,7 @@ def _uncertain(job: Job, memory_bytes: float) -> dict[str, Any]:
 
 
 def _rates(job: Job, plan: ParallelPlan, median_s: float) -> dict[str, float]:
-    """What a plan makes of its devices at the median step."""
+    """Returns the rates that a plan gets out of its devices at the median step."""
     n, model = plan.n_devices, job.model
     flops = model.step_flops(plan, recomputed=False)
     return {

@@ -1,4 +1,4 @@
-"""What a search has found, in plain numbers: candidates, their plans, gain of the best, and the best of every size. No JAX."""
+"""Result of a search in plain numbers: candidates, their plans, gain of the best, and the best of every size. No JAX."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class CandidateFigures:
 
 @dataclass(frozen=True)
 class CandidateFacts(CandidateFigures):
-    """A candidate beside the job's own plan.
+    """A candidate compared with the job's own plan.
 
     Attributes:
         tied: whether the draws cannot tell it from the best.
@@ -88,7 +88,7 @@ class CandidateFacts(CandidateFigures):
 
 @dataclass(frozen=True)
 class GainEstimate:
-    """What the best plan gains over the job's own, on draws that the search has not seen: 1 - objective / the own one.
+    """Gain of the best plan over the job's own, on draws that the search has not seen: 1 - objective / the own one.
 
     Attributes:
         base_s, best_s: objective of the job's own plan and of the best one.

@@ -66,7 +66,7 @@ class Pipeline:
 
     @property
     def tables(self) -> ScanTables:
-        """Its levels, made when they are first asked for."""
+        """Levels of the schedule, made when they are first asked for."""
         with_tables([self])
         assert self._tables is not None
         return self._tables
@@ -250,7 +250,7 @@ def _ends_of_blocks(
 
 
 def _to_shape(part: Reals, n_row: int, width: int) -> NDArray[np.float32]:
-    """The same in float32 with rows and columns of zeros behind."""
+    """Returns the same in float32, with rows and columns of zeros behind."""
     found = np.zeros((n_row, width), np.float32)
     found[: len(part), : part.shape[1]] = part
     return found

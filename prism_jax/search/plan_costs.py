@@ -10,7 +10,7 @@ the last gradient has gone back to the first stage and every stage has done what
     T >= max_s  (fill_s + busy_s + max(end_s, drain_s + end_0))
 
 Stages that put work off behind their last gradient (zero-bubble) let nothing drain, bidirectional schedules and the V do not
-fill in one direction; a schedule says which terms hold for it, and those that do not are left out. Where a forward runs beside
+fill in one direction; a schedule says which terms hold for it, and those that do not are left out. Where a forward overlaps
 a backward, communication counts nothing.
 1F1B and GPipe without transfers meet the bound.
 """
@@ -62,7 +62,7 @@ def stacked(values: Sequence[N]) -> N:
 def _memory_of(
     model: Workload, options: MemoryOptions
 ) -> tuple[PlanCache[StateFactors], PlanCache[ActivationFactors], PlanCache[HeldWeights], PlanCache[Floats]]:
-    """What plans hold in memory, which clusters do not change: those of a catalogue share it."""
+    """Caches the memory of plans, which clusters do not change: those of a catalogue share it."""
     return (
         PlanCache(lambda plan: state_factors(model, plan, options)),
         PlanCache(lambda plan: activation_factors(model, plan, options)),
@@ -198,7 +198,7 @@ def broken_rules(table: PlanTable, model: Workload) -> Reasons:
 
 
 def _numbers(table: PlanTable, model: Workload) -> PlanNumbers:
-    """Of all plans of a table, which share batch and sequence length."""
+    """Returns the numbers that rules check, of all plans of a table, which share batch and sequence length."""
     plan = table.base
     return PlanNumbers(
         tp=table.tp,
@@ -307,7 +307,7 @@ def chunk_seconds(
     Args:
         cost: of a block.
         plans: rows of its table.
-        overlap_slowdown: what compute pays for the transfers beside it.
+        overlap_slowdown: extra time of compute per second of transfers at the same time.
         by_class: keep kernel classes and network axes apart; otherwise they are summed, and the last axis has one entry.
     """
     rows, chunk = cost.of_chunk[plans], cost.chunk

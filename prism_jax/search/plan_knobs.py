@@ -199,7 +199,7 @@ def _position(values: tuple[object, ...], wanted: object) -> int:
 
 
 class VisitedPlans:
-    """What has been found out about plans at positions of knobs, each worked out once."""
+    """Times and memory of plans at positions of knobs, each computed once."""
 
     def __init__(self, knobs: Knobs, costs: PlanCosts) -> None:
         self._knobs, self._costs = knobs, costs
@@ -252,7 +252,7 @@ class VisitedPlans:
             within: leaves out what takes longer than this times the fastest.
 
         Notes:
-            Of plans of one layout that take the same time the one with the least memory stands for all (ZeRO-1 beside ZeRO-2).
+            Of plans of one layout that take the same time the one with the least memory stands for all (as ZeRO-1, ZeRO-2).
         """
         chosen: dict[tuple[float, bytes], bytes] = {}
         sound = self._sorted()
@@ -284,7 +284,9 @@ class VisitedPlans:
         return np.array(found, dtype=np.intp).reshape(-1, len(self._knobs.sizes))
 
     def _rank(self, key: bytes) -> tuple[float, float]:
-        """What plans are sorted by: log time, after it what those miss that do not fit; then memory."""
+        """Returns the sort key of a plan: log time (of plans that do not fit, their missing memory, after all times); then
+        memory.
+        """
         time, fullness, _ = self._found[key]
         return (round(float(np.log(time)), 9) if np.isfinite(time) else _LAST + fullness), fullness
 

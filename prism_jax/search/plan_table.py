@@ -5,7 +5,7 @@ fields that it reads. Nobody lists the fields: the function is given a plan that
 the order in which it did, is a path in a decision tree whose leaf holds the value. Another plan with the same answers along a
 path has the same value, since the function could not tell the two apart. So a cached value cannot be another plan's.
 
-A kind is what makes two plans unlike, not the switches beside it; plans of each kind that may be its best are kept.
+A kind is the part in which plans differ, without their switches; plans of each kind that may be its best are kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Column = NDArray[np.int64]
 
 
 class PipelineLayout(NamedTuple):
-    """What decides the shape of a pipeline: plans that share it are evaluated together."""
+    """Settings that decide the shape of a pipeline: plans that share them are evaluated together."""
 
     pp: int
     schedule: str | PipelineSchedule
@@ -134,7 +134,7 @@ class PlanTable:
         return stride
 
     def read(self, what: tuple[str, ...]) -> Column | Any:
-        """What a function may read of its plans: a column of integers, or a value that all plans share.
+        """Returns a value that a function reads of its plans: a column of integers, or a value that all plans share.
 
         Args:
             what: name of a field, of one of `DERIVED`, `overlap_dp` (`tp`, `pp`), or ("stride", axis).
@@ -276,7 +276,7 @@ class PlanCache(Generic[T]):
         return self.values[leaf]
 
     def _path(self, plan: PlanRow) -> Iterator[Read]:
-        """What is read of a plan that is known."""
+        """Yields the fields that are read of a known plan."""
         node = self._root
         while node.read is not None:
             yield node.read

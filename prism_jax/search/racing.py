@@ -6,8 +6,8 @@ above nominal ones for this job (the least ratio), and by how much scores of few
 exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out. A few plans of each
 of the `top` fastest kinds go through all rounds, so that the finalists are not all alike.
 
-What a chosen plan is worth is scored again beside the job's own plan, on draws that no search has seen. The plan that looked best
-is the one whose draws were kindest (winner's curse); new draws know nothing of the choice. Both plans see the same draws, so that
+The gain of a chosen plan is scored again over the job's own plan, on draws that no search has seen. The plan that looked best is
+the one whose draws were kindest (winner's curse); new draws know nothing of the choice. Both plans see the same draws, so that
 the gain is known better than either time. Most of what the cost model does not know is the same for all plans, which makes their
 order surer than their times.
 """
@@ -214,7 +214,7 @@ def _final(
 
 
 def without_twins(evaluator: Evaluator, screen: ScreeningResult, numbers: Rows) -> Rows:
-    """Plans without those that take the same time in the same way as another and more memory (ZeRO-1 beside ZeRO-2)."""
+    """Returns the plans without those that equal another in time and parts and take more memory (ZeRO-1 next to ZeRO-2)."""
     kept = []
     for table, at in evaluator.tables(numbers):
         own = numbers[at]

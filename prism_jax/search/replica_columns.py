@@ -37,7 +37,7 @@ RUN_WIDTH = 768  # columns of one call of the scan: 64 draws at all scores are a
 
 
 class ReplicaSizes(NamedTuple):
-    """What the draws of replica columns depend on, beside the variability and the seed.
+    """Sizes that the draws of replica columns depend on, in addition to variability and seed.
 
     Attributes:
         classes: compute classes of the model.
@@ -76,7 +76,7 @@ class PlanSeconds(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplicaDraws:
-    """What the columns of plans of one size have in common, in single precision, as the scan runs.
+    """Draws that the columns of plans of one size have in common, in single precision, as the scan runs.
 
     Attributes:
         chip: [factor, member, lane, column] persistent factors; kernel classes that vary alike share one.
@@ -144,7 +144,7 @@ def _slowest_lane(plans: PlanSeconds, draws: ReplicaDraws, ends: Floats) -> Floa
 def shared_by_replicas(
     pipe: Pipeline, plans: PlanSeconds, tree: Variability, own: Sequence[ParallelPlan]
 ) -> list[Shared]:
-    """What all replicas of a step share, plan by plan."""
+    """Returns the parts of a step that all replicas share, plan by plan."""
     n_op = op_counts(pipe)
     pp = plans.end_exposed_s.shape[1]
     inside = np.einsum("psa,s->pa", plans.comm_s, n_op) / pp

@@ -294,7 +294,7 @@ def _asked(
 
 
 def _of_level(fitted: FittedJob) -> list[str]:
-    """That the level of a log is not used here."""
+    """Returns the note that a search ignores the measured level of the log."""
     if fitted.level is None:
         return []
     return [f"{fitted.level.file}: a search does not use the level of the log, which is of one plan"]
@@ -329,7 +329,7 @@ def _facts(job: Job) -> SearchedJob:
 
 @dataclass(frozen=True)
 class SearchRun(OptionGroup):
-    """What a search of one cluster size or of several takes beside plans and fits.
+    """Options of a search of one cluster size or of several, in addition to plans and fits.
 
     Attributes:
         price: of a GPU-hour.

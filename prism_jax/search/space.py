@@ -168,7 +168,7 @@ def _contradicts(job: Job, name: str, value: object) -> bool:
 
 
 def _within(space: PlanSpace, job: Job) -> PlanSpace:
-    """What the job's framework can run, with overlap as the job has it."""
+    """Restricts the space to plans that the job's framework can run, with overlap as the job has it."""
     has, plan = job.software.capabilities, job.plan
     own_stages = (plan.zero_stage,) if plan.sharding == "none" else ()
     return replace(

@@ -55,7 +55,7 @@ class KnownColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StatedFleet:
-    """What is stated of the GPUs of a job, by kinds of replicas and of nodes, both numbered as they first appear.
+    """Stated slowdowns of a job's GPUs, by kinds of replicas and of nodes, both numbered as they first appear.
 
     Attributes:
         job: as it stands.

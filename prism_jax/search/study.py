@@ -60,7 +60,7 @@ class Candidate(CandidateFigures):
         return self.behind_s <= TIED_SD * self.behind_error_s
 
     def beside(self, base: ParallelPlan) -> CandidateFacts:
-        """The candidate as reports have it, beside the job's own plan."""
+        """The candidate as reports have it, compared with the job's own plan."""
         return CandidateFacts(
             **self.numbers, tied=self.tied, changes=tuple(changes(base, self.plan)), plan=plan_facts(self.plan)
         )
@@ -117,7 +117,7 @@ class Study:
         return tuple(self.candidates[row] for row in front(np.array(costs)))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate, best first; columns of the plan beside those of the result."""
+        """One row per candidate, best first; columns of the plan next to those of the result."""
         import pandas as pd
 
         return pd.DataFrame([plan_dict(c.plan) | c.numbers | {"tied": c.tied} for c in self.candidates])
@@ -135,12 +135,12 @@ class Study:
 
 
 def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
-    """The same as a plain object."""
+    """Returns the plan as a plain object."""
     return asdict(plan_facts(plan))
 
 
 def written_plan(plan: ParallelPlan) -> dict[str, Any]:
-    """What a job file states of the plan that a search chose; the others of `plan_dict` follow."""
+    """Returns the fields that a job file states of the plan that a search chose; the others of `plan_dict` follow."""
     derived = ("n_micro_batch", "n_devices", *([] if plan.sharding == "hsdp" else ["dp_shard"]))
     shown = plan_dict(plan)
     beside = {name: getattr(plan, name) for name in KNOBS if name not in shown and hasattr(plan, name)}

@@ -171,12 +171,12 @@ class Tuning:
         return np.concatenate([axis.start for axis in self.axes])
 
     def parts(self, values: Values) -> list[Values]:
-        """Of every axis."""
+        """Splits the values into those of each axis."""
         edges = np.cumsum([0, *(len(axis.start) for axis in self.axes)])
         return [values[low:high] for low, high in pairwise(edges)]
 
     def setting(self, values: Values) -> Setting:
-        """What the numbers change."""
+        """Returns the setting that the numbers give."""
         found = own_setting(self.job)
         for axis, own in zip(self.axes, self.parts(values), strict=True):
             found = axis.enter(found, own)
@@ -252,7 +252,7 @@ class Tuning:
         return best[0].values
 
     def rounded(self, values: Floats) -> Floats:
-        """What can be run near `values`; the job's own numbers where that is no better."""
+        """Returns numbers near `values` that can be run; the job's own numbers where those are no better."""
         near = np.concatenate([
             axis.rounded(own) for axis, own in zip(self.axes, self.parts(values), strict=True)
         ])  # fmt: skip

@@ -38,7 +38,7 @@ ROUNDS = 8  # of clipping and scaling, which converge geometrically
 
 @dataclass(frozen=True)
 class TuneLimits:
-    """What tuning may spend, and what it cannot know from the job.
+    """Limits of tuning, and facts that the job does not state.
 
     Attributes:
         price: tier -> cost of its bandwidth as it is, relative to the others; 1 where nothing is said.
@@ -58,7 +58,7 @@ class TuneLimits:
 
 
 class Setting(NamedTuple):
-    """What the tuned numbers change; a pytree.
+    """Values that the tuned numbers change; a pytree.
 
     Attributes:
         numbers: of the hardware, as `sensitivity.numbers_of` has them.
