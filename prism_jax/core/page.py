@@ -137,6 +137,11 @@ class Page:
     blocks: Sequence[Block]
 
 
+def more(notes: Sequence[str]) -> str:
+    """The option that shows the rest of a report, and how many notes are among it; the end of a card's next step."""
+    return f"--details ({len(notes)} note{'s' * (len(notes) > 1)})" if notes else "--details"
+
+
 MOST_ROWS = 200  # of a table that no kind of report has laid out
 WITHOUT = ("schema", "record", "elapsed_s")  # keys that say how a report was made
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..calibration.band import model_factors, why_wide
 from ..calibration.evidence import Evidence, cell_of, evidence
 from ..calibration.open_fields import NETWORK, OpenField
-from ..core.page import Block, Card, Facts, Note, Tone
+from ..core.page import Block, Card, Facts, Note, Tone, more
 from ..core.report import WHERE_KNOWN, Report, RunRecord, from_plain
 from ..core.text_table import SMALLEST_PROB, percent, prob
 from ..core.units import format_bytes, format_count
@@ -440,11 +440,6 @@ def assumption_blocks(
             Facts("Assumed of fields that the job file does not state", {f.name: f.words for f in open_fields})
         )
     return [*blocks, *(Note(f"note: {note}") for note in notes)]
-
-
-def more(notes: Sequence[str]) -> str:
-    """The option that shows the rest, and how many notes are among it."""
-    return f"--details ({len(notes)} note{'s' * (len(notes) > 1)})" if notes else "--details"
 
 
 def _batch(report: CheckReport) -> str:

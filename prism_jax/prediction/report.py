@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
-from ..core.page import Block, Card, Facts, Note, Table
+from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import percent, prob, time_to, time_with_error, times_to, with_error
 from ..core.units import format_s
@@ -15,7 +15,7 @@ from ..explain.types import GivenSlowdowns
 from ..result.curve import StepCurve
 from ..result.distribution import Guarantee
 from ..workload.transformer.routing import DroppedTokens
-from .check_report import MOST_ASSUMED, HostFacts, MemoryFacts, OpenFieldFacts, assumption_blocks, memory_block, more
+from .check_report import MOST_ASSUMED, HostFacts, MemoryFacts, OpenFieldFacts, assumption_blocks, memory_block
 from .explained import breakdown_blocks, given_blocks, owner_blocks
 from .figures import (
     AllocationFacts,

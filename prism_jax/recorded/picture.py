@@ -5,6 +5,9 @@ Step times are distribution functions, with the interval that few steps leave.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,11 +16,12 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.errors import DataError
 from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
 from ..core.text_table import time_to
 from ..explain.types import Stragglers
-from .prediction import LEVEL, TracePrediction
-from .prediction_report import TracePredictionReport, WhatIfReport
+from .prediction import LEVEL, PredictedCurve, TracePrediction, predicted_curve
+from .prediction_report import PredictedCurves, TracePredictionReport, WhatIfReport
 
 MOST_NUMBERED = 96  # workers; more would be a grey mass of digits
 MOST_NAMED = 6  # worst workers
@@ -31,7 +35,13 @@ def plot_workers(found: Stragglers, rank: NDArray, title: str) -> Figure:
         rank: [replica, stage] global rank of every worker.
         title: of the figure.
     """
-    values = found.by_worker.T  # stages are rows
+    return _draw_workers(
+        found.by_worker, [tuple(cell) for cell in found.worst], rank, f"{title}: S = {found.slowdown:.3f}"
+    )
+
+
+def _draw_workers(by_worker: Floats, cells: Sequence[tuple[int, ...]], rank: NDArray, title: str) -> Figure:
+    values = by_worker.T  # stages are rows
     n_stage, n_replica = values.shape
     with style():
         size = np.clip([2.8 + 0.28 * n_replica, 1.9 + 0.42 * n_stage], [5.2, 2.8], [13.0, 12.0])
@@ -47,14 +57,14 @@ def plot_workers(found: Stragglers, rank: NDArray, title: str) -> Figure:
         ax.grid(False)
         if numbered:
             _number(ax, values, rank, top)
-        for cell in found.worst:
-            _box(ax, *cell, width=1.8 if numbered else 0.6)
+        for replica, stage in cells:
+            _box(ax, replica, stage, width=1.8 if numbered else 0.6)
         bar = figure.colorbar(image, ax=ax, label="slowdown", fraction=0.08, pad=0.02)
         bar.ax.ticklabel_format(useOffset=False)
-        worst = ", ".join(str(rank[cell]) for cell in found.worst[:MOST_NAMED])
-        more = ", ..." if len(found.worst) > MOST_NAMED else ""
-        ranks = "rank" if len(found.worst) == 1 else "ranks"
-        ax.set_title(f"{title}: S = {found.slowdown:.3f}; worst {ranks} {worst}{more}")
+        worst = ", ".join(str(rank[cell]) for cell in cells[:MOST_NAMED])
+        more = ", ..." if len(cells) > MOST_NAMED else ""
+        ranks = "rank" if len(cells) == 1 else "ranks"
+        ax.set_title(f"{title}; worst {ranks} {worst}{more}")
     return figure
 
 
@@ -73,13 +83,20 @@ def _box(ax: Axes, replica: int, stage: int, width: float) -> None:
 
 
 def draw_workers(report: WhatIfReport) -> Figure:
-    """Heat map of the workers."""
-    parts = report.parts
-    return plot_workers(parts.stragglers, parts.trace.rank, parts.trace.job.name)
+    """Heat map of the workers.
+
+    Raises:
+        DataError: the report is of a version that did not keep where ranks are.
+    """
+    if report.ranks is None:
+        raise DataError("this answer was saved by an older version, which did not keep where ranks are. Ask again.")
+    rank = np.array(report.ranks)
+    by_worker = np.array([[report.by_rank[str(one)] for one in replica] for replica in report.ranks])
+    cells = [cell for worst in report.worst_ranks for cell in zip(*np.nonzero(rank == worst), strict=True)]
+    return _draw_workers(by_worker, cells, rank, f"{report.info.title}: S = {report.slowdown:.3f}")
 
 
-LEVELS = np.linspace(0.005, 0.995, 199)
-MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
+MARKS = {"p50": (0.5, "o"), "p95": (0.95, "s"), "p99": (0.99, "^")}
 
 
 def plot_trace_prediction(
@@ -100,36 +117,42 @@ def plot_trace_prediction(
         held_out: a prediction and the recorded steps that it did not see.
         other_job: what tells the predicted job from the recorded one, "16 replicas"; recorded steps are not drawn beside it.
     """
+    curves = PredictedCurves(
+        predicted_curve(prediction, recorded_s),
+        None if held_out is None else predicted_curve(*held_out, n_band=len(held_out[1])),
+    )
+    return _draw_prediction(curves, title, other_job)
+
+
+def _draw_prediction(curves: PredictedCurves, title: str, other_job: str) -> Figure:
+    fitted, held_out = curves.fitted, curves.held_out
     with style():
         figure = new_figure((12.0 if held_out else 7.4, 4.8), title)
         n_panel = 2 if held_out else 1
         first = figure.add_subplot(1, n_panel, 1)
-        _panel(first, prediction, recorded_s[:0] if other_job else recorded_s, f"{_steps(recorded_s)} recorded", 0)
+        shown = replace(fitted, measured_s=()) if other_job else fitted
+        _panel(first, shown, f"{_steps(fitted.n_measured)} recorded")
         first.set_title(f"Predicted job: {other_job}" if other_job else "All recorded steps fitted")
         if held_out:
             second = figure.add_subplot(1, n_panel, 2, sharex=None if other_job else first)
-            _panel(second, held_out[0], held_out[1], f"{_steps(held_out[1])} held out", len(held_out[1]))
+            _panel(second, held_out, f"{_steps(held_out.n_measured)} held out")
             second.set_title(f"Check{' on the recorded job' if other_job else ''}: steps that were not fitted")
         for ax in figure.axes:
             name_time_axis(ax.xaxis, "step time")
     return figure
 
 
-def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str, n_band: int) -> None:
-    """One prediction, its band for `n_band` steps (0 for the long run), and the measured steps, if any."""
-    tail = (1.0 - LEVEL) / 2.0
-    by_refit = np.quantile(prediction.step_s, LEVELS, axis=1)  # [level, refit]
-    by_sample = np.quantile(_samples(prediction.step_s, n_band), LEVELS, axis=1) if n_band else by_refit
-    low, high = np.quantile(by_sample, [tail, 1.0 - tail], axis=1)
-    band = f"{LEVEL:.0%} of samples of {_steps(measured_s)}" if n_band else f"{LEVEL:.0%} interval, long run"
-    ax.fill_betweenx(LEVELS, low, high, color=INDIGO, alpha=0.18, linewidth=0, label=band)
-    ax.plot(np.median(by_refit, axis=1), LEVELS, color=INDIGO, label="predicted")
-    for p, marker in MARKS.items():
-        value = prediction.quantile(p)
-        written = f"p{100 * p:g}  {time_to(value, value / 1e3)}"
+def _panel(ax: Axes, curve: PredictedCurve, label: str) -> None:
+    """One prediction, its band, and the measured steps, if any."""
+    band = f"{LEVEL:.0%} of samples of {_steps(curve.n_band)}" if curve.n_band else f"{LEVEL:.0%} interval, long run"
+    ax.fill_betweenx(curve.level, curve.low_s, curve.high_s, color=INDIGO, alpha=0.18, linewidth=0, label=band)
+    ax.plot(curve.middle_s, curve.level, color=INDIGO, label="predicted")
+    for name, (p, marker) in MARKS.items():
+        value = getattr(curve.marks_s, name)
+        written = f"{name}  {time_to(value, value / 1e3)}"
         ax.plot(value, p, marker, color=INDIGO, markeredgecolor="white", zorder=4, label=written)
-    if len(measured_s):
-        _measured(ax, measured_s, label)
+    if curve.measured_s:
+        _measured(ax, np.array(curve.measured_s), label)
     ax.axhline(0.95, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_ylim(0.0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -138,24 +161,24 @@ def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str
     ax.legend(loc="lower right", handlelength=1.4)
 
 
-def _measured(ax: Axes, measured_s: Floats, label: str) -> None:
-    ordered = np.sort(measured_s)
+def _measured(ax: Axes, ordered: Floats, label: str) -> None:
     share = np.arange(len(ordered) + 1) / len(ordered)
     ax.step([ordered[0], *ordered], share, where="post", color=WINE, linewidth=1.4, label=label)
     ax.plot(ordered, share[1:], "|", color=WINE, markersize=5)
 
 
-def _samples(step_s: Floats, n: int) -> Floats:
-    """[sample, n] the draws of every refit cut into samples of `n` steps, or as many as there are."""
-    n = min(n, step_s.shape[1])
-    return step_s[:, : step_s.shape[1] // n * n].reshape(-1, n)
-
-
-def _steps(step_s: Floats) -> str:
-    return "1 step" if len(step_s) == 1 else f"{len(step_s):,} steps"
+def _steps(n: int) -> str:
+    return "1 step" if n == 1 else f"{n:,} steps"
 
 
 def draw_trace_prediction(report: TracePredictionReport) -> Figure:
-    """Recorded and predicted steps, and the check."""
-    parts, title = report.parts, f"{report.info.title}: unrecorded steps"
-    return plot_trace_prediction(parts.prediction, parts.recorded_s, title, parts.held_out, report.asked.described())
+    """Recorded and predicted steps, and the check.
+
+    Raises:
+        DataError: the report is of a version that kept no curves.
+    """
+    if report.curves is None:
+        raise DataError(
+            "this prediction was saved by an older version, which kept no curves. Predict again to draw it."
+        )
+    return _draw_prediction(report.curves, f"{report.info.title}: unrecorded steps", report.asked.described())

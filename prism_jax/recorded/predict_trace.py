@@ -15,11 +15,12 @@ from ..core.use_case import Option, OptionGroup, noted, use_case
 from ..trace.level_changes import level_changes, level_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits
+from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits, predicted_curve
 from .prediction_report import (
     CheckFacts,
     EvidenceFacts,
     Intervals3,
+    PredictedCurves,
     PredictedJobChange,
     PredictedSteps,
     ShapeFacts,
@@ -45,20 +46,6 @@ class Check(OptionGroup):
     train_fraction: Annotated[float | None, Option(metavar="SHARE", least=0.01, most=1.0)] = None
     fit_replicas: Annotated[int | None, Option("--fit-replicas", "N", least=1)] = None
     n_split: Annotated[int, Option("--splits", "N", key="splits", least=1, most=1000)] = 1
-
-
-@dataclass(frozen=True)
-class TracePredictionParts:
-    """What the picture of a prediction is made of.
-
-    Attributes:
-        recorded_s: [step] recorded steps.
-        held_out: prediction of the first split, and the steps that it did not see; None without a check.
-    """
-
-    prediction: TracePrediction
-    recorded_s: Floats
-    held_out: tuple[TracePrediction, Floats] | None
 
 
 @use_case()
@@ -108,7 +95,7 @@ def predict_trace(
     prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
     replay = None if job is None else replay_recorded(job.trace)
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)
-    report = TracePredictionReport(
+    return TracePredictionReport(
         info=trace_facts(found, n_left_out, more_notes),
         asked=asked,
         fit_replicas=check.fit_replicas,
@@ -120,8 +107,11 @@ def predict_trace(
         evidence=None if job is None else evidence_facts(job),
         replay=replay,
         check=check_facts(scores) if scores else None,
+        curves=PredictedCurves(
+            predicted_curve(prediction, found.step_s),
+            None if held_out is None else predicted_curve(*held_out, n_band=len(held_out[1])),
+        ),
     )
-    return report.made_of(TracePredictionParts(prediction, found.step_s, held_out))
 
 
 def _scores(

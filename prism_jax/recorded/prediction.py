@@ -32,8 +32,9 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.units import format_s
+from ..result.curve import short_times
 from ..result.distribution import Guarantee, SampleStatistics, check_prob, refit_bound
-from .report import QUANTILES, HeldOutScore, SplitScore
+from .report import QUANTILES, HeldOutScore, Quantiles, SplitScore
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,56 @@ class TracePrediction(SampleStatistics):
         return np.quantile(
             self.step_s[:, : n_sample * n_step].reshape(n_refit * n_sample, n_step), check_prob(p), axis=1
         )
+
+
+LEVELS = np.round(np.linspace(0.005, 0.995, 45), 4)
+MOST_MEASURED = 100  # steps in a picture
+
+
+@dataclass(frozen=True)
+class PredictedCurve:
+    """A prediction and the steps that it is held against, as a picture needs them; seconds.
+
+    Attributes:
+        level: probabilities, ascending.
+        middle_s, low_s, high_s: quantiles of the prediction, and their interval.
+        marks_s: p50, p95, p99.
+        n_band: steps of the samples that the interval is of; 0: it is that of the long run.
+        measured_s: ascending; of many steps quantiles at evenly spaced probabilities.
+        n_measured: how many they were.
+    """
+
+    level: tuple[float, ...]
+    middle_s: tuple[float, ...]
+    low_s: tuple[float, ...]
+    high_s: tuple[float, ...]
+    marks_s: Quantiles
+    n_band: int
+    measured_s: tuple[float, ...]
+    n_measured: int
+
+
+def predicted_curve(prediction: TracePrediction, measured_s: Floats, n_band: int = 0) -> PredictedCurve:
+    """Reads the curve off a prediction.
+
+    Args:
+        measured_s: [step] seconds.
+        n_band: steps of the samples that the interval is of; 0: of the long run.
+    """
+    tail = (1.0 - LEVEL) / 2.0
+    by_refit = np.quantile(prediction.step_s, LEVELS, axis=1)  # [level, refit]
+    n = min(n_band, prediction.step_s.shape[1])
+    samples = prediction.step_s[:, : prediction.step_s.shape[1] // n * n].reshape(-1, n) if n else None
+    by_sample = by_refit if samples is None else np.quantile(samples, LEVELS, axis=1)
+    low, high = np.quantile(by_sample, [tail, 1.0 - tail], axis=1)
+    ordered = np.sort(measured_s)
+    if len(ordered) > MOST_MEASURED:
+        ordered = np.quantile(ordered, (np.arange(MOST_MEASURED) + 0.5) / MOST_MEASURED)
+    lines = (short_times(values) for values in (np.median(by_refit, axis=1), low, high))
+    level = tuple(map(float, LEVELS))
+    return PredictedCurve(
+        level, *lines, Quantiles.of(prediction.quantile), n_band, short_times(ordered), len(measured_s)
+    )
 
 
 def _central(values: Floats, level: float) -> tuple[float, float]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
-from ..core.text_table import bar, time_with_error
+from ..core.text_table import percent, time_to, time_with_error, times_to
 from ..core.units import format_s
-from .prediction import MomentMatch
+from .prediction import MomentMatch, PredictedCurve
 from .report import (
     FAR,
     SMALLEST_SHARE,
@@ -20,10 +21,10 @@ from .report import (
     SplitScore,
     TraceFacts,
     counted,
-    headline,
-    notes,
-    step_lines,
-    warnings,
+    note_blocks,
+    recorded_words,
+    recording_blocks,
+    recording_title,
 )
 
 
@@ -99,6 +100,14 @@ class CheckFacts:
 
 
 @dataclass(frozen=True)
+class PredictedCurves:
+    """What the picture of a prediction shows: all recorded steps, and the check; absent where nothing was held out."""
+
+    fitted: PredictedCurve
+    held_out: Annotated[PredictedCurve | None, WHERE_KNOWN] = None
+
+
+@dataclass(frozen=True)
 class TracePredictionReport(Report):
     """Distribution of the steps that were not recorded, and how predictions fared on steps held out.
 
@@ -108,6 +117,7 @@ class TracePredictionReport(Report):
         doubts: why not to trust the prediction, one sentence each.
         evidence, replay: of a trace.
         check: absent without a check.
+        curves: for pictures; absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "trace-prediction"
@@ -124,23 +134,43 @@ class TracePredictionReport(Report):
     evidence: Annotated[EvidenceFacts | None, WHERE_KNOWN] = None
     replay: Annotated[ReplayErrors | None, WHERE_KNOWN] = None
     check: Annotated[CheckFacts | None, INLINE, WHERE_KNOWN] = None
+    curves: Annotated[PredictedCurves | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        info, steps = self.info, self.steps_s
-        lines = [*headline(info), *step_lines(info), "", f"unrecorded steps{_asked(self.asked)}"]
-        for name in ("p50", "p95", "p99"):
-            low, high = getattr(steps.interval, name)
-            estimate = time_with_error(getattr(steps, name), getattr(steps.mc_error, name))
-            known = f"{format_s(low)} to {format_s(high)} at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
-            lines.append(f"  {name}   {estimate}   ({known})")
-        lines += warnings(self.doubts)
-        if _of_whole_steps(self):
-            lines += ["whole recorded steps are redrawn, as nothing within a step can be recombined"]
-        if self.evidence is not None:
-            lines += ["", *_evidence(self.evidence)]
+    def card(self) -> Card:
+        steps, doubts = self.steps_s, self.doubts + _unreplayed(self)
+        facts = {name: _known(steps, name) for name in ("p50", "p95", "p99")}
         if self.check is not None:
-            lines += ["", *_check(self, self.check)]
-        return lines + _unreplayed(self) + notes(info)
+            facts["check"] = _covered(self, self.check)
+        over = percent(steps.p95 / steps.p50 - 1.0)
+        return Card(
+            title=f"{recording_title(self.info)}: unrecorded steps{_asked(self.asked)}",
+            verdict=f"A step takes {_time(steps, 'p50')}; 1 in 20 at least {over} more.",
+            tone="unsure" if doubts else "plain",
+            facts={**facts, **({"warning": doubts[0].partition(":")[0]} if doubts else {})},
+            evidence=recorded_words(self.info),
+            next_step=f"{_next(self.info)}; {more((*doubts, *self.info.notes))}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        steps = self.steps_s
+        columns = (
+            "",
+            "unrecorded steps",
+            f"{steps.level:.0%} interval, from {counted(self.info.n_steps, 'recorded step')}",
+        )
+        rows = [
+            (name, time_with_error(getattr(steps, name), getattr(steps.mc_error, name)), _interval(steps, name))
+            for name in ("p50", "p95", "p99")
+        ]
+        whole = "whole recorded steps are redrawn, as nothing within a step can be recombined"
+        return (
+            Table(f"Unrecorded steps{_asked(self.asked)} (± Monte Carlo error)", columns, rows),
+            *([Note(whole)] if _of_whole_steps(self) else []),
+            *([] if self.check is None else _check(self, self.check)),
+            *([] if self.evidence is None else _evidence(self.evidence)),
+            *recording_blocks(self.info),
+            *note_blocks(self.info.notes, self.doubts + _unreplayed(self)),
+        )
 
 
 @dataclass(frozen=True)
@@ -154,6 +184,7 @@ class WhatIfReport(Report):
         by_op_type, by_rank, by_stage, by_dp: slowdown that each alone causes.
         changes: what is changed -> step times; the first is the job as it is.
         doubts: why not to trust the prediction of the job as it is, one sentence each.
+        ranks: [replica, stage] global rank of every worker, for pictures; absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "what-if"
@@ -174,38 +205,82 @@ class WhatIfReport(Report):
     changes: Mapping[str, Quantiles]
     record: Annotated[RunRecord, INLINE]
     doubts: tuple[str, ...] = ()
+    ranks: Annotated[tuple[tuple[int, ...], ...] | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        lines = [
-            *headline(self.info),
-            f"slowdown S = {self.slowdown:.5f}: without host gaps the mean step takes {format_s(self.recorded_s)}, "
-            f"without stragglers {format_s(self.ideal_s)}",
-            *_replayed(self),
-            _blame(self),
-            "",
-            *_ranking("slowdown by op type", self.by_op_type, ""),
-            *_ranking("slowdown by stage", self.by_stage, "stage "),
-            *_ranking("slowdown by rank", self.by_rank, "rank "),
-            "",
-            "critical path of the recorded steps",
-        ]
-        shares = [(n, v) for n, v in self.criticality.by_op_type.items() if v >= SMALLEST_SHARE][:MOST]
-        lines += [f"  {value:>6.1%}  {bar(value)} {name}" for name, value in shares]
-        return lines + ["", *_changes(self.changes), *warnings(self.doubts), *notes(self.info)]
+    def card(self) -> Card:
+        smallest = max(0.1 * abs(self.recorded_s - self.ideal_s), 1e-4 * self.ideal_s)
+        times = [time_to(one, smallest) for one in (self.recorded_s, self.ideal_s)]
+        saved = f"{percent(self.slowdown - 1.0)} longer than without stragglers (slowdown S = {self.slowdown:.3f})"
+        care = _replayed(self)
+        return Card(
+            title=recording_title(self.info),
+            verdict=f"Nothing is lost to stragglers (slowdown S = {self.slowdown:.3f})."
+            if self.worst_workers_share is None
+            else f"A step is {saved}.",
+            tone="unsure" if care else "plain",
+            facts={
+                "mean step": f"{times[0]} with stragglers, {times[1]} without",
+                "blame": _blame(self),
+                "best change": _best(self.changes),
+                **({"warning": care} if care else {}),
+            },
+            evidence=f"{recorded_words(self.info)}, replayed without gaps of the CPU",
+            next_step=f"--replace-rank, --swap: other changes; {more((*self.doubts, *self.info.notes))}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        shares = [(name, v) for name, v in self.criticality.by_op_type.items() if v >= SMALLEST_SHARE][:MOST]
+        care = _replayed(self)
+        return (
+            _changes(self.changes),
+            _ranking("Slowdown by rank", self.by_rank, "rank "),
+            _ranking("Slowdown by stage", self.by_stage, "stage "),
+            _ranking("Slowdown by operation", self.by_op_type, ""),
+            Bars("Critical path of the recorded steps", [Bar(name, percent(v), v) for name, v in shares]),
+            *recording_blocks(self.info),
+            *note_blocks(self.info.notes, (*([care] if care else []), *self.doubts)),
+        )
 
 
-def _unreplayed(report: TracePredictionReport) -> list[str]:
-    """A warning where not even work and gaps together give the recorded steps, and what it is about."""
+def _time(steps: PredictedSteps, name: str) -> str:
+    """With the digits that its interval allows."""
+    low, high = getattr(steps.interval, name)
+    return time_to(getattr(steps, name), max(0.1 * (high - low), getattr(steps.mc_error, name)))
+
+
+def _interval(steps: PredictedSteps, name: str) -> str:
+    low, high = getattr(steps.interval, name)
+    return times_to((low, high), max(0.1 * (high - low), 1e-4 * low))
+
+
+def _known(steps: PredictedSteps, name: str) -> str:
+    return f"{_time(steps, name)} ({steps.level:.0%}: {_interval(steps, name)})"
+
+
+def _covered(report: TracePredictionReport, check: CheckFacts) -> str:
+    score, n_split = check.score, len(check.splits or (0,))
+    where = f"in its interval in {score.p95_covered:.0%} of {n_split} splits"
+    if n_split == 1:
+        where = "in its interval" if score.p95_covered else "OUTSIDE its interval"
+    return f"p95 of {counted(report.n_test, 'held-out step')} {percent(score.p95_error, sign=True)} off, {where}"
+
+
+def _next(info: TraceFacts) -> str:
+    return "prism-jax watch: slow phases" if info.job is None else "prism-jax trace what-if: who slows it down"
+
+
+def _unreplayed(report: TracePredictionReport) -> tuple[str, ...]:
+    """Why not to trust figures where not even work and gaps together give the recorded steps, and which."""
     error = 0.0 if report.replay is None else report.replay.with_host_gaps.median_abs_error
     if error < FAR:
-        return []
+        return ()
     wrong = (
         "what-if and --replicas; the figures above are of whole steps" if _of_whole_steps(report) else "these figures"
     )
-    return [
-        f"warning: replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
-        f"clocks disagree. Do not trust {wrong}."
-    ]
+    return (
+        f"replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
+        f"clocks disagree. Do not trust {wrong}.",
+    )
 
 
 def _of_whole_steps(report: TracePredictionReport) -> bool:
@@ -232,130 +307,143 @@ WORDS = {
 }
 
 
-def _evidence(evidence: EvidenceFacts) -> list[str]:
-    lines = []
+def _evidence(evidence: EvidenceFacts) -> list[Block]:
     shares = sorted(evidence.variance_shares.items(), key=lambda item: -item[1])
     unit = "micro_batch" if evidence.has_micro_batches else "replica"
+    found: list[Block] = []
+    facts: dict[str, str] = {}
     if shares:
-        lines.append("compute-time variance by cause")
-        lines += [
-            f"  {share:>6.1%}  {bar(share)} {WORDS[unit if name == 'micro_batch' else name]}"
+        bars = [
+            Bar(WORDS[unit if name == "micro_batch" else name], percent(share), share)
             for name, share in shares
             if share >= SMALLEST_SHARE
         ]
-        lines += [f"          {text}" for text in _strata(evidence.strata, unit)]
-        lines += _shape(evidence.shape, unit)
-        lines.append(
-            f"  evidence: p = {evidence.p_values['step']:.2g} for a step effect, {evidence.p_values['rank']:.2g} for ranks"
-        )
-    lines += _agreement(evidence.agreement)
+        found.append(Bars("Variance of compute times by cause", bars))
+        step, rank = (f"{evidence.p_values[name]:.2g}" for name in ("step", "rank"))
+        facts = {**_strata(evidence.strata, unit), **_shape(evidence.shape, unit)}
+        facts["p-values"] = f"{step} for an effect of the step, {rank} for ranks"
+    facts |= _agreement(evidence.agreement)
     if evidence.observed_waits:
-        lines.append(
-            f"  {counted(len(evidence.observed_waits), 'wait')} inferred from the recording, e.g. {evidence.observed_waits[-1]}"
-        )
+        n, last = len(evidence.observed_waits), evidence.observed_waits[-1]
+        facts["waits"] = f"{counted(n, 'wait')} inferred from the recording, e.g. {last}"
     if evidence.unexplained_waits:
-        lines.append(
-            f"  {counted(evidence.unexplained_waits, 'gap')} of workers treated as waits for events that were not recorded"
-        )
-    return lines
+        n_gap = counted(evidence.unexplained_waits, "gap")
+        facts["gaps"] = f"{n_gap} of workers treated as waits for events that were not recorded"
+    return [*found, *([Facts("What varies, and what waits for what", facts)] if facts else [])]
 
 
-def _shape(shape: ShapeFacts, unit: str) -> list[str]:
+def _shape(shape: ShapeFacts, unit: str) -> dict[str, str]:
     if shape.chosen is None or not shape.held_out_log_density:
-        return []
+        return {}
     scores = sorted(shape.held_out_log_density.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{name.replace('_', ' ')} {score:.3f}" for name, score in scores)
     chosen = "recorded pool" if shape.chosen == "pool" else shape.chosen.replace("_", " ")
     what = {"micro_batch": "micro-batch factor", "replica": "factor of a replica's step"}[unit]
-    return [f"  {what}: {chosen} (held-out log density: {listed})"]
+    return {what: f"{chosen} (held-out log density: {listed})"}
 
 
-def _agreement(agreement: MomentMatch) -> list[str]:
+def _agreement(agreement: MomentMatch) -> dict[str, str]:
     """What drawn steps were multiplied by; nothing where it is not seen in three digits."""
     if max(abs(agreement.mean - 1.0), abs(agreement.spread - 1.0)) < SMALLEST_SHARE:
-        return []
-    return [
-        f"  adjusted to match the recorded steps: mean x {agreement.mean:.3f}, spread x {agreement.spread:.3f} "
-        "(shared effects that the model does not contain)"
-    ]
+        return {}
+    scaled = f"mean x {agreement.mean:.3f}, spread x {agreement.spread:.3f}, to match the recorded steps"
+    return {"adjusted": f"{scaled} (shared effects that the model does not contain)"}
 
 
-def _strata(strata: Mapping[str, float], unit: str) -> list[str]:
-    words = {"replica": "the means of a replica's step", "step": "the means of a step"}
+def _strata(strata: Mapping[str, float], unit: str) -> dict[str, str]:
+    words = {"replica": "means of a replica's step", "step": "means of a step"}
     independent = {"micro_batch": "micro-batches", "replica": "replicas"}[unit]
-    return [
-        f"variance of {words[name]}: {ratio:.2f} times that of independent {independent}"
+    return {
+        words[name]: f"vary {ratio:.2f} times as much (variance) as those of independent {independent}"
         for name, ratio in strata.items()
         if abs(ratio - 1.0) > 0.05
-    ]
+    }
 
 
-def _check(report: TracePredictionReport, check: CheckFacts) -> list[str]:
+def _check(report: TracePredictionReport, check: CheckFacts) -> list[Block]:
     """How predictions fared on steps that were held out."""
     n_split, score = len(check.splits or (0,)), check.score
     over = f", mean of {n_split} splits" if n_split > 1 else ""
-    measured, predicted = score.measured_s, score.predicted_s
+    fitted = f" of {counted(report.fit_replicas, 'replica')}" if report.fit_replicas else ""
     low, high = score.p95_interval_s
-    covered = score.p95_covered
-    once = f"{'contains' if covered else 'does not contain'} the measured p95"
-    verdict = f"contains it in {covered:.0%} of splits" if n_split > 1 else once
-    lines = [
-        f"check: fitted on {report.n_train:,} steps{_fitted(report)}, {report.n_test:,} steps predicted{over}",
-        f"  p50   measured {format_s(measured.p50)}, predicted {format_s(predicted.p50)}",
-        f"  p95   measured {format_s(measured.p95)}, predicted {format_s(predicted.p95)} ({score.p95_error:+.2%}); "
-        f"90% interval {format_s(low)} to {format_s(high)} {verdict}",
-        f"  KS distance to the held-out steps {score.ks_distance:.3f}; fitted steps alone {score.ks_floor:.3f}",
+    rows = [
+        (
+            name,
+            format_s(getattr(score.measured_s, name)),
+            format_s(getattr(score.predicted_s, name)),
+            f"{error:+.2%}",
+            interval,
+        )
+        for name, error, interval in (
+            ("p50", score.p50_error, ""),
+            ("p95", score.p95_error, f"{format_s(low)} to {format_s(high)}"),
+        )
     ]
-    lines += [
-        f"  baseline {way}: p95 {answer.p95_error:+.2%}, KS {answer.ks_distance:.3f}"
-        for way, answer in score.naive.items()
+    others = [(way, f"{one.p95_error:+.2%}", f"{one.ks_distance:.3f}") for way, one in score.naive.items()]
+    distances = [
+        ("prediction", f"{score.p95_error:+.2%}", f"{score.ks_distance:.3f}"),
+        *others,
+        ("fitted steps as they are", "", f"{score.ks_floor:.3f}"),
     ]
-    return lines
-
-
-def _fitted(report: TracePredictionReport) -> str:
-    return f" of {report.fit_replicas} replicas" if report.fit_replicas else ""
+    title = (
+        f"Check: fitted on {counted(report.n_train, 'step')}{fitted}, {counted(report.n_test, 'step')} predicted{over}"
+    )
+    return [
+        Table(title, ("", "measured", "predicted", "error", "90% interval"), rows),
+        Table("Distance to the held-out steps", ("", "p95 error", "KS distance"), distances),
+        Note(_covered(report, check)),
+    ]
 
 
 MOST = 8  # lines of a ranking
 
 
-def _replayed(report: WhatIfReport) -> list[str]:
-    """A warning where replay by the rules is far from what was recorded."""
+def _replayed(report: WhatIfReport) -> str:
+    """Why to take care where replay by the rules is far from what was recorded; empty where it is not."""
     mean_s, job = report.info.step_s.mean, report.info.job
     if job is None or abs(report.recorded_s / mean_s - 1.0) < FAR:
-        return []
+        return ""
     n_absent = job.shape.dp * job.shape.pp - job.n_recorded_workers
     why = "the rules of the schedule explain these steps poorly (`trace replay`)"
     if n_absent > 0:
         why = f"it includes the wait for {n_absent:,} workers that were not recorded"
-    return [f"  the recorded mean is {format_s(mean_s)}: {why}, so treat these figures with care"]
+    return f"the recorded mean is {format_s(mean_s)}: {why}, so treat these figures with care"
 
 
 def _blame(report: WhatIfReport) -> str:
     if report.worst_workers_share is None or report.last_stage_share is None:
-        return "  nothing is lost to stragglers"
+        return "nothing is lost to stragglers"
     ranks = report.worst_ranks
     named = ", ".join(map(str, ranks[:MOST])) + (", ..." if len(ranks) > MOST else "")
-    who = f"worker (rank {named}) accounts" if len(ranks) == 1 else f"{len(ranks):,} workers (ranks {named}) account"
-    return f"  the worst {who} for {report.worst_workers_share:.1%} of the loss, the last stage for {report.last_stage_share:.1%}"
+    who = f"worker (rank {named})" if len(ranks) == 1 else f"{len(ranks):,} workers (ranks {named})"
+    worst, last = percent(report.worst_workers_share), percent(report.last_stage_share)
+    return f"worst {who} {worst} of the loss, last stage {last}"
 
 
-def _ranking(title: str, values: Mapping[str, float], prefix: str) -> list[str]:
+def _ranking(title: str, values: Mapping[str, float], prefix: str) -> Bars:
+    """The largest slowdowns; bars are what each adds to the step, over the largest."""
     shown = list(values.items())[:MOST]
-    more = f", {len(values) - len(shown)} more" if len(values) > len(shown) else ""
-    return [
-        title,
-        *(f"  {value:.4f}  {prefix}{name}" for name, value in shown),
-        *([f"  ...{more[1:]}"] if more else []),
-    ]
+    most = max([value - 1.0 for _, value in shown], default=0.0) or 1.0
+    rest = f" (the first {MOST} of {len(values):,})" if len(values) > MOST else ""
+    return Bars(f"{title}{rest}", [Bar(f"{prefix}{name}", f"{v:.4f}", (v - 1.0) / most) for name, v in shown])
 
 
-def _changes(changes: Mapping[str, Quantiles]) -> list[str]:
-    (now, base), *others = changes.items()
-    lines = [f"unrecorded steps {now}: p50 {format_s(base.p50)}, p95 {format_s(base.p95)}, p99 {format_s(base.p99)}"]
-    for what, times in others:
-        pairs = [(name, getattr(times, name), getattr(base, name)) for name in ("p50", "p95", "p99")]
-        parts = ", ".join(f"{name} {format_s(time_s)} ({time_s / base_s - 1:+.1%})" for name, time_s, base_s in pairs)
-        lines.append(f"  {what}: {parts}")
-    return lines
+def _best(changes: Mapping[str, Quantiles]) -> str:
+    """The change that lowers the p95 most, or that none does."""
+    base, *others = changes.items()
+    what, best = min(others, key=lambda item: item[1].p95, default=base)
+    gain = best.p95 / base[1].p95 - 1.0
+    return f"{what}: p95 {percent(gain, sign=True)}" if gain < 0.0 else "none of those tried lowers the p95"
+
+
+def _changes(changes: Mapping[str, Quantiles]) -> Table:
+    (_, base), *_ = changes.items()
+    rows = []
+    for what, times in changes.items():
+        pairs = [(getattr(times, name), getattr(base, name)) for name in ("p50", "p95", "p99")]
+        over = [
+            f"{format_s(time_s)}" + ("" if times is base else f" ({time_s / base_s - 1:+.1%})")
+            for time_s, base_s in pairs
+        ]
+        rows.append((what, *over))
+    return Table("Unrecorded steps after a change", ("change", "p50", "p95", "p99"), rows)

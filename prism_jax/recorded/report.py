@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
+from ..core.text_table import percent, time_to
 from ..core.units import format_s
 from ..trace.rank_times import RankExcess
-from ..trace.stalls import Stalls, listed
+from ..trace.stalls import StallKind, Stalls, listed
 from ..trace.trace import JobShape
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -185,16 +187,25 @@ class TraceInfoReport(Report):
 
     info: Annotated[TraceFacts, INLINE]
 
-    def lines(self) -> list[str]:
+    def card(self) -> Card:
         info = self.info
-        lines = headline(info) + step_lines(info)
-        if info.op_types is not None:
-            lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
-            for name, facts in info.op_types.items():
-                lines.append(
-                    f"  {name:<28} {facts.ops_per_step:>6,}   median {format_s(facts.median_s)}, longest {format_s(facts.max_s)}"
-                )
-        return lines + notes(info)
+        return Card(
+            title=recording_title(info),
+            verdict=f"{steps_words(info)} recorded: {step_words(info.step_s)}.",
+            tone="plain",
+            facts={"stalls": stall_words(info), **slow_rank_facts(info)},
+            evidence=recorded_words(info),
+            next_step=f"prism-jax trace predict: steps that were not recorded; {more(info.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        rows = [
+            (name, f"{one.ops_per_step:,}", format_s(one.median_s), format_s(one.max_s))
+            for name, one in (self.info.op_types or {}).items()
+        ]
+        title = "Operations per replica and step (recorded seconds, waiting included)"
+        found = [Table(title, ("operation", "number", "median", "longest"), rows)] if rows else []
+        return (*recording_blocks(self.info), *found, *note_blocks(self.info.notes))
 
 
 @dataclass(frozen=True)
@@ -213,91 +224,111 @@ class TraceReplayReport(Report):
     recorded_s: tuple[float, ...]
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        info, replayed = self.info, self.replay
-        return [
-            *headline(info),
-            *step_lines(info),
-            "replay of the recorded durations, median absolute error of the step",
-            f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
-            f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
-            f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
-            *notes(info),
-        ]
+    def card(self) -> Card:
+        info, error = self.info, self.replay.median_abs_error
+        known = "explains" if error < FAR else "DOES NOT EXPLAIN"
+        return Card(
+            title=recording_title(info),
+            verdict=f"The schedule {known} these steps: replayed, they are off by {percent(error)} (median).",
+            tone="good" if error < FAR else "unsure",
+            facts={
+                "with waits": f"{percent(self.replay.with_observed_waits.median_abs_error)} with the waits seen in the trace",
+                "with gaps": f"{percent(self.replay.with_host_gaps.median_abs_error)} with the gaps of the CPU as well",
+                "9 of 10": f"are off by at most {percent(self.replay.p90_abs_error)}, by the schedule alone",
+            },
+            evidence=recorded_words(info),
+            next_step=f"prism-jax trace what-if: who slows it down; {more(info.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        return (*recording_blocks(self.info), *note_blocks(self.info.notes))
 
 
 SMALLEST_SHARE = 0.001
 FAR = 0.05  # of the step; a replay that far off is warned about
-
-
-def notes(info: TraceFacts) -> list[str]:
-    """What the reader should know about the recording."""
-    return [f"note: {note}" for note in info.notes]
-
-
-def warnings(doubts: Sequence[str]) -> list[str]:
-    """Why not to trust the figures above."""
-    return [f"warning: {doubt}" for doubt in doubts]
-
-
-def headline(info: TraceFacts) -> list[str]:
-    """Which job, and how much of it was recorded."""
-    if info.job is None:
-        return [f"{info.name}: step times of a log, no ops ({info.source})"]
-    job, shape = info.job, info.job.shape
-    axes = (
-        " x ".join(f"{axis} {getattr(shape, axis)}" for axis in ("dp", "pp", "tp", "sp") if getattr(shape, axis) > 1)
-        or "one rank"
-    )
-    chunks = f", {shape.virtual_stages} chunks per stage" if shape.virtual_stages > 1 else ""
-    return [
-        f"{shape.name}: {job.world_size:,} ranks, {axes}{chunks}",
-        f"{job.n_recorded_workers:,} recorded workers, {job.n_ops_per_replica:,} ops per replica and step",
-    ]
-
-
-def step_lines(info: TraceFacts) -> list[str]:
-    """The recorded steps: how long they are, what stalls take of the time, which ranks are slow."""
-    times = info.step_s
-    found = [
-        f"{_steps(info)}: p50 {format_s(times.p50)}, mean {format_s(times.mean)}, p95 {format_s(times.p95)}, CV {times.cv:.2%}"
-    ]
-    if info.stalls is not None:
-        found += _stalls(info.stalls)
-    for slow in (info.slow_ranks or ())[:MOST_NAMED]:
-        what = f"{slow.part} " if slow.part else ""
-        found.append(
-            f"rank {slow.rank} is slow: {what}+{slow.excess:.1%} of the step over the others ({slow.sigma:.0f} sigma)"
-        )
-    if len(info.slow_ranks or ()) > MOST_NAMED:
-        found.append(f"  and {len(info.slow_ranks or ()) - MOST_NAMED:,} more ranks (--json lists them)")
-    return found
-
-
 MOST_NAMED = 8
 
 
-def _stalls(found: Stalls) -> Iterator[str]:
-    yield (
-        f"stalls: {counted(found.n_stalls, 'step')} far above the others: {found.lost_share:.1%} of the time lost "
-        f"({found.time_share:.1%} of it passes in them)"
-    )
-    for kind in found.kinds:
-        when = (
-            "single" if len(kind.steps) == 1 else "irregular" if kind.period is None else f"every {kind.period:,} steps"
-        )
-        steps = listed(kind.steps, MOST_NAMED)
-        yield f"  {when}: {format_s(kind.typical_s)} where {format_s(kind.usual_s)} is usual ({steps})"
-        for cause in kind.causes:
-            where = f"{cause.ranks}: " if cause.ranks else ""
-            what = f"{cause.part} takes" if cause.part else "the step takes"
-            yield f"    {where}{what} {format_s(cause.seconds)} (usually {format_s(cause.usual_s)})"
+def note_blocks(notes: Sequence[str], doubts: Sequence[str] = ()) -> list[Block]:
+    """What the reader should know about the recording, and why not to trust the figures above."""
+    return [*(Note(f"warning: {one}", "unsure") for one in doubts), *(Note(f"note: {one}") for one in notes)]
 
 
-def _steps(info: TraceFacts) -> str:
+def recording_title(info: TraceFacts) -> str:
+    """Which job, or which log."""
+    if info.job is None:
+        return f"{info.name}: step times of a log, no operations"
+    shape = info.job.shape
+    axes = [f"{axis} {getattr(shape, axis)}" for axis in ("dp", "pp", "tp", "sp") if getattr(shape, axis) > 1]
+    chunks = f", {shape.virtual_stages} chunks per stage" if shape.virtual_stages > 1 else ""
+    return f"{shape.name}: {counted(info.job.world_size, 'rank')}, {' x '.join(axes) or 'one rank'}{chunks}"
+
+
+def step_words(times: Quantiles) -> str:
+    """The median, and how far p95 and p99 lie above it."""
+    over = ", ".join(f"{name} {percent(getattr(times, name) / times.p50 - 1.0, sign=True)}" for name in ("p95", "p99"))
+    return f"median {time_to(times.p50, max(0.1 * (times.p95 - times.p50), 1e-4 * times.p50))}, {over}"
+
+
+def steps_words(info: TraceFacts) -> str:
+    """How many steps of which numbers."""
     if info.n_steps == 1:
         return f"1 step, number {info.first_step:,}"
     return f"{info.n_steps:,} steps between {info.first_step:,} and {info.last_step:,}"
+
+
+def recorded_words(info: TraceFacts) -> str:
+    """What an answer rests on."""
+    workers = "" if info.job is None else f" of {counted(info.job.n_recorded_workers, 'recorded worker')}"
+    left_out = f", {info.n_left_out:,} before them left out as warm-up" if info.n_left_out else ""
+    return f"{counted(info.n_steps, 'step')}{workers}{left_out}"
+
+
+def stall_words(info: TraceFacts) -> str:
+    """What single steps far above the others cost."""
+    if info.stalls is None:
+        return "none: no single step far above the others"
+    return f"{counted(info.stalls.n_stalls, 'step')} far above the others: {percent(info.stalls.lost_share)} of the time lost"
+
+
+def slow_rank_facts(info: TraceFacts) -> dict[str, str]:
+    """The slowest rank, and how many others stand out."""
+    if not info.slow_ranks:
+        return {}
+    worst, *others = info.slow_ranks
+    rest = f", and {counted(len(others), 'other rank')}" if others else ""
+    return {"slow rank": f"rank {worst.rank}: {worst.excess:+.1%} of the step ({worst.sigma:.0f} sigma){rest}"}
+
+
+def recording_blocks(info: TraceFacts) -> list[Block]:
+    """The recorded steps: how long they are, what stalls take of the time, which ranks are slow."""
+    times, job = info.step_s, info.job
+    ops = "" if job is None else f", {job.n_ops_per_replica:,} operations per replica and step"
+    facts = {
+        "source": info.source,
+        "recorded": f"{steps_words(info)}; {recorded_words(info)}{ops}",
+        "step time": f"p50 {format_s(times.p50)}, mean {format_s(times.mean)}, p95 {format_s(times.p95)}, CV {times.cv:.2%}",
+        "stalls": stall_words(info),
+    }
+    found: list[Block] = [Facts("Recording", facts)]
+    if info.stalls is not None:
+        columns = ("stalls", "take", "usually", "steps", "because of")
+        found.append(Table("Stalled steps", columns, [_stall_row(one) for one in info.stalls.kinds]))
+    if slow := info.slow_ranks:
+        rows = [(one.rank, one.part or "step", f"{one.excess:+.1%}", f"{one.sigma:.0f}") for one in slow[:MOST_NAMED]]
+        found.append(Table("Slow ranks", ("rank", "what", "of the step over others", "sigma"), rows))
+        if len(slow) > MOST_NAMED:
+            found.append(Note(f"and {len(slow) - MOST_NAMED:,} more ranks (--json lists them)"))
+    return found
+
+
+def _stall_row(kind: StallKind) -> tuple[str, ...]:
+    when = "single" if len(kind.steps) == 1 else "irregular" if kind.period is None else f"every {kind.period:,} steps"
+    causes = (
+        f"{one.ranks}{': ' * bool(one.ranks)}{one.part or 'step'} {format_s(one.seconds)} (usually {format_s(one.usual_s)})"
+        for one in kind.causes
+    )
+    return when, format_s(kind.typical_s), format_s(kind.usual_s), listed(kind.steps, MOST_NAMED), "; ".join(causes)
 
 
 def counted(n: int, what: str) -> str:

@@ -87,14 +87,6 @@ class Changes(OptionGroup):
     layers_per_stage: Annotated[int | None, Option("--layers-per-stage", "N", least=1)] = None
 
 
-@dataclass(frozen=True)
-class WhatIfParts:
-    """What the picture of an answer is made of."""
-
-    stragglers: Stragglers
-    trace: Trace
-
-
 @use_case()
 def what_if(
     source: TraceFile,
@@ -133,8 +125,7 @@ def what_if(
     for what, changed in _changes(job, replaced, changes):
         progress(0.0, what)
         predictions[what] = predict_job(changed, key=draws.seed, n_draw=draws.n_draw)
-    report = what_if_report(trace, found, trace_criticality(job), predictions, UNRECORDED, n_left_out)
-    return report.made_of(WhatIfParts(found, trace))
+    return what_if_report(trace, found, trace_criticality(job), predictions, UNRECORDED, n_left_out)
 
 
 def _changes(
@@ -214,4 +205,5 @@ def what_if_report(
         changes={what: Quantiles.of(prediction.quantile) for what, prediction in changes.items()},
         record=record,
         doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
+        ranks=tuple(tuple(map(int, replica)) for replica in trace.rank),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.arrays import Floats
 from ..core.errors import DataError
 from .distribution import Guarantee, StepTimeDistribution
 
@@ -60,8 +61,11 @@ def step_curve(distribution: StepTimeDistribution, bound: Guarantee | None = Non
         except DataError:  # too few samples for one
             bound = None
     times, errors = zip(*((distribution.quantile(p), distribution.mc_error(p)) for p in level), strict=True)
-    return StepCurve(tuple(map(float, level)), _short(times), _short(errors), distribution.deterministic_s, bound)
+    return StepCurve(
+        tuple(map(float, level)), short_times(times), short_times(errors), distribution.deterministic_s, bound
+    )
 
 
-def _short(values: Sequence[float]) -> tuple[float, ...]:
+def short_times(values: Sequence[float] | Floats) -> tuple[float, ...]:
+    """Times with the digits that a picture needs."""
     return tuple(float(f"{value:.{DIGITS}g}") for value in values)

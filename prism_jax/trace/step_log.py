@@ -84,6 +84,37 @@ class StepLog:
         )
 
 
+MOST_POINTS = 300
+
+
+@dataclass(frozen=True)
+class StepPoints:
+    """Steps of a recording as a picture needs them: few enough to be kept in a report.
+
+    Attributes:
+        step, step_s: numbers and seconds, in the order of the recording.
+        n_recorded: steps that they stand for.
+    """
+
+    step: tuple[int, ...]
+    step_s: tuple[float, ...]
+    n_recorded: int
+
+
+def step_points(steps: NDArray, step_s: Floats) -> StepPoints:
+    """All of few steps; of many the middle one and the longest of every block of successive ones.
+
+    Args:
+        steps: [entry] numbers.
+        step_s: [entry] seconds.
+    """
+    n, kept = len(step_s), np.arange(len(step_s))
+    if n > MOST_POINTS:
+        blocks = (block[np.argsort(step_s[block], kind="stable")] for block in np.array_split(kept, MOST_POINTS // 2))
+        kept = np.unique([entry for block in blocks for entry in (block[len(block) // 2], block[-1])])
+    return StepPoints(tuple(map(int, steps[kept])), tuple(float(f"{one:.6g}") for one in step_s[kept]), n)
+
+
 FACTOR = 1.5
 ROBUST_SD = 6.0
 LARGEST_SHARE = 0.2

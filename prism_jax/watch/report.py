@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.page import Block, Card, Facts, Table, Tone, more
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import duration
+from ..core.text_table import duration, percent, time_to
 from ..core.units import format_s
-from ..recorded.report import TraceFacts, counted, headline, notes, step_lines
+from ..recorded.report import TraceFacts, counted, note_blocks, recorded_words, recording_blocks, recording_title
+from ..trace.step_log import StepPoints
 from .phases import DetectedPhase
 from .remaining import TimeLeft
 
@@ -28,6 +30,7 @@ class WatchReport(Report):
         faster_steps: steps from which on the job was faster than all before.
         settled_steps: steps after a restart, an evaluation or a checkpoint that were off; they raise no alarm.
         time_left: absent if no remaining steps were asked for.
+        points: steps for pictures; absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "watch"
@@ -44,27 +47,78 @@ class WatchReport(Report):
     settled_steps: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
     time_left: Annotated[TimeLeft | None, WHERE_KNOWN] = None
+    points: Annotated[StepPoints | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        found = [*headline(self.info), *step_lines(self.info)]
-        found.append(
-            f"ordinary steps {format_s(self.normal_s)}, spread {self.spread:.2%}, correlation from step to step {self.ar1:.2f}"
+    def card(self) -> Card:
+        verdict, tone = self.verdict
+        last = self.phases[-1] if self.phases else None
+        slow = {} if last is None else {"slow phase": _size(last), "lost": _loss(last, self.restart_cost_s)}
+        notes = (*self._remarks, *self.info.notes)
+        return Card(
+            title=recording_title(self.info),
+            verdict=verdict,
+            tone=tone,
+            facts={
+                "usual step": f"{time_to(self.normal_s, self.spread * self.normal_s)}, spread {percent(self.spread)}",
+                **slow,
+                **({} if last is None or last.slow_rank is None else {"cause": _cause(last)}),
+                **({} if self.time_left is None else {"left": _left(self.time_left)}),
+            },
+            evidence=recorded_words(self.info),
+            next_step=f"{self._next}; {more(notes)}",
         )
-        found.append("")
+
+    @property
+    def verdict(self) -> tuple[str, Tone]:
+        """Whether to act, as a sentence, and its tone."""
+        cost = duration(self.restart_cost_s)
         if not self.phases:
-            found.append(f"no slow phase: no lasting change of {self.smallest:.0%} or more")
-        for phase in self.phases:
-            found += _phase(phase, self.restart_cost_s)
+            return f"No slow phase: no lasting change of {self.smallest:.0%} or more.", "good"
+        last = self.phases[-1]
+        slow = f"steps are {percent(last.size)} slower since step {last.onset_step:,}"
+        if last.verdict == "act":
+            return f"ACT: {slow}, which has cost more than a restart.", "bad"
+        if last.verdict == "wait":
+            return f"WAIT: {slow}; a restart ({cost}) would cost more so far.", "unsure"
+        return f"No slow phase now: the last one ended at step {last.end_step:,}.", "good"
+
+    @property
+    def _next(self) -> str:
+        last = self.phases[-1] if self.phases else None
+        if last is None or last.verdict == "over":
+            return "prism-jax trace predict: how steps will scatter"
+        if last.verdict == "wait":
+            return f"act if it lasts {counted(last.wait_steps or 0, 'more step')}"
+        return "restart on other nodes"
+
+    @property
+    def _remarks(self) -> tuple[str, ...]:
+        found = []
         if self.faster_steps:
-            found.append(f"note: steps are faster than before from step {_named(self.faster_steps)} on")
+            found.append(f"steps are faster than before from step {_named(self.faster_steps)} on")
         if self.settled_steps:
             found.append(
-                f"note: {counted(len(self.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
+                f"{counted(len(self.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
                 f"percent (step {_named(self.settled_steps)}): compilation and caches, no alarm"
             )
-        if self.time_left is not None:
-            found += _time_left(self.time_left)
-        return found + notes(self.info)
+        return tuple(found)
+
+    def blocks(self) -> Sequence[Block]:
+        columns = ("from step", "to", "step time", "detected at step", "lost", "verdict", "rank")
+        n_column = len(columns) if any(phase.slow_rank for phase in self.phases) else len(columns) - 1
+        rows = [_row(phase)[:n_column] for phase in self.phases]
+        usual = {
+            "usual step": f"{format_s(self.normal_s)}, spread {self.spread:.2%}",
+            "successive steps": f"correlation {self.ar1:.2f}",
+            "restart": f"costs {duration(self.restart_cost_s)}",
+        }
+        return (
+            *([Table("Slow phases", columns[:n_column], rows)] if rows else []),
+            Facts("Usual steps", usual),
+            *([] if self.time_left is None else [_time_left(self.time_left)]),
+            *recording_blocks(self.info),
+            *note_blocks((*self._remarks, *self.info.notes)),
+        )
 
 
 MOST_NAMED = 5  # steps in a line
@@ -78,42 +132,55 @@ VARIANCES = {
 CLEARLY = 2.0  # times the growth of the others, from which a worker is blamed
 
 
-def _time_left(left: TimeLeft) -> Iterator[str]:
-    yield ""
-    yield (
-        f"left: {counted(left.n_steps, 'step')} take p50 {duration(left.p50_s)}, p5 {duration(left.p5_s)}, "
-        f"p95 {duration(left.p95_s)} ({left.p5_s / left.p50_s - 1.0:+.2%}, {left.p95_s / left.p50_s - 1.0:+.2%}); "
-        "interruptions and evaluations are not in it"
+def _size(phase: DetectedPhase) -> str:
+    since = f"since step {phase.onset_step:,}"
+    until = since if phase.end_step is None else f"from step {phase.onset_step:,} to {phase.end_step:,}"
+    return f"{phase.size:+.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)}, {until}"
+
+
+def _loss(phase: DetectedPhase, cost_s: float) -> str:
+    """What a phase has cost against a restart."""
+    cost = f"a restart ({duration(cost_s)})"
+    reached = "less than" if phase.act_step is None else f"since step {phase.act_step:,} more than"
+    return f"{duration(phase.lost_s)}, {reached} {cost}"
+
+
+def _cause(phase: DetectedPhase) -> str:
+    slow = phase.slow_rank
+    assert slow is not None
+    if slow.size > 0 and slow.size > CLEARLY * slow.others_size:
+        return f"rank {slow.rank}: its compute grew by {slow.size:.1%}, that of the others by {slow.others_size:.1%}"
+    return f"no single rank: compute of the worst, {slow.rank}, {slow.size:+.1%}, of the others {slow.others_size:+.1%}"
+
+
+def _row(phase: DetectedPhase) -> tuple[str, ...]:
+    return (
+        f"{phase.onset_step:,}",
+        "lasts" if phase.end_step is None else f"{phase.end_step:,}",
+        f"{format_s(phase.normal_s)} -> {format_s(phase.slow_s)} ({phase.size:+.1%})",
+        f"{phase.told_step:,} ({phase.prob:.0%})",
+        format_s(phase.lost_s),
+        phase.verdict if phase.act_step is None else f"{phase.verdict} (act from step {phase.act_step:,})",
+        "" if phase.slow_rank is None else _cause(phase),
     )
+
+
+def _left(left: TimeLeft) -> str:
+    low, high = (duration(one) for one in (left.p5_s, left.p95_s))
+    return f"{counted(left.n_steps, 'step')} take {duration(left.p50_s)} (90%: {low} to {high})"
+
+
+def _time_left(left: TimeLeft) -> Facts:
     shares = sorted(left.variance_shares.items(), key=lambda item: -item[1])
-    named = ", ".join(f"{VARIANCES[name]} {share:.0%}" for name, share in shares if share >= LEAST_SHARE)
     half = 0.5 * (left.independent_p95_s - left.independent_p5_s)
-    yield f"  the interval is made of {named}; independent steps would say only +-{half / left.p50_s:.2%}"
-
-
-def _phase(phase: DetectedPhase, cost_s: float) -> Iterator[str]:
-    until = "lasts" if phase.end_step is None else f"ended at step {phase.end_step:,}"
-    yield (
-        f"slow from step {phase.onset_step:,} on: +{phase.size:.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)} "
-        f"(detected at step {phase.told_step:,}, probability {phase.prob:.0%}; {until})"
-    )
-    if (slow := phase.slow_rank) is not None:
-        others = f"of the others by {slow.others_size:.1%}"
-        if slow.size > 0 and slow.size > CLEARLY * slow.others_size:
-            yield f"  rank {slow.rank}: its compute grew by {slow.size:.1%}, that {others}"
-        else:
-            yield f"  no single rank: compute of the worst, rank {slow.rank}, grew by {slow.size:.1%}, {others}"
-    yield f"  lost {format_s(phase.lost_s)}; {_verdict(phase, cost_s)}"
-
-
-def _verdict(phase: DetectedPhase, cost_s: float) -> str:
-    cost = f"a restart ({format_s(cost_s)})"
-    if phase.verdict == "act":
-        return f"ACT: since step {phase.act_step:,} the loss is more than {cost}"
-    if phase.verdict == "wait":
-        return f"WAIT: less than {cost}; act if it lasts {counted(phase.wait_steps or 0, 'more step')}"
-    past = "" if phase.act_step is None else f"; it had cost more than {cost} from step {phase.act_step:,} on"
-    return f"over{past}"
+    facts = {
+        "time": _left(left),
+        "interval": f"{left.p5_s / left.p50_s - 1.0:+.2%} to {left.p95_s / left.p50_s - 1.0:+.2%} of the median",
+        "made of": ", ".join(f"{VARIANCES[name]} {share:.0%}" for name, share in shares if share >= LEAST_SHARE),
+        "independent steps": f"would say only ±{half / left.p50_s:.2%}",
+        "not counted": "interruptions and evaluations",
+    }
+    return Facts("Time left", facts)
 
 
 def _named(steps: tuple[int, ...]) -> str:

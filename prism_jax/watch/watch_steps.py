@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,23 +18,14 @@ from ..recorded.formats.open_trace import detect
 from ..recorded.formats.text_logs import TEXT_LOG
 from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, recorded, trace_facts
 from ..trace.detector import SlowPhaseDetector
-from ..trace.step_log import StepLog, without_warm_up
-from ..trace.trace import Trace
-from .phases import Watched, watch
+from ..trace.step_log import StepLog, step_points, without_warm_up
+from .phases import watch
 from .remaining import MOST_STEPS, time_left
 from .report import WatchReport
 
 RESTART_COST_S = 600.0
 SMALLEST, N_LEARN = SlowPhaseDetector.smallest, SlowPhaseDetector.n_learn
 FEWEST_LEARNT = 8  # steps, of which the spread can be told within a factor two
-
-
-@dataclass(frozen=True)
-class WatchParts:
-    """What the picture of slow phases is made of."""
-
-    recording: Trace | StepLog
-    watched: Watched
 
 
 @use_case()
@@ -86,7 +77,7 @@ def watch_steps(
     watched = watch(recording, restart_cost_s, detector)
     assert watched.noise is not None  # there are more steps than are learnt from
     left = None if remaining is None else time_left(step_s, lengths, remaining)
-    report = WatchReport(
+    return WatchReport(
         info=trace_facts(recording, n_left_out),
         restart_cost_s=restart_cost_s,
         smallest=smallest,
@@ -98,8 +89,8 @@ def watch_steps(
         settled_steps=watched.settled_steps,
         record=UNRECORDED,
         time_left=left,
+        points=step_points(np.asarray(recording.steps), step_s),
     )
-    return report.made_of(WatchParts(recording, watched))
 
 
 def _runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:

@@ -159,5 +159,5 @@ def test_ops_of_one_stream_that_overlap_are_warned_of(tmp_path: Path, capsys) ->
     path = tmp_path / "ops.csv"
     rows = [f"{step},0,compute,{3 * step + start},1" for step in range(3) for start in (0.0, 0.5)]
     path.write_text("\n".join(["step,dp,op_type,start_s,duration_s", *rows]))
-    assert main(["trace", "predict", str(path)]) == 0
+    assert main(["trace", "predict", str(path), "--details"]) == 0
     assert "misses the recorded steps by 33%" in capsys.readouterr().out

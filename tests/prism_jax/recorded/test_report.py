@@ -1,6 +1,7 @@
-"""What is reported on recorded jobs: every promised key, numbers as computed, lines for people that fit a terminal."""
+"""What is reported on recorded jobs: every promised key, numbers as computed, pages for people."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.core.report import RunRecord, to_plain
-from prism_jax.core.text_table import with_error
+from prism_jax.core.errors import DataError
+from prism_jax.core.page import Table
+from prism_jax.core.report import Report, RunRecord, to_plain
+from prism_jax.core.text_table import percent, time_with_error
 from prism_jax.explain.types import Stragglers
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.predict_trace import check_facts, evidence_facts, prediction_facts
-from prism_jax.recorded.prediction import MomentMatch, TracePrediction
-from prism_jax.recorded.prediction_report import PredictedJobChange, TracePredictionReport, WhatIfReport
+from prism_jax.recorded.prediction import MomentMatch, TracePrediction, predicted_curve
+from prism_jax.recorded.prediction_report import (
+    PredictedCurves,
+    PredictedJobChange,
+    TracePredictionReport,
+    WhatIfReport,
+)
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import replay_recorded, trace_criticality
 from prism_jax.recorded.report import (
@@ -35,7 +43,7 @@ from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 
-WIDEST = 120  # characters; lines that quote op names or files may be longer
+FAR_OFF = "treat these figures with care"
 JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)
 LAW = Law(step=0.03, rank=0.05, micro_batch=0.1, own=0.03, last_stage=0.2)
 LOG = StepLog("a.log", "a run", np.arange(10, 40), np.linspace(1.0, 2.0, 30), np.ones(30, dtype=np.int32), ("a note",))
@@ -109,20 +117,17 @@ def replayed(trace: Trace) -> TraceReplayReport:
     )
 
 
-def info_lines(recorded: Trace | StepLog) -> list[str]:
-    return TraceInfoReport(trace_facts(recorded)).lines()
+def shown(report: Report) -> str:
+    """All of its page: no line is left without an end, no figure without a value."""
+    text = "\n".join(report.lines())
+    assert "nan" not in text.split()
+    assert all(line == line.rstrip() for line in text.split("\n"))
+    return text
 
 
 def as_json(part: Any) -> Any:
     """What JSON says of a report or a part of one."""
     return json.loads(json.dumps(to_plain(part), allow_nan=False))
-
-
-def check_lines(lines: list[str]) -> None:
-    for line in lines:
-        assert line == line.rstrip()
-        assert "nan" not in line.split()
-        assert len(line) <= WIDEST or line.startswith(("note: ", "warning: ")) or "e.g." in line, line
 
 
 # --- Objects ---------------------------------------------------------------------------------------------------------
@@ -230,119 +235,147 @@ def test_replay_is_exact_with_waits_and_gaps(trace: Trace) -> None:
     assert 0 <= made.median_abs_error <= made.p90_abs_error
 
 
-# --- Lines -----------------------------------------------------------------------------------------------------------
+# --- Pages -----------------------------------------------------------------------------------------------------------
 
 
-def test_info_lines(trace: Trace) -> None:
-    lines = info_lines(trace)
-    check_lines(lines)
-    assert lines[0].startswith("synthetic: 6 ")
-    assert lines[0].endswith("dp 3 x pp 2")
-    assert lines[2].startswith("16 steps between 10 and 25: p50 ")
-    one = info_lines(trace.choose(steps=np.array([3])))
-    assert one[2].startswith("1 step, number 13: p50 ")
-    assert info_lines(LOG)[0] == "a run: step times of a log, no ops (a.log)"
-    assert info_lines(LOG)[-1] == "note: a note"
+def test_info_names_job_steps_and_operations(trace: Trace) -> None:
+    report = TraceInfoReport(trace_facts(trace))
+    assert report.card().title == "synthetic: 6 ranks, dp 3 x pp 2"
+    assert report.card().verdict.startswith("16 steps between 10 and 25 recorded: median ")
+    table = next(one for one in report.blocks() if isinstance(one, Table))
+    assert [row[0] for row in table.rows] == list(report.info.op_types or ())
+    one = TraceInfoReport(trace_facts(trace.choose(steps=np.array([3]))))
+    assert one.card().verdict.startswith("1 step, number 13 recorded: median ")
+    assert TraceInfoReport(trace_facts(LOG)).card().title == "a run: step times of a log, no operations"
+    assert shown(TraceInfoReport(trace_facts(LOG))).endswith("note: a note")
 
 
-def test_replay_lines_go_from_bad_to_good(trace: Trace) -> None:
-    lines = replayed(trace).lines()
-    check_lines(lines)
-    errors = [float(line.split()[-1].rstrip("%")) for line in lines if line.startswith("  ")]
-    assert len(errors) == 3
-    assert errors == sorted(errors, reverse=True)
+def test_replay_says_whether_the_schedule_explains_the_steps(trace: Trace) -> None:
+    report = replayed(trace)
+    assert report.card().tone == "good"
+    assert f"off by {percent(report.replay.median_abs_error)} (median)" in report.card().verdict
+    far = replace(report, replay=replace(report.replay, median_abs_error=0.3))
+    assert (far.card().tone, "DOES NOT EXPLAIN" in far.card().verdict) == ("unsure", True)
 
 
-def test_predict_lines_show_quantiles_with_their_error(
+def test_predictions_show_quantiles_with_their_error(
     trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
 ) -> None:
-    lines = predicted(trace, prediction, scores[:1], evidence=evidence_facts(job)).lines()
-    check_lines(lines)
-    value, error = with_error(prediction.quantile(0.95), prediction.mc_error(0.95))
+    report = predicted(trace, prediction, scores[:1], evidence=evidence_facts(job))
+    text = shown(report)
+    rows = next(one for one in report.blocks() if isinstance(one, Table)).rows
+    assert rows[1][:2] == ("p95", time_with_error(prediction.quantile(0.95), prediction.mc_error(0.95)))
     low, high = prediction.interval(0.95)
-    assert f"  p95   {value} ± {error} s   ({low:.4g} s to {high:.4g} s at 90%, from 16 recorded steps)" in lines
-    assert "check: fitted on 8 steps, 8 steps predicted" in lines
-    assert any("(-4.00%)" in line and line.endswith("s contains the measured p95") for line in lines)
-    last = predicted(trace, prediction, scores[2:], evidence=evidence_facts(job)).lines()
-    assert any("(+10.00%)" in line and line.endswith("does not contain the measured p95") for line in last)
-    assert any("micro-batch, shared by forward and backward on all stages" in line for line in lines)
-    assert any("rank, persistent" in line for line in lines)
+    assert rows[1][2] == f"{low:.2f} to {high:.2f} s"
+    assert report.card().facts["p95"].endswith(f"(90%: {rows[1][2]})")
+    assert "Check: fitted on 8 steps, 8 steps predicted" in text
+    assert report.card().facts["check"] == "p95 of 8 held-out steps -4.0% off, in its interval"
+    last = predicted(trace, prediction, scores[2:], evidence=evidence_facts(job))
+    assert last.card().facts["check"] == "p95 of 8 held-out steps +10% off, OUTSIDE its interval"
+    assert "micro-batch, shared by forward and backward on all stages" in text
+    assert "rank, persistent" in text
 
 
-def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
+def test_predictions_say_how_many_splits_and_what_was_asked_for(
     trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
 ) -> None:
     more = {"asked": PredictedJobChange(1000, 16), "fit_replicas": 2, "evidence": evidence_facts(job)}
-    lines = predicted(trace, prediction, scores, **more).lines()
-    check_lines(lines)
-    assert "unrecorded steps with 1,000 data-parallel replicas and 16 micro-batches per replica" in lines
-    assert "check: fitted on 8 steps of 2 replicas, 8 steps predicted, mean of 3 splits" in lines
-    assert any(line.endswith("contains it in 67% of splits") for line in lines)
+    report = predicted(trace, prediction, scores, **more)
+    assert "with 1,000 data-parallel replicas and 16 micro-batches per replica" in report.card().title
+    assert "Check: fitted on 8 steps of 2 replicas, 8 steps predicted, mean of 3 splits" in shown(report)
+    assert report.card().facts["check"].endswith("in its interval in 67% of 3 splits")
 
 
 def test_calibration_is_told_where_it_can_be_seen(trace: Trace, job: RecordedJob, prediction: TracePrediction) -> None:
     def text(agreement: MomentMatch) -> str:
-        evidence = evidence_facts(replace(job, agreement=agreement))
-        return "\n".join(predicted(trace, prediction, evidence=evidence).lines())
+        return shown(predicted(trace, prediction, evidence=evidence_facts(replace(job, agreement=agreement))))
 
-    assert "adjusted to match the recorded steps: mean x 0.950, spread x 1.200" in text(MomentMatch(0.95, 1.2))
-    assert "calibrated" not in text(MomentMatch(1.0004, 0.9996))
+    assert "mean x 0.950, spread x 1.200, to match the recorded steps" in text(MomentMatch(0.95, 1.2))
+    assert "match the recorded" not in text(MomentMatch(1.0004, 0.9996))
 
 
-def test_predict_lines_of_a_log_have_no_evidence(prediction: TracePrediction) -> None:
-    lines = predicted(LOG, prediction).lines()
-    check_lines(lines)
-    assert not any("variance" in line or line.startswith("check") for line in lines)
+def test_predictions_from_a_log_have_no_evidence(prediction: TracePrediction) -> None:
+    text = shown(predicted(LOG, prediction))
+    assert "variance" not in text.lower()
+    assert "Check" not in text
 
 
 def test_jobs_without_micro_batches_are_not_said_to_have_any(prediction: TracePrediction) -> None:
     trace = open_trace(Path(__file__).parents[2] / "data" / "kineto_gloo")
     assert isinstance(trace, Trace)
-    job = fit_job(trace)
-    text = "\n".join(predicted(trace, prediction, evidence=evidence_facts(job)).lines())
+    text = shown(predicted(trace, prediction, evidence=evidence_facts(fit_job(trace))))
     assert "step of a replica, shared by its compute" in text
     assert "micro-batch" not in text
 
 
-def test_what_if_lines_name_the_worst_and_what_changes_bring(trace: Trace, what_if: WhatIfReport) -> None:
-    lines = what_if.lines()
-    check_lines(lines)
-    text = "\n".join(lines)
-    assert f"slowdown S = {what_if.slowdown:.5f}: " in text
-    assert (
-        f"the worst worker (rank {what_if.worst_ranks[0]}) accounts for {what_if.worst_workers_share:.1%} of the loss"
-        in text
-    )
-    assert "  all slower: p50 " in text
-    assert lines[-1].startswith("warning: 16 recorded steps cannot show a p95 or p99")
-    assert lines[-2].count("(+10.0%)") == 3
-    assert "treat these figures with care" not in text
+def test_what_if_names_the_worst_and_what_changes_bring(what_if: WhatIfReport) -> None:
+    card = what_if.card()
+    assert f"slowdown S = {what_if.slowdown:.3f}" in card.verdict
+    share = percent(what_if.worst_workers_share or 0.0)
+    assert card.facts["blame"].startswith(f"worst worker (rank {what_if.worst_ranks[0]}) {share} of the loss")
+    assert card.facts["best change"] == "none of those tried lowers the p95"
+    first = what_if.blocks()[0]
+    assert isinstance(first, Table)
+    assert [cell.count("(+10.0%)") for cell in first.rows[1]] == [0, 1, 1, 1]
+    text = shown(what_if)
+    assert "warning: 16 recorded steps cannot show a p95 or p99" in text
+    assert FAR_OFF not in text
 
 
-def test_many_workers_are_ranked_from_the_top_only(trace: Trace, what_if: WhatIfReport) -> None:
+def test_the_best_change_is_the_one_with_the_smallest_p95(what_if: WhatIfReport) -> None:
+    base = what_if.changes["as recorded"]
+    changes = {"as recorded": base, **{f"x {f}": Quantiles(base.p50, f * base.p95, base.p99) for f in (0.9, 0.8, 1.2)}}
+    assert replace(what_if, changes=changes).card().facts["best change"] == "x 0.8: p95 -20%"
+
+
+def test_many_workers_are_ranked_from_the_top_only(what_if: WhatIfReport) -> None:
     by_rank = {str(rank): 2.0 - rank / 1000 for rank in range(500)}
-    lines = replace(what_if, by_rank=by_rank, worst_ranks=tuple(range(15))).lines()
-    check_lines(lines)
-    assert "  ... 492 more" in lines
-    assert any("the worst 15 workers (ranks 0, 1, 2, 3, 4, 5, 6, 7, ...) account for" in line for line in lines)
+    report = replace(what_if, by_rank=by_rank, worst_ranks=tuple(range(15)))
+    assert "(the first 8 of 500)" in shown(report)
+    assert report.card().facts["blame"].startswith("worst 15 workers (ranks 0, 1, 2, 3, 4, 5, 6, 7, ...) ")
 
 
-def test_jobs_that_lose_nothing_are_said_to(trace: Trace, what_if: WhatIfReport) -> None:
-    lines = replace(what_if, slowdown=1.0, worst_workers_share=None, last_stage_share=None).lines()
-    check_lines(lines)
-    assert "  nothing is lost to stragglers" in lines
+def test_jobs_that_lose_nothing_are_said_to(what_if: WhatIfReport) -> None:
+    report = replace(what_if, slowdown=1.0, worst_workers_share=None, last_stage_share=None)
+    assert report.card().verdict.startswith("Nothing is lost to stragglers")
+    shown(report)
 
 
 def test_steps_that_the_rules_replay_badly_are_pointed_out(trace: Trace, found: Stragglers, job: RecordedJob) -> None:
     far = replace(found, recorded_s=0.5 * found.recorded_s)
     changes = {"as recorded": TracePrediction(np.ones((2, 2)))}
     made = what_if_report(trace, far, trace_criticality(job), changes, RECORD)
-    assert any("rules of the schedule explain" in line for line in made.lines())
+    assert "rules of the schedule explain" in made.card().facts["warning"]
+    assert FAR_OFF in shown(made)
     some = replace(made, info=trace_facts(trace.choose(replicas=np.array([0]))))
-    assert any("4 workers that were not recorded" in line for line in some.lines())
+    assert "4 workers that were not recorded" in some.card().facts["warning"]
 
 
 def test_notes_reach_the_reader_of_every_report(trace: Trace, what_if: WhatIfReport) -> None:
-    noted = replace(trace, notes=("the clocks disagree",))
-    for lines in (info_lines(noted), replayed(noted).lines(), replace(what_if, info=trace_facts(noted)).lines()):
-        assert lines[-1] == "note: the clocks disagree"
+    noted = trace_facts(replace(trace, notes=("the clocks disagree",)))
+    for report in (TraceInfoReport(noted), replace(replayed(trace), info=noted), replace(what_if, info=noted)):
+        assert report.lines()[-1] == "note: the clocks disagree"
+        assert re.search(r"\(\d notes?\)", report.card().next_step)
+
+
+# --- Pictures of stored reports --------------------------------------------------------------------------------------
+
+
+def test_stored_answers_are_drawn_as_new_ones(trace: Trace, what_if: WhatIfReport, found: Stragglers) -> None:
+    again = WhatIfReport.from_dict(json.loads(what_if.to_json()))
+    values = np.asarray(again.figure().axes[0].images[0].get_array())
+    np.testing.assert_array_equal(values, found.by_worker.T)
+    with pytest.raises(DataError, match="older version"):
+        replace(what_if, ranks=None).figure()
+
+
+def test_stored_predictions_keep_their_curves(prediction: TracePrediction) -> None:
+    curves = PredictedCurves(predicted_curve(prediction, LOG.step_s))
+    report = predicted(LOG, prediction, curves=curves)
+    again = TracePredictionReport.from_dict(json.loads(report.to_json()))
+    assert again == report
+    middle = np.interp(0.5, curves.fitted.level, curves.fitted.middle_s)
+    assert middle == pytest.approx(prediction.quantile(0.5), rel=1e-3)
+    assert len(again.figure().axes) == 1
+    with pytest.raises(DataError, match="older version"):
+        replace(report, curves=None).figure()
