@@ -306,7 +306,7 @@ def recording_blocks(info: TraceFacts) -> list[Block]:
     ops = "" if job is None else f", {job.n_ops_per_replica:,} operations per replica and step"
     facts = {
         "source": info.source,
-        "recorded": f"{steps_words(info)}; {recorded_words(info)}{ops}",
+        "recorded": f"{recorded_words(info)}, numbers {info.first_step:,} to {info.last_step:,}{ops}",
         "step time": f"p50 {format_s(times.p50)}, mean {format_s(times.mean)}, p95 {format_s(times.p95)}, CV {times.cv:.2%}",
         "stalls": stall_words(info),
     }

@@ -160,7 +160,7 @@ def _row(phase: DetectedPhase) -> tuple[str, ...]:
         f"{format_s(phase.normal_s)} -> {format_s(phase.slow_s)} ({phase.size:+.1%})",
         f"{phase.told_step:,} ({phase.prob:.0%})",
         format_s(phase.lost_s),
-        phase.verdict if phase.act_step is None else f"{phase.verdict} (act from step {phase.act_step:,})",
+        phase.verdict if phase.act_step is None else f"{phase.verdict}; cost a restart by step {phase.act_step:,}",
         "" if phase.slow_rank is None else _cause(phase),
     )
 
