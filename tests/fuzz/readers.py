@@ -28,6 +28,7 @@ from prism_jax.cloud.offers import read_catalogue
 from prism_jax.cloud.state_file import read_cloud_state
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
+from prism_jax.job.expert_counts import read_counts
 from prism_jax.job.load_job import load_job
 from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta
@@ -343,6 +344,7 @@ READERS = (
     Reader("saves", "saves.csv", _texts(FILES_SAVED), _fitted("saves")),
     Reader("documents", "lengths.csv", _texts(DOCUMENTS), _fitted("lengths")),
     Reader("loads of experts", "routing.csv", _texts(EXPERT_LOADS), _fitted("routing")),
+    Reader("counts of experts", "counts.csv", _texts(EXPERT_LOADS), read_counts),
     Reader("links", "links.csv", _texts(LINK_TIMES), _fitted("links")),
     Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
