@@ -245,7 +245,7 @@ def _autocorrelation(load: Floats) -> float:
 def _drifting(routing: ExpertRouting, group: ExpertGroup) -> float:
     """Autocorrelation of the largest share under the drift."""
     rng, drift = np.random.default_rng(3), routing.drift or 1.0
-    a, shape = _per_rank(routing, group), (int(min(N_ROW, MOST_CELLS // group.ep)), group.ep)
+    a, shape = _per_rank(routing, group), (int(min(N_ROW // 4, MOST_CELLS // (4 * group.ep))), group.ep)
     stays, goes, comes = (rng.standard_gamma(own, shape) for own in (a * (1.0 - drift), a * drift, a * drift))
     before, after = ((stays + own).max(axis=1) / (stays + own).sum(axis=1) for own in (goes, comes))
     return float(np.clip(np.corrcoef(before, after)[0, 1], 0.0, MOST_AR1))
