@@ -249,8 +249,8 @@ class UseCase:
     Attributes:
         function: as it was written.
         then: called after the report is printed, with it and with options of their own: write a file, warn of something.
-        text: makes what is printed without --json, of the report and options of its own: lines, a Table, Facts; None: the lines
-            of the report.
+        text: makes what is printed without --json, of the report and options of its own: lines, a Table, Facts; None, of
+            it or by it: the report.
         says: what a spinner says while it runs.
         counts: whether a bar is shown in place of the spinner.
         unrecorded: inputs of groups that the record leaves out.

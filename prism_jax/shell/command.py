@@ -85,7 +85,9 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
             answer,
             values.get("json", False),
             {name: values.get(name) for name in ("plot", "html")},
-            plain if case.text is None else partial(case.text, answer, **later[case.text]),
+            plain
+            if case.text is None
+            else partial(_shown_instead, partial(case.text, answer, **later[case.text]), plain),
             [partial(act, answer, **later[act]) for act in case.then],
         )
 
@@ -115,6 +117,12 @@ def _shown_by_default(answer: Any, *, details: bool) -> Any:
 def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> list[OptionSpec]:
     """What is typed for a command, besides what is done with its answer."""
     return [part for part in case_of(function).options() if part.option.is_typed and part.name not in fixed]
+
+
+def _shown_instead(text: Callable[[], Any], plain: Callable[[], Any]) -> Any:
+    """What a use case prints in the place of its report; the report where that is None."""
+    found = text()
+    return plain() if found is None else found
 
 
 def _by_position(parts: Iterable[OptionSpec], given: Sequence[Any]) -> dict[str, Any]:

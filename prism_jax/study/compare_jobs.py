@@ -17,7 +17,7 @@ from ..job.load_job import JobSource, loaded, source_of
 from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
 from ..result.prices import check_prices, checked, price_of
-from .report import ComparedJob, ComparisonReport, markdown_or_lines
+from .report import ComparedJob, ComparisonReport, markdown_table_or_none
 from .table import unit_of_samples
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_JOBS = len(ascii_uppercase)
 
 
-@use_case(text=markdown_or_lines, says="predicting")
+@use_case(text=markdown_table_or_none, says="predicting")
 def compare_jobs(
     jobs: Annotated[
         Sequence[JobSource], Argument(metavar="JOB...", recorded_as=lambda jobs: [source_of(job) for job in jobs])

@@ -18,30 +18,33 @@ from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_a
 from ..explain.types import percent
 from .capacity import DAY_S
 from .figures import JobFigures
-from .report import ComparisonReport, SweepReport
+from .report import ComparedJob, ComparisonReport, SweepReport, shortened_name
 from .scaling import SizeRow
 from .scaling_report import CapacityReport, ScalingReport
-from .table import Comparison, StudyRow, StudyTable
+from .table import StudyRow, StudyTable
 
 MOST_LINES = 12  # in the legend
 
 
 def draw_sweep(report: SweepReport) -> Figure:
     """p50 with its model interval on the left, the objective relative to the best job on the right."""
-    table: StudyTable = report.parts
     with style():
         figure = new_figure((12.0, 4.8), report.job)
         left, right = figure.subplots(1, 2)
-        plot_along(table, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left)
+        plot_along(report, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left)
         name_time_axis(left.yaxis, "median step time")
-        left.set_title("Median, and where 90 % of measured medians lie")
-        plot_along(table, lambda row: row.relative, with_band=False, ax=right).set_ylabel("relative to the best job")
-        right.set_title(f"By {table.objective}")
+        left.set_title("Median, and where 90% of measured medians lie")
+        plot_along(report, lambda row: row.relative, with_band=False, ax=right).set_ylabel("relative to the best job")
+        right.set_title(f"By {report.objective}")
     return figure
 
 
 def plot_along(
-    table: StudyTable, value: Callable[[StudyRow], float], *, with_band: bool = True, ax: Axes | None = None
+    table: SweepReport | StudyTable,
+    value: Callable[[StudyRow], float],
+    *,
+    with_band: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
     """Values along the longest axis of the grid; impossible jobs are gaps.
 
@@ -73,7 +76,7 @@ def plot_along(
     return ax
 
 
-def _longest(table: StudyTable) -> str:
+def _longest(table: SweepReport | StudyTable) -> str:
     """The axis with the most values; the first of several."""
     counts = {axis: len({row.settings[axis] for row in table.rows}) for axis in table.axes}
     return max(counts, key=lambda axis: counts[axis]) if counts else ""
@@ -88,24 +91,23 @@ DARK = 0.6  # probability from which text stands on a dark cell
 
 def draw_comparison(report: ComparisonReport) -> Figure:
     """Medians with their bands, ratios to the best, and the probabilities."""
-    found: Comparison = report.parts
-    names = [f"{own.label}  {own.name}" for own in report.jobs]
+    names = [f"{own.label}  {shortened_name(own.name)}" for own in report.jobs]
     with style():
-        figure = new_figure((14.0, 1.8 + 0.55 * len(names)))
+        figure = new_figure((14.0, 2.2 + 0.55 * len(names)), f"{len(names)} jobs on the same draws")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
-        plot_medians(found, names, ax=left).set_title("Median, and where 90 % of measured ones lie")
-        plot_ratios(found, ax=middle).set_title(f"By {found.table.objective}")
-        plot_probabilities(found, [name.split()[0] for name in names], ax=right).set_title("P(row better than column)")
+        plot_medians(report.jobs, names, ax=left).set_title("Median, and where 90% of measured ones lie")
+        plot_ratios(report.jobs, ax=middle).set_title(f"By {report.objective}")
+        labels = [own.label for own in report.jobs]
+        plot_probabilities(report.prob_less, labels, ax=right).set_title("P(row better than column)")
     return figure
 
 
-def plot_medians(found: Comparison, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+def plot_medians(jobs: Sequence[ComparedJob], names: Sequence[str], *, ax: Axes | None = None) -> Axes:
     """Predicted medians with their model intervals, seconds."""
     ax = new_axes() if ax is None else ax
     at = np.arange(len(names))
-    figures = [row.figures for row in found.table.rows if row.figures]
     median, low, high = (
-        np.array([getattr(own, name) for own in figures]) for name in ("p50_s", "model_low", "model_high")
+        np.array([getattr(job.figures, name) for job in jobs]) for name in ("p50_s", "model_low", "model_high")
     )
     ax.hlines(at, median * low, median * high, color=INDIGO, alpha=0.35, lw=6)
     ax.plot(median, at, "o", color=INDIGO)
@@ -114,26 +116,28 @@ def plot_medians(found: Comparison, names: Sequence[str], *, ax: Axes | None = N
     return _from_top(ax, len(names))
 
 
-def plot_ratios(found: Comparison, *, ax: Axes | None = None) -> Axes:
+def plot_ratios(jobs: Sequence[ComparedJob], *, ax: Axes | None = None) -> Axes:
     """Objectives over that of the best job: predicted, and the 90 % interval as they would be measured."""
     ax = new_axes() if ax is None else ax
-    at, bounds = np.arange(len(found.ratios)), np.array(found.ratios)
+    at = np.arange(len(jobs))
     ax.axvline(1.0, color=GREY, lw=1.0)
-    ax.hlines(at, bounds[:, 0], bounds[:, 1], color=TEAL, alpha=0.35, lw=6)
-    ax.plot([row.relative for row in found.table.rows], at, "o", color=TEAL)
-    ax.set_yticks(at, [""] * len(at))
-    ax.set_xlabel("relative to the best, shared errors counted once")
+    ax.hlines(at, [job.ratio_low for job in jobs], [job.ratio_high for job in jobs], color=TEAL, alpha=0.35, lw=6)
+    ax.plot([job.relative for job in jobs], at, "o", color=TEAL)
+    ax.set_yticks(at, [job.label for job in jobs])
+    ax.set_xlabel("relative to the best (90% as measured)")
     return _from_top(ax, len(at))
 
 
-def plot_probabilities(found: Comparison, labels: Sequence[str], *, ax: Axes | None = None) -> Axes:
+def plot_probabilities(prob_less: Sequence[Sequence[float]], labels: Sequence[str], *, ax: Axes | None = None) -> Axes:
     """Paired probabilities as a table of colours and per cents."""
     ax = new_axes() if ax is None else ax
-    probs = np.array(found.prob_less)
-    ax.imshow(np.where(np.eye(len(labels)) > 0, np.nan, probs), cmap="Purples", vmin=0.0, vmax=1.0, aspect="auto")
+    probs = np.array(prob_less)
+    ax.imshow(np.where(np.eye(len(labels)) > 0, np.nan, probs), cmap="Purples", vmin=-0.2, vmax=1.0, aspect="auto")
     for row, column in permutations(range(len(labels)), 2):
         prob = probs[row, column]
         ax.text(column, row, percent(prob), ha="center", va="center", color="white" if prob > DARK else "black")
+    for at in range(len(labels)):
+        ax.text(at, at, "-", ha="center", va="center", color=GREY)
     ax.set_xticks(range(len(labels)), labels)
     ax.set_yticks(range(len(labels)), labels)
     ax.grid(visible=False)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
-from ..core.page import Table
-from ..core.page_text import block_lines
+from ..core.page import Block, Card, Note, Table, Tone
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import time_with_error, unit_of_time, with_error
+from ..core.text_table import percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..core.use_case import OUTPUT, Option
 from ..explain.types import percent
+from ..prediction.check_report import more
 from .figures import JobFigures
 from .table import StudyRow
 
@@ -38,7 +38,7 @@ COLUMNS = (
     TableColumn("p50", lambda own: format_s(own.p50_s)),
     TableColumn("p95", lambda own: time_with_error(own.p95_s, own.p95_error_s)),
     TableColumn("p99", lambda own: format_s(own.p99_s)),
-    TableColumn("90 % model interval", lambda own: _span(own.p50_s * own.model_low, own.p50_s * own.model_high)),
+    TableColumn("90% model interval", lambda own: _span(own.p50_s * own.model_low, own.p50_s * own.model_high)),
     TableColumn("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
     TableColumn("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
     TableColumn("memory", lambda own: format_bytes(own.memory_bytes, 3)),
@@ -74,7 +74,21 @@ def markdown_table(table: Table) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in cells]
 
 
-LEGEND = "* best   = not distinguishable from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+LEGEND = "* best; = not distinguishable from it by these draws; ! does not fit into memory; ± Monte Carlo error"
+SAME_DRAWS = "all jobs on the same draws (± Monte Carlo error); 90%: model error"
+
+
+def figure_facts(own: JobFigures, sample_unit: str) -> dict[str, str]:
+    """Step time with its model interval, and speed, of one job of a study."""
+    low_s, high_s = own.p50_s * own.model_low, own.p50_s * own.model_high
+    width_s = high_s - low_s
+    median = time_to(own.p50_s, max(0.1 * width_s, 1e-4 * own.p50_s))
+    band = f" (90%: {times_to((low_s, high_s), 0.1 * width_s)})" if width_s > 0.0 else ""
+    memory = "" if own.fits else "; does not fit into memory"
+    return {
+        "step time": f"median {median}{band}; p95 {time_with_error(own.p95_s, own.p95_error_s)}",
+        "speed": f"{own.tokens_per_s_per_gpu:,.4g} {sample_unit}/s per GPU, MFU {100 * own.mfu:.1f}%{memory}",
+    }
 
 
 @dataclass(frozen=True)
@@ -100,11 +114,28 @@ class SweepReport(Report):
     record: Annotated[RunRecord, INLINE]
     sample_unit: str = "tokens"
 
-    def lines(self) -> list[str]:
-        best = next((row for row in self.rows if row.is_best), None)
-        told = [f"best by {self.objective}: {_words(self, best)}"] if best else []
-        notes = [*_reasons(self), *(f"note: {note}" for note in self.notes)]
-        return [*block_lines(_table(self)), LEGEND, *told, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
+    def card(self) -> Card:
+        best, tied = self.best, sum(row.is_tied for row in self.rows)
+        return Card(
+            title=f"{self.job}: {len(self.rows):,} jobs, by {self.objective}",
+            verdict=_sweep_verdict(self, best, tied),
+            tone="bad"
+            if best is None or best.figures is None or not best.figures.fits
+            else "unsure"
+            if tied
+            else "plain",
+            facts=_sweep_facts(self, best),
+            evidence=SAME_DRAWS,
+            next_step=f"prism-jax predict {self.job}{_sets(best)}; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        return [_table(self), Note(LEGEND), *map(Note, _reasons(self)), *(Note(f"note: {note}") for note in self.notes)]
+
+    @property
+    def best(self) -> StudyRow | None:
+        """The best row; None where no job is possible."""
+        return next((row for row in self.rows if row.is_best), None)
 
     def markdown(self) -> list[str]:
         """Returns the table alone, as Markdown."""
@@ -115,23 +146,52 @@ MOST_REASONS = 4  # of impossible jobs that are told
 SIZE = "cluster.n_devices"
 
 
+def _sweep_verdict(report: SweepReport, best: StudyRow | None, tied: int) -> str:
+    if best is None or best.figures is None:
+        return "No job is possible."
+    if not best.figures.fits:
+        return f"No job fits into memory; the fastest is {_words(report, best)}."
+    others = f"; {tied} other{'s' * (tied > 1)} within the error of these draws" if tied else ""
+    return f"Best: {_words(report, best)}{others}."
+
+
+def _sweep_facts(report: SweepReport, best: StudyRow | None) -> dict[str, str]:
+    """The best job, the second and the worst."""
+    if best is None or best.figures is None:
+        return {}
+    others = sorted((row for row in report.rows if row.figures and not row.is_best), key=lambda row: row.relative)
+    shown = {"second": others[:1], "worst": others[1:][-1:]}
+    behind = {name: f"{_words(report, row)}: {_behind(row)}" for name, rows in shown.items() for row in rows}
+    return {**figure_facts(best.figures, report.sample_unit), **behind}
+
+
+def _behind(row: StudyRow) -> str:
+    """How far behind the best, with the Monte Carlo error."""
+    behind, error = with_error(100.0 * (row.relative - 1.0), 100.0 * row.relative_error)
+    return f"{behind}% behind (± {error}%)"
+
+
+def _sets(best: StudyRow | None) -> str:
+    return "".join(f" --set {field}={value}" for field, value in best.settings.items()) if best else ""
+
+
 def _table(report: SweepReport) -> Table:
     known = [row.figures for row in report.rows if row.figures is not None]
     shown = [column for column in shown_columns(known) if column.name != "GPUs" or SIZE not in report.axes]
     names = (heading(column.name, report.sample_unit) for column in shown)
     columns = ("", *map(short, report.axes), *names, "relative")
     title = f"{report.job}: {len(report.rows):,} jobs, by {report.objective}"
-    return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
+    return Table(title, columns, [_cells(at, row, shown, report.axes) for at, row in enumerate(report.rows, 1)])
 
 
-def _cells(row: StudyRow, shown: Sequence[TableColumn], axes: Sequence[str]) -> tuple[str, ...]:
+def _cells(at: int, row: StudyRow, shown: Sequence[TableColumn], axes: Sequence[str]) -> tuple[str, ...]:
     own, labels = row.figures, tuple(row.settings.get(axis, "") for axis in axes)
     if own is None:
-        return ("", *labels, *("" for _ in shown), "impossible")
+        return (f"{at}", *labels, *("" for _ in shown), "impossible")
     mark = "*" if row.is_best else "=" if row.is_tied else ""
     ratio, error = with_error(row.relative, row.relative_error)
     relative = "1.00" if row.is_best else f"{ratio} ± {error}"
-    return (mark + ("" if own.fits else "!"), *labels, *(column.text(own) for column in shown), relative)
+    return (f"{at}{mark}" + ("" if own.fits else "!"), *labels, *(column.text(own) for column in shown), relative)
 
 
 def _reasons(report: SweepReport) -> list[str]:
@@ -201,32 +261,76 @@ class ComparisonReport(Report):
     record: Annotated[RunRecord, INLINE]
     sample_unit: str = "tokens"
 
-    def lines(self) -> list[str]:
-        return [
-            *block_lines(_jobs(self)),
-            LEGEND,
-            *block_lines(_matrix(self)),
-            *(f"note: {note}" for note in self.notes),
-            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
-        ]
+    def card(self) -> Card:
+        best = next(job for job in self.jobs if job.is_best)
+        verdict, tone = _comparison_verdict(self, best)
+        ranked = sorted(self.jobs, key=lambda job: (not job.is_best, job.relative))[:MOST_SHOWN]
+        rest = len(self.jobs) - len(ranked)
+        return Card(
+            title=f"{len(self.jobs)} jobs on the same draws, by {self.objective}",
+            verdict=verdict,
+            tone=tone,
+            facts={
+                **{f"{job.label} {shortened_name(job.name)}": _ratio(job) for job in ranked},
+                **({"others": f"{rest}, all behind these"} if rest else {}),
+            },
+            evidence="same draws; +%: behind the best (90% as measured), shared errors cancel",
+            assumptions=self.notes[:1],
+            next_step=f"prism-jax predict {best.name}; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        return [_jobs(self), Note(LEGEND), _matrix(self), *(Note(f"note: {note}") for note in self.notes)]
 
     def markdown(self) -> list[str]:
         """Returns both tables as Markdown."""
         return [*markdown_table(_jobs(self)), "", *markdown_table(_matrix(self))]
 
 
-def markdown_or_lines(
+MOST_SHOWN = 4  # jobs on the first screen
+LONGEST_NAME = 20
+SURE, CHANCE = 0.9, 0.5  # probabilities that the best job would be measured as the best
+
+
+def _comparison_verdict(report: ComparisonReport, best: ComparedJob) -> tuple[str, Tone]:
+    chance = percent(best.prob_best)
+    if not best.figures.fits:
+        return f"No job fits into memory; {best.label} ({best.name}) would be the best.", "bad"
+    tone: Tone = "good" if best.prob_best >= SURE else "unsure"
+    said = "is the best" if best.prob_best > CHANCE else "is predicted to be the best"
+    return (
+        f"{best.label} ({shortened_name(best.name)}) {said}; so it would be measured with probability {chance}.",
+        tone,
+    )
+
+
+def _ratio(job: ComparedJob) -> str:
+    """The p95, MFU, and how far behind the best it would be measured."""
+    own = job.figures
+    text = f"p95 {time_to(own.p95_s, max(own.p95_error_s, 1e-3 * own.p95_s))}, MFU {100 * own.mfu:.0f}%"
+    if not job.is_best:
+        behind, low, high = (share(one - 1.0, sign=True) for one in (job.relative, job.ratio_low, job.ratio_high))
+        text += f"; {behind} ({low} to {high})"
+    return text if own.fits else f"{text}; does not fit"
+
+
+def shortened_name(name: str) -> str:
+    """The end of a long name, which is where names of files differ."""
+    return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
+
+
+def markdown_table_or_none(
     report: SweepReport | ComparisonReport,
     markdown: Annotated[bool, Option(heading=OUTPUT, help="Print the table as Markdown.")] = False,
-) -> list[str]:
-    """What `sweep` and `compare` print."""
-    return report.markdown() if markdown else report.lines()
+) -> list[str] | None:
+    """What `sweep` and `compare` print in the place of the report."""
+    return report.markdown() if markdown else None
 
 
 def _jobs(report: ComparisonReport) -> Table:
     shown = shown_columns([job.figures for job in report.jobs])
     names = (heading(column.name, report.sample_unit) for column in shown)
-    head = ("", "job", "device", *names, "relative", "90 % as measured", "P(best)")
+    head = ("", "job", "device", *names, "relative", "90% as measured", "P(best)")
     rows = []
     for job in report.jobs:
         cells = (column.text(job.figures) for column in shown)
@@ -236,7 +340,7 @@ def _jobs(report: ComparisonReport) -> Table:
 
 
 def _matrix(report: ComparisonReport) -> Table:
-    title = "Probability that the job of the row would be measured better than that of the column, errors they share counted once"
+    title = "Probability that the job of the row would be measured better than that of the column"
     return probability_table(title, [job.label for job in report.jobs], report.prob_less)
 
 

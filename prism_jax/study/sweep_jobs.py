@@ -22,7 +22,7 @@ from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Price, StudyRun
 from ..result.prices import check_price
 from .axes import Axis, grid, sizes_of
-from .report import SweepReport, markdown_or_lines
+from .report import SweepReport, markdown_table_or_none
 from .table import StudyTable, study_table
 
 
@@ -89,7 +89,7 @@ def write_csv(
     return Message(f"wrote {csv}")
 
 
-@use_case(text=markdown_or_lines, then=(write_csv,), says="predicting")
+@use_case(text=markdown_table_or_none, then=(write_csv,), says="predicting")
 def sweep_jobs(
     job: JobFile,
     settings: Annotated[Sequence[str], Option("--set", "FIELD=V1,V2", key="set", recorded_as=list)] = (),
@@ -170,7 +170,7 @@ def check_price_for(objective: str, price: float | None) -> None:
 
 def _report(source: str, table: StudyTable, record: RunRecord, sample_unit: str) -> SweepReport:
     lost = sum(row.figures is None for row in table.rows)
-    notes = (f"{lost} of {len(table.rows)} jobs are impossible",) if lost else ()
+    notes = (f"{lost} of {len(table.rows)} jobs {'is' if lost == 1 else 'are'} impossible",) if lost else ()
     return SweepReport(
         source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record, sample_unit
     )

@@ -57,6 +57,10 @@ def test_text_json_markdown_and_picture_tell_the_same(jobs: list[str], tmp_path:
     assert "Probability that the job of the row" in text
     assert f"{100 * report.prob_less[1][0]:.0f}%" in text
     assert report.markdown()[0].startswith("|  | job |")
+    card = report.card()
+    assert card.verdict.startswith(f"{better.label} (")
+    assert next(name.split()[0] for name in card.facts) == better.label, "the best stands first"
+    assert report.figure().axes, "drawn from the report alone"
 
 
 def test_overrides_apply_to_all_and_unlike_batches_compare_per_token(jobs: list[str], tmp_path: Path, capsys) -> None:

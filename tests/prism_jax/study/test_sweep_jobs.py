@@ -46,10 +46,15 @@ def test_text_json_csv_and_markdown_tell_the_same(job: str, tmp_path: Path, caps
     for told, written in zip(report.rows[:2], rows, strict=False):
         assert told.figures is not None
         assert float(written["p95_s"]) == told.figures.p95_s
-    assert main([*arguments]) == 0
+    assert main([*arguments, "--details"]) == 0
     text = capsys.readouterr().out
     assert "impossible: micro_batch 5" in text
     assert text.count("1.00") >= 1
+    best = next(row for row in report.rows if row.is_best)
+    card = report.card()
+    assert f"micro_batch {best.settings['plan.micro_batch']}" in card.verdict
+    assert f"--set plan.micro_batch={best.settings['plan.micro_batch']}" in card.next_step
+    assert report.figure().axes, "drawn from the report alone"
     assert main([*arguments, "--markdown"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("| --- | ---")
 
@@ -182,9 +187,20 @@ def test_models_without_tokens_are_told_in_their_own_unit(capsys) -> None:
     """A step of images has no tokens: neither in a column nor in what unlike batches are compared by."""
     few, image = ("--samples", "64"), "resnet50_64"
     for arguments in (
-        ["sweep", image, "--set", "plan.global_batch=4096,8192", "--set", "plan.micro_batch=64", "--price", "2", *few],
+        [
+            "sweep",
+            "--details",
+            image,
+            "--set",
+            "plan.global_batch=4096,8192",
+            "--set",
+            "plan.micro_batch=64",
+            "--price",
+            "2",
+            *few,
+        ],
         ["scale", image, "--gpus", "8,64", "--price", "2", *few],
-        ["compare", image, image, "--price", "2", *few],
+        ["compare", "--details", image, image, "--price", "2", *few],
     ):
         assert main(arguments) == 0
         told = capsys.readouterr().out
