@@ -81,7 +81,7 @@ class Mesh(OptionGroup):
 
 @dataclass(frozen=True)
 class StatedStep(OptionGroup):
-    """What the source does not say of a step.
+    """Facts of a step that the source does not state.
 
     Attributes:
         micro_batches: micro-batches of a step per data-parallel rank.

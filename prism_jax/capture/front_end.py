@@ -39,7 +39,7 @@ STATED_BY = {
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """What is to be captured.
+    """Source and settings of a capture.
 
     Attributes:
         source: a file, or a file and what it defines: train.py:build.
@@ -71,7 +71,7 @@ class CaptureRequest:
 
     @property
     def defined(self) -> str:
-        """What the file defines: `build` of train.py:build; empty where nothing is named."""
+        """Name that the file defines: `build` of train.py:build; empty where nothing is named."""
         return self.source[len(self.path) + 1 :]
 
     def n_ranks(self, default: int = 1) -> int:
@@ -206,7 +206,7 @@ _MODULE = "prism_jax_user_code"
 
 @contextmanager
 def user_errors(path: Path, doing: str) -> Iterator[None]:
-    """What a user's code raises becomes a `DataError` with the last line of the file that was reached."""
+    """Turns errors of a user's code into a `DataError` with the last line of the file that was reached."""
     try:
         yield
     except PrismError:

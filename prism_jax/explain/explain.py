@@ -3,9 +3,9 @@
 - Breakdown of the mean step for an average GPU. Busy time is averaged over pipeline stages. What remains of the noise-free
   step is bubble; what transfers between stages add to it is exposed pp communication. What randomness adds is waiting for
   stragglers, except for stalls of the whole step. For power, compute is split by kernel class by the noise-free cost of all
-  chunks, and what it loses to communication beside it (multiprocessors, memory bandwidth) stands alone: then fewer products
+  chunks, and what it loses to simultaneous communication (multiprocessors, memory bandwidth) stands alone: then fewer products
   are made, and less is drawn.
-- Criticality (`critical_path.py`), owners of the p95 (`owners.py`), and what known GPUs cost (`given.py`).
+- Criticality (`critical_path.py`), sources of the p95 (`owners.py`), and what known GPUs cost (`given.py`).
 - Op-by-op timelines of the slowest replica of a typical and of a slow step.
 """
 
@@ -146,7 +146,7 @@ SPREAD_COLUMNS = 128  # of a known replica, each for several steps
 
 
 def explain(job: Job, distribution: StepTimeDistribution, *, key: Array, known: KnownGpus | None = None) -> Explanation:
-    """Breakdown, criticality, owners of the p95, and the spreads between and within allocations.
+    """Breakdown, criticality, sources of the p95's variability, and the spreads between and within allocations.
 
     Args:
         job: the job that was predicted.

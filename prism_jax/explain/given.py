@@ -1,8 +1,8 @@
-"""What known slowdowns of GPUs cost: node by node, and what it would bring to replace the slowest.
+"""Cost of known slowdowns of GPUs, node by node, and the gain from replacing the slowest.
 
 A node that is replaced gets other GPUs, drawn like the rest of the fleet. Its replicas alone are simulated again, with the draws
 that they had, so that differences of a few tenths of a percent are visible. Two nodes that are equally slow cost nothing one by
-one, since the other is still there: so costs stand beside what all nodes down to that one cost together.
+one, since the other is still there: so costs stand next to what all nodes down to that one cost together.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def slowest_nodes(program: Program, gpus: KnownGpus) -> list[KnownNode]:
 
 
 def given_slowdowns(gpus: KnownGpus, nodes: Sequence[KnownNode], times: ReplicaTimes, key: Array) -> GivenSlowdowns:
-    """What known slowdowns do to a job.
+    """Explains the effect of known slowdowns on a job.
 
     Args:
         gpus: that are known.
@@ -122,7 +122,7 @@ def _step_s(program: Program, gpus: KnownGpus) -> float:
 
 
 def _without(times: ReplicaTimes, devices: Sequence[int], key: Array) -> ReplicaTimes:
-    """The same columns with other GPUs in the place of some: the replicas that hold them are simulated again.
+    """Simulates again the replicas that hold some GPUs, with other GPUs in their place; the columns are the same.
 
     Notes: all replicas wait for a slow link at the end of the step, so that all are where links are known.
     """

@@ -1,4 +1,4 @@
-"""Whose variability owns the p95: one owner's is removed at a time.
+"""Sources of the p95's variability: one is removed at a time.
 
 The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths of a percent
 are visible with a few hundred columns. What whole steps have in common is made of the same columns. Without lengths or routing
@@ -108,7 +108,7 @@ EVEN_LOADS = "even loads of experts"
 
 
 def work_gains(program: Program, key: Array) -> Mapping[str, float]:
-    """What other packing rules, and even loads of experts, would bring: relative gains in tokens per second at the median.
+    """Returns the gains from other packing rules and from even loads of experts: relative, in tokens per second at the median.
 
     Args:
         program: lowered job.

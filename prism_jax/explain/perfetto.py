@@ -40,7 +40,7 @@ def write_trace(path: str | Path, timelines: Sequence[Timeline], job_name: str) 
 
 
 def write_events(path: str | Path, events: Sequence[Event], other: Mapping[str, str]) -> None:
-    """Writes events for a trace viewer, whole or not at all; `other` are facts that it shows beside them."""
+    """Writes events for a trace viewer, whole or not at all; `other` are facts that it shows with them."""
     _write(path, {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other})
 
 

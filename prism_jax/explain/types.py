@@ -1,4 +1,4 @@
-"""What an explanation consists of, and the words that a person reads for its keys; plain data, no JAX."""
+"""Parts of an explanation, and the words that a person reads for its keys; plain data, no JAX."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SlowNode:
 
 @dataclass(frozen=True)
 class GivenSlowdowns:
-    """What known slowdowns of GPUs do to a job.
+    """Effect of known slowdowns of GPUs on a job.
 
     Attributes:
         n_gpus, n_nodes: that are known, and the nodes that hold them.

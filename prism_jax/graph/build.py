@@ -2,8 +2,8 @@
 
 Ops of a lane that run the same kinds of work on the same chunks (and send over the same edges) have one *signature*, whatever
 their micro-batch. Its seconds are computed once, for any number of plans (leading axes of the cost), and picked by index. An
-op lasts the sum of its parts. Where a forward runs beside a backward (DualPipe), communication of either part runs beside the
-compute of the other, as far as that compute is not already beside communication of its own part:
+op lasts the sum of its parts. Where a forward overlaps a backward (DualPipe), communication of either part runs during the
+compute of the other, as far as that compute does not already overlap communication of its own part:
 
     exposed(F) = max(0, comm(F) - max(0, compute(BW) - hidden(BW))), and the same with F and BW exchanged;
     op = compute(F) + compute(BW) + exposed(F) + exposed(BW).
@@ -59,7 +59,7 @@ def signatures(schedule: ScheduleOrder, table: LevelTable) -> Signatures:
 
 
 def op_signatures(schedule: ScheduleOrder) -> Signatures:
-    """The same with `of_op` [op], lane by lane in running order; signatures count in the order in which they appear."""
+    """Signatures with `of_op` [op], lane by lane in running order; signatures count in the order in which they appear."""
     ops, placement, n_chunk = schedule.ops, schedule.stage_of, schedule.n_chunk
     direction = np.array(placement.direction)[ops.micro_batch]
     part = np.where(ops.kind >= 0, (ops.kind * len(placement.stages) + direction) * n_chunk + ops.chunk + 1, 0)
@@ -97,7 +97,7 @@ def signature_seconds(sigs: Signatures, compute_s: Values, comm_s: Values, hidde
         compute_s, comm_s, hidden_s: as in `StepCost`, [*plan, kind, chunk, class or axis]; may be traced by JAX.
 
     Notes:
-        Where an op holds a forward and a backward part, the communication of each runs beside what compute the other has free.
+        Where an op holds a forward and a backward part, the communication of each runs during the other's compute that is free.
     """
     used = sigs.kind >= 0
     is_forward = used & (sigs.kind == _KIND["F"])
@@ -133,7 +133,7 @@ def _total(values: Values, sigs: Signatures, chosen: NDArray[np.bool_]) -> Value
 
 
 def _exposed_share(comm_s: Values, beside_s: Values) -> Values:
-    """Share of `comm_s` that does not fit beside `beside_s` of compute; 0 where there is no communication."""
+    """Share of `comm_s` that does not fit into `beside_s` of compute; 0 where there is no communication."""
     xp = namespace(comm_s, beside_s)
     return xp.maximum(comm_s - beside_s, 0.0) / xp.where(comm_s > 0.0, comm_s, 1.0)
 

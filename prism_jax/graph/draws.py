@@ -242,7 +242,7 @@ def host_key(key: Key[Array, ""] | Words, *data: int) -> UInt32[np.ndarray, "2"]
 
 
 def folded(key: Key[Array, ""] | Words, *data: int) -> Key[Array, ""]:
-    """The same as a typed key."""
+    """Returns a key into which numbers are folded one after another, as a typed key."""
     return _typed(host_key(key, *data))
 
 

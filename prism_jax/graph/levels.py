@@ -45,7 +45,7 @@ class LevelTable(NamedTuple):
 
 
 class OpGraph(NamedTuple):
-    """What the ops of a schedule wait for on other lanes; ops count lane by lane in running order.
+    """Dependencies of the ops of a schedule on other lanes; ops count lane by lane in running order.
 
     Attributes:
         schedule: whose ops they are.

@@ -6,7 +6,7 @@ its exposed communication, and writes its end time into a ring buffer of the las
     start = max(end[t-1, l], max_d(end[dep_d] + lag_d))        end = start + max_members(compute) + communication
 
 Columns (last axis) are independent random draws of one replica. The `score` axis carries several values of the network regime
-at once: they share every random number, which costs next to nothing beside making those numbers.
+at once: they share every random number, which costs next to nothing compared with making those numbers.
 
 The end of the step is a sum of the seconds along one path, of what decided each start, and so is its derivative. Where one is
 asked for, the scan keeps the deciders (a byte per op), the path is walked back, and the seconds of the ops and transfers on it,
@@ -94,7 +94,7 @@ class CommFactors:
         return xp.maximum(self.link[-2], xp.asarray(self.edge)[between])
 
     def handed_at(self, source: Int[Either, "*op"], lane: Int[Either, "*op"], column: Int[Either, " column"]) -> Values:
-        """The same of single ops on `lane`."""
+        """Factor of a hand-over from `source` of single ops on `lane`."""
         link = self.link[HAND_OVER][lane, column]
         if self.edge is None:
             return link
@@ -237,14 +237,14 @@ def lane_ends(
 
 
 def _level_rows(graph: GraphArrays, work: WorkFactors | None) -> tuple[Array, ...]:
-    """What differs from level to level, along the leading axis."""
+    """Returns the inputs that differ from level to level, along the leading axis."""
     level = jnp.arange(len(graph.compute_s), dtype=jnp.int32)
     rows = level, graph.dep, graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.lag_s
     return tuple(jnp.asarray(own) for own in (rows if work is None else (*rows, work.row, work.share)))
 
 
 def _decider(free: Array, arrivals: Sequence[Array]) -> Integer[Array, "lane column"]:
-    """What decides the starts of ops; of those that arrive together the first counts."""
+    """Returns the index of the event that decides the start of each op; of those that arrive together the first counts."""
     by = jnp.zeros(free.shape, jnp.uint8)
     for d, arrival in enumerate(arrivals):
         by, free = jnp.where(arrival > free, jnp.uint8(d + 1), by), jnp.maximum(free, arrival)
@@ -339,7 +339,7 @@ def _path_seconds(
 
 
 def _picked(drawn: Float[Array, "level draw lane column"], lane: Array) -> Float[Array, "draw level score column"]:
-    """What was drawn for ops on a path."""
+    """Returns the draws of the ops on a path."""
     level, column = jnp.arange(len(lane))[:, None, None], jnp.arange(drawn.shape[-1])
     return jnp.moveaxis(drawn[level, :, lane, column], -1, 0)
 

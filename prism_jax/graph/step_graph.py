@@ -155,7 +155,7 @@ def padded_depth(depth: int) -> int:
 
 
 def pad_graph(graph: StepGraph) -> StepGraph:
-    """The same graph with idle lanes and levels at the end, and room for two dependencies."""
+    """Returns the graph padded with idle lanes and levels at the end, and with room for two dependencies."""
     levels, lanes = padded_shape(graph.n_level, graph.n_lane)
     by_row = ((0, levels - graph.n_level), (0, lanes - graph.n_lane))
     more_dep = (0, 2 - graph.dep_level.shape[-1])

@@ -45,7 +45,7 @@ from ..core.registry import Registry
 
 @dataclass(frozen=True)
 class PlanField:
-    """What is said of a field of a plan, once: checks of job files and of `--set`, and the page of all fields, follow from it.
+    """Description of a field of a plan, from which checks of job files and of `--set`, and the page of all fields, follow.
 
     Attributes:
         about: what it is, in one line.
@@ -299,7 +299,7 @@ _OF_KIND = {
 
 
 class Recomputing(Protocol):
-    """What of a plan says what is recomputed; fields as in `ParallelPlan`."""
+    """Fields of a plan that state what is recomputed; they are as in `ParallelPlan`."""
 
     @property
     def recompute(self) -> str: ...

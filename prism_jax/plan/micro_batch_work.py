@@ -55,7 +55,7 @@ P = TypeVar("P", bound=HasData)
 
 @dataclass(frozen=True, eq=False)
 class MicroBatchLaw:
-    """What micro-batches compute.
+    """Distribution of the work of micro-batches.
 
     Attributes:
         seq_len: tokens that are computed per sequence, in the mean.

@@ -13,7 +13,7 @@
 | *_4bit | the same in 4 bits, with an fp32 scale per block of 128 | arXiv 2309.01507, torchao |
 | paged_* | the same in memory that the device and the host share, so that they need no place on the device | bitsandbytes |
 
-Beside these stands the copy that is updated, a *master copy*, where the format of `state_dtypes.main_params` is not that of the
+There is also the copy that is updated, a *master copy*, where the format of `state_dtypes.main_params` is not that of the
 parameters themselves; `none` says that there is none. Without one PyTorch's optimizers make their states, and autograd its
 gradients, in the format of the parameters: so it is assumed where `state_dtypes` says nothing (torch/optim/adam.py).
 
@@ -52,7 +52,7 @@ BLOCK_SIZE = {8: 256, 4: 128}
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What an optimizer keeps and how it runs.
+    """State that an optimizer keeps, and how it runs.
 
     Attributes:
         moments: states of a parameter's size, by the field of `StateDtypes` that says their format.
@@ -160,18 +160,20 @@ def has_master(plan: HasStates) -> bool:
 
 
 def updated_bytes(plan: HasStates) -> float:
-    """Of the parameter that is updated: the master copy, or the parameter itself."""
+    """Returns the bytes of the parameter that is updated: the master copy, or the parameter itself."""
     return MAIN_PARAM_BYTES[plan.state_dtypes.main_params] if has_master(plan) else plan.element_bytes
 
 
 def main_gradient_bytes(plan: HasStates) -> float:
-    """Of a gradient as the optimizer reads it: as stated; else fp32, or without a master copy as the parameters."""
+    """Returns the bytes of a gradient as the optimizer reads it: as stated; else fp32, or without a master copy as the
+    parameters.
+    """
     own = plan.state_dtypes.main_grads
     return ELEMENT_BYTES[own or ("fp32" if has_master(plan) else parameter_dtype(plan))]
 
 
 def moments_bytes(plan: HasStates, optimizer: Optimizer | None = None) -> float:
-    """Of all moments of a parameter.
+    """Returns the bytes of all moments of a parameter.
 
     Args:
         optimizer: None: the plan's.
@@ -184,7 +186,7 @@ def moments_bytes(plan: HasStates, optimizer: Optimizer | None = None) -> float:
 
 
 def rest_moments_bytes(plan: HasStates) -> float:
-    """Of all moments of a parameter of embedding or head, which no optimizer orthogonalises."""
+    """Returns the bytes of all moments of a parameter of embedding or head, which no optimizer orthogonalises."""
     own = OPTIMIZERS[plan.optimizer]
     return moments_bytes(plan, OPTIMIZERS["adamw"] if own.is_orthogonal else own)
 

@@ -141,7 +141,7 @@ def _number(key: object) -> object:
 
 @dataclass(frozen=True)
 class Data:
-    """What is known of the samples.
+    """Facts known of the samples.
 
     Attributes:
         lengths: of the documents that become sequences of at most `plan.seq_len` tokens.

@@ -48,7 +48,7 @@ LEAST_BUCKET, BUCKET_PER_RANK = 40_000_000, 1_000_000  # elements; Megatron-LM
 
 @dataclass(frozen=True)
 class Overlap:
-    """Which communication runs beside compute instead of in front of it."""
+    """Communication that runs during compute instead of in front of it."""
 
     dp: Annotated[bool, PlanField("of data parallelism")] = True
     tp: Annotated[bool, PlanField("of tensor parallelism")] = False

@@ -30,7 +30,7 @@ class PipelineSchedule(ABC):
     Attributes:
         name: as plans and job files spell it.
         fixed_virtual_stages: the only number of chunks per stage that it runs; None if it runs several.
-        overlaps_passes: ops may hold a forward beside a backward, so that the communication of one hides behind the other.
+        overlaps_passes: ops may hold a forward and a backward, so that the communication of one hides behind the other.
         fills_one_way: stage s starts after chunks 0 .. s-1 have run the same micro-batch forward, one after the other.
         loss_goes_back_at_once: the last chunk's backward follows its forward, so that one micro-batch of logits is held.
         drains_one_way: the step ends after the last gradient of stage s has gone back through chunks s-1 .. 0.
@@ -48,12 +48,12 @@ class PipelineSchedule(ABC):
 
     @property
     def about(self) -> str:
-        """What it does in one line: the first of its class's docstring."""
+        """Description in one line: the first of the class's docstring."""
         return self.description.partition("\n")[0]
 
     @property
     def description(self) -> str:
-        """What it does: its class's docstring."""
+        """Description: the class's docstring."""
         return inspect.getdoc(type(self)) or ""
 
     # Order and placement
@@ -63,7 +63,9 @@ class PipelineSchedule(ABC):
         """Ops of every stage in the order in which they run; called with degrees without `problems` only."""
 
     def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
-        """The same as arrays; another one where they are made sooner than objects (`ArraySchedule`)."""
+        """Returns the ops of `orders` as arrays; a subclass that makes arrays sooner than objects replaces it
+        (`ArraySchedule`).
+        """
         return StepOps.of(self.orders(pp, n_micro_batch, virtual_stages))
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
@@ -106,7 +108,7 @@ class PipelineSchedule(ABC):
     # Conditions
 
     def layout_problem(self, pp: int, virtual_stages: int) -> str:
-        """What is wrong with the degrees, whatever the micro-batches: constraint and remedy; empty if nothing is."""
+        """Returns what is wrong with the degrees for any number of micro-batches: constraint and remedy; empty if nothing is."""
         fixed = self.fixed_virtual_stages
         if fixed is None or virtual_stages == fixed:
             return ""
@@ -200,7 +202,7 @@ class ArraySchedule(PipelineSchedule):
         """Ops of every stage; called with degrees without `problems` only."""
 
     def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
-        """The same as objects."""
+        """Returns the ops of every stage as objects."""
         return self.ops(pp, n_micro_batch, virtual_stages).orders()
 
 

@@ -1,9 +1,9 @@
-"""DualPipe: micro-batches enter at both ends of the pipeline, and a forward of one direction runs beside a backward of the other.
+"""DualPipe: micro-batches enter at both ends of the pipeline, and a forward of one direction overlaps a backward of the other.
 
 The first half of the micro-batches flows from stage 0 to pp - 1, the second half from pp - 1 to 0, so stage s holds the
 parameters of chunks s and pp - 1 - s. Eight phases; "near" is the direction that reaches the stage first.
 
-With F, B, W the mean seconds of a chunk, pair the seconds of a forward beside a backward, p stages and x+ the positive part
+With F, B, W the mean seconds of a chunk, pair the seconds of a forward with a backward, p stages and x+ the positive part
 of x, a step takes about
 
     max_s (n_pair pair_s + n_alone (F + B + W)_s) + (p / 2 - 1) (pair + B - 2 W)+
@@ -66,7 +66,9 @@ class DualPipe(ArraySchedule):
 
 
 def _step_s(work: PipelineWork) -> Floats:
-    """[plan] a forward of chunk q runs beside a backward of its mirror image on the stage."""
+    """Returns the step seconds [plan] of a schedule in which a forward of chunk q overlaps a backward of its mirror image on the
+    stage.
+    """
     pp, pair, alone = work.pp, _pair_s(work), work.whole_s.sum(axis=1)
     pair, alone = (0.5 * (part + part[:, ::-1]) for part in (pair, alone))
     stage = np.arange(pp)
@@ -79,7 +81,7 @@ def _step_s(work: PipelineWork) -> Floats:
 
 
 def _pair_s(work: PipelineWork) -> Floats:
-    """[plan, chunk] forward of a chunk beside the backward of its mirror image."""
+    """Returns the seconds [plan, chunk] of a chunk's forward that overlaps the backward of its mirror image."""
     sides = (slice(0, 1), slice(1, 3))
     busy = [work.compute_s[:, side].sum(axis=1) for side in sides]
     sent = [work.comm_s[:, side].sum(axis=1) for side in sides]

@@ -43,7 +43,7 @@ class GPipe(ArraySchedule):
         return float(n_micro_batch)
 
     def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
-        """Those of all micro-batches."""
+        """Returns all micro-batches on the stage with the last chunk, 0 on others: all wait there for their backward pass."""
         return n_micro_batch * one_if_last(self, stage, pp, virtual_stages)
 
 
@@ -128,7 +128,8 @@ class Interleaved(ArraySchedule):
     def in_flight_of_chunks(
         self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, sizes: Sequence[float]
     ) -> tuple[float, ...]:
-        """Those of the fullest moment in the first period of one forward and one backward in turn; evenly where chunks are equal.
+        """Returns the activations at the fullest moment in the first period of one forward and one backward in turn; evenly where
+        chunks are equal.
 
         Raises:
             PlanError: fewer micro-batches than stages.

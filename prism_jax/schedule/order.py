@@ -28,12 +28,12 @@ class Part(NamedTuple):
 
 
 class Op(NamedTuple):
-    """Parts that a stage runs as one uninterrupted op: (F,), (B, W), (B,), (W,), or a forward beside a backward (F, B, W)."""
+    """Parts that a stage runs as one uninterrupted op: (F,), (B, W), (B,), (W,), or a forward with a backward (F, B, W)."""
 
     parts: tuple[Part, ...]
 
     def __str__(self) -> str:
-        """Its name in timelines and messages: kinds, micro-batch and chunk, as in `F3 c1` or `F3 c1 + BW0 c6`."""
+        """Returns the name in timelines and messages: kinds, micro-batch and chunk, as in `F3 c1` or `F3 c1 + BW0 c6`."""
         groups: dict[tuple[int, int], str] = {}
         for kind, micro_batch, chunk in self.parts:
             groups[micro_batch, chunk] = groups.get((micro_batch, chunk), "") + kind
@@ -117,7 +117,7 @@ class StepOps:
 
     @property
     def overlaps_passes(self) -> Flags:
-        """[op] whether a forward runs beside a backward."""
+        """Whether a forward overlaps a backward, [op]."""
         return (self.kind == 0).any(axis=1) & (self.kind > 0).any(axis=1)
 
     def orders(self) -> Orders:
@@ -223,7 +223,7 @@ class PipelineWork:
         bound_s: [plan] lower bound of the step time.
         compute_s: [plan, kind, chunk] of a micro-batch.
         comm_s: [plan, kind, chunk] communication in front of compute.
-        hidden_s: [plan, kind, chunk] communication beside compute.
+        hidden_s: [plan, kind, chunk] communication during compute.
         end_s: [plan, stage] at the end of the step.
     """
 

@@ -28,7 +28,7 @@ from .order import PipelineWork, StepOps, Turn
 
 @dataclass(frozen=True)
 class ZeroBubble(ArraySchedule):
-    """What the two have in common.
+    """Base of the two zero-bubble schedules.
 
     Attributes:
         filled: weight gradients that fill the wait for a gradient.
@@ -120,7 +120,7 @@ class ZBV(ArraySchedule):
         return (tuple(stage for turn in rounds for stage in turn),)
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
-        """Those on the way down and those on the way up: 2 pp once the pipeline is full."""
+        """Returns the activations on the way down and on the way up: 2 pp once the pipeline is full."""
         return float(min(2 * pp - 1 - stage, n_micro_batch) + min(stage + 1, n_micro_batch))
 
     def step_s(self, work: PipelineWork) -> Floats:

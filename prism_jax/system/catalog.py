@@ -78,7 +78,7 @@ def load_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def load_json(package: str, name: str) -> dict[str, Any]:
-    """The same of a file of JSON."""
+    """Reads a JSON file that ships with a package."""
     return json.loads(_preset_text(package, name))
 
 

@@ -74,7 +74,7 @@ class RateShares:
 
 @dataclass(frozen=True)
 class CollectiveLibrary:
-    """What a library of collectives makes of links.
+    """Rates that a library of collectives reaches on links.
 
     Attributes:
         name: key in job files.

@@ -74,7 +74,9 @@ class Device(ByContent):
         return self.peak_flops_per_s[rate]
 
     def product_dtype(self, dtype: str) -> str:
-        """What matrix products of a plan in `dtype` run in: fp32 as TF32 where there is one, everything else as it says."""
+        """Returns the format in which matrix products of a plan in `dtype` run: TF32 for fp32 where there is one, else `dtype`
+        itself.
+        """
         return "tf32" if dtype == "fp32" and "tf32" in self.peak_flops_per_s else dtype
 
 
@@ -125,12 +127,12 @@ class Cluster(ByContent):
 
     @property
     def fabric(self) -> Network:
-        """What joins the devices: the cluster's own network, or its tiers under NCCL; as measured where that was."""
+        """Network that joins the devices: the cluster's own, or its tiers under NCCL; as measured where that was."""
         by_figures = TieredNetwork(self.tiers, self.device.generation) if self.network is None else self.network
         return by_figures if self.measured is None else MeasuredNetwork(by_figures, self.measured)
 
     def of_size(self, n_devices: int) -> Cluster:
-        """The same cluster with another number of devices; the network spans them, if need be by growing.
+        """Returns the same cluster with another number of devices; the network spans them, if need be by growing.
 
         Raises:
             SpecError: the network cannot have that size.

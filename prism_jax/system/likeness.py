@@ -72,7 +72,7 @@ def device_like(
 
 
 def device_notes(device: Device) -> tuple[str, ...]:
-    """What a device that is only alike means for predictions, in words."""
+    """Returns notes, in words, on the accuracy of predictions for a device that is only known by its likeness to another."""
     if not device.likeness_sd:
         return ()
     known = f"device like {device.like}" if device.like else f"no device of the kind of {device.name} was calibrated"
@@ -94,7 +94,7 @@ def _peaks(base: Device, stated: Mapping[str, float] | None, power: float) -> di
 
 
 def _clock(base: Device, power: float) -> float:
-    """Of matrix products at a power limit, of that at the limit of `base`."""
+    """Returns the clock of matrix products at a power limit, over that at the limit of `base`."""
     if not 0 < power < base.power_watts:
         return 1.0
     law = power_law(base) or population_law()

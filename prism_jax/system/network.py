@@ -87,7 +87,7 @@ class Network(Protocol):
         ...
 
     def of_size(self, n_devices: int) -> Network:
-        """The same kind of network, for at least `n_devices`.
+        """Returns a network of the same kind for at least `n_devices`.
 
         Raises:
             SpecError: there is none.

@@ -128,7 +128,7 @@ reduce-scatter and an all-gather of the same bytes over the same wires."""
 
 @dataclass(frozen=True)
 class MeasuredCollectives:
-    """What was measured of the collectives of a cluster."""
+    """Measured curves of a cluster's collectives."""
 
     curves: tuple[MeasuredCurve, ...]
 
@@ -191,7 +191,7 @@ class MeasuredNetwork:
         return self.base.n_distance
 
     def of_size(self, n_devices: int) -> MeasuredNetwork:
-        """The same measurements on the network of that size."""
+        """Returns the same measurements on the network of that size."""
         return replace(self, base=self.base.of_size(n_devices))
 
     def collective(self, kind: str, n_bytes: float, stride: int, size: int) -> CollectiveTime:

@@ -123,7 +123,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 class GpuKind(Protocol):
-    """What decides which law holds; `system.hardware.Device` is one.
+    """Properties of a GPU that decide which power law holds; `system.hardware.Device` is one.
 
     Attributes:
         generation: key of its generation.
@@ -219,7 +219,7 @@ def step_power(
 
     Args:
         phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention`, `memory` and `slowed`
-            (what they lose to communication beside them; `explain.explain.power_phases` splits them); exposed
+            (time lost to communication meanwhile; `explain.explain.power_phases` splits them); exposed
             `tp_comm`, `cp_comm`, `ep_comm`, `dp_comm`, `pp_comm`; `bubble`, `waiting_for_stragglers`, `stalls`.
         device: whose `power_watts` is TDP.
         law: of its power; None: the preset's.

@@ -39,7 +39,7 @@ class Family(Protocol):
         ...
 
     def scaled(self, k: float) -> Family:
-        """The same shape with its spread times `k >= 0`; `scaled(0)` is constant."""
+        """Returns the same shape with its spread times `k >= 0`; `scaled(0)` is constant."""
         ...
 
 
@@ -89,7 +89,7 @@ class Constant:
         return np.ones_like(np.asarray(z, dtype=np.float64))
 
     def scaled(self, k: float) -> Constant:
-        """The same; a constant has no spread to scale."""
+        """Returns the constant itself: it has no spread to scale."""
         check_scale(k)
         return self
 
@@ -103,7 +103,7 @@ class ScaledByCv:
     cv: float
 
     def scaled(self, k: float) -> Family:
-        """The same family with its cv times `k`; constant at zero."""
+        """Returns the same family with its cv times `k`; constant at zero."""
         check_scale(k)
         own: Callable[[float], Family] = type(self)  # pyright: ignore[reportAssignmentType]  (a dataclass of `cv` alone)
         return own(self.cv * k) if self.cv * k > 0.0 else CONSTANT

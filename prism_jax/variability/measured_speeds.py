@@ -68,7 +68,7 @@ class SpeedColumn(NamedTuple):
 
 
 def kind_of(name: str) -> Kind | None:
-    """What a column holds, by its name; None where that is no speed of a GPU."""
+    """Returns the kind of measurement in a column, by the column's name; None where that is no speed of a GPU."""
     words = words_of(name)
     found = set(words)
     if not words or found & NO_QUANTITY or "eval" in found:

@@ -44,7 +44,7 @@ def fit_knots(z: Floats, values: Floats, max_knots: int, tolerance: float) -> tu
 
 
 def error_scale(z: Floats, values: Floats) -> Floats:
-    """What an error is measured against: the distance from one or the spread of the bulk, whichever is larger.
+    """Returns the scale that errors are measured against: the distance from one or the spread of the bulk, whichever is larger.
 
     In absolute terms a heavy tail would take all knots for quantiles that never occur.
     """
@@ -156,7 +156,7 @@ class NormalScoreMap:
         return np.where(slope > 0.0, knots[segment] + offset / np.where(slope > 0.0, slope, 1.0), flat)
 
     def normalised(self) -> NormalScoreMap:
-        """The same map divided by its mean."""
+        """Returns the same map divided by its mean."""
         mean = self.mean
         return NormalScoreMap(self.knots_z, tuple(v / mean for v in self.values))
 

@@ -3,15 +3,15 @@
 Columns: where, and how slow. Where is `gpu` (the index along the plan's axis order; also `rank`, `global_rank`), or a node (all
 GPUs of that host), or a node and `gpu` (the index inside it, from 0; also `local_rank`, `gpu_id`, ...), or both in one column
 ("gpu013:4"). A node stands in the column `node`, `host` or `hostname` (...): a number from 0 or a host name, the same throughout
-a table. Beside a rank it is a name alone. Which node a host is follows from the list of the job's hosts in the order of ranks
+a table. Next to a rank it can only be a name. Which node a host is follows from the list of the job's hosts in the order of ranks
 where there is one (`node_names.py`), and rows of other hosts are left out; without a list hosts are nodes in the order of their
 first rows.
 
 How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
 a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_per_s`, `memory_gb_s`), seconds, or an SM clock, as
 `measured_speeds` tells by names. There a GPU may have several rows, of which the median counts, and other columns do not matter.
-Links have columns beside them: `link` (within the node), `nic` (its ports to other nodes), `rail` (the port of that GPU alone); 2
-is half the rate. `link` and `nic` are of the node, the slowest of its rows. Links that are not listed stay unknown, too.
+Links have columns of their own: `link` (within the node), `nic` (its ports to other nodes), `rail` (the port of that GPU alone);
+2 is half the rate. `link` and `nic` are of the node, the slowest of its rows. Links that are not listed stay unknown, too.
 Reasons for which it throttles are counted and said. What `dcgmi dmon` and `nvidia-smi dmon` print is such a table.
 GPUs that are not listed, and those whose factor is left empty, stay unknown.
 """
@@ -84,7 +84,7 @@ NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "
 
 @dataclass(frozen=True)
 class SlowdownTable:
-    """What a table says.
+    """Content of a table of slowdowns.
 
     Attributes:
         factors: kernel class (or "all", "link", "nic") -> device -> factor.

@@ -43,7 +43,7 @@ class ClassVariability:
         return ClassVariability(**{part: getattr(self, part).scaled(k) for part in PARTS})
 
     def without(self, parts: tuple[str, ...]) -> ClassVariability:
-        """The same with `parts` constant."""
+        """Returns the same with `parts` constant."""
         return replace(self, **dict.fromkeys(parts, CONSTANT))
 
 

@@ -110,7 +110,7 @@ def _listed(value: Value, place: str) -> Iterator[ProcessGroup]:
 
 
 def collective(trace: ExecutionTrace, node: Node, groups: Mapping[str, ProcessGroup] | None) -> Collective | None:
-    """What a node `record_param_comms` says; None where nothing is sent.
+    """Returns the collective of a node `record_param_comms`; None where nothing is sent.
 
     Raises:
         DataError: its group is not in the list of groups, or a number is none; names the node.

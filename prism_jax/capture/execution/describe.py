@@ -1,4 +1,4 @@
-"""What execution traces hold; `prism-jax trace info et.json`."""
+"""Describes execution traces; `prism-jax trace info et.json`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .report import CollectiveFacts, ExecutionTraceReport, OpKindFacts
 
 
 def describe_execution_traces(path: str | Path, profiles: Sequence[str | Path] = ()) -> ExecutionTraceReport:
-    """What the execution traces of a job do in a step, and how much of it is timed by profiles of the same run.
+    """Describes the work of a step by a job's execution traces, and how much of it is timed by profiles of the same run.
 
     Args:
         path: a file, an archive or a folder with execution traces; profiles among them are used.

@@ -118,7 +118,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class MeasuredNodes:
-    """What a profile says about the nodes of a trace.
+    """Measured seconds of a trace's nodes, from a profile.
 
     Attributes:
         kernels: how much of the profile was found in the trace.

@@ -90,7 +90,7 @@ _KINDS = {
 
 
 def own_name(name: str) -> str:
-    """What stands behind the last colons: mm of aten::mm."""
+    """Returns the part of a name behind its last colons: mm of aten::mm."""
     return name.rpartition("::")[2]
 
 
@@ -148,7 +148,7 @@ class TraceTensor:
 
     @property
     def n_bytes(self) -> float:
-        """Of all elements of its shape."""
+        """Bytes of all elements of the shape."""
         n = 1.0
         for size in self.shape:
             n *= size
@@ -233,7 +233,7 @@ def node_of(raw: object, place: str) -> Node:
 
 
 def _attrs(raw: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """What newer versions keep in `attrs` and older ones beside the name."""
+    """Returns the fields that newer versions keep in `attrs` and older ones next to the name."""
     found = raw.get("attrs", raw.get("attr"))
     if found is None or isinstance(found, dict):
         return found or raw

@@ -62,7 +62,7 @@ def _word(name: str) -> str:
 
 
 def work_of(node: Node) -> Works:
-    """What the operator does, as rows of the forward pass; two products for the backward pass of a convolution.
+    """Returns the work of an operator as rows of the forward pass; two products for the backward pass of a convolution.
 
     Raises:
         SpecError: a size is beyond all measure.
@@ -219,7 +219,7 @@ def _traffic(node: Node, kind: str, given: list[TraceTensor], made: list[TraceTe
 
 
 def _typed(found: list[TraceTensor]) -> Iterator[TraceTensor]:
-    """Those with numbers of floating point first."""
+    """Yields the tensors of floating-point numbers, then the others."""
     yield from sorted(found, key=lambda one: dtype_of(one) not in _FLOATS)
 
 

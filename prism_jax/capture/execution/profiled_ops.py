@@ -59,7 +59,7 @@ class ProfiledOp(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """What is used of a profile.
+    """Parts of a profile that are used.
 
     Attributes:
         name: what messages call the file.
@@ -80,7 +80,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Of all kernels."""
+        """Seconds of all kernels."""
         return math.fsum(one.seconds for one in self.kernels)
 
 
@@ -206,7 +206,7 @@ class _Finder:
             self._starts[op.thread].append(op.start_us)
 
     def at(self, thread: str, time_us: float) -> int:
-        """Its index; -1 where none runs."""
+        """Returns the index of the innermost operator that runs at a time; -1 where none runs."""
         if thread not in self._first:
             return NONE
         at = self._first[thread] + bisect_right(self._starts[thread], time_us) - 1

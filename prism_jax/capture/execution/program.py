@@ -55,7 +55,7 @@ class TracedJob:
 
 
 def read_traces(path: str | Path, profiles: Sequence[str | Path] = ()) -> TracedJob:
-    """The execution traces that `path` names: a file, an archive or a folder; and the profiles among and beside them.
+    """The execution traces that `path` names: a file, an archive or a folder; and the profiles among them and next to them.
 
     Args:
         profiles: further files, archives or folders with Kineto profiles of the same run.

@@ -138,7 +138,7 @@ PREFIX = "moe"  # of the modules of such layers
 
 @dataclass
 class Routing:
-    """What is noted of loops on the way.
+    """Loops that route tokens, and facts noted of loops on the way.
 
     Attributes:
         loops: numbers of the loops that choose.

@@ -124,7 +124,7 @@ class Names:
         self._made[computation.name, instruction.name] = values
 
     def value(self, computation: Computation, name: str) -> Value:
-        """What a name stands for where it is read."""
+        """Returns the value of a name where it is read."""
         at, index = computation.instructions[name], 0
         for _ in range(_MOST_STEPS):
             made = self._made.get((computation.name, at.name))
@@ -191,7 +191,7 @@ class Names:
         return above, self._module.operand(above, caller, 0), index
 
     def _bytes(self, computation: Computation, at: Instruction, index: int) -> float:
-        """Of an array; none of a number."""
+        """Returns the bytes of an array; 0 for a number."""
         if len(at.shapes) == 1:
             return own_shape(self._module, computation, at.name).n_bytes if at.shapes[0].dims else 0.0
         return at.shapes[index].n_bytes if index < len(at.shapes) else 0.0
@@ -201,7 +201,7 @@ _RANGE = re.compile(r"\[(\d{1,18}):(\d{1,18})(?::\d{1,18})?\]")
 
 
 def part_of(module: Module, computation: Computation, at: Instruction, value: Value) -> Value:
-    """What a slice is of a value; `slices` stays where it is one of those that a loop wrote."""
+    """Returns the part of a value that a slice is; `slices` stays where it is one of those that a loop wrote."""
     source = module.operand(computation, at, 0)
     if not source.shapes:
         return value

@@ -68,7 +68,7 @@ class Operation:
 
     @property
     def n_bytes(self) -> float:
-        """That it moves where nothing is fused."""
+        """Bytes moved if nothing is fused."""
         return sum(value.n_bytes for value in self.reads) + self.written
 
 
@@ -115,7 +115,7 @@ class Flattened:
             self._names.keep(computation, at, tuple(made))
 
     def hand_on(self, visit: Visit) -> None:
-        """The same of a tuple that enters a loop, goes to its next run, or is the result."""
+        """Notes the reads of a tuple that enters a loop, goes to its next run, or is the result: they have to lie in memory."""
         at, computation = visit.instruction, visit.computation
         loop = self._names.loop_of(computation) if at.name == computation.root else None
         values = [self._names.value(computation, name) for name in at.operands]
@@ -162,7 +162,7 @@ class Flattened:
         return all(value.maker is None or value.maker in self._early for value in values)
 
     def _fused(self, visit: Visit, called: Computation, given: Values) -> Values:
-        """What a fusion makes; its operations, and those of fusions in it, are added."""
+        """Returns the values that a fusion makes; its operations, and those of fusions in it, are added."""
         frames = [_Frame(called, given, ((visit.computation, visit.instruction),))]
         while True:
             frame = frames[-1]
@@ -199,7 +199,7 @@ class Flattened:
         return self._operation(visit, (frame.computation, at), frame.outer, values)
 
     def _operation(self, visit: Visit, place: Place, outer: tuple[Place, ...], given: Values) -> Values:
-        """What an operation makes of the values of its operands."""
+        """Returns the values that an operation makes of its operands."""
         computation, at = place
         if not at.shapes:
             return ()
@@ -250,7 +250,7 @@ class Flattened:
         return value._replace(n_bytes=at.n_bytes)
 
     def _role_of(self, at: Instruction, given: Values, reads: Values) -> str:
-        """What a kernel may do with the operation."""
+        """Returns the role that the operation may have in a kernel."""
         if self._lays_side_by_side(at, given, reads):
             return COPY
         if at.opcode == "custom-call" and "__" in at.target:
@@ -293,7 +293,7 @@ class Flattened:
         return made
 
     def _is_cast_of_weights(self, at: Instruction, value: Value) -> bool:
-        """Whether it makes of an argument what fused optimizers write beside it: weights in 16 bits."""
+        """Whether it makes of an argument the weights in 16 bits, which fused optimizers write with it."""
         is_argument = isinstance(value.storage, tuple) and value.storage[0] == self._module.entry
         return self._names.through_loops and is_argument and value.maker is None and at.n_bytes < value.n_bytes
 
@@ -306,7 +306,7 @@ class Flattened:
         return table._replace(n_bytes=share * table.n_bytes)
 
     def _second_half(self, at: Instruction, value: Value) -> Value | None:
-        """What a reduction makes that ends one which XLA began by windows; None: it is whole."""
+        """Returns the result of a reduction that ends one which XLA began by windows; None: it is whole."""
         one = None if value.maker is None else self.operations[value.maker]
         if one is None or one.place is None or one.place[1].opcode != "reduce-window" or value.maker is None:
             return None

@@ -233,7 +233,7 @@ _GRADIENTS_MOST_STEPS = 16
 
 
 def layer_key(op_name: str) -> str:
-    """The same text for a product of the forward pass and those that differentiation made of it."""
+    """Returns a text that is the same for a product of the forward pass and those that differentiation made of it."""
     return _WRAP.sub("", op_name)
 
 
@@ -261,7 +261,7 @@ class Weights:
         return False
 
     def _before_loop(self, computation: Computation, at: Instruction) -> Place | None:
-        """What an element of a loop's tuple is before the loop; None where the loop changes it, or it is none."""
+        """Returns the place of an element of a loop's tuple before the loop; None where the loop changes it, or it is none."""
         loop = self._loops.get(computation.name)
         if at.opcode != "get-tuple-element" or loop is None:
             return None

@@ -136,7 +136,7 @@ def parse_hlo(text: str, file: str) -> Module:
     """The module that a text describes, checked: operands and computations exist, and no computation calls itself.
 
     Args:
-        text: at hand as a whole.
+        text: whole text.
         file: what messages call it.
 
     Raises:
@@ -174,7 +174,7 @@ def _between(header: str, row: str, line: int, file: str) -> tuple[str, _Open | 
     if header and (opened := _OPENS.match(row)):
         return header, _Open(opened[2], line, bool(opened[1]))
     if not header or not (row in _TABLES or row[0].isdigit()):
-        raise refusal(file, line, f"{row[:60]!r} is no part of HLO text. {REMEDY}")
+        raise refusal(file, line, f"{row[:60]!r} is not valid HLO text. {REMEDY}")
     return header, None
 
 
@@ -303,7 +303,7 @@ def _whole(what: str, text: str) -> int:
 
 
 def _attributes(text: str) -> tuple[dict[str, str], str]:
-    """Those that are asked for, and the `op_name` of the metadata."""
+    """Returns the attributes that are kept, and the `op_name` of the metadata."""
     kept, op_name = {}, ""
     for part in pieces(text):
         key, _, value = part.partition("=")

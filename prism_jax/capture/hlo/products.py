@@ -51,7 +51,9 @@ def phase_of(
 
 
 def named(module: Module, instruction: Instruction) -> str:
-    """Its name in the user's program; of a fusion without one, that of its root or of the last of its parts that has one."""
+    """Returns the instruction's name in the user's program; of a fusion without one, that of its root or of the last of its parts
+    that has one.
+    """
     if instruction.op_name or instruction.opcode not in ("fusion", "call"):
         return instruction.op_name
     called = module.called(instruction, "calls", "to_apply")
@@ -223,7 +225,7 @@ def _positions(window: dict[str, str], number: int, size: int, kernel: int, out:
 
 
 def _hits(first: int, n: int, step: int, size: int, hole: int) -> int:
-    """Of `first + i step`, i below `n`: those from 0 to `(size - 1) hole` that `hole` divides."""
+    """Counts the terms of `first + i step`, i below `n`, that lie from 0 to `(size - 1) hole` and that `hole` divides."""
     low = max(0, -(first // step)) if first < 0 else 0
     high = min(n - 1, ((size - 1) * hole - first) // step)
     if high < low:

@@ -26,7 +26,7 @@ MOST_BYTES = (
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """What the text of a program does not say.
+    """Facts that the text of a program does not state.
 
     Attributes:
         axes: dimensions of the mesh, outermost first; empty: guessed from the groups.
@@ -282,7 +282,9 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: P
 
 
 def _purpose(visit: Visit, exchange: HloCollective, made: _Rows) -> str:
-    """What is surely no parameter: whole numbers, and what the pass computes."""
+    """Returns "activations" for gathered data that are surely no parameters: whole numbers, or computed by the pass; else an
+    empty text.
+    """
     is_computed = made.flat is not None and not made.flat.is_early(visit)
     is_sure = exchange.dtype.startswith("int") or is_computed
     return "activations" if exchange.kind == "all_gather" and is_sure else ""

@@ -33,7 +33,9 @@ _MOST_INNER = 10_000  # instructions of a fusion that are looked through for pro
 
 @dataclass
 class ProgramTally:
-    """What was met on the way, for `notes_of`; calls that nobody knows by their targets, those that are attention by shape."""
+    """Counts of special cases met on the way, for `notes_of`; unknown calls by their targets, and calls that are attention by
+    shape.
+    """
 
     again_flops: float = 0.0
     flops: float = 0.0
@@ -183,7 +185,7 @@ def notes_of(module: Module, walk: ModuleWalk, met: ProgramTally, axes: MeshAxes
 
 
 def _exchanges(met: ProgramTally) -> Iterator[str]:
-    """Of collectives."""
+    """Yields the notes about collectives."""
     if met.from_all_reduce:
         yield (
             f"{met.from_all_reduce} all-reduces of which every device keeps its slice are counted as reduce-scatters, "

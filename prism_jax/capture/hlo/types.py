@@ -40,14 +40,14 @@ DTYPES: Mapping[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """Of an array: its dtype as HLO calls it, and its dimensions."""
+    """Type of an array: its dtype as HLO calls it, and its dimensions."""
 
     dtype: str
     dims: tuple[int, ...]
 
     @property
     def n_elements(self) -> int:
-        """Of the array; 1 for a scalar."""
+        """Number of elements; 1 for a scalar."""
         return prod(self.dims)
 
     @property
@@ -57,12 +57,12 @@ class ArrayShape:
 
     @property
     def is_float(self) -> bool:
-        """Of floating point."""
+        """Whether the element type is floating point."""
         return self.dtype.startswith(("f", "bf"))
 
     @property
     def plain_dtype(self) -> str:
-        """Its dtype, as captured programs call it."""
+        """Name of the dtype in captured programs."""
         return DTYPES[self.dtype][1]
 
 
@@ -100,7 +100,7 @@ class Instruction:
 
     @property
     def n_bytes(self) -> float:
-        """Of its result."""
+        """Bytes of the result."""
         return sum(shape.n_bytes for shape in self.shapes)
 
     def numbers(self, attribute: str) -> tuple[int, ...]:
@@ -126,7 +126,9 @@ class Computation:
     users: Mapping[str, Sequence[str]]
 
     def behind(self, at: Instruction, opcodes: Container[str]) -> Instruction:
-        """What a value is before instructions of some kinds, by their first operands; at most `MOST_BEHIND` of them."""
+        """Returns the instruction that makes a value, behind instructions of some kinds (by first operands); at most
+        `MOST_BEHIND` steps.
+        """
         for _ in range(MOST_BEHIND):
             if at.opcode not in opcodes or not at.operands:
                 break
@@ -159,7 +161,7 @@ class Module:
 
     @property
     def n_devices(self) -> int:
-        """That run it."""
+        """Number of devices that run the program."""
         return self.n_replicas * self.n_partitions
 
     def refused(self, line: int, text: str) -> DataError:
@@ -227,7 +229,7 @@ def callees_first(module: Module) -> list[str]:
 
 
 def _calls(module: Module, name: str) -> Iterator[tuple[str, int]]:
-    """What a computation calls, and the first line that does."""
+    """Yields the computations that a computation calls, with the first line that calls each."""
     seen = set()
     for instruction in module.computations[name].instructions.values():
         for called in callees(instruction):

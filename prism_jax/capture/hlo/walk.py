@@ -1,6 +1,6 @@
-"""Walks the instructions of a module as a device runs them: loops with their trips, calls, the dearest branch of conditionals.
+"""Walks the instructions of a module as a device runs them: loops with their trips, calls, the slowest branch of conditionals.
 
-How often a loop runs is what XLA wrote beside it, or follows from its counter: where that starts, steps and ends at constants.
+How often a loop runs is what XLA wrote next to it, or follows from its counter: where that starts, steps and ends at constants.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _start(module: Module, computation: Computation, loop: Instruction, index: i
 
 
 def _step(module: Module, body: Computation, index: int) -> int | None:
-    """What a trip adds to the counter."""
+    """Returns the number that a trip adds to the counter."""
     root = body.instructions[body.root]
     if root.opcode != "tuple" or index >= len(root.operands):
         return None
@@ -175,7 +175,7 @@ class ModuleWalk:
             stack += self._entered(frame, instruction, phase, weights)
 
     def _entered(self, frame: _Frame, instruction: Instruction, phase: str, weights: dict[str, float]) -> list[_Frame]:
-        """What runs inside an instruction."""
+        """Returns the frames that run inside an instruction."""
         module = self.module
         if instruction.opcode == "while":
             return self._loop(frame, instruction, phase)

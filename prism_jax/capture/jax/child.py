@@ -2,7 +2,7 @@
 
 `python -m prism_jax.capture.jax.child FILE NAME FOLDER` writes about.json and step.txt. It runs the user's file, with the
 virtual devices that its environment asks for, and nothing of the step itself. The file defines either a jitted function and,
-beside it, `example_args` (a tuple, or a function that returns one) and perhaps `example_kwargs`; or a function without
+next to it, `example_args` (a tuple, or a function that returns one) and perhaps `example_kwargs`; or a function without
 arguments that returns `(jitted, args)`, `(jitted, args, kwargs)`, or what `jitted.lower(...)` gives. The arguments of a step
 say of the job its mesh, its samples and its parameters.
 """
@@ -24,7 +24,7 @@ from ...workload.captured.program import USUAL_ROLES
 from ..front_end import load_function, user_errors
 
 REMEDY = (
-    "Give a jitted function with example_args beside it, or a function without arguments that returns the jitted step and "
+    "Give a jitted function with example_args next to it, or a function without arguments that returns the jitted step and "
     "its arguments."
 )
 
@@ -151,7 +151,7 @@ def _samples(leaves: list[tuple[str, Any]]) -> tuple[int, int, str]:
 
 
 def _parameters(step: LoweredStep) -> float:
-    """Of the first argument, without the state of the optimizer: elements that a rank computes with, tensor-parallel shares."""
+    """Returns the elements of the first argument, without optimizer state, that a rank computes with; tensor-parallel shares."""
     import jax.numpy as jnp
 
     total = 0.0

@@ -79,7 +79,7 @@ def _n_devices(request: CaptureRequest) -> int:
 
 
 def _compiled(request: CaptureRequest, n: int, folder: Path) -> Mapping[str, Any]:
-    """What the process says of the step; its HLO text is in `folder`."""
+    """Compiles the step in a process of its own and returns the facts that it reports; its HLO text is in `folder`."""
     flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_COUNT)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join([*flags, f"{_COUNT}={n}"])}
     environment["PYTHONPATH"] = os.pathsep.join(one for one in sys.path if one)

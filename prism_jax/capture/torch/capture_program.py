@@ -30,7 +30,7 @@ _HINT = "the value of a tensor decides what runs, but a capture has no values. T
 
 @dataclass(frozen=True)
 class _Found:
-    """What one stage says."""
+    """Captured rows and facts of one stage."""
 
     rank_class: RankClass
     assumptions: tuple[str, ...]

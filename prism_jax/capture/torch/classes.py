@@ -1,6 +1,6 @@
 """Makes a class of ranks of recorded events: passes told apart, waits as indices, the optimizer as one kernel per operation.
 
-Which collectives run beside computation on a GPU is a policy, for a CPU shows none of it. FSDP gathers the parameters of the next
+Which collectives run during computation on a GPU is a policy, for a CPU shows none of it. FSDP gathers the parameters of the next
 unit while this one computes: its all-gather moves to where the unit before has its parameters. In the backward pass torch asks
 for it that early by itself. Gradients are reduced during the backward pass (FSDP, DDP) and awaited at its end. Other collectives
 are awaited by the first row that reads their result.
@@ -29,7 +29,9 @@ ASSUMPTION = (
 
 
 class Waiting(NamedTuple):
-    """When the result of a collective is awaited: beside what it runs, and which event waits (None: the end of its phase)."""
+    """Time at which the result of a collective is awaited: whether it overlaps, and which event waits (None: the end of its
+    phase).
+    """
 
     asynchronous: bool
     event: RecordedEvent | None

@@ -71,7 +71,7 @@ class RankLayout:
 
 @dataclass(frozen=True)
 class Built:
-    """What `build` returned, checked.
+    """Checked return value of `build`.
 
     Attributes:
         model: `torch.nn.Module`, parallel as the user made it.

@@ -1,4 +1,4 @@
-"""What an ATen operation is: kind, sizes, FLOPs and bytes, from the tensors it was called with.
+"""Kind, sizes, FLOPs and bytes of an ATen operation, from the tensors it was called with.
 
 Matrix products count 2 FLOPs per multiply-add. Fused attention counts the products of its forward pass over the keys that a query
 sees, and twice that in the backward pass: recomputed scores are part of the kernel's efficiency, as in our own op lists.
@@ -267,7 +267,7 @@ def stored_bytes(tensor: Tensor) -> float:
 
 
 def dtype_of(found: Sequence[Tensor]) -> str:
-    """Of the first floating tensor, else of the first one."""
+    """Returns the dtype of the first floating tensor, else of the first one."""
     for one in found:
         if one.dtype.is_floating_point:
             return DTYPES.get(one.dtype, "fp8")

@@ -55,7 +55,7 @@ _RANDOM = ("native_dropout", "native_dropout_backward")
 
 
 def role_of(func: Any, args: Sequence[Any], row: CapturedOp) -> str:
-    """What a kernel may do with an operation, as one of the words of `chains`."""
+    """Returns the role that an operation may have in a kernel, as one of the words of `chains`."""
     name = func.overloadpacket.__name__
     if row.kind in OWN_KERNELS:
         return KERNEL
@@ -158,7 +158,7 @@ def comm_outputs(func: Any, args: Sequence[Any], out: Any) -> list[Any]:
 
 
 def _buffers(name: str, func: Any, args: Sequence[Any], out: Any) -> tuple[list[Any], list[Any]]:
-    """What is read, and what is written."""
+    """Returns the tensors that are read, and those that are written."""
     if func.namespace != "c10d":
         return list(tensors(args)), list(tensors(out))
     first = list(tensors(args[0]))
@@ -243,7 +243,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def phase(self, phase: str, model: torch.nn.Module) -> Iterator[None]:
-        """What runs inside belongs to the pass F, B or opt of a model."""
+        """Records all that runs inside the context as the pass F, B or opt of a model."""
         self._phase = phase
         self._names = {id(module): _WRAPPERS.sub("", name) for name, module in model.named_modules()}
         before = torch.nn.modules.module.register_module_forward_pre_hook(self._enter_module)

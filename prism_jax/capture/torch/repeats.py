@@ -62,7 +62,9 @@ def _moved(row: CapturedRow, places: dict[int, int]) -> CapturedRow:
 
 
 def _repeats(keys: NDArray[np.int64], low: int, high: int, rows: Sequence[CapturedRow]) -> list[tuple[int, int, int]]:
-    """(start, period, times) of the repeats between two rows, the one that saves most first, then those beside it."""
+    """Returns (start, period, times) of the repeats between two rows: the one that saves most, between those in front and
+    behind.
+    """
     best = _best(keys[low:high])
     if best is None:
         return []

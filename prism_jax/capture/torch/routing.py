@@ -29,7 +29,7 @@ _SAME = frozenset({
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of the values of a tensor.
+    """Facts known of the values of a tensor.
 
     Attributes:
         classes: its elements are numbers below it, all as frequent.
@@ -59,7 +59,7 @@ class EvenRouting:
         return found
 
     def of(self, value: Any) -> _Known | None:
-        """What is known of a tensor."""
+        """Returns the facts known of a tensor's values."""
         return self._known.get(value) if isinstance(value, Tensor) else None
 
     def learn(self, func: Any, args: Sequence[Any], out: Any) -> None:

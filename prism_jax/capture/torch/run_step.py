@@ -125,7 +125,7 @@ def _norm_row(name: str, out: Any, read: Mapping[Any, float]) -> CapturedOp:
 
 
 class StepFacts(NamedTuple):
-    """What a step shows beside its rows.
+    """Facts of a step in addition to its rows.
 
     Attributes:
         needed: events that made gradients of the inputs of the stage.

@@ -77,7 +77,7 @@ HOSTILE = {
     "cut off in a line": (text(P + "  ROOT %r = f32[4,8]{1,0} all-reduce(%p, {")[:-3], "never closed"),
     "a quote without an end": (text(P + '  ROOT %r = f32[4,8]{1,0} copy(%p), metadata={op_name="' + "\\" * 100_001), "never"),
     "devices without end": (text(P, devices=2**40), "num_partitions"),
-    "another language": ("HloModule m\nmodule @jit_f attributes {} {\n}\n", "no part of HLO text"),
+    "another language": ("HloModule m\nmodule @jit_f attributes {} {\n}\n", "not valid HLO text"),
 }  # fmt: skip
 
 
