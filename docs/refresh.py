@@ -1,4 +1,4 @@
-"""Writes the output that README.md shows, and its picture, anew: `python docs/refresh.py` from the root of a checkout.
+"""Writes the output that README.md and the pages show, and the picture, anew: `python docs/refresh.py` in a checkout.
 
 Runs every block after `<!-- run -->` that is followed by an `<!-- output -->` block, and puts what it prints there.
 """
@@ -32,10 +32,11 @@ def printed(language: str, code: str) -> str:
 
 
 def main() -> None:
-    """Refreshes both files."""
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    readme.write_text(PAIR.sub(lambda m: m[1] + printed(m[2], m[3]) + m[5], text), encoding="utf-8")
+    """Refreshes all pages with outputs."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        if PAIR.search(text):
+            page.write_text(PAIR.sub(lambda m: m[1] + printed(m[2], m[3]) + m[5], text), encoding="utf-8")
     output(["-m", "prism_jax", "predict", "llama3_405b_16384", "--plot", PICTURE, "--quiet"])
 
 

@@ -1,8 +1,9 @@
-"""The README is true: its code and commands run, its output is what they print, its job loads, its links lead somewhere.
+"""README, guides and tutorials are true: code and commands run, output is what they print, jobs load, links lead somewhere.
 
 Every fenced block and every command in the text is executed: those after `<!-- run -->` as printed, with shipped jobs; the others
-on small files written here, with the options of `FASTER` where they take long. `<!-- output -->` blocks are compared with what
-the block before printed (quantiles within 2 %), `<!-- job -->` blocks are loaded.
+on small files written here, with the options of `FASTER` where they take long. Blocks of a tutorial run in turn in one folder.
+`<!-- output -->` blocks are compared with what the block before printed (quantiles within 2 %), `<!-- job -->` blocks are loaded.
+Commands with a placeholder (`JOB`) must exist, with their options.
 """
 
 import re
@@ -20,21 +21,26 @@ from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.search.space import default_space
 from prism_jax.search.space_file import read_space
 from prism_jax.shell.app import COMPLETION, command_line, main
+from prism_jax.shell.catalogue import called, completed
 from prism_jax.validation.score import group_of
 from tests.support.readme_inputs import REFUSED, write_inputs
 
 ROOT = Path(__file__).resolve().parent.parent
+GUIDES = ("command_line", "python", "recordings", "measurements", "plans", "placement", "queue")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in GUIDES))
+TUTORIALS = tuple(f"docs/tutorials/{file.name}" for file in sorted((ROOT / "docs" / "tutorials").glob("*.md")))
+TABLES = ("docs/howto.md", "docs/faq.md", "docs/index.md")  # that name commands
+PLACEHOLDER = re.compile(r"(?<![\w-])[A-Z]{3,}(?![\w-])")  # JOB, FILE, MODEL
 BLOCK = re.compile(r"(?:<!-- (run|output|job) -->\n)?^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 OPTION = re.compile(r"(?<!\S)--[a-z][a-z0-9-]*")
-OF_LAUNCH_SCRIPTS = {"--fp8-param-gather", "--grad-reduce-in-bf16"}  # Megatron's own, which the text compares with
+OF_LAUNCH_SCRIPTS = {"--fp8-param-gather", "--grad-reduce-in-bf16"}  # Megatron's own; a tutorial has a table of others
 LINK = re.compile(r"\]\((?!https?:|#)([^)]+)\)")
 QUANTILE = re.compile(r"^ *(p50|p95|p99) +([\d.]+)", re.MULTILINE)
 NOT_RUN = ("python", "yaml")  # languages of blocks that hold no commands
 FASTER = {  # start of a command -> options that make it small
     "fit fleet": "--method map",
     "fit steps": "--method map",
-    "fit collectives": "--method map",
     "predict llama3_405b_16384 --fit": "--set model=llama-3-8b --set plan.pp=1 --set plan.schedule=1f1b"
     " --set plan.virtual_stages=1 --set plan.dp=2 --set plan.global_batch=2 --samples 8 --force",
     "validate steps many_runs.csv": "--deterministic",
@@ -60,19 +66,28 @@ class Block(NamedTuple):
     text: str
 
 
-def readme() -> str:
-    return (ROOT / "README.md").read_text(encoding="utf-8")
+def text_of(*pages: str) -> str:
+    return "\n".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
 
 
-def blocks() -> list[Block]:
-    return [Block(*found) for found in BLOCK.findall(readme())]
+def blocks(*pages: str) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(text_of(*(pages or PAGES)))]
 
 
-def runnable() -> list[tuple[Block, str]]:
-    """Blocks to run, each with the output that the README prints below it, if any."""
-    found = blocks()
+def runnable(page: str) -> list[tuple[Block, str]]:
+    """Blocks of a page to run, each with the output that the page prints below it, if any."""
+    found = blocks(page)
     after = [*found[1:], Block("", "", "")]
     return [(b, n.text if n.use == "output" else "") for b, n in zip(found, after, strict=True) if b.use == "run"]
+
+
+def single_blocks() -> list[Any]:
+    """Blocks that run alone, named by page, language and number."""
+    found = []
+    for page in PAGES:
+        for number, (block, printed) in enumerate(runnable(page)):
+            found.append(pytest.param(block, printed, id=f"{Path(page).stem}-{block.language}-{number}"))
+    return found
 
 
 def printed_commands(block: Block) -> list[str]:
@@ -88,14 +103,15 @@ def unmarked() -> list[list[str]]:
     return [commands for commands in found if commands]
 
 
-def inline_commands() -> list[str]:
+def inline_commands() -> set[str]:
     """Commands in the text, alternatives such as `show a|b` one by one; the name of the program alone is none."""
-    return [each for text in prose_code() if text.startswith(("prism-jax ", "pip ", "make ")) for each in spelled(text)]
+    starts = ("prism-jax ", "pip ", "make ")
+    return {each for text in prose_code() if text.startswith(starts) for each in spelled(text)}
 
 
 def prose_code() -> list[str]:
     """Code within lines of text."""
-    return INLINE.findall(BLOCK.sub("", readme()))
+    return INLINE.findall(BLOCK.sub("", text_of(*PAGES, *TUTORIALS, *TABLES)))
 
 
 def spelled(command: str) -> Iterator[str]:
@@ -125,19 +141,41 @@ def run_command(line: str) -> int:
     return main(shlex.split(smaller(command))[1:])
 
 
-@pytest.mark.parametrize(("block", "printed"), runnable(), ids=lambda value: getattr(value, "language", ""))
-def test_code_runs_and_prints_what_the_readme_shows(
+def run_block(block: Block, names: dict[str, Any]) -> None:
+    """Runs a block as it is printed; `names` are those that Python code finds and leaves."""
+    if block.language == "python":
+        exec(compile(block.text, "page.md", "exec"), names)
+        return
+    for command in block.text.strip().splitlines():
+        program, *arguments = shlex.split(command, comments=True)
+        assert program == "prism-jax"
+        assert main(arguments) == 0, command
+
+
+@pytest.mark.parametrize(("block", "printed"), single_blocks())
+def test_code_runs_and_prints_what_the_page_shows(
     block: Block, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    if block.language == "python":
-        exec(compile(block.text, "README.md", "exec"), {})
-    else:
-        for command in block.text.strip().splitlines():
-            program, *arguments = shlex.split(command)
-            assert program == "prism-jax"
-            assert main(arguments) == 0, command
-    shown, actual = dict(QUANTILE.findall(printed)), dict(QUANTILE.findall(capsys.readouterr().out))
+    run_block(block, {})
+    assert_printed(printed, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_tutorials_run_from_top_to_bottom(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    assert all(block.use for block in blocks(page) if block.language != "text")
+    for block, printed in runnable(page):
+        run_block(block, names)
+        assert_printed(printed, capsys.readouterr().out)
+
+
+def assert_printed(printed: str, out: str) -> None:
+    """Quantiles of a page are those that were printed, within 2 %."""
+    shown, actual = dict(QUANTILE.findall(printed)), dict(QUANTILE.findall(out))
     assert shown.keys() <= actual.keys()
     for name, value in shown.items():
         assert float(actual[name]) == pytest.approx(float(value), rel=0.02), name
@@ -158,7 +196,7 @@ def test_commands_on_files_of_the_reader_run(
     if commands == ["prism-jax check my_job.yaml"]:  # the README shows what is said of a job that cannot be
         (tmp_path / "my_job.yaml").write_text(REFUSED)
         assert run_command(commands[0]) == 2
-        assert capsys.readouterr().err.strip() in readme()
+        assert capsys.readouterr().err.strip() in text_of(*PAGES)
         return
     for command in commands:
         assert run_command(command) == 0, (command, capsys.readouterr().err)
@@ -172,14 +210,24 @@ def test_groups_are_left_out_for_real(tmp_path: Path, monkeypatch: pytest.Monkey
     assert run_command(command) == 0
 
 
-@pytest.mark.parametrize("command", sorted(set(inline_commands())))
+@pytest.mark.parametrize("command", sorted(each for each in inline_commands() if PLACEHOLDER.search(each)))
+def test_commands_with_placeholders_exist(command: str, capsys: pytest.CaptureFixture[str]):
+    _, *words = command.split()
+    found = called(completed(["x" if PLACEHOLDER.search(word) else word for word in words]))
+    assert found is not None
+    assert main([*found.name.split(), "--help"]) == 0
+    said = capsys.readouterr().out
+    assert [word for word in words if word.startswith("-") and word not in said] == []
+
+
+@pytest.mark.parametrize("command", sorted(each for each in inline_commands() if not PLACEHOLDER.search(each)))
 def test_commands_in_the_text_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if command in ELSEWHERE:
         assert (ROOT / ELSEWHERE[command]).exists()
         return
     monkeypatch.chdir(tmp_path)
     write_inputs(tmp_path)
-    assert run_command(command.replace("FILE", "my_runs.csv")) == 0
+    assert run_command(command) == 0
 
 
 def test_python_that_searches_runs_on_a_small_space(tmp_path: Path):
@@ -196,7 +244,9 @@ def test_options_in_the_text_exist():
         command_line([], complete=True).generate_completion(shell="bash").replace('"', " ")
     )  # where they stand in quotes
     known = set(OPTION.findall(script)) | set(COMPLETION)
+    of_megatron = re.findall(r"^\| (`--.*?) \|", text_of("docs/tutorials/megatron.md"), re.MULTILINE)
     printed = {option for text in prose_code() for option in OPTION.findall(text)}
+    printed -= {option for cell in of_megatron for option in OPTION.findall(cell.replace("`", " "))} - OF_LAUNCH_SCRIPTS
     assert len(printed) > 10
     assert printed - known == OF_LAUNCH_SCRIPTS
 
@@ -225,6 +275,12 @@ def test_the_job_loads(tmp_path: Path):
     "page",
     [
         "README.md",
+        "docs/index.md",
+        "docs/howto.md",
+        "docs/faq.md",
+        "docs/comparison.md",
+        *PAGES[1:],
+        *TUTORIALS,
         "docs/method.md",
         "docs/glossary.md",
         "docs/benchmarks.md",
