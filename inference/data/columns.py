@@ -61,7 +61,7 @@ class ModelColumn:
 
     @property
     def about(self) -> str:
-        """What it holds, for people."""
+        """Kind of its values, for people."""
         kind = "text" if self.text else "date or seconds since 1970" if self.instant else "number"
         of = f"one of {', '.join(self.choices)}" if self.choices else f"{kind} above 0" if self.positive else kind
         return f"required: {of}" if self.required else of

@@ -30,7 +30,7 @@ def recorded(
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
-        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         stated: what a person says of a log: keywords of `open_trace`.
 
     Raises:
@@ -120,7 +120,7 @@ class LogReading(OptionGroup):
 
 Meta = Annotated[
     str | Path | None,
-    Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."),
+    Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml next to the trace."),
 ]
 
 

@@ -22,7 +22,7 @@ from ..job.load_job import JobFile, loaded
 from ..job.rules import mean_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
-from ..result.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
+from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .figures import CandidateFacts
 from .report import SearchedJob, SizesReport, StudyReport, TuneReport
@@ -384,7 +384,9 @@ class Continuous(OptionGroup):
         Mapping[str, float] | None, Option("--tier-price", "TIER=PRICE", parse=tier_prices_of, is_repeated=True)
     ] = None
     power_watts: Annotated[float | None, Option("--power-budget", "WATTS")] = None
-    slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]] | None, Option(metavar="CSV")] = None
+    slowdowns: Annotated[
+        str | Path | Mapping[str, Mapping[int, float]] | None, Option(metavar="FILE", columns=SLOWDOWNS)
+    ] = None
     mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
     restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
 

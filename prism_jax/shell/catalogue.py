@@ -261,7 +261,7 @@ COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), err
 
 
 def completed(words: list[str]) -> list[str]:
-    """What was typed, in present names, with the command that a group stands for where a file or an option follows its name."""
+    """Words in present names, with the command that a group stands for where a file or an option follows its name."""
     words = [EARLIER_NAMES.get(words[0], words[0]), *(EARLIER_OPTION.sub("--output", word) for word in words[1:])]
     meant = BY_CONTENT.get(words[0]) if len(words) > 1 else None
     if meant is None or f"{words[0]} {words[1]}" in COMMANDS or words[1] in ("-h", "--help"):

@@ -115,7 +115,7 @@ def _shown_by_default(answer: Any, *, details: bool) -> Any:
 
 
 def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> list[OptionSpec]:
-    """What is typed for a command, besides what is done with its answer."""
+    """Options and arguments of a command itself, without those of what is done with its answer."""
     return [part for part in case_of(function).options() if part.option.is_typed and part.name not in fixed]
 
 

@@ -1,4 +1,4 @@
-"""What a help page says below its options: an example that runs, and the columns of the tables that the command reads.
+"""Ends of help pages: an example that runs, and the columns of the tables that the command reads.
 
 Columns are those that the reader itself looks for: an `Option` names where they are declared.
 """
@@ -33,7 +33,7 @@ def example_of(command: Command) -> str:
 
 
 def tables_of(command: Command) -> Iterator[tuple[str, Columns]]:
-    """What a table is, and column -> what it holds, of all tables that the command reads."""
+    """Tables that the command reads: title, and column -> kind of its values."""
     parts: Iterable[OptionSpec] = parts_of_command(command.load(), command.fixed)
     for title, place in dict.fromkeys(chain.from_iterable(part.option.columns for part in parts)):
         module, _, name = place.partition(":")

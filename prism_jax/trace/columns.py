@@ -51,7 +51,7 @@ class FileColumn(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What it holds, for people."""
+        """Kind of its values, for people."""
         kind = {"int": "whole number", "float": "number", "text": "text"}[self.kind]
         return f"required: {kind}" if self.default is None else kind
 

@@ -73,3 +73,17 @@ def test_help_of_an_option_is_a_sentence_that_says_what_it_does(command):
         assert part.help, part.name
         assert not NO_BEGINNING.match(part.help), part.help
         assert part.help.rstrip(")]").endswith("."), part.help
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("predcit", "predict"), ("quue", "queue"), ("trace prdict", "predict")])
+def test_a_misspelt_command_is_told_which_is_meant(typed, meant, capsys):
+    assert main(typed.split()) == 2
+    assert f'Did you mean "{meant}"?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["job.yaml"], ["-o", "job.yaml"], ["--output", "job.yaml"], ["--out=job.yaml"]])
+def test_a_file_to_write_has_one_name_and_an_earlier_one(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", *words, "--quiet"]) == 0
+    assert (tmp_path / "job.yaml").exists()
+    assert "--out " not in page("init", capsys) + page("fit steps", capsys) + page("calibrate", capsys)
