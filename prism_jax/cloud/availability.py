@@ -28,7 +28,7 @@ from .spot import N_LAWS, STEADY, PriceLaw, SpotWalk, draw as draw_spells, toget
 
 
 class Availability(Protocol):
-    """When nodes of one kind can be had in one zone, and how many go together.
+    """Times at which nodes of one kind can be had in one zone, and losses of several at once.
 
     Attributes:
         name: what reports call it.
@@ -190,7 +190,7 @@ class SeveralZones(ByContent):
 
     @property
     def name(self) -> str:
-        """How many zones, and their laws."""
+        """Number of zones, and their laws."""
         return f"any of {len(self.zones)} zones, {', '.join(dict.fromkeys(zone.name for zone in self.zones))}"
 
     @property
@@ -268,7 +268,7 @@ class WeibullSpells:
         return paths if lone == 0.0 else with_breaks(paths, lone, horizon_s, rng)
 
     def _n_spells(self, horizon_s: float) -> int:
-        """So many that hardly a world runs out of them; the last state goes on in those that do."""
+        """Returns a number of spells that hardly a world uses up; in worlds that do, the last state goes on."""
         mean = horizon_s / (self.up_mean_s + self.down_mean_s)
         spread = (2.0 / self.up_shape) ** 0.5 + 1.0
         return min(ceil(mean + 4.0 * spread * mean**0.5) + 4, MOST_PIECES // 2)

@@ -128,7 +128,7 @@ class Zones:
 
     @property
     def offer(self) -> Offer:
-        """At the spot price of the cheapest zone, over which `law` has those of the others."""
+        """Offer at the spot price of the cheapest zone, over which `law` has those of the others."""
         days = [offer.day for offer in self.offers if offer.day is not None]
         where = f"{len(self.offers)} zones of {self.offers[0].region}"
         price = self.on_demand_usd_per_h

@@ -136,7 +136,7 @@ class CandidateOutcome:
 
     @classmethod
     def of(cls, candidate: CloudCandidate, ran: Ran) -> CandidateOutcome:
-        """At the cheapest offer."""
+        """Returns the outcome of a candidate at its cheapest offer."""
         offer, _ = candidate.cheapest(ran)
         count = candidate.count
         cost = ran.cost_usd(*(count * (price or 0.0) for price in (offer.on_demand_usd_per_h, offer.spot_usd_per_h)))
@@ -349,7 +349,7 @@ def promised(candidates: Sequence[CloudCandidate], fresh: Fresh, wish: CloudRequ
 
 
 def gain_of(best: CandidateOutcome, reference: CandidateOutcome, seed: int) -> CloudGain:
-    """Both in the same worlds."""
+    """Compares two candidates in the same worlds."""
     saved = reference.cost_usd - best.cost_usd
     rng = np.random.default_rng([seed, 2])
     n = len(saved)

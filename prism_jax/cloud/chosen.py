@@ -111,7 +111,7 @@ def _markets(fit: Any, zones: Sequence[str]) -> dict[str, Availability]:
 
 
 def _told(zones: Sequence[str], seen: Sequence[str]) -> str:
-    """Which zones of a catalogue have a law of their own.
+    """Returns a sentence that names the zones of a catalogue with a law of their own.
 
     Notes: AWS has ids of zones ("use1-az1") that are the same for all, and names ("us-east-1a") that stand for another zone in
         every account: nobody but the account can tell one from the other.
@@ -165,7 +165,7 @@ def report_of(
 
 
 def rent_facts(outcome: CandidateOutcome, wish: CloudRequirements, asked: CloudRequest) -> RentFacts:
-    """Something that may be rented."""
+    """Returns the facts of one choice to rent."""
     candidate, offer, ran = outcome.candidate, outcome.offer, outcome.ran
     policy, task = candidate.policy, candidate.task
     paid_s = float(ran.spot_s.mean() + ran.on_demand_s.mean())

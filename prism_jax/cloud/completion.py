@@ -75,7 +75,7 @@ class SpotTask:
         failures_s: float,
         losses_s: float = 0.0,
     ) -> SpotTask:
-        """With intervals of about that many seconds; None: the best for `failures_s` and `losses_s` together."""
+        """Cuts the work into intervals of about that many seconds; None: the best for `failures_s` and `losses_s` together."""
         if interval_s is None:
             interval_s = min(float(best_interval(blocking_s, failures_s + losses_s)), SELDOM_S)
         wanted = max(interval_s, blocking_s, 1e-3 * work_s / MOST_INTERVALS)
@@ -172,7 +172,7 @@ class Here(NamedTuple):
 
 @dataclass(frozen=True)
 class SpotTurn:
-    """One step of all worlds."""
+    """One simulated step of all worlds."""
 
     policy: SpotPolicy
     figures: CompletionFigures
@@ -181,7 +181,7 @@ class SpotTurn:
     index: UInt32[Array, " world"]
 
     def start(self) -> SpotState:
-        """Before anything is rented."""
+        """Returns the state before anything is rented."""
         zero = jnp.zeros_like(self.figures.interval_s)
         count = jnp.zeros(zero.shape, jnp.int32)
         life_s = self._life(jnp.zeros((), jnp.uint32))
@@ -228,7 +228,9 @@ class SpotTurn:
         return _where(state.active, after, state)
 
     def _moved(self, state: SpotState, here: Here) -> SpotState:
-        """Where the policy wants the job; a loss destroys the running interval, a move costs a checkpoint more."""
+        """Moves the job to the place that the policy wants; a loss destroys the running interval, a move costs a checkpoint
+        more.
+        """
         lost = (state.place == SPOT) & ~here.up
         into_s = jnp.where(lost, 0.0, state.into_s)
         asked = replace(state, into_s=into_s, place=jnp.where(lost, WAIT, state.place))

@@ -227,7 +227,7 @@ def read_catalogue(sources: Sequence[str | Path], columns: Mapping[str, str] | N
 def read_catalogues(
     sources: Sequence[str | Path], columns: Mapping[str, str] | None = None
 ) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
-    """As `read_catalogue`, and what people should know of the files: rows that are left out."""
+    """Reads several catalogues, and returns notes on rows that are left out."""
     if not sources:
         raise DataError(f"no catalogue. Give {WHAT}.")
     found: dict[Identity, Offer] = {}

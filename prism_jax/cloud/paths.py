@@ -60,7 +60,7 @@ class Paths(ByContent):
         return cls(until_s, n_up, price, parts[0].n_nodes)
 
     def of_worlds(self, which: Counts | slice) -> Paths:
-        """Some worlds, in that order."""
+        """Returns some worlds, in that order."""
         return Paths(self.until_s[:, which], self.n_up[:, which], self.price[:, which], self.n_nodes)
 
     @property

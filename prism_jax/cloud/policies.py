@@ -72,7 +72,7 @@ class SpotPolicy(Protocol):
     def uses(self) -> tuple[Use, Use, Use]: ...
 
     def place(self, view: SpotView) -> Any:
-        """Where the job is to be now: WAIT, SPOT or ON_DEMAND; SPOT only where `spot_up`."""
+        """Returns the place where the job is to be now: WAIT, SPOT or ON_DEMAND; SPOT only where `spot_up`."""
         ...
 
     def changes_in_s(self, view: SpotView) -> Any:
@@ -119,7 +119,7 @@ class SteadyPolicy:
     """Base of policies that never say otherwise before something happens."""
 
     def changes_in_s(self, view: SpotView) -> Any:
-        """Never."""
+        """Returns infinity: the place never changes."""
         return jnp.full_like(view.work_left_s, jnp.inf)
 
 

@@ -85,7 +85,7 @@ def _weibull(theta: Floats, log_age: Floats, uniform: Floats) -> Floats:
 
 
 def _normal(mean: Floats, sd: Floats, log_age: Floats, uniform: Floats) -> Floats:
-    """In the upper tail, which is where spells that have lasted are."""
+    """Draws log lengths beyond an age from a normal law, accurately in the upper tail, where spells that have lasted are."""
     beyond = ndtr((mean - log_age) / sd)
     return mean - sd * ndtri(np.clip(beyond * (1.0 - uniform), 1e-300, 1.0 - 1e-16))
 
@@ -215,7 +215,7 @@ class Stay(NamedTuple):
 
 
 def together(paths: Sequence[Paths], horizon_s: float, factors: Sequence[float] = ()) -> Paths:
-    """Where all nodes are in any of several zones.
+    """Returns the paths of a job that needs all of its nodes in any one of several zones.
 
     Args:
         paths: one per zone, of as many nodes and worlds; the first that has all nodes is taken.
@@ -295,7 +295,9 @@ class _Zone:
 
 
 def _squeezed(value: np.ndarray, place: tuple[Counts, Counts, Counts], below: float) -> np.ndarray:
-    """Some values [row, world] at the top, `below` under them; place: row, world, and the row in which each is to be."""
+    """Places some values [row, world] at the top and `below` under them; place: row, world, and the row in which each is to
+    be.
+    """
     row, world, to = place
     found = np.full((int(to.max(initial=-1)) + 2, value.shape[1]), below, dtype=value.dtype)
     found[to, world] = value[row, world]

@@ -89,7 +89,7 @@ class BlockCost:
     n_waiting: Floats
 
     def __add__(self, other: BlockCost) -> BlockCost:
-        """Both; the first gathering and, backwards, the last scattering are those of the one that comes first."""
+        """Adds two costs; the first gathering and, backwards, the last scattering are those of the one that comes first."""
         none = _is_zero(self.first_gather_s)
         return BlockCost(
             self.compute_s + other.compute_s,

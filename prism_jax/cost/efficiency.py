@@ -201,14 +201,14 @@ class MeasuredCost(ByContent):
         return cluster if self.collectives is None else replace(cluster, measured=self.collectives)
 
     def over(self, under: MeasuredCost) -> MeasuredCost:
-        """Both; these where both say something."""
+        """Merges both; of values that both have, these count."""
         both = under.collectives if self.collectives is None else self.collectives.over(under.collectives)
         return MeasuredCost({**under.constants, **self.constants}, both)
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTables(ByContent):
-    """Everything that was measured, with what it leaves open.
+    """Measured costs, and the knobs that they leave open.
 
     Attributes:
         mean: what predictions use.
@@ -225,7 +225,7 @@ class MeasuredTables(ByContent):
     notes: tuple[str, ...] = ()
 
     def over(self, under: MeasuredTables | None) -> MeasuredTables:
-        """Both; tables are independent, so their draws meet in any order.
+        """Merges both; tables are independent, so their draws meet in any order.
 
         Notes: `covers` and `notes` are of one table each, and are not kept.
         """

@@ -65,7 +65,7 @@ class Convolution(NamedTuple):
 
 @dataclass(frozen=True)
 class ConvolutionWays:
-    """How fast each way is.
+    """Speeds of the ways of computing convolutions.
 
     Attributes:
         implicit, winograd, winograd_apart, fft: speed of its products over that of a plain matrix product.
@@ -220,7 +220,7 @@ def relative_flop_joules(generation: str) -> float:
 
 
 def convolution_ways() -> ConvolutionWays:
-    """How fast the ways of computing convolutions are, over all GPUs."""
+    """Returns the speeds of the ways of computing convolutions, over all GPUs."""
     return ConvolutionWays(**_table()["convolution"])
 
 

@@ -28,7 +28,7 @@ _DONE = 1e-15  # share of a task's work that rounding may leave
 
 @dataclass(frozen=True, slots=True)
 class LaneTask:
-    """Something that one lane does.
+    """One piece of work of a lane.
 
     Attributes:
         work_s: seconds by itself.
@@ -47,7 +47,7 @@ class LaneTask:
 
 @dataclass(frozen=True)
 class LaneTimes:
-    """When tasks ran.
+    """Start and end times of tasks.
 
     Attributes:
         start_s, end_s: [task].
@@ -90,7 +90,7 @@ class _Run:
         self.now_s = 0.0
 
     def run(self) -> LaneTimes:
-        """To the end."""
+        """Runs all tasks to their end."""
         n_done = 0
         while n_done < len(self.tasks):
             running = self._running()
@@ -174,7 +174,7 @@ class LanedSeconds:
 
 @dataclass(frozen=True)
 class Overlapping:
-    """How collectives and compute slow each other.
+    """Mutual slowdown of collectives and compute.
 
     Attributes:
         slows: what a collective adds to the time of simultaneous compute, as a share.

@@ -97,7 +97,7 @@ class ActivationFactors(NamedTuple):
 
 
 def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> StateFactors:
-    """How `plan` shards what it keeps per parameter."""
+    """Returns the shares of per-parameter state that a device keeps under `plan`."""
     splits = group_splits(model, plan)
     whole, states = np.ones_like(splits), 1.0 / np.maximum(state_ranks(plan) / splits, 1.0)
     parameters = 1.0 / np.maximum(plan.shard_group / splits, 1.0) if plan.shard_group > 1 else whole

@@ -1,4 +1,4 @@
-"""Which work lies on the critical path: how much of the slowest replica's step each class of it accounts for.
+"""Critical path: the share of each class of work in the slowest replica's step.
 
 A step is a maximum of sums of durations: those on one path, back from the end of the step through whatever decided when an op
 starts. The paths of a few columns are walked back on the host (`graph.walk`), on the draws that the scan over levels would make.
@@ -191,7 +191,7 @@ class HostColumns:
         return time_s, seconds
 
     def only(self, pair: Positions) -> HostColumns:
-        """Some pairs of the columns: the first of all, then the second."""
+        """Returns some pairs of the columns: the first of all, then the second."""
         column = np.concatenate([pair, pair + self.n_pair])
         some = {name: getattr(self, name) for name in ("chip", "members", "network", "lag", "work")}
         return replace(self, pair=pair, **jax.tree.map(lambda x: x[..., column], some))
@@ -212,7 +212,7 @@ class HostColumns:
         return HostRun(ops, slow, compute_s, residual, transfer, last_s, exchange_s)
 
     def _walked(self, run: HostRun) -> tuple[Singles, Singles]:
-        """As `seconds`."""
+        """Returns step times [column] and seconds of each class [column, class] by walking back every column's path."""
         arrays, column = self.inputs.graph, np.arange(2 * len(self.pair))
         final = run.end_of_lane_s.argmax(axis=0)
         level, lane, by = run.ops.path(self.graph, final)

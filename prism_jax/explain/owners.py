@@ -60,7 +60,7 @@ N_BATCH_STUDENT = 1.2  # Student's t of 7 degrees over the normal score, at 97.5
 
 
 def fall(before: StepTimeDistribution, after: StepTimeDistribution, p: float) -> tuple[float, float]:
-    """By how much the p-quantile falls from one prediction to another on the same draws, and its standard error, seconds.
+    """Returns the fall of the p-quantile from one prediction to another on the same draws, and its standard error, seconds.
 
     Notes: the error is that of the differences of the randomisations, and what interpolation between columns leaves in both.
     """
@@ -134,5 +134,5 @@ def work_gains(program: Program, key: Array) -> Mapping[str, float]:
 
 
 def _tokens_per_s(program: Program, key: Array) -> float:
-    """At the median step, tokens of documents."""
+    """Returns the tokens of documents per second at the median step."""
     return program.job.model.units_per_step(program.job.plan) / symmetric(program, key, DEFAULT_COLUMNS).quantile(0.5)

@@ -60,7 +60,7 @@ def trace(timelines: Sequence[Timeline], job_name: str) -> Event:
 
 
 def _levels_that_fit(timelines: Sequence[Timeline]) -> int | None:
-    """How many levels to show; None for all."""
+    """Returns the number of levels to show; None for all."""
     n_op = sum(int((line.label >= 0).sum()) for line in timelines)
     if 3 * n_op <= MAX_EVENTS:
         return None

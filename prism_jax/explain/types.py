@@ -106,7 +106,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One step of its slowest replica, op by op; arrays are [level, lane], idle cells have label -1.
+    """Timeline of a step's slowest replica, op by op; arrays are [level, lane], idle cells have label -1.
 
     Attributes:
         title: which step this is ("median step", "p99 step").
@@ -130,7 +130,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Who slowed the recorded steps down.
+    """Causes of slow recorded steps.
 
     Attributes:
         recorded_s: [step] replayed as recorded, without host gaps.

@@ -192,7 +192,7 @@ class Portion(NamedTuple):
 
 
 class WorkTerms(NamedTuple):
-    """Which factors of the work an op goes with, and by how much of it; a term is one portion of one micro-batch.
+    """Factors of the work that an op goes with, and their shares of it; a term is one portion of one micro-batch.
 
     Attributes:
         row: [level, lane, term] row of the factor: rows of a portion follow those of the portions before it, and count chunks
@@ -237,7 +237,7 @@ def _placed(seconds: Values, of_op: NDArray[np.intp], xp: Any) -> Values:
 
 
 def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph:
-    """Everything one member group per stage does in a step, noise-free, ready for the jitted code.
+    """Builds the graph of a noise-free step of one member group per stage, ready for the jitted code.
 
     Args:
         schedule: order of the ops of every stage.

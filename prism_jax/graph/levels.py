@@ -29,7 +29,7 @@ Single = NDArray[np.float32]
 
 
 class LevelTable(NamedTuple):
-    """Where every op stands and which ops on other lanes it waits for.
+    """Level of every op, and the ops on other lanes that it waits for.
 
     Attributes:
         op: [level, lane] index into `schedule.orders[lane]`, -1 where the lane idles.
@@ -173,7 +173,9 @@ class Rounds:
         return position[ops]
 
     def end_s(self, seconds: Single, lag_s: Single) -> Single:
-        """When lanes have ended their last ops [lane]; ops last `seconds` [op] and wait `lag_s` [op, dep], 0 for none."""
+        """Returns the times at which lanes end their last ops [lane]; ops last `seconds` [op] and wait `lag_s` [op, dep], 0 for
+        none.
+        """
         before, waits = self.neighbours(-1), [self._positions(wait[self.order]) for wait in self._wait]
         lags, seconds = [lag_s[self.order, dep] for dep in range(len(waits))], seconds[self.order]
         end = np.zeros(self.n_op + 1, np.float32)

@@ -131,7 +131,7 @@ class CallNoise:
 
 @traced_record
 class WorkFactors:
-    """How much work micro-batches hold; compute goes with it, communication and the end of the step do not.
+    """Factors of the work of micro-batches; compute goes with it, communication and the end of the step do not.
 
     Attributes:
         excess: [factor_row, column] factor - 1.
@@ -190,7 +190,8 @@ def lane_ends(
     *,
     decided: bool = False,
 ) -> tuple[Float[Array, "lane score column"], Any]:
-    """When lanes have ended all that they do, seconds; and what decided the starts of ops [level, lane, score, column].
+    """Returns the times at which lanes end all their work, seconds, and the deciders of the starts of ops [level, lane, score,
+    column].
 
     Deciders are as those of `graph.walk`: 0 for the lane's previous op, d + 1 for predecessor d.
     """

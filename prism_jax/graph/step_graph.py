@@ -112,12 +112,12 @@ class StepGraph:
 
     @property
     def ring_depth(self) -> int:
-        """How many levels back the furthest predecessor lies, plus one: end times older than that are never read."""
+        """Largest number of levels back to a predecessor, plus one: end times older than that are never read."""
         return ring_depth(self.dep_level)
 
 
 def ring_depth(dep_level: Ints) -> int:
-    """How many levels back the furthest of the predecessors [level, lane, dep] lies, plus one."""
+    """Returns the largest number of levels back to a predecessor [level, lane, dep], plus one."""
     level = np.arange(len(dep_level))[:, None, None]
     return int(np.where(dep_level >= 0, level - dep_level, 0).max(initial=0)) + 1
 

@@ -23,7 +23,7 @@ _FORM = re.compile(r"(?P<count>[0-9]{1,9}) ?[xX*] ?(?P<name>\S.{0,99})")
 
 @dataclass(frozen=True)
 class Fleet:
-    """So many devices of a kind.
+    """Number of devices of one kind.
 
     Attributes:
         text: as it was written.

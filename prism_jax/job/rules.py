@@ -1,4 +1,4 @@
-"""Does a plan fit its model and its cluster? Every contradiction with value, constraint and remedy, and notes for a person.
+"""Rules that a plan must keep with its model and its cluster: contradictions with value, constraint and remedy, and notes.
 
 A rule between numbers is one condition, evaluated for a plan or for columns of plans, and one message.
 """

@@ -54,7 +54,7 @@ CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 
 @dataclass(frozen=True)
 class OneOf:
-    """Which texts a field takes; it stands in the metadata of its type."""
+    """Texts that a field takes; they stand in the metadata of its type."""
 
     known: Iterable[str] | Registry[Any]
 

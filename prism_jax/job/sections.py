@@ -140,7 +140,9 @@ def mapping_at(document: Document, path: FieldPath, found: list[Mistake], words:
 def choose_source(
     data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[Mistake]
 ) -> str | None:
-    """Which of the mutually exclusive `sources` is given ("" for none); None after a mistake (two, or not a text)."""
+    """Returns the one of the mutually exclusive `sources` that is given ("" for none); None after a mistake (two, or not a
+    text).
+    """
     given = [source for source in sources if source in data]
     if len(given) > 1:
         found.append(document.mistake((*path, given[1]), f"cannot be combined with {given[0]}. Keep one."))

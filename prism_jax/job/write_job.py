@@ -368,7 +368,7 @@ def _with_file(section: Any, path: Sequence[str], folder: Path, other: Path) -> 
 
 
 def _from(folder: Path, other: Path, file: str) -> str:
-    """How `other` names a file that `folder` calls `file`."""
+    """Returns the name, seen from `other`, of a file that `folder` calls `file`."""
     if Path(file).is_absolute() or folder.resolve() == other.resolve():
         return file
     return os.path.relpath((folder / file).resolve(), other.resolve())

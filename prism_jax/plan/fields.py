@@ -126,7 +126,7 @@ class HasPrecision(Protocol):
 
 
 def precision_of(plan: HasPrecision) -> Precision | None:
-    """How the inputs of matrix products are quantised; None: not at all. An open recipe is `delayed`."""
+    """Returns how the inputs of matrix products are quantised; None: not at all. An open recipe is `delayed`."""
     own = QUANTISED.get(plan.dtype)
     return FP8_RECIPES.get(plan.fp8_recipe or "delayed", own) if plan.dtype == "fp8" else own
 
@@ -401,7 +401,7 @@ class TableShard:
 
 @dataclass(frozen=True)
 class TableSharding:
-    """How the embedding tables of a model are spread over devices.
+    """Distribution of a model's embedding tables over devices.
 
     Attributes:
         of: (table, how it is sharded); tables that are not named are sharded as `usual` says.
@@ -416,7 +416,7 @@ class TableSharding:
 
     @property
     def written(self) -> str | dict[str, str]:
-        """As job files have it: auto or hybrid, or table: text."""
+        """Value in job files: auto or hybrid, or table: text."""
         return {name: str(shard) for name, shard in self.of} or self.usual
 
     @property

@@ -1,4 +1,4 @@
-"""How much work a micro-batch holds: laws of its tokens and of the sum of its squared lengths, by packing rule.
+"""Work of a micro-batch: laws of its tokens and of the sum of its squared lengths, by packing rule.
 
 Documents are independent draws from the lengths of a corpus; S tokens are a full sequence, b sequences a micro-batch. F is the
 share of documents that have at most so many tokens.

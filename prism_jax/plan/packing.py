@@ -58,12 +58,12 @@ class Lengths:
 
     @property
     def written(self) -> dict[Any, Any]:
-        """As a job file has it."""
+        """Value in a job file."""
         return dict(self.family or self.counts)
 
     @property
     def n_documents(self) -> int:
-        """How many there are."""
+        """Number of documents."""
         return sum(count for _, count in self.counts)
 
     @property
@@ -88,7 +88,7 @@ class Lengths:
 
 
 def binned(tokens: Positions, weight: Floats, n_bin: int = N_BIN) -> Lengths:
-    """Few lengths in the place of many [length], with the same sums of tokens and, but for rounding, of their squares."""
+    """Replaces many lengths [length] by few, with the same sums of tokens and, but for rounding, of their squares."""
     tokens, weight = tokens[weight > 0.0], weight[weight > 0.0]
     edges = np.unique(np.geomspace(1, int(tokens.max()) + 1, n_bin + 1).astype(np.int64))
     of = np.searchsorted(edges, tokens, side="right")

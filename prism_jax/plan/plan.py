@@ -322,7 +322,7 @@ class ParallelPlan:
 
     @property
     def expert_split(self) -> float:
-        """Among how many ranks of dp x cp experts are shared out; below 1 where ranks of tp hold the same experts, too."""
+        """Number of ranks of dp x cp that experts are shared out among; below 1 where ranks of tp hold the same experts, too."""
         return self.ep * self.expert_tp / self.tp
 
     @property

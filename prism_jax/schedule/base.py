@@ -73,7 +73,7 @@ class PipelineSchedule(ABC):
         return (tuple(chunk % pp for chunk in range(pp * virtual_stages)),)
 
     def direction(self, micro_batch: int, n_micro_batch: int) -> int:
-        """Which of the `placements` a micro-batch follows."""
+        """Returns the index of the `placements` that a micro-batch follows."""
         return 0
 
     def lay_out(self, pp: int, n_micro_batch: int, virtual_stages: int) -> ScheduleOrder:

@@ -109,11 +109,11 @@ class Interleaved(ArraySchedule):
         return "needs virtual_stages of at least 2. Use schedule=1f1b for one." if virtual_stages < 2 and pp > 1 else ""
 
     def enough_micro_batches(self, pp: int, n_micro_batch: Counts, virtual_stages: int) -> Flags:
-        """As many as stages."""
+        """Whether there are as many micro-batches as stages."""
         return n_micro_batch >= pp
 
     def micro_batches_needed(self, pp: int, virtual_stages: int) -> str:
-        """As many as stages."""
+        """Returns the condition in words: as many micro-batches as stages."""
         return f"at least pp = {pp} micro-batches per replica"
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:

@@ -74,11 +74,11 @@ class ZBH1(ZeroBubble):
     filled: ClassVar[float] = 1.0
 
     def ahead(self, stage: int, pp: int) -> int:
-        """As many as 1F1B holds."""
+        """Returns as many forwards as 1F1B holds."""
         return pp - stage
 
     def held(self, stage: int) -> int:
-        """As many as there are stages before."""
+        """Returns the number of stages before this one."""
         return stage
 
 
@@ -90,7 +90,7 @@ class ZBH2(ZeroBubble):
     filled: ClassVar[float] = 2.0
 
     def ahead(self, stage: int, pp: int) -> int:
-        """As many as fill the way there and back."""
+        """Returns as many forwards as fill the way there and back."""
         return 2 * (pp - 1 - stage) + 1
 
     def held(self, stage: int) -> int:
@@ -115,7 +115,7 @@ class ZBV(ArraySchedule):
         return StepOps(n_op, *(own[there] for own in (ops.kind, ops.micro_batch, ops.chunk)))
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
-        """Down the stages and up again."""
+        """Returns placements that go down the stages and up again."""
         rounds = [range(pp) if turn % 2 == 0 else reversed(range(pp)) for turn in range(virtual_stages)]
         return (tuple(stage for turn in rounds for stage in turn),)
 

@@ -86,7 +86,7 @@ class ScreeningResult:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many plans each reason rules out."""
+        """Number of plans that each reason rules out."""
         counts = np.bincount(self.reason, minlength=len(REASONS))
         return {text: int(n) for text, n in zip(REASONS[1:], counts[1:], strict=True) if n}
 
@@ -97,7 +97,7 @@ class ScreeningResult:
 
 
 class Plans(Protocol):
-    """Where an evaluator takes plans from: a `PlanSpace`, or a list."""
+    """Source of an evaluator's plans: a `PlanSpace`, or a list."""
 
     def layouts(self, model: Workload, /) -> Iterator[PipelineLayout]:
         """Pipelines of the plans."""

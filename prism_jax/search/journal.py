@@ -31,7 +31,7 @@ class Journal:
         self._arrays: dict[str, Any] = self._file.read(lambda _: schema or {}, in_parts=True) or {}
 
     def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
-        """`score(numbers)`, made in parts; parts that an earlier run has made are not made again."""
+        """Evaluates `score(numbers)` in chunks and reuses the chunks stored in the journal."""
         scores, plans = f"{name}/{SCORES}", f"{name}/{PLANS}"
         done = self._arrays.get(scores)
         if done is not None and not np.array_equal(self._arrays[plans][: len(done)], numbers[: len(done)]):

@@ -121,7 +121,7 @@ def local_search(
 
 
 def gap(study: Study, reference: Study) -> tuple[float, float]:
-    """How much larger the objective of a study's best plan is than that of another study's, as a share, and its standard error.
+    """Returns the excess of a study's best objective over that of another study's best plan, as a share, and its standard error.
 
     Both plans see the same draws, which neither search has seen; the objective is that of `study`.
     """

@@ -129,7 +129,8 @@ class PlanRun(NamedTuple):
 
 
 def end_times(runs: Sequence[PlanRun]) -> list[Floats]:
-    """When every stage has finished its last op [plan, lane], seconds after the start of the step, run by run.
+    """Returns the times at which every stage has finished its last op [plan, lane], seconds after the start of the step, run by
+    run.
 
     Notes:
         Many plans of a pipeline go through the compiled scan; few plans of many pipelines are run side by side (`graph.levels`).
@@ -198,7 +199,7 @@ def run(runs: Sequence[PlanRun], *, width: int = WIDTH) -> list[Floats]:
 
 
 class _Block(NamedTuple):
-    """Up to a call's width of columns of one pipeline, padded to a common shape; fields as `_ends` has them."""
+    """Columns of one pipeline, up to a call's width, padded to a common shape; fields as `_ends` has them."""
 
     rows: Ints
     n_used: np.int32

@@ -71,7 +71,7 @@ class Codes(NamedTuple):
     columns: Rows
 
     def take(self, rows: Rows) -> Codes:
-        """Some of the plans."""
+        """Returns some of the plans."""
         return Codes(self.layout[rows], self.columns[rows])
 
     def texts(self) -> list[bytes]:
@@ -110,7 +110,7 @@ class Knobs:
 
     @cached_property
     def sizes(self) -> Rows:
-        """How many values every knob has, degrees first."""
+        """Number of values of every knob, degrees first."""
         choices = [len(self.shardings) if name == "sharding" else len(getattr(self.space, name)) for name in CHOICES]
         return np.array([*(len(values) for values in self.degrees.values()), *choices])
 

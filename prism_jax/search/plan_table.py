@@ -147,7 +147,7 @@ class PlanTable:
         return getattr(self.layout if name in self.layout._fields else self.base, name)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> PlanTable:
-        """Some of the plans."""
+        """Returns some of the plans."""
         return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
     def plan(self, row: int) -> ParallelPlan:
@@ -322,7 +322,7 @@ class PlanRow:
 
     @property
     def plan(self) -> ParallelPlan:
-        """As an object."""
+        """Plan as an object."""
         if self._plan is None:
             self._plan = self._table.plan(self._row)
         return self._plan
@@ -349,7 +349,7 @@ class _Noted:
 
     @property
     def computed(self) -> _Noted:
-        """As `ParallelPlan.computed`; what is read of it is noted here."""
+        """Plan as `ParallelPlan.computed` has it; fields that are read of it are noted here."""
         data: Data = self.data
         if not data.is_drawn:
             return self
@@ -358,7 +358,7 @@ class _Noted:
         return other
 
     def stride(self, axis: str) -> int:
-        """As `ParallelPlan.stride`."""
+        """Returns the stride of an axis as `ParallelPlan.stride` does."""
         self.reads.setdefault(("stride", axis))
         return self.row.plan.stride(axis)
 

@@ -63,7 +63,7 @@ def write_best_job(report: StudyReport, output: Output = None) -> Message | None
 
 @dataclass(frozen=True)
 class Searched(OptionGroup):
-    """Which plans are compared, and by what.
+    """Plans that are compared, and the objective.
 
     Attributes:
         space: YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]; by default `default_space(job)`.
@@ -79,7 +79,7 @@ class Searched(OptionGroup):
 
 @dataclass(frozen=True)
 class Method(OptionGroup):
-    """How plans are searched.
+    """Method of the search.
 
     Attributes:
         method: exhaustive, or local (random plans and their neighbours) for spaces too large to enumerate; `FORMERLY` holds.

@@ -134,7 +134,7 @@ class PlanSpace:
 
 
 def default_space(job: Job, *, any_framework: bool = False) -> PlanSpace:
-    """Everything a performance engineer would try for `job` on its own number of devices, as its framework allows.
+    """Returns the space a performance engineer would try for `job` on its own number of devices, as its framework allows.
 
     Args:
         job: its model, cluster and batch; values of its own plan stay in the space, whatever the framework has.
@@ -145,7 +145,7 @@ def default_space(job: Job, *, any_framework: bool = False) -> PlanSpace:
 
 
 def _of_model(space: PlanSpace, job: Job) -> PlanSpace:
-    """Without values that the model itself contradicts, but for the plan's own."""
+    """Drops values that the model itself contradicts, but for the plan's own."""
     found: dict[str, tuple[Any, ...]] = {}
     for name in ("recompute", "zero_stage", "sharding"):
         values, own = getattr(space, name), getattr(job.plan, name)
@@ -230,7 +230,7 @@ def _product(*factors: np.ndarray) -> np.ndarray:
 
 
 def _distinguishable(table: PlanTable, plain: tuple[int, int, int]) -> np.ndarray:
-    """Which plans are not another one under a different name: of switches without effect only the plain setting stays."""
+    """Returns whether each plan differs from all others in effect: of switches without effect only the plain setting stays."""
     if not len(table):
         return np.zeros(0, dtype=bool)
     alone = table.dp * table.cp == 1

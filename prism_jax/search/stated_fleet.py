@@ -71,7 +71,7 @@ class StatedFleet:
 
     @classmethod
     def of(cls, job: Job, slowdowns: Mapping[str, Mapping[int, float]]) -> StatedFleet:
-        """From kernel class (or "all", "link", "nic") -> device -> factor.
+        """Makes a fleet from kernel class (or "all", "link", "nic") -> device -> factor.
 
         Raises:
             DataError: unknown class, device out of range, or a factor that is not a positive number.

@@ -51,7 +51,7 @@ class Candidate(CandidateFigures):
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Everything but the plan."""
+        """All figures but the plan."""
         return {field.name: getattr(self, field.name) for field in fields(CandidateFigures)}
 
     @property

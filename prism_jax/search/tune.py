@@ -236,7 +236,7 @@ class Tuning:
         return quantile.quantile(time_s * grown[drawn], end_s, others) * setting.times
 
     def descended(self, progress: Progress = silent) -> Floats:
-        """Where gradients lead from the job's own numbers, inside bounds and budgets; the best of the way."""
+        """Descends along gradients from the job's own numbers, inside bounds and budgets; returns the best numbers of the way."""
         best: list[_Best] = []
         self.prepare()
         slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(self.smooth(self.values_of(change)))))

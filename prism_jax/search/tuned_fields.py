@@ -139,7 +139,9 @@ class TunedAxis:
         return np.where(low < 1.0, 0.0, low)
 
     def units(self, values: Floats, donor: int, receiver: int) -> list[int]:
-        """How many units may go from a number to another: one, or as many as make one of them whole, where it is a mean."""
+        """Returns the numbers of units that may go from one number to another: one, or as many as make one whole, where it is a
+        mean.
+        """
         count, each = np.round(values / self.grain).astype(int), np.ones(len(values), int)
         if self.weight is not None:
             each = np.round(self.weight).astype(int)
@@ -274,7 +276,7 @@ def _share(job: Job, limits: TuneLimits) -> TunedAxis | None:
 
 
 def usual_checkpoint(job: Job) -> Checkpoint:
-    """By the size of the states and a parallel file system."""
+    """Returns a checkpoint of the size of the states, on a parallel file system."""
     n_node = -(-job.plan.n_devices // job.cluster.node_size)
     return Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,))
 

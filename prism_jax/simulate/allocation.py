@@ -364,7 +364,7 @@ def allocation_spread(
     known: KnownReplicas | None = None,
     times: ReplicaTimes | None = None,
 ) -> AllocationSpread:
-    """Both spreads of a job.
+    """Returns the spreads of a job between and within allocations.
 
     Args:
         program: lowered job; with known GPUs, one factor per compute class.

@@ -1,4 +1,6 @@
-"""Many predictions with one key: sweeps over jobs, and quantiles under draws of the variability; alike programs compile once."""
+"""Predicts many jobs with one key: sweeps over jobs, and quantiles under draws of the variability; alike programs compile
+once.
+"""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def chunks_per_call(n_column: int) -> int:
 
 
 def _n_device(n_chunk: int) -> int:
-    """Most devices that get equally many chunks."""
+    """Returns the largest number of devices that get equally many chunks."""
     return max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
 
 

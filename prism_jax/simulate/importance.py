@@ -1,4 +1,4 @@
-"""Where to put the columns: scrambled Sobol points, shifted towards slow stages, and their weights.
+"""Chooses the columns: scrambled Sobol points, shifted towards slow stages, and their weights.
 
 The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is slow when
 one of its stages has a slow GPU or node, or when many are a little slow (short pipelines pass through every stage).

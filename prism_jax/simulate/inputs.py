@@ -150,7 +150,7 @@ class KnownGpus:
 def known_gpus(
     slowdown: Mapping[str, Mapping[int, float]], n_devices: int, classes: Sequence[str] = COMPUTE_CLASSES
 ) -> KnownGpus:
-    """From kernel class (or "all", "link", "nic") -> device -> factor.
+    """Makes known GPUs from kernel class (or "all", "link", "nic") -> device -> factor.
 
     Args:
         classes: compute classes of the model (`Workload.kernel_classes`).

@@ -73,11 +73,11 @@ class KnownReplicas:
         return replace(self, gpus=self.gpus.without(devices))
 
     def fewer(self, most: int) -> KnownReplicas:
-        """At most so many columns of each replica."""
+        """Returns the same with at most so many columns of each replica."""
         return replace(self, n_column=min(self.n_column, most))
 
     def only(self, replicas: NDArray[np.intp]) -> KnownReplicas:
-        """Some of the replicas that are simulated."""
+        """Returns the same with only some of the replicas."""
         return replace(self, replicas=replicas)
 
 

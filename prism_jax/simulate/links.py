@@ -74,7 +74,7 @@ class LinkFactors(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """Which ports the communication of every device uses.
+    """Ports that the communication of every device uses.
 
     Attributes:
         layout: [member, lane, replica] devices.
@@ -155,7 +155,7 @@ class ReplicaLinks:
 
     @classmethod
     def of(cls, program: Program, links: Floats) -> ReplicaLinks:
-        """From factors [2, device] of links and NICs, NaN where unknown."""
+        """Makes the factors of replicas from factors [2, device] of links and NICs, NaN where unknown."""
         found, (layout, _, leaves, edge) = link_factors(program.job, *np.nan_to_num(links)), routes(program.job)
         link, nic = np.isfinite(links)
         known = [_chosen(own, nic, link)[layout].mean(axis=0) for own in leaves.values()]

@@ -95,7 +95,7 @@ def _mixed_residual(families: list[Family], seconds: Floats, *, skip_last: bool 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Everything `predict` needs of a job.
+    """Job, lowered to everything that `predict` needs.
 
     Attributes:
         job, cost, graph: what was lowered; the graph is padded if asked for.

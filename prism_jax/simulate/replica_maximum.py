@@ -1,4 +1,4 @@
-"""From replica columns to steps: the maximum over replicas given what they share, then what is shared.
+"""Turns replica columns into steps: the maximum over replicas given the parts that they share, then these parts.
 
     F(t | g) = P(column <= t | network score g)        P(max <= t | g) = F(t | g)^n
 
@@ -106,7 +106,7 @@ class Shared:
 
 
 class AlikeReplicas(NamedTuple):
-    """Some of the replicas of a step, whose times have one law.
+    """Replicas of a step whose times have one law.
 
     Attributes:
         time_s: [score, column] of independent columns.

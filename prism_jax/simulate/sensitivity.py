@@ -278,7 +278,7 @@ class StepQuantile:
     def _quantile(
         self, time_s: Values, weight: Values, end_s: Values, n: int, others: Sequence[AlikeReplicas] = ()
     ) -> Values:
-        """From columns [score, column] by `n` steps, drawn alike in every call."""
+        """Quantile of columns [score, column] by `n` steps, drawn alike in every call."""
         shared = replace(shared_of(self.lowered.program, self.columns.scores), end_s=end_s)
         rng, n_replica = np.random.default_rng(self.columns.seed), self.lowered.program.n_replica
         n_alike = n_replica - sum(own.n for own in others)
@@ -329,7 +329,7 @@ class FieldSensitivity:
 def hardware_sensitivity(
     job: Job, p: float = 0.95, *, key: Array | int, n_samples: int = DEFAULT_COLUMNS
 ) -> dict[str, FieldSensitivity]:
-    """Which part of the hardware the p-quantile of the step time depends on, largest first.
+    """Returns the sensitivity of the p-quantile of the step time to each number of the hardware, largest first.
 
     Args:
         job: model, cluster, plan and variability.

@@ -98,7 +98,7 @@ class WorkSource:
         return total, (total + self.n_fill * load.max(axis=0)) * (self.n_unit / (self.n_unit + self.n_fill))
 
     def rate(self, theta: float) -> float:
-        """How unlikely tilted draws of a column are: relative entropy to plain ones."""
+        """Relative entropy of tilted draws of a column to plain ones."""
         weight = np.exp(theta * (self.load - self.load[-1]))
         log_mean = np.log(weight.mean()) + theta * self.load[-1]
         return self.n_unit * float(theta * (weight @ self.load) / weight.sum() - log_mean)

@@ -171,5 +171,5 @@ def mfu(model_flops: float, step_s: float, cluster: Cluster, n_devices: int, dty
 
 
 def hfu(hardware_flops: float, step_s: float, cluster: Cluster, n_devices: int, dtype: str) -> float:
-    """Like `mfu` with the FLOPs that the hardware runs, recomputation included."""
+    """Returns the utilisation by the FLOPs that the hardware runs, recomputation included; otherwise as `mfu`."""
     return mfu(hardware_flops, step_s, cluster, n_devices, dtype)

@@ -133,7 +133,7 @@ class MeasuredCollectives:
     curves: tuple[MeasuredCurve, ...]
 
     def over(self, under: MeasuredCollectives | None) -> MeasuredCollectives:
-        """Both; of a collective that both measured on the same side of a node's border, these."""
+        """Merges both; of a collective that both measured on the same side of a node's border, these count."""
         own = {(curve.kind, curve.crosses_nodes) for curve in self.curves}
         kept = () if under is None else under.curves
         return MeasuredCollectives((*self.curves, *[one for one in kept if (one.kind, one.crosses_nodes) not in own]))
@@ -182,12 +182,12 @@ class MeasuredNetwork:
 
     @property
     def n_devices(self) -> int:
-        """As the network by its figures."""
+        """Number of devices of the base network."""
         return self.base.n_devices
 
     @property
     def n_distance(self) -> int:
-        """As the network by its figures."""
+        """Number of distances of the base network."""
         return self.base.n_distance
 
     def of_size(self, n_devices: int) -> MeasuredNetwork:
@@ -201,15 +201,15 @@ class MeasuredNetwork:
         return CollectiveTime(by_figures.seconds * factor, by_figures.algorithm)
 
     def n_node(self, stride: int, size: int) -> int:
-        """As the network by its figures."""
+        """Returns the number of nodes of a group, as the base network does."""
         return self.base.n_node(stride, size)
 
     def distances(self, first: Positions, second: Positions) -> Positions:
-        """As the network by its figures."""
+        """Returns the distances of pairs of devices, as the base network does."""
         return self.base.distances(first, second)
 
     def leaves_node(self, distance: int) -> bool:
-        """As the network by its figures."""
+        """Whether a distance leaves a node in the base network."""
         return self.base.leaves_node(distance)
 
     def send_s(self, n_bytes: Values, distance: int, stride: int) -> Values:

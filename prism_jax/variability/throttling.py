@@ -1,4 +1,4 @@
-"""Which GPUs throttle, and why: the reasons that drivers log next to clocks.
+"""GPUs that throttle, and the reasons that drivers log next to clocks.
 
 nvidia-smi logs a mask (`clocks_event_reasons.active`, formerly `clocks_throttle_reasons.active`) or one column per reason, DCGM
 the same mask (field 112). A reason counts in rows in which the GPU worked; one that holds for most GPUs is a property of the

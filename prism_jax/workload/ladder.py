@@ -42,7 +42,7 @@ class LadderSeconds:
     in_step: bool = True
 
     def seconds(self, device: Device, cache_bytes: float) -> Values:
-        """On a device, whatever its cache."""
+        """Returns the seconds on a device; its cache does not matter."""
         return self.measured_s * slowness(self.peaks, self.hbm_bytes_per_s, device, self.dtype)
 
 
@@ -118,7 +118,7 @@ class LadderSpec(WorkloadDefaults):
 
     @property
     def updates_in_step(self) -> bool:
-        """A step of the ladder ended with the update."""
+        """True: measured steps include the optimizer update."""
         return True
 
     @property
@@ -140,20 +140,22 @@ class LadderSpec(WorkloadDefaults):
         return PlainBlock(kernels, (), (Parameters(DENSE, float(self.n_parameters)),), (kept,))
 
     def boundary_bytes(self, plan: ParallelPlan) -> float:
-        """Nothing is handed on: there is one block."""
+        """Returns 0: nothing is handed on, because there is one block."""
         return 0.0
 
     def n_params(self) -> int:
-        """As stated."""
+        """Returns the stated number of parameters."""
         return self.n_parameters
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """Not known: what the device that was measured could do in the seconds of the samples, an upper bound."""
+        """Returns an upper bound: FLOPs that the measured device could do in the seconds of the samples. The real number is not
+        known.
+        """
         device = catalog.device(self.measured_on)
         return plan.global_batch * self.s_per_sample * max(device.peak_flops_per_s.values())
 
     def deeper(self, n: int) -> LadderSpec:
-        """There is no deeper one.
+        """Refuses: there is no deeper model.
 
         Raises:
             SpecError: always.

@@ -35,7 +35,9 @@ def aligned(trace: ExecutionTrace, profile: Profile) -> list[int]:
 
 
 def _by_number(trace: ExecutionTrace, profile: Profile) -> list[int] | None:
-    """By the number of the call, which profiles of PyTorch 2.2 and later may hold; None where it is not there."""
+    """Matches operators by the number of the call, which profiles of PyTorch 2.2 and later may hold; None where it is not
+    there.
+    """
     nodes = {node.rf_id: node for node in trace.nodes if node.rf_id}
     found = [NONE] * len(profile.ops)
     n_asked = n_right = 0
@@ -100,7 +102,7 @@ def _ring(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
 def _resumed(
     theirs: Sequence[str], j: int, here: int, places: Mapping[tuple[str, ...], list[int]], run: int, n: int
 ) -> tuple[int, int]:
-    """How many of theirs to leave out, and the place of ours at which names agree again: both as few as possible."""
+    """Returns the number of their names to leave out, and our place at which names agree again: both as small as possible."""
     best, skip, there = n + SEARCHED, min(SEARCHED, len(theirs) - j), here
     for left_out in range(SEARCHED):
         if left_out >= best or j + left_out >= len(theirs):

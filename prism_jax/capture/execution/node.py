@@ -260,7 +260,7 @@ def _parent(raw: Mapping[str, Any], place: str) -> int:
 
 
 def _values(raw: Mapping[str, Any], side: str, place: str) -> tuple[Value, ...]:
-    """Inputs or outputs."""
+    """Returns the tensor descriptions and values listed under `side` ('input' or 'output')."""
     field = f"{side}s"
     found = raw.get(field)
     if isinstance(found, dict):

@@ -341,7 +341,7 @@ def last_step(trace: ExecutionTrace) -> tuple[range, int]:
 
 
 def _ends_of(trace: ExecutionTrace, nodes: list[Node]) -> list[int]:
-    """For each node the first `rf_id` behind everything that it called."""
+    """Returns, for each node, the first `rf_id` behind everything that it called."""
     found = []
     for node in nodes:
         last, open_ = node.rf_id, [node]

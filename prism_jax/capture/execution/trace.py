@@ -123,7 +123,7 @@ class _Pieces:
         self._n_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; as many unless the file ends."""
+        """Reads at most `size` bytes; fewer only where the file ends."""
         parts, n = [self._left], len(self._left)
         while n < size and (piece := next(self._pieces, b"")):
             parts.append(piece)
@@ -190,7 +190,7 @@ class ExecutionTrace:
         return dict(found)
 
     def above(self, node: Node) -> Iterator[Node]:
-        """Who called it, nearest first."""
+        """Yields the callers of a node, nearest first."""
         while (parent := self.by_id.get(node.parent)) is not None and parent is not node:
             yield parent
             node = parent

@@ -112,7 +112,7 @@ def _queries_keys_values(tensors: Sequence[Dims]) -> tuple[Dims, Dims, Dims] | N
 
 
 def _heads(queries: Dims, statistics: Sequence[Dims], config: str) -> tuple[int, bool]:
-    """Which dimension of the queries counts heads, and whether a statistic of the softmax says it."""
+    """Returns the dimension of the queries that counts heads, and whether a statistic of the softmax says so."""
     first, second = (1, 2) if len(queries) == 4 else (0, 1)
     batch = queries[:1] if len(queries) == 4 else ()
     for heads, rows in ((second, first), (first, second)):

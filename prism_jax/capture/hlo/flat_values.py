@@ -153,7 +153,7 @@ class Names:
     def _before(
         self, computation: Computation, at: Instruction, index: int
     ) -> tuple[Computation, Instruction, int] | None:
-        """One step back; None: it begins here, or nobody knows."""
+        """Returns the place one step back; None: the value begins here, or its origin is not known."""
         own = computation.instructions
         if at.opcode in VIEWS and at.operands:
             return computation, own[at.operands[0]], index
@@ -213,7 +213,7 @@ def part_of(module: Module, computation: Computation, at: Instruction, value: Va
 
 
 def _offset(at: Instruction, source: Instruction) -> float:
-    """Where a slice begins, as a share of the whole; 0 where only the run tells."""
+    """Returns the begin of a slice as a share of the whole; 0 where only the run tells."""
     ranges = _RANGE.findall(at.attributes.get("slice", ""))
     dims = source.shapes[0].dims
     if len(ranges) != len(dims):

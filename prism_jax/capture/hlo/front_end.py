@@ -38,7 +38,7 @@ def _capture(request: CaptureRequest) -> RankProgram:
 
 
 def kernels_of(request: CaptureRequest, usual: str) -> str:
-    """Which kernels a program is read as having, as `ProgramFacts` calls them; `usual` where no option says.
+    """Returns the kernels that a program is read as having, as `ProgramFacts` calls them; `usual` where no option says.
 
     Raises:
         DataError: an unknown word.

@@ -153,7 +153,7 @@ class HloTraffic(NamedTuple):
 
     @property
     def n_bytes(self) -> float:
-        """Both."""
+        """Bytes read and written."""
         return self.read + self.written
 
 

@@ -1,4 +1,4 @@
-"""HLO -> `RankProgram`: the rows of one device, of which all others run the same."""
+"""HLO -> `RankProgram`: operations of one device; all devices run the same program (SPMD)."""
 
 from __future__ import annotations
 

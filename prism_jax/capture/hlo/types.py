@@ -52,7 +52,7 @@ class ArrayShape:
 
     @property
     def n_bytes(self) -> float:
-        """In memory, without padding."""
+        """Bytes in memory, without padding."""
         return self.n_elements * DTYPES[self.dtype][0]
 
     @property
@@ -90,7 +90,9 @@ class Instruction:
 
     @property
     def number(self) -> int:
-        """Which of the arguments a parameter is, or which element a get-tuple-element takes; the parser has checked it."""
+        """Index of the argument that a parameter is, or of the element that a get-tuple-element takes; the parser has checked
+        it.
+        """
         return int(self.literal if self.opcode == "parameter" else self.attributes["index"])
 
     @property

@@ -164,7 +164,7 @@ def _parameters(step: LoweredStep) -> float:
 
 
 def _divided(leaf: Any) -> int:
-    """In how many parts tensor and expert parallelism divide an array."""
+    """Returns the number of parts into which tensor and expert parallelism divide an array."""
     sharding = getattr(leaf, "sharding", None)
     spec, mesh = getattr(sharding, "spec", ()), getattr(sharding, "mesh", None)
     names = [name for entry in spec for name in (entry if isinstance(entry, tuple) else (entry,)) if name]

@@ -1,4 +1,4 @@
-"""Everything that is private in torch and that a capture needs: its fake process group, and where fake tensors must not reach.
+"""Private parts of torch that a capture needs: its fake process group, and places that fake tensors must not reach.
 
 One file, so that a new version of torch is one file to read again. Written for torch 2.5 to 2.14.
 """

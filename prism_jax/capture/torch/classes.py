@@ -54,7 +54,7 @@ def gathered_ahead(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
 
 
 def waiting(event: RecordedEvent, following: RecordedEvent | None) -> Waiting:
-    """How a collective is awaited; `following` is the next event of its class."""
+    """Returns when a collective is awaited; `following` is the next event of its class."""
     if event.purpose == "gradients":
         return Waiting(True, None)
     if event.wait is None or event.wait is following:

@@ -29,7 +29,7 @@ KEYS = ("model", "inputs", "loss", "optimizer")
 
 @dataclass
 class RankLayout:
-    """Where in the job the captured rank is.
+    """Place of the captured rank in the job.
 
     Attributes:
         mesh: `torch.distributed.DeviceMesh` whose dimensions have the names given on the command line: `layout.mesh["tp"]`.
@@ -189,7 +189,7 @@ def stride_of(axes: Mapping[str, int], axis: str) -> int:
 
 
 def group_of(axes: Mapping[str, int], members: Sequence[int]) -> CollectiveGroup:
-    """Which dimension a group of ranks runs along, by which coordinates differ between its members."""
+    """Returns the dimension that a group of ranks runs along, by the coordinates in which its members differ."""
     first = members[0]
     along = [axis for axis in axes if any(_at(axes, axis, rank) != _at(axes, axis, first) for rank in members)]
     axis = max(along, key=lambda name: axes[name], default=next(iter(axes)))

@@ -234,7 +234,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is recorded inside."""
+        """Pauses recording inside the context."""
         before, self._is_paused = self._is_paused, True
         try:
             yield

@@ -86,7 +86,7 @@ class BlockRun(NamedTuple):
 
 
 class Split(NamedTuple):
-    """How many equal parts an axis can cut a model into, and what of it is cut.
+    """Number of equal parts that an axis can cut a model into, and the name of these parts.
 
     Attributes:
         n: the degree must divide it; 1: the axis cannot be used.
@@ -364,15 +364,15 @@ class PlainBlock:
         return self.saved_tensors
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """As stated."""
+        """Returns the bytes that the block states for its forward pass."""
         return self.forward_bytes
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """As stated."""
+        """Returns the bytes that the block states for its backward pass."""
         return self.backward_bytes
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """Nothing is recomputed."""
+        """Returns 0: nothing is recomputed."""
         return 0.0
 
 

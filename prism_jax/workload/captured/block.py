@@ -42,7 +42,7 @@ class MeasuredSeconds:
     in_step: ClassVar[bool] = True
 
     def seconds(self, device: Device, cache_bytes: float) -> float:
-        """As measured, whatever the device."""
+        """Returns the measured seconds, on any device."""
         return self.alone_s
 
 
@@ -179,7 +179,7 @@ class CapturedBlock(Block):
         return (*own, Parameters(EXPERT, experts)) if self.program.degree("ep") > 1 else own
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """As captured, or everything that the forward pass writes."""
+        """Returns the captured bytes of saved tensors, or all that the forward pass writes where none were captured."""
         kept = self.own.saved_bytes
         if kept is None:
             kept = sum((op.output_bytes or op.n_bytes / 3.0) * n for op, n in self.own.ops if op.phase == "F")

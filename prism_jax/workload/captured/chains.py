@@ -190,7 +190,7 @@ class _Chains:
         return bool(own) and not own & self.summed.setdefault(end, own)
 
     def _in_pass(self, number: int) -> list[int]:
-        """Who reads a result in the same pass."""
+        """Returns the operations that read a result in the same pass."""
         is_forward = self.steps[number].phase == "F"
         return [one for one in self.readers[number] if (self.steps[one].phase == "F") == is_forward]
 

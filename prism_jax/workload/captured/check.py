@@ -147,7 +147,7 @@ def check_program(program: RankProgram) -> RankProgram:
 
 
 def problems(program: RankProgram) -> Iterator[Problem]:
-    """Everything that contradicts itself; the field says where: `classes[0].rows[12].wait`."""
+    """Yields all contradictions of a program; the field says where: `classes[0].rows[12].wait`."""
     yield from _header(program)
     if not program.classes:
         yield Problem("classes", "none, but a program has at least one class of ranks")

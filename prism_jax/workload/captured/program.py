@@ -307,7 +307,7 @@ class RankProgram(ByContent):
     model_kind: str = ""
 
     def role(self, axis: str) -> str:
-        """Which axis of a plan a dimension of the mesh is; empty where neither its name nor the program says so."""
+        """Returns the axis of a plan that a dimension of the mesh is; empty where neither its name nor the program says so."""
         return self.roles.get(axis) or USUAL_ROLES.get(axis.lower(), "")
 
     def degree(self, role: str) -> int:

@@ -41,7 +41,7 @@ class Batch:
 
     @classmethod
     def of(cls, plan: ParallelPlan, channels_last: bool) -> Batch:
-        """Under a plan."""
+        """Makes the batch of a plan."""
         fuses = not plan.software.is_eager("norm")
         element = plan.element_bytes
         return cls(float(plan.micro_batch), element, fuses, not channels_last)
@@ -84,7 +84,7 @@ def _pass(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Ker
 def _passes(
     name: str, layer: Layer, batch: Batch, forward: float, backward: float, launches: float = 1.0
 ) -> list[Kernel]:
-    """So many passes over the layer's output in each direction."""
+    """Returns kernels that pass so many times over the layer's output in each direction."""
     size = batch.tensor_bytes(layer.outputs.elements)
     made = [_pass(name, "F", forward * size, launches)] if forward else []
     return made + ([_pass(name, "B", backward * size, launches)] if backward else [])

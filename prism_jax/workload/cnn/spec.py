@@ -106,7 +106,7 @@ class CnnSpec(WorkloadDefaults):
         return plan.global_batch * (self.network.train_flops + again)
 
     def deeper(self, n: int) -> CnnSpec:
-        """There is no deeper one of the same name.
+        """Refuses: there is no deeper network of the same name.
 
         Raises:
             SpecError: always.

@@ -253,7 +253,7 @@ class Tape:
         return self._write(Layer("pool", x.shape, ImageShape(x.shape.channels, size, size)), (x,))
 
     def flat(self, x: ImageTensor) -> ImageTensor:
-        """As a vector; nothing is moved."""
+        """Returns the image as a vector; nothing is moved."""
         return ImageTensor(x.number, ImageShape(x.shape.elements))
 
     def linear(self, x: ImageTensor, width: int, bias: bool = True) -> ImageTensor:
@@ -280,7 +280,7 @@ class Tape:
         return self._write(Layer("concat", shape, shape), parts)
 
     def part(self, x: ImageTensor, channels: int) -> ImageTensor:
-        """Some of its channels; nothing is moved."""
+        """Returns some of the image's channels; nothing is moved."""
         return ImageTensor(x.number, x.shape._replace(channels=channels))
 
     def scale(self, x: ImageTensor, gate: ImageTensor) -> ImageTensor:
@@ -297,7 +297,7 @@ class Tape:
         return self._write(Layer("move", x.shape, x.shape), (x,))
 
     def dropout(self, x: ImageTensor) -> ImageTensor:
-        """Some elements become zero; a mask of bytes is kept."""
+        """Sets some elements to zero; a mask of bytes is kept."""
         return self._write(Layer("dropout", x.shape, x.shape, saved_bytes=x.shape.elements), (x,))
 
     def loss(self, x: ImageTensor) -> ImageTensor:

@@ -164,7 +164,7 @@ def _hybrid(
 def usual_shards(
     tables: Sequence[EmbeddingTable], n_device: int, batch: int, node_size: int, usual: str = AUTO
 ) -> list[TableShard]:
-    """How tables are cut that a plan does not name."""
+    """Returns the usual shards of tables that a plan does not name."""
     if n_device == 1:
         return [TableShard("table") for _ in tables]
     if usual == HYBRID:
@@ -292,7 +292,7 @@ class LookupKernel:
 
     @property
     def parts(self) -> Parts:
-        """Where what is."""
+        """Parts of tables, and the devices that hold them."""
         return parts_of(self.tables, self.written, self.n_device, self.batch)
 
     def _per_device(self, part_s: Values) -> Values:

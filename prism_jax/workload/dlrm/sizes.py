@@ -198,7 +198,7 @@ def _interaction(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kern
 
 
 class SizeRule(StrEnum):
-    """Which bytes decide the time."""
+    """Bytes that decide the time of an exchange."""
 
     MAX_OF_MAX = "max_of_max"  # max over devices of the larger of received and sent: links carry both ways at once
     MAX_OF_SUM = "max_of_sum"  # max over devices of received plus sent

@@ -182,7 +182,9 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
 
     @property
     def sure_software(self) -> dict[str, str]:
-        """It has no norms, positions, attention or vocabulary, so nothing is open there; layers have their activation inside."""
+        """Software that is certain: there are no norms, positions, attention or vocabulary, and layers have their activation
+        inside.
+        """
         return dict.fromkeys(("norm", "rope", "activation", "cross_entropy"), FUSED) | {"attention": "flash2"}
 
     @property
@@ -195,7 +197,9 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         return (DENSE, 1), (TABLES, plan.dp * plan.cp)
 
     def frozen_groups(self, plan: ParallelPlan) -> Mapping[str, float]:
-        """Both: blocks reduce and apply gradients themselves, during the backward pass, so that nothing is left for the end."""
+        """Groups of both kinds: blocks reduce and apply gradients themselves, during the backward pass, so that nothing is left
+        for the end.
+        """
         return {TABLES: held_by_fullest(self, plan).element_bytes, DENSE: dense_bytes(self, plan)}
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
@@ -228,7 +232,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         return 3.0 * plan.global_batch * (products + pairs + sum(table.pooling * table.dim for table in self.tables))
 
     def deeper(self, n: int) -> DLRMSpec:
-        """There is none: its layers differ.
+        """Refuses: the layers differ, so that there is no deeper model.
 
         Raises:
             SpecError: always.
@@ -236,7 +240,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         raise SpecError(f"model {self.name}: layers of a recommendation model differ, so there is no deeper variant")
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
-        """Only the tables are divided, among all devices."""
+        """Returns the parts of the tables alone, which are divided among all devices."""
         return uncut("parts of a layer") | {"ep": Split(0, "devices that tables are spread over", is_fixed=True)}
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:

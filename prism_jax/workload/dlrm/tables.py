@@ -43,11 +43,11 @@ class Frequent(NamedTuple):
 
 @runtime_checkable
 class Reuse(Protocol):
-    """How lookups are spread over the rows of a table. Implementations are frozen dataclasses."""
+    """Distribution of lookups over the rows of a table. Implementations are frozen dataclasses."""
 
     @property
     def written(self) -> str | list[float]:
-        """As job files have it."""
+        """Value in job files."""
         ...
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
@@ -72,7 +72,7 @@ class Uniform:
 
     @property
     def written(self) -> str:
-        """As job files have it."""
+        """Value in job files."""
         return "uniform"
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
@@ -118,7 +118,7 @@ class Zipf:
 
     @property
     def written(self) -> str:
-        """As job files have it."""
+        """Value in job files."""
         return f"zipf({self.a!r}, {self.q!r})" if self.q else f"zipf({self.a!r})"
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
@@ -169,12 +169,12 @@ class Histogram:
 
     @property
     def written(self) -> list[float]:
-        """As job files have it."""
+        """Value in job files."""
         return list(self.lookup_shares)
 
     @property
     def shares(self) -> Floats:
-        """[bin] with sum 1."""
+        """Probability of each reuse-distance bin, [bin]."""
         own = np.array(self.lookup_shares, dtype=float)
         return own / own.sum()
 

@@ -98,7 +98,7 @@ class Fields:
         raise SpecError(f"{self.kind} config: {self.spelled(key)} = {_short(value)}, but {constraint}")
 
     def spelled(self, key: str) -> str:
-        """How the configuration spells `key`; as it is where no spelling is there."""
+        """Returns the configuration's spelling of `key`; `key` itself where it has none."""
         names = (key, *SPELLINGS.get(key, ()))
         return next((name for name in names if self.config.get(name) is not None), key)
 
@@ -155,7 +155,7 @@ class Fields:
         return value
 
     def require(self, key: str, only: object, default: Any = REQUIRED) -> None:
-        """Only one value of `key` is modelled."""
+        """Refuses all values of `key` but one."""
         value = self.get(key, default)
         if value != only:
             self.fail(key, value, f"only {only!r} is modelled")

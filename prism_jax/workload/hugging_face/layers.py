@@ -1,4 +1,4 @@
-"""Which layers a decoder has, by the keys that say it: windows, a state in place of attention, experts.
+"""Windows, states in place of attention and experts of a decoder's layers, by the keys that state them.
 
 | key | what it says |
 |---|---|
@@ -131,7 +131,7 @@ def mixer(f: Fields, pairs: Sequence[tuple[str, str]]) -> MixerSpec | None:
 
 
 def window(f: Fields, sorts: Sequence[str]) -> WindowSpec | None:
-    """Which layers attend to a part of the sequence, None where none does."""
+    """Returns the window of the layers that attend to a part of the sequence, None where none does."""
     if n_picked := f.count("index_topk", 0):
         return WindowSpec(n_picked)
     chunk = f.count("attention_chunk_size", 0)

@@ -204,7 +204,7 @@ class LayerBlock(Block):
         return ()
 
     def _needed(self, ops: KernelTable) -> KernelTable:
-        """Without input gradients that nothing reads; a checkpoint wants that of its input in any case."""
+        """Drops input gradients that nothing reads; a checkpoint needs that of its input in any case."""
         if self.model.adapters is None or self.layer != 0 or self.plan.recompute == "full":
             return ops
         n_alike = sorts_of_layers(self.model)[layer_kind(self.model, 0)][1]
@@ -252,7 +252,7 @@ class LayerBlock(Block):
 
     @property
     def waits_in(self) -> tuple[str, ...]:
-        """Where tokens are routed: in the forward pass, and in the backward pass where it runs again."""
+        """Passes in which the host waits for the counts of routed tokens: forward, and backward where it routes again."""
         if not (self.is_moe and waits_for_counts(self.model, self.plan)):
             return ()
         return ("F", "B") if self._again.kernel_share("router") and self._recomputing else ("F",)
@@ -369,7 +369,7 @@ class MtpBlock(HeadBlock):
 
     @property
     def waits_in(self) -> tuple[str, ...]:
-        """As its layer."""
+        """Passes in which the host waits, those of the layer."""
         return self._layer.waits_in[:1]
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:

@@ -72,7 +72,7 @@ def loss_kernels(tokens: float, vocab: float, hidden: float, shard: Shard) -> li
 
 
 def _on_chip(products: list[Kernel], logits_bytes: float) -> list[Kernel]:
-    """Without the logits' traffic; the backward pass computes their tiles again."""
+    """Removes the logits' traffic from products; the backward pass computes their tiles again."""
     ops = [op._replace(hbm_bytes=op.hbm_bytes - logits_bytes) for op in products]
     again = [op._replace(phase="B", name=f"{op.name} again") for op in ops if op.phase == "F"]
     return ops + again

@@ -1,4 +1,4 @@
-"""Which tokens a layer mixes: attention windows and chunks, or a state of fixed size (Mamba-2, gated linear attention). Counts.
+"""Tokens that a layer mixes: attention windows and chunks, or a state of fixed size (Mamba-2, gated linear attention). Counts.
 
 Query q of a sequence (0 is the first) meets `q + 1` keys under full causal attention, `min(q + 1, w)` under a sliding window of w
 tokens (its own among them), and `q mod c + 1` where the sequence is cut into chunks of c tokens.

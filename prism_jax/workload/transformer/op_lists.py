@@ -287,7 +287,7 @@ _SCAN_LAUNCHES = 5.0  # mamba_ssm: cumulative decays, states, passing, keys agai
 
 
 def mixer_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard, mixer: MixerSpec) -> list[Kernel]:
-    """Everything that stands in the place of attention."""
+    """Returns the kernels of a mixer, which stands in place of attention."""
     tp, tokens = shard.tp, shard.tokens
     ops = gemm("mixer_in", tokens, mixer.in_width / tp, model.hidden, shard)
     conv_bytes = shard.element_bytes * tokens * mixer.conv_width / tp

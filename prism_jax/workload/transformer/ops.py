@@ -83,7 +83,9 @@ def _projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 
 def _mla_projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
-    """Down projections are whole on every tp rank (their tokens are split under sequence parallelism), up projections split."""
+    """Returns the projections of latent attention: down whole on every tp rank (tokens split under sequence parallelism), up
+    split.
+    """
     mla = model.mla
     assert mla is not None
     ops = gemm("kv_down", shard.local_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, model.hidden, shard)
@@ -191,7 +193,7 @@ def _activation_bytes(model: TransformerSizes, plan: ParallelPlan) -> float:
 
 
 def _tensor_parallel(model: TransformerSizes, plan: ParallelPlan, n_block: float) -> list[Comm]:
-    """Per block (attention, MLP) an all-reduce per pass, or the all-gather and reduce-scatter it splits into.
+    """Returns, per block (attention, MLP), an all-reduce per pass, or the all-gather and reduce-scatter it splits into.
 
     Notes:
         `overlap.tp` stands for what Megatron-Core calls `tp_comm_overlap`: forward and output gradient are cut up with their

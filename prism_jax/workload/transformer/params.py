@@ -52,7 +52,7 @@ class LayerParams:
 
     @property
     def dense(self) -> int:
-        """Everything that expert parallelism does not split."""
+        """Number of parameters that expert parallelism does not split."""
         return self.attention + self.mlp + self.router + self.shared + self.norms
 
     @property

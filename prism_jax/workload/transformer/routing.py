@@ -1,4 +1,4 @@
-"""How unevenly routers load the ranks of an expert-parallel group: the law of the busiest of them, per layer and micro-batch.
+"""Load of the ranks of an expert-parallel group: the law of the busiest of them, per layer and micro-batch.
 
 The popularity of the experts of a layer, in one micro-batch, is a symmetric Dirichlet draw; its concentration a per expert
 follows from the Gini coefficient G of the loads of E experts. A rank with E / ep experts has the sum of their shares, which is
@@ -67,7 +67,7 @@ class ExpertCounts(ByContent):
 
     @property
     def written(self) -> str:
-        """As a job file has it."""
+        """Value in a job file."""
         return self.file
 
     def shares(self, ep: int) -> Floats:
@@ -78,7 +78,7 @@ class ExpertCounts(ByContent):
 
 @dataclass(frozen=True)
 class ExpertRouting:
-    """How routers load experts.
+    """Loads of experts by a router.
 
     Attributes:
         gini: Gini coefficient of the tokens of experts, of one layer and micro-batch; 0.005 to 0.95.
@@ -112,7 +112,7 @@ class ExpertRouting:
 
 @dataclass(frozen=True)
 class ExpertGroup:
-    """Who shares out the experts of a layer, and what is routed among them.
+    """Ranks that share out the experts of a layer, and tokens that are routed among them.
 
     Attributes:
         n_experts, top_k: of the layer.

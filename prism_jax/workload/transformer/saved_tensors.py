@@ -78,7 +78,7 @@ class Again:
         return self.comms.get(_EVERYTHING, by_kind)
 
     def __or__(self, other: Again) -> Again:
-        """Both; what both name counts once."""
+        """Combines both; parts that both name count once."""
         return Again(
             {**self.kernels, **other.kernels},
             {**self.dropped, **other.dropped},
@@ -295,7 +295,9 @@ def in_place_activation(plan: ParallelPlan, options: MemoryOptions) -> bool:
 def _mlp_inner(
     prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions
 ) -> list[SavedTensor]:
-    """Between the two projections of an MLP of inner width `ffn` on this device; `rows` tokens pass through it."""
+    """Returns the tensors between the two projections of an MLP of inner width `ffn` on this device; `rows` tokens pass through
+    it.
+    """
     one = lay.element_bytes * rows * ffn
     own = lay.activation_input_bytes * rows * ffn
     saved = [SavedTensor(f"{prefix} activation input", 2 * own if gated else own)]

@@ -155,7 +155,7 @@ class MoESpec:
         return self.latent or hidden
 
     def n_layers_of(self, n_layers: int) -> int:
-        """How many of `n_layers` layers have experts."""
+        """Returns the number of layers with experts among `n_layers` layers."""
         return n_layers // self.every - self.n_dense_first // self.every
 
     def is_in_layer(self, layer: int) -> bool:
