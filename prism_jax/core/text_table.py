@@ -104,6 +104,17 @@ def duration(seconds: float, error: float | None = None) -> str:
     return f"{text} ± {error / (size or 1.0):.2g} {unit}"
 
 
+def amount(value: float) -> str:
+    """A large number, such as money, with four significant digits and thousands separators.
+
+    Example:
+        >>> amount(10_358_211.7)
+        '10,360,000'
+    """
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000.0 else f"{rounded:g}"
+
+
 def decimals(smallest: float) -> int:
     """Decimals that show a number down to the size of `smallest`, 0-6."""
     return max(0, min(6, math.ceil(-math.log10(max(smallest, 1e-9)))))

@@ -163,14 +163,19 @@ class TuneReport(Report):
 MOST_REASONS = 4
 
 
-def plan_words(plan: SearchedPlan) -> str:
-    """A plan in one line."""
+def degrees_words(plan: SearchedPlan) -> str:
+    """Degrees and pipeline of a plan: "tp 8 x pp 4 x dp 16, 1f1b"."""
     sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "dp": plan.dp}
     degrees = " x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"
     pipeline = f", {plan.schedule}" if plan.pp > 1 else ""
     chunks = f" v {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    return degrees + (f", ep {plan.ep}" if plan.ep > 1 else "") + pipeline + chunks
+
+
+def plan_words(plan: SearchedPlan) -> str:
+    """A plan in one line."""
     return ", ".join([
-        degrees + (f", ep {plan.ep}" if plan.ep > 1 else "") + pipeline + chunks,
+        degrees_words(plan),
         f"micro-batch {plan.micro_batch} ({plan.n_micro_batch} of them)",
         f"recompute {plan.recompute}",
         _sharding(plan),

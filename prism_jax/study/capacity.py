@@ -32,6 +32,22 @@ class Span:
     deadline_days: float | None = None
 
 
+@dataclass(frozen=True)
+class FleetCurve:
+    """Seconds per token as they would be measured, failures included, as a picture needs them.
+
+    Attributes:
+        level: probabilities, ascending.
+        token_s: quantiles, seconds.
+    """
+
+    level: tuple[float, ...]
+    token_s: tuple[float, ...]
+
+
+LEVELS = np.linspace(0.002, 0.998, 67)  # of a curve: beyond stand few draws
+
+
 @dataclass(frozen=True, eq=False)
 class Capacity(ByContent):
     """One fleet; NaN where nothing is known.
@@ -66,7 +82,7 @@ class Capacities:
         prob_faster, prob_cheaper: [fleet, other] that it does more tokens per day, or takes less money per token; the latter is
             empty where a price is missing.
         prob_fastest, prob_cheapest: [fleet] of all.
-        measured_s: [draw, fleet] seconds per token as they would be measured, failures included.
+        curves: [fleet].
     """
 
     fleets: tuple[Capacity, ...]
@@ -74,7 +90,7 @@ class Capacities:
     prob_fastest: tuple[float, ...]
     prob_cheaper: tuple[tuple[float, ...], ...]
     prob_cheapest: tuple[float, ...]
-    measured_s: Floats
+    curves: tuple[FleetCurve, ...]
 
 
 def capacities(
@@ -107,7 +123,9 @@ def capacities(
         tuple(prob_least(measured_s).tolist()),
         _rows(prob_less(money)) if priced else (),
         tuple(prob_least(money).tolist()) if priced else (),
-        measured_s,
+        tuple(
+            FleetCurve(tuple(LEVELS.tolist()), tuple(own.tolist())) for own in np.quantile(measured_s, LEVELS, axis=0).T
+        ),
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..core.errors import DataError
 from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_axes, new_figure, style
 from ..explain.types import percent
 from .capacity import DAY_S
@@ -161,16 +162,17 @@ LEAST_SHARE = 1e-3  # of the mean step, at any size: what is not to be seen is n
 
 def draw_scaling(report: ScalingReport) -> Figure:
     """Throughput, where the step goes, and energy or tail over the number of GPUs; impossible sizes are left out."""
-    rows: Sequence[SizeRow] = report.parts
-    known = [row for row in rows if row.figures]
+    known = [row for row in report.rows if row.figures]
     with style():
-        figure = new_figure((14.0, 4.6), f"{report.job}: {report.mode} scaling")
+        figure = new_figure((14.0, 5.0), f"{report.job}: {report.mode} scaling")
         left, middle, right = figure.subplots(1, 3)
-        plot_throughput(known, report.onset_step, report.sample_unit, ax=left).set_title(
-            "Throughput per GPU, 90 % model interval"
-        )
+        plot_throughput(known, report.onset_step, report.sample_unit, ax=left)
+        left.set_title("Throughput per GPU, 90% model interval")
         plot_parts(known, ax=middle).set_title("Where the mean step goes")
         plot_tail(known, ax=right)
+        if report.target is not None and report.target.n_devices is not None:
+            left.axvline(report.target.n_devices, color=TEAL, ls=":", label=f"from here: {report.target.target}")
+            left.legend()
     return figure
 
 
@@ -189,7 +191,7 @@ def plot_throughput(
     ax.plot(n, value, "o-", color=INDIGO, markersize=4)
     ax.fill_between(n, value / high, value / low, color=INDIGO, alpha=0.12, lw=0.0)
     if n.min() < onset < n.max():
-        ax.axvline(onset, color=ROSE, ls="--", label=f"communication shows: {onset:,.0f}")
+        ax.axvline(onset, color=ROSE, ls="--", label=f"communication takes 5%: {onset:,.0f}")
         ax.legend()
     ax.set_ylabel(f"{sample_unit}/s/GPU")
     ax.set_ylim(0.0)
@@ -211,7 +213,7 @@ def plot_parts(rows: Sequence[SizeRow], *, ax: Axes | None = None) -> Axes:
     )
     ax.set_ylabel("share of the mean step")
     ax.set_ylim(0.0, 1.0)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     return _sizes(ax, n)
 
 
@@ -235,9 +237,14 @@ def _column(rows: Sequence[SizeRow], name: str) -> np.ndarray:
     return np.array([getattr(row.figures, name) for row in rows if isinstance(row.figures, JobFigures)])
 
 
+MOST_LEVEL = 6  # sizes whose numbers stand side by side
+
+
 def _sizes(ax: Axes, n: np.ndarray) -> Axes:
     ax.set_xscale("log", base=2)
-    ax.set_xticks(n, [f"{int(count):,}" for count in n], rotation=45)
+    ax.set_xticks(n, [f"{int(count):,}" for count in n], rotation=45 if len(n) > MOST_LEVEL else 0)
+    ax.minorticks_off()
+    ax.margins(x=0.04)
     ax.set_xlabel("GPUs")
     return ax
 
@@ -247,29 +254,36 @@ def draw_capacity(report: CapacityReport) -> Figure:
     with style():
         figure = new_figure((12.0, 4.8), f"{report.job}: {report.asked}")
         left, right = figure.subplots(1, 2, width_ratios=(1.4, 1.0))
-        plot_fleets(report, report.parts.found.capacities.measured_s, ax=left)
+        plot_fleets(report, ax=left)
         plot_price(report, ax=right)
     return figure
 
 
-SHOWN = (0.002, 0.998)  # of the probabilities: beyond stand few draws
+IN_SIGHT = 1.5  # times the latest day drawn: a later deadline stands in the legend alone
 
 
-def plot_fleets(report: CapacityReport, measured_s: np.ndarray, *, ax: Axes | None = None) -> Axes:
+def plot_fleets(report: CapacityReport, *, ax: Axes | None = None) -> Axes:
     """Probability that a fleet is done over days, with the deadline, or that it does at least so many tokens in the days.
 
-    Args:
-        measured_s: [draw, fleet that can run the job] seconds per token.
+    Raises:
+        DataError: the report is of a version that kept no curves.
     """
     ax = new_axes() if ax is None else ax
     known = [one for one in report.fleets if one.capacity is not None]
-    share = np.linspace(*SHOWN, 200)
-    for one, draws in zip(known, np.quantile(measured_s, share, axis=0).T, strict=True):
+    for one in known:
+        if one.curve is None:
+            raise DataError(
+                "this capacity was saved by an older version, which kept no curves. Compute it again to draw it."
+            )
+        draws = np.array(one.curve.token_s)
         value = DAY_S * (report.days or 0.0) / draws if report.tokens is None else report.tokens * draws / DAY_S
         mark = " (chosen)" if one.label == report.chosen and len(known) > 1 else ""
-        ax.plot(value, share, label=f"{one.label}  {one.fleet}{mark}")
+        ax.plot(value, one.curve.level, label=f"{one.label}  {one.fleet}{mark}")
     if report.deadline_days is not None:
-        ax.axvline(report.deadline_days, color=ROSE, ls="--", label="deadline")
+        is_near = report.deadline_days <= IN_SIGHT * max(line.get_xdata().max() for line in ax.lines)  # type: ignore[union-attr]
+        label = f"deadline {report.deadline_days:.4g} d{'' if is_near else ', beyond this axis'}"
+        draw = ax.axvline if is_near else lambda _, **how: ax.plot([], [], **how)
+        draw(report.deadline_days, color=ROSE, ls="--", label=label)
     if report.tokens is None:
         ax.set_xlabel(report.sample_unit)
         ax.set_title(f"P(at least so many {report.sample_unit} in {report.days:g} days)")
@@ -290,6 +304,6 @@ def plot_price(report: CapacityReport, *, ax: Axes | None = None) -> Axes:
     at = np.arange(len(known))
     ax.barh(at, [1e6 * value / made.tokens_p50 for value, (_, made) in zip(taken, known, strict=True)], color=TEAL)
     ax.set_yticks(at, [f"{one.label}  {one.fleet}" for one, _ in known])
-    ax.set_xlabel(f"{'money' if priced else 'GPU-hours'} per million {report.sample_unit}")
+    ax.set_xlabel(f"{'money (currency of the price)' if priced else 'GPU-hours'} per million {report.sample_unit}")
     ax.set_title("What it takes")
     return _from_top(ax, len(known))

@@ -89,9 +89,8 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Made:
-    """What the picture and the job file of a report are made of."""
+    """The fleet and the job that `-o` writes."""
 
-    capacities: Capacities
     fleet: Fleet
     job: Job
 
@@ -186,7 +185,7 @@ def plan_capacity(
         chosen=[one.label for one in facts if one.capacity is not None][best],
         chosen_by=why,
     )
-    parts = _Made(made, possible[best].fleet, possible[best].job)
+    parts = _Made(possible[best].fleet, possible[best].job)
     return report.made_of(ChosenFrom(parts, job, tuple(overrides)))
 
 
@@ -210,7 +209,7 @@ def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) 
 
 def _notes(job: Job, found: Sequence[_Found], threats: Reliability | None) -> tuple[str, ...]:
     """What was assumed, and what nothing is said of."""
-    silent_of = ["nothing is said of failures: state --reliability (`prism-jax show reliability`)"]
+    silent_of = ["no failures are counted; state --reliability (`prism-jax show reliability`)"]
     told = (*_batches(job, found), *(text for one in found for text in one.assumed))
     return tuple(dict.fromkeys((*told, *(silent_of if threats is None else []))))
 
@@ -302,6 +301,7 @@ def _facts(found: Sequence[_Found], made: Capacities) -> tuple[FleetFacts, ...]:
                 prob_fastest=made.prob_fastest[at] if possible else 0.0,
                 prob_cheapest=made.prob_cheapest[at] if possible and made.prob_cheapest else nan,
                 problem=one.problem,
+                curve=made.curves[at] if possible else None,
             )
         )
         at += possible

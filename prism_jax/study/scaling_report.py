@@ -12,17 +12,17 @@ from math import isfinite, nan
 from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Table
-from ..core.page_text import block_lines
-from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import time_with_error
-from ..core.units import format_bytes, format_s
+from ..core.page import Block, Card, Facts, Note, Table, Tone
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import amount, duration, percent as share, time_with_error
+from ..core.units import format_bytes, format_count, format_s
 from ..explain.types import percent
+from ..prediction.check_report import more
 from ..search.figures import SearchedPlan
-from ..search.report import plan_words
-from .capacity import Capacity
+from ..search.report import degrees_words, plan_words
+from .capacity import DAY_S, Capacity, FleetCurve
 from .figures import JobFigures
-from .report import heading, probability_table, short
+from .report import SAME_DRAWS, figure_facts, heading, probability_table, short
 from .scaling import PassOnset, SizeRow
 
 
@@ -70,20 +70,39 @@ class ScalingReport(Report):
     onset_step: float = nan
     sample_unit: str = "tokens"
 
-    def lines(self) -> list[str]:
+    def card(self) -> Card:
+        possible = [(row, row.figures) for row in self.rows if row.figures is not None]
+        verdict, tone = _scaling_verdict(self)
+        row, largest = possible[-1]
+        figures = figure_facts(largest, self.sample_unit)
+        change = (
+            f" ({share(row.per_gpu_change, sign=True)} against {possible[0][0].n_devices:,})"
+            if len(possible) > 1
+            else ""
+        )
+        return Card(
+            title=f"{self.job}: {self.mode} scaling, {self.rows[0].n_devices:,} to {self.rows[-1].n_devices:,} GPUs",
+            verdict=verdict,
+            tone=tone,
+            facts={
+                f"{row.n_devices:,} GPUs": figures["step time"],
+                "speed": f"{largest.tokens_per_s_per_gpu:,.0f} {self.sample_unit}/s per GPU{change}",
+                "waiting": f"{share(_exposed_s(largest) / largest.mean_s)} of the step for communication",
+                "dp": _dp_words(self),
+            },
+            evidence=SAME_DRAWS,
+            next_step=f"prism-jax search {self.job}: other plans; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
         known = [row.figures for row in self.rows if row.figures]
         shown = [column for column in COLUMNS if any(map(column.is_known, known))]
         varied = list(dict.fromkeys(field for row in self.rows for field in row.settings))
         head = ("GPUs", *map(short, varied), *(heading(column.name, self.sample_unit) for column in shown))
         cells = [_cells(row, varied, shown) for row in self.rows]
         title = f"{self.job}: {self.mode} scaling" + (f", best plan by {self.objective}" if varied else "")
-        return [
-            *block_lines(Table(title, head, cells)),
-            *_reasons(self),
-            *_answers(self),
-            *(f"note: {note}" for note in self.notes),
-            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
-        ]
+        told = [*_reasons(self), *_answers(self), *(f"note: {note}" for note in self.notes)]
+        return [Table(title, head, cells), *map(Note, told)]
 
 
 MOST_REASONS = 4
@@ -127,33 +146,42 @@ def _reasons(report: ScalingReport) -> list[str]:
     return [*(["! does not fit into memory"] if unfit else []), *told[:MOST_REASONS]]
 
 
-def _answers(report: ScalingReport) -> list[str]:
-    if report.stop_size is None:
-        stop = f"marginal return stays above {report.threshold:g}"
-    else:
-        stop = f"marginal return falls below {report.threshold:g} at {report.stop_size:,} GPUs"
-    told = [stop]
-    shows = f"{report.onset_step:,.0f} GPUs" if isfinite(report.onset_step) else "no size"
-    seen = f"{report.knee:,}" if report.knee else "none of the sizes"
-    told.append(f"data-parallel communication shows with 5% of the step from {shows} (closed form), {seen} (simulated)")
-    told += [_onset(own) for own in report.onsets]
+def _scaling_verdict(report: ScalingReport) -> tuple[str, Tone]:
+    """Whether the target is met, or how far more GPUs pay."""
     if report.target is not None:
         own = report.target
         if own.n_devices is None:
-            told.append(
-                f"{own.target}: no size meets it more likely than not; highest probability {100 * own.prob:.0f}%"
-            )
-        else:
-            told.append(f"{own.target}: from {own.n_devices:,} GPUs, with probability {100 * own.prob:.0f}%")
-    return told
+            return f"No size meets {own.target}; the most probable one does with {100 * own.prob:.0f}%.", "bad"
+        return f"{own.target}: from {own.n_devices:,} GPUs, with probability {100 * own.prob:.0f}%.", "good"
+    return f"{_stop(report)}.", "plain" if report.stop_size is None else "unsure"
+
+
+def _stop(report: ScalingReport) -> str:
+    """Where the marginal return of more GPUs falls below the threshold."""
+    if report.stop_size is None:
+        return f"More GPUs pay at all of these sizes: the marginal return stays above {report.threshold:g}"
+    return f"More GPUs stop paying at {report.stop_size:,}: the marginal return falls below {report.threshold:g}"
+
+
+def _dp_words(report: ScalingReport) -> str:
+    shows = f"{report.onset_step:,.0f} GPUs" if isfinite(report.onset_step) else "no size"
+    seen = f"{report.knee:,}" if report.knee else "none of these"
+    return f"communication reaches 5% of the step at {shows} (formula), {seen} (simulated)"
+
+
+def _answers(report: ScalingReport) -> list[str]:
+    """Target, marginal return, and where data-parallel communication shows."""
+    told = [_scaling_verdict(report)[0]] if report.target is not None else []
+    return [*told, f"{_stop(report)}.", f"Data-parallel {_dp_words(report)}.", *map(_onset, report.onsets)]
 
 
 def _onset(own: PassOnset) -> str:
     sizes = ", ".join(
-        f"{name} n* = {value:,.0f}" if isfinite(value) and value < 1e9 else f"{name} never"
+        f"{name} {value:,.0f}" if isfinite(value) and value < 1e9 else f"{name} any"
         for name, value in (("ring", own.ring), ("tree", own.tree), ("as the network chooses", own.law))
     )
-    return f"  {own.name}: {format_s(own.comm_s, 3)} during {format_s(own.window_s, 3)} of a layer; stops hiding at {sizes}"
+    takes, window = format_s(own.comm_s, 3), format_s(own.window_s, 3)
+    return f"{own.name}: {takes} of communication under {window} of compute of a layer; GPUs up to which it hides: {sizes}."
 
 
 def _exposed_s(own: JobFigures) -> float:
@@ -173,6 +201,7 @@ class FleetFacts(ByContent):
         fleet: as it was given.
         plan, figures, capacity: the best plan; None where no plan is possible; `problem` says why.
         prob_fastest, prob_cheapest: that it has the most tokens per day, or the least money per token, of all fleets.
+        curve: for pictures; absent where no plan is possible and in reports of versions before 0.2.
     """
 
     label: str
@@ -186,6 +215,7 @@ class FleetFacts(ByContent):
     problem: str
     prob_fastest: float
     prob_cheapest: float = nan
+    curve: Annotated[FleetCurve | None, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)
@@ -227,34 +257,107 @@ class CapacityReport(Report):
         if self.days is not None:
             return f"{self.days:g} days"
         within = "" if self.deadline_days is None else f" within {self.deadline_days:.4g} days"
-        return f"{self.tokens:.4g} {self.sample_unit}{within}"
+        return f"{format_count(self.tokens or 0.0)} {self.sample_unit}{within}"
 
-    def lines(self) -> list[str]:
+    def card(self) -> Card:
+        one = next(one for one in self.fleets if one.label == (self.chosen or one.label) and one.capacity is not None)
+        known = [one for one in self.fleets if one.capacity is not None]
+        assert one.capacity is not None
+        return Card(
+            title=f"{self.job}: {self.asked}, best plan by {self.objective}",
+            verdict=_capacity_verdict(self, one, one.capacity, len(known) > 1),
+            tone=_capacity_tone(one.capacity),
+            facts=_capacity_facts(self, one, one.capacity),
+            evidence=_capacity_evidence(self, known),
+            assumptions=self.notes[:1],
+            next_step=f"-o job.yaml writes this job; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
         known = [one for one in self.fleets if one.capacity is not None]
         labels = [one.label for one in known]
-        return [
-            *block_lines(_table(self, known)),
-            *(f"{one.label}: {plan_words(one.plan)}" for one in known if one.plan),
-            *(f"{one.label}: {one.fleet} is impossible: {one.problem}" for one in self.fleets if one.problem),
-            *_probabilities("the fleet of the row does more per day than that of the column", labels, self.prob_faster),
-            *_probabilities(f"it costs less per {self.sample_unit.removesuffix('s')}", labels, self.prob_cheaper),
-            *_chosen(self, known),
-            *(f"note: {note}" for note in self.notes),
-            f"seed {self.record.seed}; {self.elapsed_s:.1f} s",
-        ]
+        plans = {one.label: plan_words(one.plan) for one in known if one.plan}
+        found: list[Block] = [_table(self, known)]
+        if any(isfinite(one.capacity.money_p50) for one in known if one.capacity):
+            found.append(Note("Money is in the currency of the price."))
+        chosen = f"{self._named(self.chosen)}: {self.chosen_by}" if self.chosen else ""
+        found.append(Facts("Plans", {**plans, **({"chosen": chosen} if len(known) > 1 or self.deadline_days else {})}))
+        found += [Note(f"{one.label}: {one.fleet} is impossible: {one.problem}") for one in self.fleets if one.problem]
+        for what, probs in (
+            ("does more per day", self.prob_faster),
+            (f"costs less per {self._unit}", self.prob_cheaper),
+        ):
+            if len(probs) > 1:
+                found.append(
+                    probability_table(
+                        f"Probability that the fleet of the row {what} than that of the column", labels, probs
+                    )
+                )
+        return [*found, *(Note(f"note: {note}") for note in self.notes)]
+
+    @property
+    def _unit(self) -> str:
+        return self.sample_unit.removesuffix("s")
+
+    def _named(self, label: str) -> str:
+        return ", ".join((label, *(one.fleet for one in self.fleets if one.label == label)))
 
 
-def _chosen(report: CapacityReport, known: Sequence[FleetFacts]) -> list[str]:
-    """The fleet that `-o` writes; nothing where there is no choice."""
-    if len(known) < 2 and report.deadline_days is None:
-        return []
-    return [f"chosen: {one.label}, {one.fleet}: {report.chosen_by}" for one in known if one.label == report.chosen]
+SURE, UNLIKELY = 0.9, 0.5  # probabilities of a deadline that is kept, or missed
+
+
+def _capacity_verdict(report: CapacityReport, one: FleetFacts, made: Capacity, has_choice: bool) -> str:
+    """The fleet to choose and why, or when the only one is done."""
+    if isfinite(made.deadline_prob):
+        done = f"done within {report.deadline_days:.4g} days with probability {percent(made.deadline_prob)}"
+        return f"{one.fleet} is {done}." if not has_choice else f"Choose {one.label}, {one.fleet}: {done}."
+    if has_choice:
+        return f"Choose {one.label}, {one.fleet}: {report.chosen_by}."
+    most = "takes" if report.days is None else "does"
+    return f"{one.fleet} {most} {_span_words(report, made)}."
+
+
+def _capacity_tone(made: Capacity) -> Tone:
+    if not isfinite(made.deadline_prob):
+        return "plain"
+    return "good" if made.deadline_prob >= SURE else "unsure" if made.deadline_prob >= UNLIKELY else "bad"
+
+
+def _span_words(report: CapacityReport, made: Capacity) -> str:
+    if report.days is None:
+        middle, sure = (duration(DAY_S * days) for days in (made.days_p50, made.days_p95))
+    else:
+        middle, sure = (f"{format_count(n)} {report.sample_unit}" for n in (made.tokens_p50, made.tokens_p95))
+    return f"{middle} at the median, {sure} with 95% certainty"
+
+
+def _capacity_facts(report: CapacityReport, one: FleetFacts, made: Capacity) -> dict[str, str]:
+    goodput = f", goodput {share(made.goodput)}" if report.reliability else ", without failures"
+    facts = {
+        "time" if report.days is None else "work": _span_words(report, made),
+        "speed": f"{format_count(made.tokens_per_day)} {report.sample_unit} a day{goodput}",
+    }
+    if isfinite(made.money_p50):
+        most = "" if made.money_p95 == made.money_p50 else f", {amount(made.money_p95)} with 95% certainty"
+        facts["money"] = f"{amount(made.money_p50)}{most} (currency of the price)"
+    if one.plan is not None:
+        facts["plan"] = f"{degrees_words(one.plan)}, micro-batch {one.plan.micro_batch}"
+    return facts
+
+
+def _capacity_evidence(report: CapacityReport, known: Sequence[FleetFacts]) -> str:
+    """How sure the choice is; errors that fleets share cancel."""
+    if len(known) < 2:
+        return "simulated steps; 95% certainty includes the error of the cost model"
+    one = next(one for one in known if one.label == report.chosen)
+    cheapest = f", cheapest {percent(one.prob_cheapest)}" if isfinite(one.prob_cheapest) else ""
+    return f"of {len(known)} fleets: P(fastest) {percent(one.prob_fastest)}{cheapest}; shared errors cancel"
 
 
 def _table(report: CapacityReport, known: Sequence[FleetFacts]) -> Table:
     unit = report.sample_unit
     head = ["", "fleet", "cluster", "p50", "p95", "memory", "goodput", f"{unit}/day"]
-    head += ["days p50", "days p95"] if report.days is None else [f"{unit} p50", f"{unit} sure at 95 %"]
+    head += ["days p50", "days p95"] if report.days is None else [f"{unit} p50", f"{unit} sure at 95%"]
     extra = [(name, text) for name, text in EXTRA if any(text(one) for one in known)]
     many = len(known) > 1
     rows = [_capacity_cells(report, one, [text(one) for _, text in extra], many) for one in known]
@@ -275,8 +378,8 @@ def _capacity_cells(report: CapacityReport, one: FleetFacts, extra: Sequence[str
         time_with_error(own.p95_s, own.p95_error_s),
         format_bytes(own.memory_bytes, 3),
         f"{100 * made.goodput:.1f}%" if report.reliability else "",
-        f"{made.tokens_per_day:.4g}",
-        *(f"{value:.4g}" for value in span),
+        format_count(made.tokens_per_day),
+        *(f"{value:,.4g}" if report.days is None else format_count(value) for value in span),
         *extra,
         *([percent(one.prob_fastest)] if many else []),
     )
@@ -287,7 +390,7 @@ def _figure(value: Callable[[Capacity], float]) -> Callable[[FleetFacts], str]:
 
     def text(one: FleetFacts) -> str:
         number = value(one.capacity) if one.capacity else float("nan")
-        return f"{number:,.4g}" if isfinite(number) else ""
+        return amount(number) if isfinite(number) else ""
 
     return text
 
@@ -309,9 +412,3 @@ EXTRA: tuple[tuple[str, Callable[[FleetFacts], str]], ...] = (
     ("GPU energy kWh", _figure(lambda own: own.energy_kwh_p50)),
     ("P(cheapest)", lambda one: _share(one.prob_cheapest)),
 )
-
-
-def _probabilities(what: str, labels: Sequence[str], probs: Sequence[Sequence[float]]) -> list[str]:
-    if len(probs) < 2:
-        return []
-    return block_lines(probability_table(f"Probability that {what}, errors they share counted once", labels, probs))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prism_jax.core.text_table import amount
 from prism_jax.job.fleet import cluster_of, fleets_of, job_on, written_fleet
 from prism_jax.job.load_job import load_job
 from prism_jax.shell.app import main
@@ -52,7 +53,7 @@ def test_fleets_are_told_with_their_tokens_money_and_probabilities(job: list[str
     assert first.prob_fastest + better.prob_fastest == pytest.approx(1.0)
     text = "\n".join(report.lines())
     assert "C: 7xh200 is impossible" in text
-    assert "tokens sure at 95 %" in text
+    assert "tokens sure at 95%" in text
 
 
 def test_tokens_ask_for_days_and_batches_that_cannot_be_shared_are_told(job: list[str], capsys) -> None:
@@ -150,7 +151,11 @@ def test_the_job_of_the_chosen_fleet_is_written_and_drawn(job: list[str], tmp_pa
     assert (report.deadline_days, report.chosen) == (30.0, "B")
     assert chosen.figures is not None
     assert chosen.plan is not None
-    assert "chosen: B, 24xh200: least money of those done within 30 days" in "\n".join(report.lines())
+    assert "B, 24xh200: least money of those done within 30 days" in "\n".join(report.lines())
+    card = report.card()
+    assert card.verdict.startswith("Choose B, 24xh200: done within 30 days with probability ")
+    assert card.facts["money"].startswith(amount(chosen.capacity.money_p50))
+    assert report.figure().axes, "drawn from the report alone"
     written = load_job(tmp_path / "chosen.yaml")
     assert (written.cluster.device.name, written.cluster.n_devices, written.plan.global_batch) == ("h200", 24, 72)
     assert (written.plan.tp, written.plan.pp) == (chosen.plan.tp, chosen.plan.pp)
@@ -225,6 +230,6 @@ def test_a_fleet_that_fails_too_often_is_impossible_and_the_others_are_told(
     """One failure a day per GPU: of 8 GPUs a run of days ends, of 2,048 none does."""
     (tmp_path / "often.yaml").write_text("hazards: [{cause: gpu, per_gpu_h: 0.0417, nodes_lost: 0}]")
     fleets = ["--fleet", "8xh200", "--fleet", "2048xh200", "--reliability", str(tmp_path / "often.yaml")]
-    assert main(["capacity", *job, *fleets, "--days", "3", "--set", "plan.global_batch=2048"]) == 0
+    assert main(["capacity", *job, *fleets, "--days", "3", "--set", "plan.global_batch=2048", "--details"]) == 0
     told = capsys.readouterr().out
     assert "B: 2048xh200 is impossible: the job hardly makes progress" in told

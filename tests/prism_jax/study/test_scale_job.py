@@ -41,7 +41,7 @@ def test_rows_agree_with_the_text(capsys, tmp_path) -> None:
     assert first.money_per_mtoken == pytest.approx(2.0 * 8 / 3600 * first.mean_s / first.tokens_per_step * 1e6)
     assert report.target is not None
     assert (report.target.n_devices, report.target.prob) == (8, 1.0)
-    assert main(arguments) == 0
+    assert main([*arguments, "--details"]) == 0
     text = capsys.readouterr().out
     assert "p95<=1h: from 8 GPUs, with probability 100%" in text
     assert f"{100 * report.rows[1].per_gpu_change:+.1f}%" in text

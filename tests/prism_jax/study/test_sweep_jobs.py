@@ -199,7 +199,7 @@ def test_models_without_tokens_are_told_in_their_own_unit(capsys) -> None:
             "2",
             *few,
         ],
-        ["scale", image, "--gpus", "8,64", "--price", "2", *few],
+        ["scale", "--details", image, "--gpus", "8,64", "--price", "2", *few],
         ["compare", "--details", image, image, "--price", "2", *few],
     ):
         assert main(arguments) == 0
