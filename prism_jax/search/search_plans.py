@@ -379,6 +379,7 @@ class Continuous(OptionGroup):
         restart_s: time from an interruption to the load, for checkpoint, e.g. 10min; by default 11 minutes.
     """
 
+    heading = "Continuous fields"
     continuous: Annotated[Sequence[str], Option("--continuous", "FIELD", recorded_as=list)] = ()
     tier_price: Annotated[
         Mapping[str, float] | None, Option("--tier-price", "TIER=PRICE", parse=tier_prices_of, is_repeated=True)
