@@ -109,7 +109,7 @@ def _not_found(name: str, members: str, component: Component, named: int) -> lis
     start = f"apart from those named, no {name} stand out" if named else f"no {name} stand out from the others"
     return [
         f"{start} (Bayes factor {component.bayes_factor:.2g}, below {POSITIVE:g}); at most {most:.0%} of the {members} may be "
-        "such (95 %). How far they would lie is not known and is left open in predictions"
+        "such (95%). How far they would lie is not known and is left open in predictions"
     ]
 
 
@@ -137,7 +137,7 @@ def _known_to(intervals: Mapping[str, Mapping[str, float]], data: FleetData) -> 
         if data.has_nodes
         else ""
     )
-    return [f"shares not known to {100.0 * KNOWN_TO:.0f} points are ranges (90 %): {told}{means}"]
+    return [f"shares not known to {100.0 * KNOWN_TO:.0f} points are ranges (90%): {told}{means}"]
 
 
 def _kernel(data: FleetData, draws: Draws, k: int, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:

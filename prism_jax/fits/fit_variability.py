@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from ..core.write_file import check_target, run_record
 from ..result.parameters import Seed
 from ..tables.column_map import pairs_of
 from .collective_run import CollectiveRun
+from .curves import bandwidth_curves, replicated_values
 from .report import FitReport, KeptFitReport
 
 METHOD = (
@@ -38,21 +39,6 @@ class FitParts:
     fit: Any
     out: str | Path | None
     kept: Path | None
-
-
-@dataclass(frozen=True)
-class KeptFitParts:
-    """What the picture of a kept fit is made of.
-
-    Attributes:
-        summary: what the picture is drawn from.
-        checks: measured values against replicated ones; None where the model offers no replication.
-        fit: the fit itself; an `inference.Fit`.
-    """
-
-    summary: Mapping[str, Any]
-    checks: Any
-    fit: Any
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,9 @@ def fit_messages(report: FitReport) -> list[Message]:
                 f". It is in {parts.kept}, not in {parts.out}: `predict --fit {parts.kept}` refuses it unless --force is given."
             )
         )
-        told.append(Message(f"error: the fit failed its checks (see `remedy` above){where}", always=True, failed=True))
+        told.append(
+            Message(f"error: the fit failed its checks (see `remedy` in the report){where}", always=True, failed=True)
+        )
     return told
 
 
@@ -229,7 +217,13 @@ def report_fit(file: Annotated[str | Path, Argument(metavar="FILE")], *, loo: bo
     found = {**fitted.summary(), "checks": None if checked is None else checked.as_dict()}
     if loo:
         found["loo"] = fitted.loo()
-    return from_plain(KeptFitReport, to_plain(found)).made_of(KeptFitParts(found, checked, fitted))
+    report = from_plain(KeptFitReport, to_plain(found))
+    curves = bandwidth_curves(fitted.curves())
+    return replace(
+        report,
+        bandwidths=curves or None,
+        replicated=None if checked is None or curves else replicated_values(checked),
+    )
 
 
 def _left_out(

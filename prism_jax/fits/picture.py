@@ -6,6 +6,7 @@ Of variability the shares of variance, and measured values against what the mode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
 
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
-from .report import INTERVALS, KeptFitReport, share_text
+from ..core.report import to_plain
+from .curves import MOST_CURVES, MOST_PANELS, replicated_values, spread
+from .report import INTERVALS, KeptFitReport, ReplicatedValues, share_text, shares_to_show
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
-MOST_PANELS, MOST_CURVES = 6, len(COLOURS)
 COLUMNS = 3
+WIDEST = 45  # characters below a panel
 GB = 1e9
 
 
@@ -54,14 +57,14 @@ def _verdict(summary: Mapping[str, Any]) -> str:
 def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     """Bus bandwidth of one collective by message size: measured points, and the fitted curves with their 90 % bands."""
     ax = new_axes() if ax is None else ax
-    shown = _spread(curves, MOST_CURVES)
+    shown = spread(curves, MOST_CURVES)
     places = [_place(curve) for curve in shown]
     for curve, place, tint in zip(shown, places, COLOURS, strict=False):
-        low, centre, high = curve.bus / GB
+        low, centre, high = np.asarray(curve.bus) / GB
         name = f"{place}, {curve.fabric}" if places.count(place) > 1 and curve.fabric else place
         ax.fill_between(curve.n_bytes, low, high, color=tint, alpha=0.25, linewidth=0)
         ax.plot(curve.n_bytes, centre, color=tint, label=name)
-        ax.plot(curve.measured_bytes, curve.measured_bus / GB, ".", color=tint, markersize=5)
+        ax.plot(curve.measured_bytes, np.asarray(curve.measured_bus) / GB, ".", color=tint, markersize=5)
     ax.set_xscale("log", base=2)
     ax.set_ylim(bottom=0.0)
     ax.xaxis.set_major_locator(LogLocator(base=2.0**5, numticks=12))
@@ -72,7 +75,7 @@ def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("bus bandwidth (GB/s)")
     left_out = f" ({len(curves) - len(shown)} more scales not shown)" if len(curves) > len(shown) else ""
     ax.set_title(f"{curves[0].op}{left_out}", fontsize=10)
-    ax.legend(loc="best", title="points measured, band 90 %")
+    ax.legend(loc="best", title="points measured, band 90%")
     return ax
 
 
@@ -89,16 +92,6 @@ def _place(curve: Any) -> str:
     return f"{curve.n_gpus} GPUs{nodes}"
 
 
-def _spread(curves: Sequence[Any], most: int) -> list[Any]:
-    """As many as `most` of them, evenly, with the first and the last."""
-    chosen = np.unique(np.linspace(0, len(curves) - 1, min(most, len(curves))).round().astype(int))
-    return [curves[i] for i in chosen]
-
-
-SMALLEST_SHARE = 0.0005  # smaller ones would be labelled 0.0 %
-N_BAND = 200  # replicated data sets behind the band
-
-
 def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
     """Left the shares of variance per level, right the distribution of the measured values and of replicated ones.
 
@@ -106,25 +99,26 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
         summary: what `Fit.summary` returns.
         checked: what `Fit.check` returns; None leaves the right side out.
     """
+    return _draw_fit(summary, None if checked is None else replicated_values(checked, len(checked.measured)))
+
+
+def _draw_fit(summary: Mapping[str, Any], replicated: ReplicatedValues | None) -> Figure:
     shares = summary["variance_shares"]
     with style():
-        panels = bool(shares) + (checked is not None)
+        panels = bool(shares) + (replicated is not None)
         figure = new_figure((5.2 * max(panels, 1), 4.2))
         axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
         if shares:
             known = summary.get("about", {}).get(INTERVALS)
-            plot_shares(_visible(shares), of=summary["variance_of"], intervals=known, ax=axes.pop(0))
-        if checked is not None:
-            plot_replicated(checked, ax=axes.pop(0))
+            shown = dict(sorted(shares_to_show(shares)[0].items(), key=lambda item: -item[1]))
+            plot_shares(shown, of=summary["variance_of"], intervals=known, ax=axes.pop(0))
+        if replicated is not None:
+            _plot_values(replicated, axes.pop(0))
         for empty in axes:
             empty.axis("off")
             empty.text(0.5, 0.5, "Shares of variance are not known from these data.", ha="center")
         figure.suptitle(f"{summary['model']}: {_verdict(summary)}", fontsize=11)
     return figure
-
-
-def _visible(shares: Mapping[str, float]) -> dict[str, float]:
-    return {name: share for name, share in shares.items() if share >= SMALLEST_SHARE}
 
 
 def plot_shares(
@@ -147,21 +141,20 @@ def plot_shares(
         ax.text(end + 0.01, row, text, va="center")
     ax.set_xlim(0.0, 1.15)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel(f"share of the variance of {of}")
+    ax.set_xlabel(fill(f"share of the variance of {of}", WIDEST))
     return ax
 
 
 def plot_replicated(checked: Any, *, ax: Axes | None = None) -> Axes:
     """Empirical distribution of the measured values (points) in the band of replicated ones (5 to 95 %)."""
-    ax = new_axes() if ax is None else ax
-    measured = np.sort(checked.measured)
-    level = (np.arange(len(measured)) + 0.5) / len(measured)
-    replicated = np.sort(checked.predicted[:N_BAND], axis=1)
-    low, middle, high = np.quantile(replicated, [0.05, 0.5, 0.95], axis=0)
-    ax.fill_betweenx(level, low, high, color=INDIGO, alpha=0.25, linewidth=0, label="replicated, 90 %")
-    ax.plot(middle, level, color=INDIGO)
-    ax.plot(measured, level, ".", color=WINE, markersize=4, label="measured")
-    ax.set_xlabel(checked.what)
+    return _plot_values(replicated_values(checked, len(checked.measured)), new_axes() if ax is None else ax)
+
+
+def _plot_values(found: ReplicatedValues, ax: Axes) -> Axes:
+    ax.fill_betweenx(found.level, found.low, found.high, color=INDIGO, alpha=0.25, linewidth=0, label="replicated, 90%")
+    ax.plot(found.middle, found.level, color=INDIGO)
+    ax.plot(found.measured, found.level, ".", color=WINE, markersize=4, label="measured")
+    ax.set_xlabel(found.what)
     ax.set_ylabel("share of values below")
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylim(0.0, 1.0)
@@ -171,7 +164,11 @@ def plot_replicated(checked: Any, *, ax: Axes | None = None) -> Axes:
 
 def draw_fit(report: KeptFitReport) -> Figure:
     """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones."""
-    curves = report.parts.fit.curves()
-    return (
-        plot_bandwidths(curves, report.parts.summary) if curves else plot_fit(report.parts.summary, report.parts.checks)
-    )
+    fit, card = report.fit, report.card()
+    summary = to_plain(fit)
+    if report.bandwidths:
+        return plot_bandwidths(report.bandwidths, summary)
+    figure = _draw_fit(summary, report.replicated)
+    if named := card.facts.get("stands out"):
+        figure.suptitle(f"{fit.model}: {_verdict(summary)}; stands out: {named}", fontsize=11)
+    return figure

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from ..core.content import ByContent
+from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, more
 from ..core.report import INLINE, OR_NULL, WHERE_KNOWN, Json, Key, Report, RunRecord
-from ..core.text_table import bar
+from ..core.text_table import duration
 from ..core.units import format_s
 
 
@@ -57,14 +58,12 @@ class CleaningReport:
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        """As text, most frequent rule first."""
+    def blocks(self) -> list[Block]:
+        """Rows read and dropped, most frequent rule first, and notes."""
         dropped = sorted(self.dropped.items(), key=lambda item: -item[1])
-        return [
-            f"{self.n_read:,} rows read, {self.n_kept:,} kept",
-            *(f"  {n:,} dropped: {rule}" for rule, n in dropped),
-            *(f"note: {note}" for note in self.notes),
-        ]
+        facts = {"read": f"{self.n_read:,} rows", "kept": f"{self.n_kept:,} rows"}
+        table = Table("Rows dropped", ("rows", "why"), [(f"{n:,}", rule) for rule, n in dropped])
+        return [Facts("Rows", facts), *([table] if dropped else []), *(Note(f"note: {note}") for note in self.notes)]
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,58 @@ class FitReport(Report):
     fit: Annotated[FitFacts, INLINE]
     holdout: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        return [*fit_lines(self.fit), *scores("groups left out", self.holdout)]
+    def card(self) -> Card:
+        return fit_card(self.fit, self.holdout, is_new=True)
+
+    def blocks(self) -> Sequence[Block]:
+        return (*figures("Groups left out", self.holdout), *fit_blocks(self.fit))
+
+
+@dataclass(frozen=True)
+class BandwidthCurve:
+    """Bus bandwidth of one collective at one scale by message size, for pictures.
+
+    Attributes:
+        op, n_gpus, n_nodes: which.
+        fabric: GPU, network and source, as far as known.
+        measured_bytes, measured_bus: message sizes, and bytes per second over a link there.
+        n_bytes: sizes at which the curve is given.
+        low, middle, high: 5 %, median and 95 % there, bytes per second.
+    """
+
+    op: str
+    n_gpus: int
+    n_nodes: int
+    fabric: str
+    measured_bytes: tuple[float, ...]
+    measured_bus: tuple[float, ...]
+    n_bytes: tuple[float, ...]
+    low: tuple[float, ...]
+    middle: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def bus(self) -> tuple[tuple[float, ...], ...]:
+        """The three lines."""
+        return self.low, self.middle, self.high
+
+
+@dataclass(frozen=True)
+class ReplicatedValues:
+    """Measured values and what the model replicates in their place, sorted, for pictures.
+
+    Attributes:
+        what: what a value is, with its unit.
+        level: share of the values below.
+        measured, low, middle, high: at these shares: measured, and 5 %, median and 95 % of replicated data sets.
+    """
+
+    what: str
+    level: tuple[float, ...]
+    measured: tuple[float, ...]
+    low: tuple[float, ...]
+    middle: tuple[float, ...]
+    high: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -114,6 +163,7 @@ class KeptFitReport(Report):
     Attributes:
         checks: fitted rows against replicated ones; None where the model offers no replication.
         loo: leave-one-out score; absent if not asked for.
+        bandwidths: of collectives; replicated: of what has replication; for pictures, absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "kept-fit"
@@ -122,13 +172,18 @@ class KeptFitReport(Report):
     fit: Annotated[FitFacts, INLINE]
     checks: Mapping[str, Json] | None
     loo: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
+    bandwidths: Annotated[tuple[BandwidthCurve, ...] | None, WHERE_KNOWN] = None
+    replicated: Annotated[ReplicatedValues | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        return [
-            *fit_lines(self.fit),
-            *scores("fitted rows, replicated", self.checks),
-            *scores("leave one out", self.loo),
-        ]
+    def card(self) -> Card:
+        return fit_card(self.fit, self.loo or self.checks, is_new=False)
+
+    def blocks(self) -> Sequence[Block]:
+        return (
+            *figures("Fitted rows, replicated", self.checks),
+            *figures("Leave one out", self.loo),
+            *fit_blocks(self.fit),
+        )
 
 
 MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
@@ -154,27 +209,76 @@ REMEDY = {  # what failed -> what to do at the command line
 LEAST_SQUARES = "the latency and bandwidth under `least squares` need no sampling and stand whatever the verdict"
 
 
-def fit_lines(fit: FitFacts) -> list[str]:
-    """Verdict, rows, shares of variance and parameters."""
-    verdict = fit.verdict
-    remedy = [] if verdict.ok else [f"remedy: {_remedy(fit)}"]
-    found = [
-        f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {verdict.sentence}",
-        *remedy,
-        *fit.hygiene.lines(),
-    ]
+def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) -> Card:
+    """Verdict, what varies or the first parameters, and the rows behind them.
+
+    Args:
+        checked: figures of what the fit was held against, if there are any.
+        is_new: whether it may have to be kept first.
+    """
+    sentence, rows, about = fit.verdict.sentence, fit.hygiene, fit.about
+    word = sentence.partition(":")[0]
+    counts = (
+        f"{value:,} {_label(name[2:]).replace('gpus', 'GPUs')}" for name, value in about.items() if name in COUNTED
+    )
+    covered = (checked or {}).get("coverage_90")
+    held = f"; {covered:.0%} of what it was held against lies in its 90% interval" if covered is not None else ""
+    notes = (*about.get("notes", ()), *rows.notes)
+    use = "-o FILE keeps it for predict --fit FILE" if is_new else "prism-jax predict JOB --fit FILE"
+    return Card(
+        title=f"{fit.model} fitted by {_label(fit.method)} in {duration(fit.elapsed_s)}",
+        verdict=f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.",
+        tone="bad" if not fit.verdict.ok else "good" if word == "good" else "unsure",
+        facts=_central(fit) or {"method": _label(fit.method)},
+        evidence=f"{', '.join((f'{rows.n_kept:,} of {rows.n_read:,} rows', *counts))}{held}",
+        next_step=f"{use if fit.verdict.ok else f'remedy: {_remedy(fit)}'}; {more(notes)}",
+    )
+
+
+COUNTED = ("n_gpus", "n_nodes", "n_runs", "n_systems", "n_steps")
+MOST_CENTRAL = 3
+
+
+def _central(fit: FitFacts) -> dict[str, str]:
+    """Shares of variance, and who stands out; of other models the first parameters."""
+    found: dict[str, str] = {}
     if fit.variance_shares:
-        found += ["", f"share of the variance of {fit.variance_of}"]
-        width = max(12, *map(len, fit.variance_shares))
+        shown = sorted(shares_to_show(fit.variance_shares)[0].items(), key=lambda item: -item[1])
+        known = fit.about.get(INTERVALS, {})
+        texts = [f"{name} {share_text(share, known.get(name))}" for name, share in shown]
+        found["variance"] = f"of {fit.variance_of}: {_listed(texts)}"
+    named = [
+        f"{'GPU' if one['gpu'] else 'node'} {one['name']} {one['excess']:+.1%} ({one['sigma']:.0f} sigma)"
+        for part in fit.about.values()
+        if isinstance(part, Mapping)
+        for one in part.get("named") or ()
+    ]
+    if named:
+        found["stands out"] = _listed(named)
+    if not found:
+        parts = ((title.rpartition(", ")[2], own) for title, own in _groups("", fit.about))
+        facts = [(f"{part} {name}".strip(), text) for part, own in parts for name, text in own.items()]
+        known = [one for one in facts if " to " in one[1]] or [one for one in facts if one[1].endswith("s")]
+        found = dict(sorted(known, key=lambda one: not one[1].endswith("s)"))[:MOST_CENTRAL])  # times and rates first
+    return found
+
+
+def _listed(texts: Sequence[str]) -> str:
+    rest = len(texts) - MOST_CENTRAL
+    return f"{', '.join(texts[:MOST_CENTRAL])}{f', and {rest} more' if rest > 0 else ''}"
+
+
+def fit_blocks(fit: FitFacts) -> list[Block]:
+    """Shares of variance, parameters, rows and notes."""
+    found: list[Block] = []
+    if fit.variance_shares:
         shown, small = shares_to_show(fit.variance_shares)
-        texts = {name: share_text(share, fit.about.get(INTERVALS, {}).get(name)) for name, share in shown.items()}
-        wide = max([6, *map(len, texts.values())])
-        for name, share in shown.items():
-            found.append(f"  {name:<{width}} {texts[name]:>{wide}}  {bar(share)}")
-        found += [f"  under 0.1 %: {', '.join(small)}"] if small else []
-    found += ["", "parameters (median, 90 % interval)"]
-    found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
-    return found + [f"note: {note}" for note in fit.about.get("notes", ())]
+        known = fit.about.get(INTERVALS, {})
+        bars = [Bar(name, share_text(share, known.get(name)), share) for name, share in shown.items()]
+        found.append(Bars(f"Share of the variance of {fit.variance_of}", bars))
+        found += [Note(f"under 0.1%: {', '.join(small)}")] if small else []
+    found += figures("Parameters (median, 90% interval)", {k: v for k, v in fit.about.items() if k not in SKIPPED})
+    return [*found, *fit.hygiene.blocks(), *(Note(f"note: {note}") for note in fit.about.get("notes", ()))]
 
 
 def _remedy(fit: FitFacts) -> str:
@@ -198,28 +302,51 @@ def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[
     return shown, [name for name in shares if name not in shown]
 
 
-def scores(title: str, figures: Mapping[str, Any] | None) -> list[str]:
-    """Figures under a title; nothing where there are none."""
-    return ["", title, *(f"  {line}" for line in _tree(figures))] if figures else []
+def figures(title: str, values: Mapping[str, Any] | None) -> list[Block]:
+    """Figures under a title, each group of them under its own; nothing where there are none."""
+    if not values:
+        return []
+    groups = [(name, facts) for name, facts in _groups("", values) if facts]
+    if not any(name for name, _ in groups):
+        return [Facts(title, facts) for _, facts in groups]
+    return [Group(title, [Facts(name, facts) for name, facts in groups])]
 
 
-def _tree(value: Mapping[str, Any]) -> Iterator[str]:
-    """Nested values, indented; an interval on one line."""
-    for name, part in value.items():
-        label, text = _label(str(name)), _seconds if _is_time(str(name)) else _number
+def _groups(title: str, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Titles and figures, those on top first; an interval is one figure."""
+    own: dict[str, str] = {}
+    below: list[tuple[str, Mapping[str, Any]]] = []
+    for name, part in values.items():
+        label, text = _label(str(name)), _text_of(str(name))
         if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
-            yield f"{label:<28} {text(part['median'])}   ({text(part['p5'])} to {text(part['p95'])})"
+            own[label] = f"{text(part['median'])} ({text(part['p5'])} to {text(part['p95'])})"
+        elif isinstance(part, list) and len(part) == 3 and all(isinstance(one, float) for one in part):
+            own[label] = f"{text(part[1])} ({text(part[0])} to {text(part[2])})"  # 5 %, median, 95 %
         elif name == "variance_shares":
             continue  # with their intervals
         elif isinstance(part, Mapping):
-            yield label
-            yield from (f"  {line}" for line in _tree(part))
+            below.append((f"{title}, {label}" if title else label, part))
         elif isinstance(part, (list, tuple)) and (not part or isinstance(part[0], Mapping)):
             continue  # notes tell of members that are named
         elif isinstance(part, (list, tuple)):
-            yield f"{label:<28} {', '.join(text(item) for item in part)}"
+            own[label] = ", ".join(text(item) for item in part)
         elif part is not None:
-            yield f"{label:<28} {text(part)}"
+            own[label] = text(part)
+    yield title, own
+    for name, part in below:
+        yield from _groups(name, part)
+
+
+RATE = "_bytes_per_s"
+
+
+def _text_of(name: str) -> Callable[[Any], str]:
+    """How a value is written, by the unit in its name."""
+    return _seconds if _is_time(name) else _rate if name.endswith(RATE) else _number
+
+
+def _rate(value: Any) -> str:
+    return f"{value / 1e9:.4g} GB/s" if isinstance(value, (int, float)) else _number(value)
 
 
 def _is_time(name: str) -> bool:
@@ -227,8 +354,8 @@ def _is_time(name: str) -> bool:
 
 
 def _label(name: str) -> str:
-    """Plain words of a name; a time has its unit in its value."""
-    words = name.removesuffix("_s") if _is_time(name) else name
+    """Plain words of a name; a time or rate has its unit in its value."""
+    words = name.removesuffix("_s") if _is_time(name) else name.replace(RATE, "_bandwidth")
     return words.replace("_", " ")
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from inference.data.columns import ModelColumn
 from inference.data.read import read_measurements, tidy
 from prism_jax.core.errors import DataError
+from prism_jax.core.page import Facts, Note, Table
 from prism_jax.core.report import to_plain
 from prism_jax.fits.report import CleaningReport
 from tests.inference.data.tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
@@ -195,7 +196,12 @@ def test_any_text_is_read_or_refused_with_its_name(
 def test_an_account_as_object_and_as_lines() -> None:
     hygiene = CleaningReport(10, 7, {"a": 1, "b": 2}, ("odd",))
     assert to_plain(hygiene) == {"n_read": 10, "n_kept": 7, "dropped": {"a": 1, "b": 2}, "notes": ["odd"]}
-    assert hygiene.lines() == ["10 rows read, 7 kept", "  2 dropped: b", "  1 dropped: a", "note: odd"]
+    facts, dropped, note = hygiene.blocks()
+    assert isinstance(facts, Facts)
+    assert facts.facts == {"read": "10 rows", "kept": "7 rows"}
+    assert isinstance(dropped, Table)
+    assert dropped.rows == [("2", "b"), ("1", "a")]
+    assert note == Note("note: odd")
 
 
 def test_a_table_in_memory_is_left_as_it_is() -> None:

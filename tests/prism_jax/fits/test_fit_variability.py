@@ -129,11 +129,11 @@ def test_steps_are_fitted_reported_and_drawn(tmp_path, capsys):
     labels = {"run": run, "system": run // 3, "benchmark": run // 12, "n_gpus": 8.0 * 2 ** (run // 3 % 3)}
     pd.DataFrame({**labels, "duration_s": duration_s}).to_csv(tmp_path / "steps.csv", index=False)
     file, picture = tmp_path / "steps.npz", tmp_path / "steps.png"
-    assert main(["fit", "steps", str(tmp_path / "steps.csv"), "--method", "map", "-o", str(file)]) == 0
+    assert main(["fit", "steps", str(tmp_path / "steps.csv"), "--method", "map", "-o", str(file), "--details"]) == 0
     fitted = capsys.readouterr().out
-    assert main(["fit", "report", str(file), "--plot", str(picture)]) == 0
+    assert main(["fit", "report", str(file), "--plot", str(picture), "--details"]) == 0
     for said in (fitted, capsys.readouterr().out):
-        assert "share of the variance of how far p99 lies above the median" in said
+        assert "Share of the variance of how far p99 lies above the median" in said
         assert "shares of the same for p95" in said
         assert " 0.0%" not in said
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -141,17 +141,18 @@ def test_steps_are_fitted_reported_and_drawn(tmp_path, capsys):
 
 def test_report_repeats_in_text_what_json_says(kept, capsys):
     file, found = kept
-    assert main(["fit", "report", str(file)]) == 0
+    assert main(["fit", "report", str(file), "--details"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("fleet fitted by map in ")
+    said = " ".join(text.split())
     for part in (
-        found["verdict"]["sentence"],
-        "200 rows read, 200 kept",
-        "share of the variance",
-        "median, 90 % interval",
+        found["verdict"]["sentence"].partition(": ")[2],
+        "200 of 200 rows",
+        "Share of the variance",
+        "median, 90% interval",
+        "Fitted rows, replicated",
     ):
-        assert part in text
-    assert "fitted rows, replicated" in text
+        assert part in said
 
 
 def test_a_share_that_is_not_known_to_three_points_is_a_range():
@@ -165,7 +166,8 @@ def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):
     picture = tmp_path / "fit.png"
     assert main(["fit", "report", str(file), "--json", "--plot", str(picture)]) == 0
     report = json.loads(capsys.readouterr().out)
-    checks = report.pop("checks")
+    checks, replicated = report.pop("checks"), report.pop("replicated")
+    assert len(replicated["level"]) == len(replicated["measured"]) == 40
     assert (report.pop("schema"), found["schema"]) == ("prism-jax/kept-fit/1", "prism-jax/fit/1")
     assert report == {name: value for name, value in found.items() if name != "schema"}
     assert checks["n"] == 40
@@ -214,7 +216,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
     asked, kept = tmp_path / "net.npz", tmp_path / "net.failed.npz"
     assert main(["fit", "fleet", str(table), "--method", "map", "-o", str(asked)]) == 1
     said = capsys.readouterr()
-    assert "remedy: the chains disagree" in said.out
+    assert "remedy: the chains disagree" in " ".join(said.out.split())
     assert f"predict --fit {kept}" in said.err
     assert "--force" in said.err
     assert kept.exists()
@@ -234,7 +236,7 @@ def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
     step_s = 1.1 * without["step_time_s"]["p50"] * np.exp(0.02 * np.random.default_rng(0).standard_normal(300))
     pd.DataFrame({"run": "one", "duration_s": step_s}).to_csv(tmp_path / "log.csv", index=False)
     file = str(tmp_path / "steps.npz")
-    assert main(["fit", "steps", str(tmp_path / "log.csv"), "-o", file]) == 0
+    assert main(["fit", "steps", str(tmp_path / "log.csv"), "-o", file, "--details"]) == 0
     assert "one run: not estimable" in capsys.readouterr().out
     assert main([*options, "--fit", file]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -254,9 +256,9 @@ def test_columns_units_and_rows_are_chosen_by_options(tmp_path, capsys):
     file = tmp_path / "other.csv"
     table.to_csv(file, index=False)
     options = ["--map", "gpu=card", "--map", "duration=took", "--unit", "duration=ms", "--where", "kind=good"]
-    assert main(["fit", "fleet", str(file), "--method", "map", "--seed", "5", *options]) == 0
+    assert main(["fit", "fleet", str(file), "--method", "map", "--seed", "5", "--details", *options]) == 0
     text = capsys.readouterr().out
-    assert "400 rows read, 200 kept" in text
+    assert "200 of 400 rows" in text
     assert "fleet fitted by map" in text
 
 

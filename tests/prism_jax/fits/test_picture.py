@@ -9,8 +9,8 @@ from matplotlib.text import Text
 
 from inference.engine.diagnostics import Checks
 from prism_jax.core.picture import figure_bytes
+from prism_jax.fits.curves import MOST_CURVES, MOST_SIZES, MOST_VALUES, bandwidth_curves, replicated_values
 from prism_jax.fits.picture import (
-    MOST_CURVES,
     plot_bandwidth,
     plot_bandwidths,
     plot_fit,
@@ -53,7 +53,7 @@ def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
     checked = checks()
     ax = plot_replicated(checked)
     points = next(line for line in ax.lines if line.get_marker() == ".")
-    np.testing.assert_array_equal(points.get_xdata(), np.sort(checked.measured))
+    np.testing.assert_allclose(points.get_xdata(), np.sort(checked.measured), rtol=1e-6)
     np.testing.assert_allclose(np.asarray(points.get_ydata()), (np.arange(50) + 0.5) / 50)
     assert ax.get_xlabel() == "log seconds per GPU"
 
@@ -61,7 +61,9 @@ def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
 def test_the_line_is_the_median_of_replicated_values_by_rank():
     checked = checks(n_draw=200)
     line = next(line for line in plot_replicated(checked).lines if line.get_marker() != ".")
-    np.testing.assert_allclose(np.asarray(line.get_xdata()), np.median(np.sort(checked.predicted, axis=1), axis=0))
+    np.testing.assert_allclose(
+        np.asarray(line.get_xdata()), np.median(np.sort(checked.predicted, axis=1), axis=0), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -88,6 +90,16 @@ def test_the_title_says_whether_the_fit_is_good():
 def test_a_fit_with_nothing_to_show_is_still_a_picture():
     figure = plot_fit({**SUMMARY, "variance_shares": {}}, None)
     assert figure_bytes(figure, ".svg").startswith(b"<?xml")
+
+
+def test_of_many_values_some_are_kept_with_the_first_and_the_last():
+    checked = checks(n=1000)
+    kept, whole = replicated_values(checked), replicated_values(checked, 1000)
+    assert len(kept.level) == MOST_VALUES
+    for name in ("measured", "low", "middle", "high"):
+        few, all_of_them = np.array(getattr(kept, name)), np.array(getattr(whole, name))
+        assert set(few) <= set(all_of_them)
+        assert (few[0], few[-1]) == (all_of_them[0], all_of_them[-1])
 
 
 # --- Bandwidth -------------------------------------------------------------------------------------------------------
@@ -135,3 +147,15 @@ def test_each_collective_has_a_panel_and_what_is_left_out_is_said() -> None:
 
 def test_sizes_are_named_in_binary_units() -> None:
     assert [size_name(2.0**k) for k in (3, 15, 20, 33)] == ["8 B", "32 KiB", "1 MiB", "8 GiB"]
+
+
+def test_kept_curves_are_few_and_drawn_as_the_fit_itself() -> None:
+    many = [Curve(n_gpus=8 * n) for n in range(1, 20)]
+    kept = bandwidth_curves(many)
+    assert [one.n_gpus for one in (kept[0], kept[-1])] == [8, 152]
+    assert len(kept) == MOST_CURVES
+    assert len(kept[0].n_bytes) == MOST_SIZES
+    shown, own = plot_bandwidth(kept[:1]), plot_bandwidth(many[:1])
+    for ax in (shown, own):
+        assert ax.get_xlim()[0] < SIZES[0]
+    np.testing.assert_allclose(kept[0].bus[1], np.interp(kept[0].n_bytes, SIZES, many[0].bus[1]), rtol=1e-6)

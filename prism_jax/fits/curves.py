@@ -1,0 +1,67 @@
+"""Reads off a fit what its picture shows, small enough to be kept in a report: bandwidths by size, and replicated values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays import Floats
+from .report import BandwidthCurve, ReplicatedValues
+
+MOST_PANELS, MOST_CURVES = 6, 9
+MOST_SIZES, MOST_VALUES = 24, 80
+N_BAND = 200  # replicated data sets behind the band
+
+
+def bandwidth_curves(curves: Sequence[Any]) -> tuple[BandwidthCurve, ...]:
+    """The curves of a fit of collectives; of many scales of a collective some, evenly.
+
+    Args:
+        curves: what `Fit.curves` returns.
+    """
+    ops = list(dict.fromkeys(curve.op for curve in curves))[:MOST_PANELS]
+    return tuple(_thinned(one) for op in ops for one in spread([c for c in curves if c.op == op], MOST_CURVES))
+
+
+def spread(items: Sequence[Any], most: int) -> list[Any]:
+    """As many as `most` of them, evenly, with the first and the last."""
+    chosen = np.unique(np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int))
+    return [items[i] for i in chosen]
+
+
+def _thinned(curve: Any) -> BandwidthCurve:
+    measured, sizes = (spread(range(len(of)), MOST_SIZES) for of in (curve.measured_bytes, curve.n_bytes))
+    low, middle, high = (_short(line[sizes]) for line in np.asarray(curve.bus))
+    return BandwidthCurve(
+        curve.op,
+        int(curve.n_gpus),
+        int(curve.n_nodes),
+        curve.fabric,
+        _short(np.asarray(curve.measured_bytes)[measured]),
+        _short(np.asarray(curve.measured_bus)[measured]),
+        _short(np.asarray(curve.n_bytes)[sizes]),
+        low,
+        middle,
+        high,
+    )
+
+
+def replicated_values(checked: Any, most: int = MOST_VALUES) -> ReplicatedValues:
+    """Measured values in order, and the band of replicated ones (5 to 95 %) at the same ranks.
+
+    Args:
+        checked: what `Fit.check` returns.
+        most: ranks; of more values some, evenly.
+    """
+    measured = np.sort(checked.measured)
+    ranks = np.array(spread(range(len(measured)), most))
+    replicated = np.sort(checked.predicted[:N_BAND], axis=1)[:, ranks]
+    low, middle, high = np.quantile(replicated, [0.05, 0.5, 0.95], axis=0)
+    level = (ranks + 0.5) / len(measured)
+    return ReplicatedValues(checked.what, *(_short(line) for line in (level, measured[ranks], low, middle, high)))
+
+
+def _short(values: Floats) -> tuple[float, ...]:
+    return tuple(float(f"{value:.7g}") for value in values)
