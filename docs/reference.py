@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -18,6 +19,7 @@ from docstring_parser import DocstringStyle, parse
 import inference
 import prism_jax
 from prism_jax import show_catalogue
+from prism_jax.core.report import Report
 from prism_jax.fits.models import MODELS
 from prism_jax.shell.app import command_line
 from prism_jax.shell.catalogue import COMMANDS
@@ -110,12 +112,27 @@ def reports_page() -> str:
     """All kinds of reports, with the fields of their JSON."""
     lines = ["# Reports", "", "What `--json` prints and `report.to_dict()` returns, by kind.", _UNITS_SAID, ""]
     for kind in REPORTS:
-        schema = published_schema(kind.kind)
-        types = dataclasses_of(kind)
-        lines += [f"## {kind.schema()}", "", schema["description"], "", _fields(schema, types.get(kind.__name__, {}))]
-        for name, body in schema.get("$defs", {}).items():
-            lines += [f"**{name}**: {body['description']}", "", _fields(body, types.get(name, {}))]
+        lines += [f"## {kind.schema()}", ""]
+        for name, body, said in report_types(kind):
+            lines += [("" if name == kind.__name__ else f"**{name}**: ") + body["description"], "", _fields(body, said)]
     return "\n".join(lines)
+
+
+def report_types(kind: type[Report]) -> Iterator[tuple[str, Mapping[str, Any], dict[str, str]]]:
+    """Objects in the JSON of a report: name, schema, and what each field is: empty where nothing says it."""
+    schema, types, words = published_schema(kind.kind), dataclasses_of(kind), field_words()
+    for name, body in ((kind.__name__, schema), *schema.get("$defs", {}).items()):
+        own = types.get(name, {})
+        said = {
+            field: own.get(field) or words.get(f"{name}.{field}") or unit_of(field) or words.get(field, "")
+            for field in body.get("properties", {})
+        }
+        yield name, body, said
+
+
+def field_words() -> dict[str, str]:
+    """Field, or type and field -> what it is, where neither the class nor the name says it."""
+    return tomllib.loads((Path(__file__).resolve().parent / "report_fields.toml").read_text(encoding="utf-8"))
 
 
 _EXIT_CODES = (
@@ -129,7 +146,7 @@ _UNITS_SAID = (
 def _fields(body: Mapping[str, Any], said: Mapping[str, str]) -> str:
     required = body.get("required", ())
     rows = (
-        (f"`{name}`", _type(of) + ("" if name in required else ", may be missing"), said.get(name) or unit_of(name))
+        (f"`{name}`", _type(of) + ("" if name in required else ", may be missing"), said[name])
         for name, of in body.get("properties", {}).items()
     )
     return table(("field", "type", "what it is"), rows)

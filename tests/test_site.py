@@ -1,5 +1,6 @@
-"""The documentation site: it builds without a warning, and its local links and anchors lead somewhere."""
+"""The documentation site: it builds without a warning, its links lead somewhere, and nothing public is left unsaid."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -9,6 +10,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from docs.reference import commands_page, field_words, public_names, report_types
+from prism_jax.job.reference import job_fields
+from prism_jax.show.reports import REPORTS
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ("-q", "-n", "-W", "--keep-going", "-b", "html")
@@ -64,3 +69,32 @@ def test_links_and_anchors_of_the_site_lead_somewhere(site: Path):
 def test_pages_load_nothing_from_elsewhere(site: Path):
     loaded = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"(?:https?:)?//")
     assert [file.name for file in site.rglob("*.html") if loaded.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_every_public_name_is_documented():
+    undocumented = [name for name, value in public_names().items() if not inspect.getdoc(value)]
+    for name, value in public_names().items():
+        if inspect.isclass(value):
+            members = (key for key, of in vars(value).items() if inspect.isroutine(of) or isinstance(of, property))
+            public = [key for key in members if not key.startswith("_")]
+            undocumented += [f"{name}.{key}" for key in public if not inspect.getdoc(getattr(value, key))]
+    assert undocumented == []
+
+
+def test_every_option_is_documented():
+    lines = [line for line in commands_page().splitlines() if line.startswith("* `")]
+    assert len(lines) > 400
+    assert [line for line in lines if not re.match(r"\* `[^`]+`(, `[^`]+`)*: +\w", line)] == []
+
+
+def test_every_field_of_a_job_file_is_documented():
+    assert [field.name for field in job_fields() if not field.about] == []
+
+
+def test_every_field_of_a_report_is_documented():
+    """By its class, by the unit in its name, or in docs/report_fields.toml."""
+    types = [found for kind in REPORTS for found in report_types(kind)]
+    assert [f"{name}.{field}" for name, _, said in types for field, text in said.items() if not text] == []
+    assert [name for name, body, _ in types if not body["description"]] == []
+    fields = {key for name, _, said in types for field in said for key in (field, f"{name}.{field}")}
+    assert set(field_words()) - fields == set()
