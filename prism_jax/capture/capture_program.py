@@ -116,7 +116,7 @@ def capture_step(
             capture.
         output: write the program to FILE (NAME.capture.gz).
         mesh: ranks of the job.
-        step: what the source does not say of a step.
+        step: facts of a step that the source does not state.
         front_end: reader of the source, where that is unclear.
         options: an option of the front end alone; may be repeated.
         name: name of the program; by default that of the source.

@@ -119,7 +119,7 @@ class FrontEnd:
 
     Attributes:
         name: for `--front-end`, and the `source` of the programs it makes.
-        about: what it reads, in a line.
+        about: its sources, in one line.
         recognises: whether a source is one of its own, by the name of the file and how it begins; must not run it.
         capture: makes the program; imports what it needs by itself, so that listing front ends imports nothing.
     """

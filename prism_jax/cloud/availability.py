@@ -31,8 +31,8 @@ class Availability(Protocol):
     """Times at which nodes of one kind can be had in one zone, and losses of several at once.
 
     Attributes:
-        name: what reports call it.
-        source: what it was fitted to, with dates.
+        name: in reports.
+        source: data of its fit, with dates.
     """
 
     @property

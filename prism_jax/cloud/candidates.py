@@ -185,10 +185,10 @@ class CloudConstants:
     """Constants that all candidates share.
 
     Attributes:
-        policies: that may be chosen.
+        policies: to choose from.
         law_of: spot capacity of an offer.
         reliability: of hardware and software; None: not stated.
-        most_gpus: that are looked at.
+        most_gpus: largest number of GPUs.
         checkpoint: None: from the size of the states, written by every instance at its network's rate, at most 1.2 GB/s.
     """
 

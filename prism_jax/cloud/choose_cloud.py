@@ -47,7 +47,7 @@ class SmallLaws:
     Attributes:
         start_up_s: until the last of `N_NODES` machines runs, on average; None: no fit says it.
         checkpoint: None: no fit says it.
-        notes: what they are made of.
+        notes: on the fits they come from.
     """
 
     start_up_s: float | None = None
@@ -162,7 +162,7 @@ class Interruptions(OptionGroup):
     """Interruptions of the job, checkpoints and restarts.
 
     Attributes:
-        checkpoint: what it costs; None: by size and network.
+        checkpoint: its times; None: by size and network.
         restart_s: time to restart once nodes are available, before the checkpoint is loaded, e.g. 5min; with a fit of
             start-up, from running machines on, and two minutes by default.
     """
@@ -212,8 +212,8 @@ def choose_cloud(
         job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
         overrides: "section.field=value" texts that replace fields of a file.
         goal: steps or tokens, deadline and budget of the whole job.
-        market: what can be rented.
-        interruptions: what interrupts the job besides the loss of spot nodes, and what checkpoints and restarts cost.
+        market: instances that can be rented.
+        interruptions: failures in addition to the loss of spot nodes, and times of checkpoints and restarts.
         run: state to go on from, fits, simulated worlds and seed.
         progress: told what is being done.
 

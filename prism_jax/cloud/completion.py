@@ -38,8 +38,8 @@ class SpotTask:
 
     Attributes:
         work_s: of all steps on all nodes.
-        n_interval: that the work is cut into, all of one length.
-        blocking_s: that the job waits for the checkpoint behind every interval.
+        n_interval: number of intervals of the work, all of one length.
+        blocking_s: training pause for the checkpoint behind every interval.
         restart_s: from available nodes to the first new step: start of the machines, load of the checkpoint.
         failures_s: interruptions per second by hardware and software, whatever the nodes are paid by.
         first_s: the first start, where it is not a restart; None: it is. 0: the job runs already.
@@ -328,7 +328,7 @@ def simulate(
     Args:
         paths: of the spot nodes; a world of them is a world of the answer.
         factors: [world] on the time of every step: what is not known of it.
-        deadline_s: that the policy has in mind; infinite: none.
+        deadline_s: known to the policy; infinite: none.
         key: typed PRNG key; the same key gives the same failures whatever the policy.
 
     Raises:

@@ -22,10 +22,10 @@ class SaveLaw(ByContent):
     """t = fixed + bytes x seconds per byte, in draws of what is not known, [draw].
 
     Attributes:
-        fixed_s: whatever the size.
+        fixed_s: seconds of a checkpoint of any size.
         s_per_byte: of the stream.
         most_bytes: largest checkpoint that was measured.
-        source: what was measured.
+        source: description of the measurements.
 
     Raises:
         SpecError: arrays differ in length or hold what is no number of at least 0.
@@ -71,7 +71,7 @@ class StartUpLaw(ByContent):
 
     Attributes:
         part_s: of `PARTS`.
-        source: what was measured.
+        source: description of the measurements.
 
     Raises:
         SpecError: it is no table of positive seconds.
@@ -117,11 +117,11 @@ class LadderLaw(ByContent):
     """t(b) = floor + seconds per sample x b, in draws of what is not known, [draw].
 
     Attributes:
-        floor_s: that no batch is small enough to save: launches, data, the optimizer.
+        floor_s: seconds of the smallest batch: launches, data, the optimizer.
         s_per_sample: of a sample more.
         noise: scale of the logarithm of a single step.
         batches: smallest and largest that was measured.
-        source: what was measured.
+        source: description of the measurements.
 
     Raises:
         SpecError: arrays differ in length or hold what is no positive number.

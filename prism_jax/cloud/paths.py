@@ -24,7 +24,7 @@ class Paths(ByContent):
             which nodes are missing is a loss that is made good at once. After the last piece its state goes on.
         n_up: nodes that are there.
         price: factor on the price of spot hours in that piece.
-        n_nodes: that the job wants.
+        n_nodes: wanted by the job.
 
     Raises:
         DataError: shapes differ, or ends fall.

@@ -29,9 +29,9 @@ class SpotView(NamedTuple):
         spot_up: whether all spot nodes are there.
         place: where the job is.
         time_left_s: until the deadline; infinite where there is none.
-        work_left_s: that what is not saved takes on all nodes, checkpoints included.
+        work_left_s: time of the unsaved work on all nodes, checkpoints included.
         restart_s: from the decision to move to the first new step.
-        at_risk_s: that a loss costs at most besides the restart: one interval with its checkpoint.
+        at_risk_s: largest loss in addition to the restart: one interval with its checkpoint.
     """
 
     spot_up: Any
@@ -54,7 +54,7 @@ class SpotPolicy(Protocol):
     """A rule by which a job moves. Written with `jax.numpy`; instances are hashable, since they are static in compiled code.
 
     Attributes:
-        name: what reports call it.
+        name: in reports.
         needs_spot, needs_on_demand: which prices it pays.
         uses: of WAIT, SPOT and ON_DEMAND.
     """

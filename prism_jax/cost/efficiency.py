@@ -38,7 +38,7 @@ class CostCorrection:
         optimizer: factor of the update of the parameters.
         micro_batch_s: seconds per micro-batch and model chunk in which nothing runs: pipeline bookkeeping, data loading.
         step_s: seconds per step in which nothing runs.
-        network_step_s: the same per doubling of the number of nodes: ranks that wait for each other.
+        network_step_s: idle seconds per step and doubling of the number of nodes: ranks that wait for each other.
     """
 
     gemm: float = 1.0
@@ -80,7 +80,7 @@ class Efficiency:
 
     Attributes:
         gemm_max: of a large matrix product with perfectly filled waves.
-        gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`; taken for formats of 4 bits too.
+        gemm_fp8: share of its (higher) peak that a product in fp8 reaches, over `gemm_max`; taken for formats of 4 bits too.
         gemm_recipes: (name, seconds of a product in fp8 with other scales over those with one scale per tensor); names of
             `plan.fields.Precision.kernel`.
         gemm_k_half: inner dimension at which a tile spends half its time on prologue and epilogue.
@@ -105,7 +105,7 @@ class Efficiency:
         overlap_slowdown: extra time of compute per second of communication at the same time.
         flop_joules: energy of one FLOP of a product, padding included, at the clock where the board meets its power limit; 0: the
             limit is taken to be in `gemm_max`.
-        correction: what measured training steps say on top of all this; neutral in the presets.
+        correction: by measured training steps, on top of all this; neutral in the presets.
     """
 
     gemm_max: float
@@ -211,11 +211,11 @@ class MeasuredTables(ByContent):
     """Measured costs, and the knobs that they leave open.
 
     Attributes:
-        mean: what predictions use.
+        mean: costs that predictions use.
         draws: of the posterior; equally many of every table.
         knobs: fields of `CostCorrection` whose hardware part is replaced.
-        covers: what was measured, in words.
-        notes: what was not, or only nearly, in sentences.
+        covers: measured kernels and collectives, in words.
+        notes: gaps in the measurements, and values taken from nearby ones, in sentences.
     """
 
     mean: MeasuredCost

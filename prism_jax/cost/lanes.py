@@ -34,7 +34,7 @@ class LaneTask:
         work_s: seconds by itself.
         lane: 0 computes.
         after: numbers of the tasks that must be done first, all smaller than its own.
-        slows: what a collective adds to the time of simultaneous compute, as a share.
+        slows: share that a collective adds to the time of simultaneous compute.
         share: of its own rate, at which a collective makes progress while compute runs.
     """
 
@@ -177,7 +177,7 @@ class Overlapping:
     """Mutual slowdown of collectives and compute.
 
     Attributes:
-        slows: what a collective adds to the time of simultaneous compute, as a share.
+        slows: share that a collective adds to the time of simultaneous compute.
         share: of its own rate, at which a collective makes progress while compute runs.
     """
 

@@ -305,7 +305,7 @@ def memory(model: Workload, cluster: Cluster, plan: ParallelPlan, options: Memor
     """Peak memory of one device on every pipeline stage.
 
     Args:
-        options: what the training framework holds where frameworks differ; Megatron-LM by default.
+        options: memory rules in which training frameworks differ; Megatron-LM's by default.
 
     Raises:
         PlanError: the layers cannot be spread over the chunks, or the schedule is unknown.

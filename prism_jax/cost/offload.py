@@ -100,7 +100,7 @@ def host_update_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float) -> 
     """Seconds from the last gradient to the last updated parameter on the device.
 
     Args:
-        n_parameters: that the host updates for one device.
+        n_parameters: updated by the host for one device.
     """
     passed = main_gradient_bytes(plan) + 2.0 * (updated_bytes(plan) + moments_bytes(plan))
     down = 0.0 if gradients_on_host(plan) else main_gradient_bytes(plan)

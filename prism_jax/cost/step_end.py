@@ -117,7 +117,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
 
     Args:
         splits: [group] as in `partition.weights.group_splits`.
-        weights: what the stage holds.
+        weights: parameters of the stage.
     """
     work = _uncorrected_end(cluster, plan, splits, [weights], eff)
     return EndWork(*(part[0] for part in _corrected_end(work, cluster, plan, [weights], eff)))

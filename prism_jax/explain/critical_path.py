@@ -146,12 +146,12 @@ class HostColumns:
         graph: its graph.
         words: key of the calls.
         chip: [class, member, lane, column] persistent factors.
-        members: the same as a group.
+        members: factors of groups, as in `Members`.
         network: [axis, lane, column] factors of the seconds of communication, blocking sends among them.
         lag: [level, lane, dep or 1, column] factors of the seconds of lags.
         work: [row, column] factors of the work of micro-batches less one; None where they are alike.
         n_pair: pairs of columns in the chunk.
-        pair: those that are here, all or some.
+        pair: pairs that are here, all or some.
     """
 
     inputs: ColumnInputs

@@ -127,7 +127,7 @@ def power_phases(job: Job, breakdown_s: Mapping[str, float]) -> dict[str, float]
     """Seconds by phase; they sum to those of `breakdown_s`.
 
     Args:
-        job: what was predicted.
+        job: the predicted one.
         breakdown_s: of `breakdown`, with `compute`.
     """
     cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)

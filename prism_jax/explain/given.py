@@ -36,7 +36,7 @@ class KnownNode:
     Attributes:
         node: number, from 0.
         devices: its known GPUs.
-        slowest: that of them whose work takes longest beyond its nominal time.
+        slowest: known GPU whose work takes longest beyond its nominal time.
         slowdown: its factor, kernel classes weighed by their seconds on its stage.
         link_slowdown: of the slowest known link or NIC of the node, 1 where none is known.
     """
@@ -76,10 +76,10 @@ def given_slowdowns(gpus: KnownGpus, nodes: Sequence[KnownNode], times: ReplicaT
     """Explains the effect of known slowdowns on a job.
 
     Args:
-        gpus: that are known.
+        gpus: known ones.
         nodes: whose costs are asked for, slowest first.
         times: columns of the replicas, those of all `nodes` among them.
-        key: that of `times`.
+        key: of `times`.
     """
     program = times.program
     plan, size = program.job.plan, program.job.cluster.node_size

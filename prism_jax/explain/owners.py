@@ -33,7 +33,7 @@ def p95_owners(times: ReplicaTimes, key: Array, p: float = 0.95) -> Shares:
     Args:
         times: columns of the job; with known GPUs, of one factor per compute class. Known slowdowns stay when the variability of
             other GPUs is removed, and are an owner of their own: other GPUs, drawn, in their places.
-        key: that of `times`.
+        key: of `times`.
         p: probability of the quantile.
     """
     program, known, whole = times.program, times.known, times.steps()

@@ -38,7 +38,7 @@ class SlowNode:
         name: of the host; empty where hosts are numbers.
         gpu: its slowest known GPU, counted inside the node.
         slowdown: of that GPU, its kernel classes weighed by their seconds in this job.
-        stages, replicas: that its known GPUs work for.
+        stages, replicas: for which its known GPUs work.
         cost_s: by which p95 falls if other GPUs, drawn like the rest of the fleet, take the place of its known ones.
         cost_error_s: Monte Carlo standard error of it.
         with_slower_s: by which p95 falls if that happens to this node and to all slower ones.
@@ -64,7 +64,7 @@ class GivenSlowdowns:
     """Effect of known slowdowns of GPUs on a job.
 
     Attributes:
-        n_gpus, n_nodes: that are known, and the nodes that hold them.
+        n_gpus, n_nodes: number of known GPUs, and of the nodes that hold them.
         n_drawn: GPUs of the job that are not known.
         step_s: of these GPUs, with all others at 1 and nothing else varying.
         nodes: the slowest, slowest first.
@@ -89,7 +89,7 @@ class Explanation:
             slowdowns also by which it falls with other GPUs, drawn, in the place of these.
         allocation: spread of the step time within one allocation of GPUs and between allocations.
         criticality_error, p95_owner_error_s: Monte Carlo standard errors of both.
-        given: what known slowdowns cost; None where no GPU is known.
+        given: cost of known slowdowns; None where no GPU is known.
         work_gain: other work of micro-batches ("data.packing masked") -> relative gain in tokens of documents per second at the
             median; empty where micro-batches are alike or GPUs are known.
     """

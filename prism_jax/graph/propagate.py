@@ -121,7 +121,7 @@ class CallNoise:
     Attributes:
         key_data: the two words of this chunk's key.
         compute: standardised residual (mean 0, sd 1) of an op's compute as a function of a normal score.
-        comm: the same for its communication.
+        comm: standardised residual of its communication.
     """
 
     key_data: UInt32[Either, "2"]

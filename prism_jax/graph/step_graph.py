@@ -78,7 +78,7 @@ class StepGraph:
         dep_lane: [level, lane, dep] lane of that predecessor.
         lag_s: [level, lane, dep] point-to-point seconds between the predecessor's end and this op.
         op: [level, lane] index into `ops`, -1 where the lane idles.
-        ops: what the rows run, lane by lane in running order; `str(op)` is its name in a timeline.
+        ops: those of the rows, lane by lane in running order; `str(op)` is its name in a timeline.
         end_compute_s: [lane] work after the last op of a lane (optimizer).
         end_comm_s: [lane] exposed communication across replicas at the end of the step.
         send_s: [level, lane] noise-free point-to-point seconds that a blocking send keeps the lane busy at the end of the op

@@ -25,7 +25,7 @@ class Decided:
 
     Attributes:
         start_s, end_s: of the ops.
-        by: what decided the start.
+        by: event that decided the start.
     """
 
     start_s: NDArray[Any]

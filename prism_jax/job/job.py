@@ -37,10 +37,10 @@ class Job(ByContent):
         plan: fields that the given plan leaves open (None) hold what the framework does.
         framework: training software: a name in `framework.FRAMEWORKS`, or a `Framework` of the caller's own that is not among
             them; empty: not known, the population's average.
-        calibration: what measured steps say about the cost model; None: the shipped calibration.
+        calibration: corrections of the cost model by measured steps; None: the shipped calibration.
         level: how much longer steps take than the cost model says, by a log of this very job; None: nothing is known of that.
         open_plan: fields of the plan whose value nobody stated, with the odds of what they may be; the plan holds the first.
-        published: what others measured of this job, for reports alone.
+        published: figures that others measured of this job, for reports alone.
         called: the name that was written, where it is that of software which runs on the framework.
         filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
             fills them in anew; a value that differs from this one was written, and stays.

@@ -126,9 +126,9 @@ class JobField:
 
     Attributes:
         path: from the top of the file; an item of a list has the name of the list.
-        takes: what may be written, in words.
-        default: what holds where it is left out: a plain value, NEEDED, or None where that depends on other fields.
-        about: what it is, in a line.
+        takes: permitted values, in words.
+        default: value where the field is left out: a plain value, NEEDED, or None where that depends on other fields.
+        about: description in one line.
     """
 
     path: Path

@@ -97,7 +97,7 @@ class Rule:
     """A condition that a plan has to meet.
 
     Attributes:
-        reason: what is wrong with a plan that breaks it, as a search counts it.
+        reason: mistake of a plan that breaks the rule, as a search counts it.
         is_broken: of integers or of columns.
         problem: of one plan that breaks it, by the name of its model.
     """

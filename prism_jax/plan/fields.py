@@ -48,12 +48,12 @@ class PlanField:
     """Description of a field of a plan, from which checks of job files and of `--set`, and the page of all fields, follow.
 
     Attributes:
-        about: what it is, in one line.
+        about: description in one line.
         known: names of which it, or each of its items, must be one; a registry is asked when a value is checked.
         least, most: bounds of a number; None: what its type and default say, 1 or 0 for a whole number.
         or_auto: `auto` may be written in its place.
         read: makes the value of what is written.
-        takes: what `read` takes, in words.
+        takes: values that `read` takes, in words.
     """
 
     about: str
@@ -373,7 +373,7 @@ class TableShard:
     Attributes:
         way: one of `WAYS`.
         n_part: row and column: parts; 0: one per device. Of table 1, of dp and hybrid 0.
-        devices: that hold part 0, 1, ...; empty: where they balance best.
+        devices: holders of part 0, 1, ...; empty: where they balance best.
     """
 
     way: str

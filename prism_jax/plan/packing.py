@@ -47,7 +47,7 @@ class Lengths:
 
     Attributes:
         counts: the lengths.
-        family: what they stand for where a family was written, its fields by name.
+        family: fields, by name, of the family that was written, if one was.
     """
 
     counts: tuple[tuple[int, int], ...] = ()

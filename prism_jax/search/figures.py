@@ -94,8 +94,8 @@ class GainEstimate:
         base_s, best_s: objective of the job's own plan and of the best one.
         gain: share of the objective that is saved.
         gain_interval: 90 % interval, Monte Carlo error alone.
-        model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
-        posterior_interval: the same over posterior draws of a fit; None without one.
+        model_interval: 90 % interval including model error, most of which both plans share.
+        posterior_interval: 90 % interval over posterior draws of a fit; None without one.
     """
 
     base_s: float

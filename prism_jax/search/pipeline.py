@@ -53,7 +53,7 @@ class Pipeline:
     """A schedule ready to be run for any plan of its layout.
 
     Attributes:
-        graph: what its ops wait for.
+        graph: dependencies of its ops.
         ops: their signatures.
         n_lane, n_chunk: stages, and model chunks of all of them.
     """

@@ -75,7 +75,7 @@ class PlanCosts:
     """Costs of the plans of one model on one cluster.
 
     Args:
-        options: what the framework holds in memory.
+        options: memory rules of the framework.
         memory_margin: share of a device's memory that a plan leaves free.
     """
 

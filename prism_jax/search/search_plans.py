@@ -435,7 +435,7 @@ def search(
         job, changes, searched, how, applied, progress: as in `search_plans`.
         gpus: search this cluster size instead; repeat the option to compare sizes.
         tuned: continuous fields, whose values for the job's own plan are sought instead.
-        saves: what checkpoints cost, where their interval is tuned; the interval is the start.
+        saves: times of checkpoints, where their interval is tuned; the interval is the start.
         run: price, seed, and what one size alone has.
     """
     tuned.check(saves)

@@ -59,7 +59,7 @@ class StatedFleet:
 
     Attributes:
         job: as it stands.
-        gpus: what is known; None where nothing is.
+        gpus: known slowdowns; None where there are none.
         kind: [replica] its kind.
         node_kind: [device] the kind of its node.
     """

@@ -71,13 +71,13 @@ class Study:
     """Result of a search.
 
     Attributes:
-        job, objective, seed, method: what was searched, and how.
+        job, objective, seed, method: as the search was given them.
         screen: every plan of the space, without randomness.
         candidates: finalists, best first.
         n_raced: plans scored on their tail.
-        promise: what the best plan gains over the job's own, on draws the search has not seen; None if that cannot be run.
+        promise: gain of the best plan over the job's own, on draws the search has not seen; None if the own one cannot be run.
         elapsed_s: wall-clock seconds.
-        notes: what the user should know.
+        notes: for the user.
     """
 
     job: Job

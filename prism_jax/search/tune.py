@@ -147,7 +147,7 @@ class Tuning:
 
     Attributes:
         job, axes, p, seed: as `tune` has them.
-        fleet: what is stated of the job's GPUs.
+        fleet: stated slowdowns of the job's GPUs.
     """
 
     job: Job

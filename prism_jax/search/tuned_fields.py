@@ -44,7 +44,7 @@ class TuneLimits:
         price: tier -> cost of its bandwidth as it is, relative to the others; 1 where nothing is said.
         power_watts: per GPU on average; None: `USUAL_POWER` of the device's limit.
         mtbf_h: mean time between interruptions of the job, hours; without it there is no best checkpoint interval.
-        checkpoint: what one costs; None: `usual_checkpoint`. Its interval is the start.
+        checkpoint: its times; None: `usual_checkpoint`. Its interval is the start.
         restart_s: from an interruption to the load of a checkpoint.
         slowdowns: of GPUs that were measured: kernel class (or "all", "link", "nic") -> device -> factor.
     """
@@ -86,10 +86,10 @@ class TunedAxis:
         start: the job's own.
         low, high: bounds of each.
         weight: the sum of weight times value stays what it is at the start; None: every number is free.
-        grain: what can be run are whole multiples; of each, or of all.
+        grain: numbers that can be run are whole multiples of it; one of each, or one of all.
         enter: puts values into a setting.
         stretch: how many times further the search may go than with the others.
-        note: what was assumed, or what the times count.
+        note: assumptions, or the parts that the times count.
         is_split: units are coarse, so that after rounding they are moved between numbers while that helps.
     """
 
@@ -158,7 +158,7 @@ class TunedField:
     """A field that can be tuned.
 
     Attributes:
-        name: that users call it.
+        name: in options.
         about: one line.
         axis: its numbers for a job; None where the job has nothing to choose there.
     """

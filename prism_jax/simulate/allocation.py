@@ -66,7 +66,7 @@ class Repeats:
         factor: [node] network factors, increasing.
         chance: [node] weight of each node in a mean over steps.
         n: replicas that are alike; the slowest of them and of the known ones is a step.
-        shared: what the replicas of a step share.
+        shared: parts of a step that all replicas share.
         known_s: [replica, repeat, node, column] seconds of the replicas with known GPUs.
     """
 

@@ -110,7 +110,7 @@ class Chunk:
             scale) and of its node; None to draw every GPU and node independently.
         regime: [axis, column] factor of the step a column belongs to; None where `ColumnInputs.regime` carries it.
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.
-        links: that are known; None if none is.
+        links: known ones; None if none is.
         work: [factor_row, column] factors of the work of micro-batches less one; None where they are alike.
     """
 

@@ -37,7 +37,7 @@ class KnownReplicas:
 
     Attributes:
         gpus: persistent slowdowns of known GPUs.
-        replicas: that are simulated.
+        replicas: simulated ones.
         n_column: of each; up to 256, or a multiple of it.
         n_known: replicas that hold a known GPU; those of them that are not simulated are never the slowest.
     """
@@ -112,7 +112,7 @@ def contenders(program: Program, gpus: KnownGpus, key: Array, listed: Sequence[i
 
     Args:
         program: lowered job, one factor per compute class.
-        gpus: that are known.
+        gpus: known ones.
         key: typed PRNG key.
         listed: devices that are going to be replaced, some or all: the replicas that hold them are kept, and the others are
             held against what is left without them.

@@ -287,7 +287,7 @@ class ReplicaTimes:
 
     Attributes:
         program: lowered job.
-        columns: what was drawn for the replicas that are all alike.
+        columns: draws for the replicas that are all alike.
         time_s: [randomisation, score, column] of them.
         known: replicas with columns of their own; None where no GPU is known.
         known_s: [replica, score, column] of these; no replica where none is known.

@@ -98,7 +98,7 @@ class Program:
     """Job, lowered to everything that `predict` needs.
 
     Attributes:
-        job, cost, graph: what was lowered; the graph is padded if asked for.
+        job, cost, graph: the job with its cost and graph; the graph is padded if asked for.
         n_stage: lanes that are stages; a padded graph has idle ones behind them.
         n_used: levels that a padded graph runs; None where nothing is padded.
         arrays: the graph on the device, one factor per group of kernel classes.
@@ -108,7 +108,7 @@ class Program:
         regime: per network axis, factor family of the step's network score.
         end_call: residual family of the communication that ends the step.
         varying_links, varying_regime: whether the original tree has them; fixed under `variant`.
-        work: what goes with the work of micro-batches; None where they are alike.
+        work: parts that depend on the work of micro-batches; None where they are alike.
     """
 
     job: Job

@@ -140,7 +140,7 @@ def step_samples(
         time_s: [score, column] times of independent replica columns.
         weight: [column] importance weights.
         n_replica: columns a step takes the maximum of; may be zero if there are others.
-        shared: what all replicas of a step share.
+        shared: parts of a step that all replicas share.
         n: number of samples.
         rng: of the strata.
         others: replicas that differ from these.

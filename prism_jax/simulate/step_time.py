@@ -373,7 +373,7 @@ class _StepLaws(NamedTuple):
     Attributes:
         regime: per network axis, factor of the step's network score.
         end_call, step: residual of the communication that ends the step, factor of the whole step.
-        popularity: the same by the experts that are popular in it.
+        popularity: factor of the whole step by the experts that are popular in it.
         stalls: probability and mean, as a share of the step, of every kind.
     """
 

@@ -34,9 +34,9 @@ class NameTable:
     """Canonical names and their aliases.
 
     Args:
-        kind: what the names name, for error messages: "device", "cluster", "model".
+        kind: kind of the named things, for error messages: "device", "cluster", "model".
         aliases: canonical name -> further names.
-        remedy: what else can be done about an unknown name; `{near}` in it stands for the nearest known one.
+        remedy: other remedy for an unknown name; `{near}` in it stands for the nearest known one.
     """
 
     def __init__(self, kind: str, aliases: Mapping[str, Iterable[str]], remedy: str = "") -> None:

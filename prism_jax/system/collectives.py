@@ -39,10 +39,10 @@ class WireProtocol(NamedTuple):
         bandwidth: share of the bandwidth of the fastest protocol.
         base_ring_s, base_tree_s: start of a collective.
         scale_up_hop, network_hop: hop latency over the one that tiers state.
-        tree_network_hop: the same of a hop between nodes in a tree.
-        network_step_s: what a hop of a collective between nodes takes on top: a chunk has to be there, and reduced, before it is
+        tree_network_hop: latency of a hop between nodes in a tree, over the one that tiers state.
+        network_step_s: extra time of a hop of a collective between nodes: a chunk has to be there, and reduced, before it is
             sent on.
-        fill_bytes: what must be under way inside the node before links run at full rate (chunks in all channels).
+        fill_bytes: bytes that must be under way inside the node before links run at full rate (chunks in all channels).
     """
 
     name: str
@@ -158,7 +158,7 @@ class TierGroup:
     Attributes:
         tiers: of the cluster that the group uses, innermost first.
         members: per tier, how many branches of the tier below it joins (product = size).
-        network_share: what this generation's clusters reach of the usual share of the port rate.
+        network_share: rate of this generation's clusters over the usual share of the port rate.
         library: constants of the library that runs the collectives.
     """
 

@@ -30,7 +30,7 @@ class Device(ByContent):
 
     Attributes:
         like: the preset that it resembles, whose deviations in the calibration it shares; empty if it is none's variant.
-        likeness_sd: what that leaves open, a standard deviation of the logarithm of the step time; see `system/likeness.py`.
+        likeness_sd: resulting uncertainty, a standard deviation of the logarithm of the step time; see `system/likeness.py`.
     """
 
     name: str

@@ -229,7 +229,7 @@ class NetworkKind:
     Attributes:
         name: as in `network: {kind: name}` of a job file.
         spec: frozen dataclass that is a `Network`; the fields of the section are its fields, without those in `FROM_CLUSTER`.
-        about: what it is, in a line.
+        about: description in one line.
     """
 
     name: str

@@ -44,7 +44,7 @@ class PowerLaw:
         floor_clock: clock below which voltage stays, of the top clock, in (0, 1].
         busy: kind of work -> dynamic power at the top clock, of TDP - idle, >= 0. More than 1 is held back by the limit.
         bound: kind of work -> share of its seconds that follow the clock, in [0, 1]; `WAITING` follows compute instead.
-        lowest_clock: that the GPU can hold, of the top clock, in (0, 1]; a limit below its power is exceeded.
+        lowest_clock: lowest share of the top clock that the GPU can hold, in (0, 1]; a limit below its power is exceeded.
         source: of the figures.
 
     Raises:

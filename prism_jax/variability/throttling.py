@@ -76,7 +76,7 @@ class Throttling:
     """Counts the reasons of every GPU.
 
     Attributes:
-        columns: that hold reasons.
+        columns: with reasons.
         n_rows: GPU -> rows in which it worked.
         n_active: bit -> GPU -> how many of them name the reason.
     """

@@ -77,9 +77,9 @@ class WorkloadKind:
     Attributes:
         name: as in `kind: name` of a job file.
         spec: frozen dataclass that is a `Workload`; the fields of the section are its fields.
-        about: what it is, in a line.
+        about: description in one line.
         presets: models that a job file may name.
-        words: what those of its fields are that transformers do not have, for the page of job fields.
+        words: descriptions of the fields that transformers do not have, for the page of job fields.
         is_whole_batch: a job file may leave micro_batch out: a device takes its share of the batch at once.
     """
 

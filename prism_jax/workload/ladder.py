@@ -80,7 +80,7 @@ class LadderSpec(WorkloadDefaults):
         floor_s: seconds of a step that no batch is small enough to save.
         s_per_sample: seconds of a sample more.
         measured_on: the device, by name.
-        n_parameters: that ranks exchange and checkpoints hold.
+        n_parameters: exchanged between ranks and held by checkpoints.
         most_samples: largest batch that was measured: a device takes no more.
         sample_bytes: of activations, that a sample keeps until its backward pass.
         source: where it comes from.

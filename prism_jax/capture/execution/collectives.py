@@ -40,7 +40,7 @@ class ProcessGroup:
 
     Attributes:
         name: as PyTorch numbers it, or the pointer of old versions.
-        description: what the program calls it: mesh_tp, default_pg; empty where the trace does not say.
+        description: name in the program: mesh_tp, default_pg; empty where the trace does not say.
         ranks: how many; 0 where the trace does not say.
         stride: between neighbours.
     """
@@ -59,7 +59,7 @@ class Collective:
         kind: all_reduce, ...; `WAIT` for the wait for an earlier one.
         sequence: number that the call and its wait share.
         n_bytes: as networks count them.
-        stands_for: what it is really called, where there is no law for it.
+        stands_for: real name of the collective, where there is no law for it.
     """
 
     kind: str

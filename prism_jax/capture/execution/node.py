@@ -98,7 +98,7 @@ def kind_of(name: str, backend: str = "") -> str:
     """One of `OP_KINDS`, or `HOST`.
 
     Args:
-        backend: that generated its kernel (triton); empty for operators.
+        backend: generator of its kernel (triton); empty for operators.
     """
     if backend or name.startswith("triton_"):
         return "memory"
@@ -165,7 +165,7 @@ class Node:
     Attributes:
         id, parent: numbers; the root is its own parent.
         rf_id: when it began, in the order of all threads; 0 for threads and processes.
-        thread: that it ran in, numbered by the trace.
+        thread: in which it ran, numbered by the trace.
         inputs, outputs: in their order.
         attrs: of collectives: what newer versions say of them in words.
     """

@@ -62,7 +62,7 @@ class Profile:
     """Parts of a profile that are used.
 
     Attributes:
-        name: what messages call the file.
+        name: of the file, in messages.
         pid: process that was recorded; None where the profile does not say.
         world: ranks of the job; 0 where the profile does not say.
         device: name of the GPU; empty where the profile does not say.
@@ -95,7 +95,7 @@ def read_profile_ops(name: str, pieces: Iterator[bytes]) -> Profile:
     """The operators and kernels of a profile.
 
     Args:
-        name: what messages call the file.
+        name: of the file, in messages.
         pieces: its content, unpacked.
 
     Raises:

@@ -34,7 +34,7 @@ class TracedJob:
     """A job as its execution traces have it.
 
     Attributes:
-        ranks: those that were recorded, by process.
+        ranks: recorded ones, by process.
         world: ranks of the job.
         unused: profiles that belong to no trace, and why.
     """

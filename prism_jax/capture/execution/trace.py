@@ -40,7 +40,7 @@ class JsonDocument:
     """A JSON file, or a member of an archive; its pieces are read before the next document is asked for.
 
     Attributes:
-        name: what messages call it: the file, and the member after a colon.
+        name: in messages: the file, and the member after a colon.
         start: its first 64 KiB.
         pieces: all of its content, unpacked.
     """
@@ -164,7 +164,7 @@ class ExecutionTrace:
     """One rank.
 
     Attributes:
-        name: what messages call the file.
+        name: of the file, in messages.
         schema: version of the format; empty where the file does not say.
         pid: process that was recorded; None where the file does not say.
         nodes: in the order in which they began.

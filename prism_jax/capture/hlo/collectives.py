@@ -37,7 +37,7 @@ class HloCollective:
         n_bytes: as `Network.collective` counts them, in the dtype of the program.
         dtype: of the first array, as captured programs call it.
         made_of_all_reduce: it is an all-reduce in the text.
-        widened_bytes: that the text has, where XLA widened the arrays; else `n_bytes`.
+        widened_bytes: in the text, where XLA widened the arrays; else `n_bytes`.
     """
 
     kind: str

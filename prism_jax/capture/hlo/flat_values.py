@@ -22,7 +22,7 @@ class Value(NamedTuple):
         maker: number of the operation that made it; None: it is from outside.
         n_bytes: of device memory, in the dtype of the program.
         start: where in that memory it begins, bytes.
-        slices: what the slices of it are, where a loop writes one in every run.
+        slices: value of its slices, where a loop writes one in every run.
     """
 
     storage: Hashable
@@ -42,7 +42,7 @@ class Slices(NamedTuple):
     """Equal parts of an array.
 
     Attributes:
-        one: what is written to a part.
+        one: value written to a part.
         n_bytes: of a part, as the text has it.
     """
 

@@ -137,7 +137,7 @@ def parse_hlo(text: str, file: str) -> Module:
 
     Args:
         text: whole text.
-        file: what messages call it.
+        file: name in messages.
 
     Raises:
         DataError: not the text of one HLO module, damaged, or beyond the bounds above; names file and line.

@@ -32,7 +32,7 @@ class ProgramFacts:
         axes: dimensions of the mesh, outermost first; empty: guessed from the groups.
         samples_per_step: of the whole job; 0: one for every data-parallel rank.
         tokens_per_sample: 0 where samples are no sequences.
-        n_parameters: that a device computes with, before they are divided over data-parallel ranks; 0: not known.
+        n_parameters: with which a device computes, before they are divided over data-parallel ranks; 0: not known.
         source: jax or hlo.
         versions: of the software.
         assumptions: made by the caller.
@@ -64,7 +64,7 @@ class _Rows:
         flat: operations that fusions are taken apart into; None: fusions stay.
         operations: row -> number of its operation.
         gathered: loop, phase and groups -> the latest gathering of what there was before.
-        routing: what tells layers with experts.
+        routing: facts by which layers with experts are found.
         arguments: of the program, that are read before the optimizer.
     """
 

@@ -73,8 +73,8 @@ class Instruction:
     Attributes:
         shapes: of its result; of a tuple those of all its leaves, in order.
         operands: names of instructions of the same computation.
-        attributes: what follows the operands, as written.
-        literal: what stands in the place of the operands of a constant or parameter, cut short.
+        attributes: text behind the operands, as written.
+        literal: text in place of the operands of a constant or parameter, cut short.
         op_name: of its metadata: which part of the user's program it comes from.
         line: in the file, from 1.
     """
@@ -147,7 +147,7 @@ class Module:
     """One program, as one of its devices runs it.
 
     Attributes:
-        file: what messages call it.
+        file: name in messages.
         entry: name of the computation that starts.
         n_replicas, n_partitions: whose product is the number of devices.
         is_scheduled: instructions stand in the order in which they run.

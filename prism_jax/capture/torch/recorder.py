@@ -186,8 +186,8 @@ class RecordedEvent:
         inputs: indices of the events that made what it reads.
         recomputed: forward operation that runs again in the backward pass.
         wait: of a collective, the first event that reads what it made.
-        role: what a kernel may do with it, as `chains` says.
-        reads: what it reads, for the same.
+        role: part that it may have in a kernel, as `chains` says.
+        reads: its inputs, for chains.
     """
 
     row: CapturedRow

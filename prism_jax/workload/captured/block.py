@@ -88,7 +88,7 @@ class CapturedBlock(Block):
     """The rows of a class of ranks: those of routed experts say so themselves, and recomputation is part of them.
 
     Attributes:
-        program: that they belong to.
+        program: to which they belong.
         own: the class, its rows merged by the fusion policy.
         plan: under which it runs.
     """

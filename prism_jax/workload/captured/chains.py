@@ -44,7 +44,7 @@ class Access(NamedTuple):
         makers: numbers of the operations that made it; none: it is from outside.
         storage: name of the memory that it lies in.
         start, stop: bytes of that memory between which it lies.
-        n_bytes: that are read of it.
+        n_bytes: number of bytes read.
     """
 
     makers: frozenset[int]
@@ -64,10 +64,10 @@ class ChainStep:
     """One operation.
 
     Attributes:
-        role: what a kernel may do with it: one of the words above; `sum`: adds in place; `kernel`: products, attention,
+        role: part that it may have in a kernel, one of the words above; `sum`: adds in place; `kernel`: products, attention,
             tables; `once`: pointwise, but random or in place, so that it cannot be made again.
         phase: F, B, W or opt.
-        reads: what it reads.
+        reads: its inputs.
         written_bytes: of all its results.
         readers: numbers of the operations that read a result of it, all larger than its own, by-products aside.
         loop: number of the loop that it runs in; a kernel begins and ends in one.
@@ -86,7 +86,7 @@ class Link(NamedTuple):
 
     Attributes:
         end: number of the operation in whose place the kernel runs; its own where it is the last or alone.
-        n_bytes: that the kernel moves, of the last operation; None: as many as the operation does by itself.
+        n_bytes: moved by the kernel, at its last operation; None: as many as the operation moves by itself.
     """
 
     end: int

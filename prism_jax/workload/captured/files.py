@@ -308,7 +308,7 @@ class CapturedFile:
 
     Attributes:
         name: of the kind.
-        about: what it is, in words.
+        about: description in words.
         recognises: whether a path is one, by its name and how it begins.
         read: the program; raises `DataError` that names the place and the remedy.
     """

@@ -49,7 +49,7 @@ def _placed(one: RankClass, rows: Iterable[CapturedRow], wait: Sequence[int], pl
 
     Args:
         wait: [old row, and one past the last] the row that a collective waits for in its place.
-        place: the same of the edges of repeats.
+        place: [old row, and one past the last] new row of the edges of repeats.
     """
     moved = (
         row if isinstance(row, CapturedOp) or row.wait is None else replace(row, wait=wait[row.wait]) for row in rows

@@ -50,7 +50,7 @@ class KernelTimes:
 
     Attributes:
         source: file.
-        device: that they ran on.
+        device: on which they ran.
         ops: one entry for each time that an operator ran.
     """
 

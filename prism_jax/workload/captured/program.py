@@ -218,7 +218,7 @@ class RankClass:
         stage: part of the model that it runs, from 0 in model order: a pipeline stage, or one of several chunks of a stage.
         rows: of one micro-batch, in the order in which the program issues them; rows of phase opt run once per step.
         repeats: parts of the rows that run several times; they do not overlap.
-        n_parameters: that a rank computes with, before they are divided over data-parallel ranks.
+        n_parameters: with which a rank computes, before they are divided over data-parallel ranks.
         sends_bytes: activations that the stage hands to the next one, of one rank and micro-batch.
         saved_bytes: kept between the forward and the backward pass of a micro-batch; None: not known.
         n_expert_parameters: of `n_parameters`, those of which every rank of ep has others.
@@ -282,9 +282,9 @@ class RankProgram(ByContent):
         samples_per_step: of the whole job.
         tokens_per_sample: 0 where samples are no sequences.
         fusion: how pointwise operations are merged: one of `FUSIONS`.
-        source: what was read: torch, jax, hlo, et.
+        source: kind of the source: torch, jax, hlo, et.
         versions: of that software.
-        assumptions: what was assumed where the code does not say it, one sentence each; not compared: a sentence names files as
+        assumptions: made where the code does not state a fact, one sentence each; not compared: a sentence names files as
             they were typed, and rows hold what follows from them.
         roles: axis -> tp, cp, ep, etp, dp or pp, where its name does not say which one it is.
         n_parameters: of the whole model; 0: the sum over classes and tensor-parallel ranks.

@@ -28,7 +28,7 @@ class CnnArchitecture:
         name: as in `architecture: name` of a job file.
         writes: (image size, classes) -> its layers.
         image_size: rows and columns it is usually trained with.
-        n_classes: the same.
+        n_classes: classes it is usually trained with.
         source: paper and implementation.
     """
 

@@ -38,7 +38,7 @@ class BandwidthCurve:
         full_bytes_per_s: BW_max.
         start_s: t_s.
         height, middle, steepness, floor: L, x0, k, b.
-        sheet_bytes_per_s: what the datasheet says of that device.
+        sheet_bytes_per_s: bandwidth in the datasheet of that device.
     """
 
     latency_bytes: float

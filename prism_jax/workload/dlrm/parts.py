@@ -87,8 +87,8 @@ class Parts(NamedTuple):
 
     Attributes:
         table: index of its table.
-        device: that holds it; `EVERYWHERE`.
-        lookups: what it is asked for in one step.
+        device: holder of the part, or `EVERYWHERE`.
+        lookups: of the part in one step.
         vectors: pooled vectors that it sends, over the samples of the step: 1, of rows of a table that every sample reads once
             their share.
         is_summed: its vectors are partial sums, to which other parts of the table add theirs.

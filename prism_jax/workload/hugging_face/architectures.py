@@ -26,7 +26,7 @@ class Architecture(NamedTuple):
     Attributes:
         name: the `model_type`.
         read: keys of a configuration -> fields of its `spec`.
-        spec: what it describes: a decoder, or another kind of model.
+        spec: kind of model that it describes: a decoder, or another.
     """
 
     name: str

@@ -29,7 +29,7 @@ class AdapterTarget(NamedTuple):
         name: of the module.
         product: kernel of the frozen matrix (`ops`).
         n_in, n_out: widths before any split.
-        split: what tensor parallelism splits: column | row | whole (nothing).
+        split: dimension that tensor parallelism splits: column | row | whole (nothing).
         n_copies: matrices of these widths: routed experts have one each.
     """
 

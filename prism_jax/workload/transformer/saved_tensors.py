@@ -356,9 +356,9 @@ def layer_saved_tensors(
 
     Args:
         is_moe: the layer has experts in place of the dense MLP.
-        again: what the layer recomputes; None: as the plan says, for the share of the layers that recompute.
+        again: parts that the layer recomputes; None: as the plan says, for the share of the layers that recompute.
         beside: tensors of the layer's other parts.
-        mixer: what the layer has in place of attention.
+        mixer: in place of attention; None: the layer has attention.
         has_mlp: an MLP or experts follow.
 
     Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
