@@ -50,7 +50,7 @@ class Availability(Protocol):
 
 
 SETTLES_S = 14 * 86_400.0
-"""A zone of which nothing is known now has run for two weeks before the job begins."""
+"""Assumed time that a zone of unknown state has run before the job begins: two weeks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,4 +318,4 @@ def _shipped() -> Iterable[Availability]:
 
 
 AVAILABILITY: Registry[Availability] = Registry("law of availability", _shipped)
-"""What --availability names."""
+"""Laws that --availability names."""

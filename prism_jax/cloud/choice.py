@@ -301,7 +301,7 @@ def _reason(outcome: CandidateOutcome, wish: CloudRequirements) -> str:
 N_RESAMPLED = 400
 MOST_TRIED = 6
 Refine = Callable[[CloudCandidate], tuple[float, Floats]]
-"""Of a candidate: mean step over the noise-free one, and [draw] what is not known of its step, sorted."""
+"""Step of a candidate: its mean over the noise-free step, and sorted draws [draw] of its uncertainty."""
 
 
 @dataclass(frozen=True)

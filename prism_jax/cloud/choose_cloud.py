@@ -72,7 +72,7 @@ def small_laws(job: Job, files: Sequence[str], *, seed: int = 0, force: bool = F
                 f"--fit {file}: a fit of {kind}, but a choice of cloud takes fits of startup and saves. Leave it out."
             )
         if kind in kinds:
-            raise DataError(f"--fit: {kinds[kind]} and {file} both speak of {kind}. Name one of them.")
+            raise DataError(f"--fit: {kinds[kind]} and {file} are both fits of {kind}. Name one of them.")
         kinds[kind] = file
         try:
             found = _with_start_up(found, fit, seed, force) if kind == STARTUP else _with_saves(found, fit, job, force)
@@ -106,7 +106,7 @@ MOST_GPUS = 65_536
 DEFAULT_GPUS = 128
 DEFAULT_LAW = "weibull"
 PRICES = (("a catalogue of prices", "prism_jax.cloud.offers:NAMES"),)
-WITH_SHIPPED = "Add the shipped prices where --catalog says nothing."
+WITH_SHIPPED = "Add the shipped prices of instances that --catalog does not list."
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class SaveLaw(ByContent):
                     Problem(name, f"shape {value.shape}, but it must be that of fixed_s, [draw]"), "saves"
                 )
             if not (np.isfinite(value) & (value >= 0.0)).all():
-                raise SpecError.of(Problem(name, "holds what is no number of at least 0"), "saves")
+                raise SpecError.of(Problem(name, "holds values that are no number of at least 0"), "saves")
 
     def seconds(self, n_bytes: float) -> Floats:
         """Returns the seconds to write a checkpoint, [draw].
@@ -86,7 +86,7 @@ class StartUpLaw(ByContent):
                 Problem("part_s", f"shape {self.part_s.shape}, but it must be [draw, {len(PARTS)}]"), "start-up"
             )
         if not (np.isfinite(self.part_s) & (self.part_s > 0.0)).all():
-            raise SpecError.of(Problem("part_s", "holds what is no positive number of seconds"), "start-up")
+            raise SpecError.of(Problem("part_s", "holds values that are no positive number of seconds"), "start-up")
 
     @property
     def seconds(self) -> Floats:
@@ -117,7 +117,7 @@ class LadderLaw(ByContent):
     """t(b) = floor + seconds per sample x b, in draws of what is not known, [draw].
 
     Attributes:
-        floor_s: seconds of the smallest batch: launches, data, the optimizer.
+        floor_s: seconds that do not depend on the batch: launches, data, the optimizer.
         s_per_sample: of a sample more.
         noise: scale of the logarithm of a single step.
         batches: smallest and largest that was measured.
@@ -141,7 +141,7 @@ class LadderLaw(ByContent):
                     Problem(name, f"shape {value.shape}, but it must be that of floor_s, [draw]"), "ladder"
                 )
             if not (np.isfinite(value) & (value >= 0.0)).all():
-                raise SpecError.of(Problem(name, "holds what is no number of at least 0"), "ladder")
+                raise SpecError.of(Problem(name, "holds values that are no number of at least 0"), "ladder")
 
     def seconds(self, batch: float) -> Floats:
         """Seconds of a step of `batch` samples on one instance, [draw].

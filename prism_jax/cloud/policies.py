@@ -174,4 +174,4 @@ def _shipped() -> Iterable[SpotPolicy]:
 
 
 POLICIES: Registry[SpotPolicy] = Registry("policy", _shipped)
-"""What a search of the cloud may choose from."""
+"""Policies that a search of the cloud may choose from."""

@@ -68,7 +68,7 @@ MOST_CRITICAL_REPLICAS = 32  # with known GPUs: those most often the slowest
 
 
 Columns = tuple[Floats, Floats, Floats, int]
-"""Of replicas that are alike: step times [column], seconds [column, class] on their critical paths, weights, and their number."""
+"""Paths of replicas that are alike: step times [column], seconds [column, class] on critical paths, weights, their number."""
 
 
 def critical_seconds(groups: Sequence[Columns], some: slice = slice(None)) -> Floats:

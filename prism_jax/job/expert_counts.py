@@ -68,7 +68,7 @@ class TokensByGroup:
 
 
 Labels = tuple[Sequence[str], Positions]
-"""Unlike names, and the place of every row among them."""
+"""Distinct names, and the place of every row among them."""
 
 
 def tokens_by_group(step: Labels, layer: Labels, expert: Labels, tokens: Floats) -> TokensByGroup:

@@ -106,7 +106,7 @@ FP8_RECIPES = {
     "blockwise": Precision(1.0 + 4 / 128, 2, kernel="blockwise"),
     "mxfp8": QUANTISED["mxfp8"],
 }
-"""What shares a scale under dtype fp8. `current` is what Transformer Engine calls `tensorwise`, torchao's name."""
+"""Parts of a tensor that share a scale under dtype fp8. `current` is Transformer Engine's name of torchao's `tensorwise`."""
 FP8_FAMILY = ("fp8", "mxfp8")
 DTYPES = ("bf16", "fp16", *QUANTISED, "fp32")
 

@@ -194,7 +194,7 @@ def distinct(*columns: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[n
 T = TypeVar("T")
 Rows = NDArray[np.intp]
 Read = tuple[str, ...]
-"""What is read of a plan: the name of a field, or of a method with its arguments."""
+"""One read of a plan: the name of a field, or of a method with its arguments."""
 
 
 class _Node(Generic[T]):

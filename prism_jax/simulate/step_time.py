@@ -118,7 +118,7 @@ def steps_of(
     if len({*n_samples.values(), *([] if n_sample is None else [n_sample])}) > 1:
         raise DataError(f"every input needs as many samples as the others, or one, got {n_samples}")
     if not (slowdown or links or work or n_sample):
-        raise DataError("no slowdown, links or work given, so that nothing says how many samples there are")
+        raise DataError("no slowdown, links or work given, so that the number of samples is not known")
     if "experts" in work and getattr(job.model, "moe", None) is None:
         raise DataError(f"work[experts]: model {job.model.name} has no experts")
     arrays, terms = lowered.retimed_by(given.hardware, tuple(name for name in WORK if name in work))

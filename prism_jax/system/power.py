@@ -31,7 +31,7 @@ from ..core.registry import did_you_mean
 LOWEST_CLOCK = 0.15  # of the top clock: 210 of 1,410 MHz on A100, 345 of 1,980 MHz on H100
 MOST_EXPONENT = 10.0
 WAITING = "waiting"
-"""The kind of work whose time is that of others, so that it stretches as compute does."""
+"""Kind of work that lasts as long as the work of others, so that it stretches as compute does."""
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ COLUMNS = {  # for the help; the head of this file says how they are understood
     GPU: f"GPU of the node, or of the job where no node is named; also {', '.join(GPU_COLUMNS[1:4])}, ...",
     "rank": f"GPU of the job; also {', '.join(RANK_COLUMNS[1:])}",
     ALL: "factor on the time of every kernel (1.05: 5 % slower)",
-    "gemm": "factor on kernels of a class, in place of slowdown; so attention, memory",
-    "speed": "what was measured, in place of factors; so tflops, duration_s, sm_clock_mhz; of rows of a GPU the median",
+    "gemm": "factor on kernels of a class, in place of slowdown; also attention, memory",
+    "speed": "measurement in place of factors; also tflops, duration_s, sm_clock_mhz; of a GPU's rows the median",
     "link": "factor on transfers within a node (2: half the rate); nic: to other nodes; rail: by the port of a GPU",
 }
 NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))

@@ -33,7 +33,7 @@ REASONS = (
     Reason(0x2, frozenset(("applications", "setting")), "clocks set by hand"),
     Reason(IDLE, frozenset(("idle",)), ""),
 )
-"""Of NVML and DCGM alike (DCGM API, field constants: DCGM_CLOCKS_EVENT_REASON_*); the special ones before the general."""
+"""Reasons of NVML and DCGM alike (DCGM API, field constants: DCGM_CLOCKS_EVENT_REASON_*); the special ones before the general."""
 
 ACTIVE, INACTIVE = frozenset(("active", "yes", "true")), frozenset(("not active", "no", "false", ""))
 LEAST_SHARE = 0.05  # of the rows in which a GPU worked, from which on it is named

@@ -25,7 +25,7 @@ from .transformer.spec import TransformerSpec
 from .transformer.vit import VitSpec
 
 WORDS = {
-    "floor_s": "seconds of a step that no batch is small enough to save (`prism-jax fit ladder`)",
+    "floor_s": "seconds of a step that do not depend on the batch (`prism-jax fit ladder`)",
     "s_per_sample": "seconds of a sample more",
     "measured_on": "device on which the ladder was measured; others follow their datasheets",
     "n_parameters": "parameters, which ranks exchange and checkpoints hold",

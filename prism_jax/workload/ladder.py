@@ -77,7 +77,7 @@ class LadderSpec(WorkloadDefaults):
 
     Attributes:
         name: in reports.
-        floor_s: seconds of a step that no batch is small enough to save.
+        floor_s: seconds of a step that do not depend on the batch.
         s_per_sample: seconds of a sample more.
         measured_on: the device, by name.
         n_parameters: exchanged between ranks and held by checkpoints.

@@ -77,9 +77,9 @@ def _dtype(op: CapturedOp, plan: ParallelPlan) -> str:
 
 EXPERT, SHARDED = "expert", "sharded"
 EAGER_SOURCES = ("torch", "et")
-"""Whose rows are operations of a framework that starts them one by one."""
+"""Sources whose rows are operations of a framework that starts them one by one."""
 COMPILED_SOURCES = ("jax", "hlo")
-"""Whose rows are kernels of one compiled program."""
+"""Sources whose rows are kernels of one compiled program."""
 _SHARED = "shared"  # in names of experts that every token passes
 
 

@@ -37,7 +37,7 @@ class CnnSpec(WorkloadDefaults):
         name: in reports.
         architecture: one of `ARCHITECTURES`.
         image_size: rows and columns of an image; 0: as the architecture is usually trained.
-        n_classes: of the classifier; 0: the same.
+        n_classes: of the classifier; 0: as the network is usually trained.
         channels_last: order of tensors in memory (NHWC), which 16-bit products want; other orders are moved around each of them.
         source: where it comes from.
 
@@ -134,6 +134,6 @@ PRESETS = tuple(CnnSpec(one.name, one.name, source=one.source) for one in SHIPPE
 WORDS = {
     "architecture": "network: one of the convolutional networks of `prism-jax show models`",
     "image_size": "rows and columns of an image; 0: as the network is usually trained",
-    "n_classes": "classes of the classifier; 0: the same",
+    "n_classes": "classes of the classifier; 0: as the network is usually trained",
     "channels_last": "order of tensors in memory (NHWC), which 16-bit products want; else they are moved around each product",
 }

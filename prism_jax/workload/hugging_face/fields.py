@@ -72,7 +72,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "conv_kernel": ("mamba_d_conv",),
     "mamba_chunk_size": ("chunk_size",),
 }
-"""A key as Llama (or the model that had it first) spells it -> what it is called elsewhere."""
+"""Key as Llama (or the model that had it first) spells it -> its names elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def test_fits_say_how_long_a_restart_and_a_checkpoint_take(files: dict[str, Path
 
 def test_one_fit_of_a_kind(files: dict[str, Path]) -> None:
     job, name = loaded(files["job"]), str(files["saves"])
-    with pytest.raises(DataError, match="both speak of saves"):
+    with pytest.raises(DataError, match="are both fits of saves"):
         small_laws(job, [name, name], force=True)
 
 
