@@ -34,7 +34,7 @@ dl{display:grid;grid-template-columns:minmax(5rem,max-content) minmax(0,1fr);gap
 dt{color:var(--soft);max-width:16rem}dd{margin:0;white-space:pre-line}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}
 th,td{padding:.25rem .75rem .25rem 0;text-align:left;border-bottom:1px solid var(--line);overflow-wrap:normal;
-vertical-align:top}th{color:var(--soft);font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}td.number{white-space:nowrap}
+vertical-align:top}th{color:var(--soft);font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}td.number{white-space:nowrap}.words{min-width:14rem}
 .bars td{border:0;overflow-wrap:anywhere;padding-top:.1rem;padding-bottom:.1rem}.bars td:last-child{width:40%;min-width:6rem}
 .bar{height:.8rem;background:var(--bar)}img{max-width:100%;height:auto}
 pre{overflow-x:auto;background:var(--panel);border:1px solid var(--line);border-radius:.5rem;padding:.75rem;font-size:.85rem}
@@ -129,8 +129,17 @@ def _block(block: Block, level: int) -> Any:
             return h.section[title, [_block(one, level + 1) for one in block.blocks]]
 
 
+LONG = 24  # characters of a cell from which its column has room for words
+
+
+def _class(block: Table, index: int) -> str | None:
+    if block.is_numeric(index):
+        return "number"
+    return "words" if any(len(row[index]) > LONG for row in block.rows) else None
+
+
 def _table(block: Table) -> h.Element:
-    classes = ["number" if block.is_numeric(index) else None for index in range(len(block.columns))]
+    classes = [_class(block, index) for index in range(len(block.columns))]
     head = h.tr[[h.th(class_=own, scope="col")[name] for name, own in zip(block.columns, classes, strict=True)]]
     rows = [h.tr[[h.td(class_=own)[text] for text, own in zip(row, classes, strict=True)]] for row in block.rows]
     named = block.title or "table"

@@ -136,4 +136,4 @@ def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -
     """What a peak of memory would be measured as, and how probable it is that it does not fit."""
     low, high = (format_bytes(n_bytes, 3) for n_bytes in interval_bytes)
     chance = prob(not_fit_prob) if not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
-    return f"90 % interval {low} to {high}, does not fit with probability {chance}"
+    return f"90% interval {low} to {high}, does not fit with probability {chance}"

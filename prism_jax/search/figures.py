@@ -73,6 +73,18 @@ class CandidateFigures:
 
 
 @dataclass(frozen=True)
+class ScreenedPlans:
+    """Some of the plans that were simulated without variability, from the fastest to the slowest, for pictures.
+
+    Attributes:
+        memory_bytes, step_s: [plan] peak per device, and the step.
+    """
+
+    memory_bytes: tuple[float, ...]
+    step_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class CandidateFacts(CandidateFigures):
     """A candidate compared with the job's own plan.
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import prob, time_to, uncertain_memory, value_with_error, with_error
+from ..core.page import Block, Card, Facts, Note, Table, Tone
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import amount, percent, prob, time_to, uncertain_memory, value_with_error, with_error
 from ..core.units import format_bytes, format_s
-from .figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
+from ..prediction.check_report import more
+from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SearchedPlan, SizeFacts
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class StudyReport(Report):
         front_memory: plans that no other beats in both the objective and memory.
         n_simulated: plans whose step was simulated; `n_raced`: plans scored on their tail.
         infeasible: reason -> number of plans.
+        screened: for pictures; absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "study"
@@ -58,16 +61,37 @@ class StudyReport(Report):
     notes: tuple[str, ...]
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        blocks = [
-            _headline(self),
-            _best(self),
-            _table(self),
-            _infeasible(self),
-            [f"note: {n}" for n in self.notes],
+    screened: Annotated[ScreenedPlans | None, WHERE_KNOWN] = None
+
+    def card(self) -> Card:
+        verdict, tone = _study_verdict(self)
+        return Card(
+            title=f"{self.job.name}: best of {self.n_feasible:,} plans on {self.job.n_devices:,} x {self.job.device}",
+            verdict=verdict,
+            tone=tone,
+            facts=_study_facts(self),
+            evidence=f"{self.n_raced:,} plans compared on {self.objective}; gain on fresh draws, model error included",
+            next_step=f"-o best.yaml writes the job with this plan; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        counts = (
+            f"{self.n_plans:,} plans, {self.n_feasible:,} feasible, {self.n_simulated:,} simulated, {self.n_raced:,}"
+        )
+        reasons = sorted(self.infeasible.items(), key=lambda item: -item[1])[:MOST_REASONS]
+        return [
+            Facts("Best plan", _best(self)),
+            *_top(self),
+            Note(
+                f"{counts} compared on {self.objective} in {format_s(self.elapsed_s)} ({self.method.replace('_', ' ')})."
+            ),
+            *(
+                [Table("Not feasible", ("reason", "plans"), [(text, f"{n:,}") for text, n in reasons])]
+                if reasons
+                else []
+            ),
+            *(Note(f"note: {note}") for note in self.notes),
         ]
-        lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
-        return lines[:-1]
 
 
 @dataclass(frozen=True)
@@ -87,25 +111,46 @@ class SizesReport(Report):
     front: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        head = ("GPUs", self.objective, "GPU-s per step", "energy", "cost", "memory", "plan")
-        is_time, unit = self.objective_unit == "s", self.objective_unit
+    def card(self) -> Card:
+        fastest = min(self.sizes, key=lambda size: size.value_s)
+        least = min(self.sizes, key=self._gpu_s)
+        shown = {size.n_devices: size for size in (fastest, least)}
+        same = ", with the least GPU time per step" if len(shown) == 1 else f"; least GPU time on {least.n_devices:,}"
+        return Card(
+            title=f"{self.job.name}: {self.job.model} on {self.job.device}, best plan by {self.objective}",
+            verdict=f"Fastest on {fastest.n_devices:,} GPUs{same}.",
+            tone="plain",
+            facts={
+                f"{n:,} GPUs": f"{self.objective} {self._value(size)}, {self._gpu_s(size):,.4g} GPU-s; {degrees_words(size.plan)}"
+                for n, size in shown.items()
+            },
+            evidence=f"the best plan of each of {len(self.sizes)} sizes, simulated",
+            next_step=f"prism-jax predict {self.job.name} --set cluster.n_devices={least.n_devices}; --details",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        head = ("GPUs", self.objective, "GPU-s per step", "energy kWh", "cost", "memory", "plan")
         rows = [
             (
-                f"{'*' if size.n_devices in self.front else ' '} {size.n_devices:,}",
-                format_s(size.value_s) if is_time else f"{size.value_s:.4g} {unit}",
-                f"{size.n_devices * (size.value_s if is_time else size.p50_s):,.0f}",
-                f"{size.energy_j / 3.6e6:.4g} kWh",
-                f"{size.cost:.4g}" if size.cost else "-",
+                f"{size.n_devices:,}{'*' * (size.n_devices in self.front)}",
+                self._value(size),
+                f"{self._gpu_s(size):,.4g}",
+                f"{size.energy_j / 3.6e6:.4g}",
+                amount(size.cost) if size.cost else "",
                 format_bytes(size.memory_bytes),
                 plan_words(size.plan),
             )
             for size in self.sizes
         ]
-        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        title = f"{self.job.name}: {self.job.model} on {self.job.device}, best plan by {self.objective}"
-        last = "* on the Pareto front of time, GPUs, energy and cost; energy and cost refer to the median step"
-        return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]
+        cost = "; cost in the currency of the price" if any(size.cost for size in self.sizes) else ""
+        last = f"* on the Pareto front of time, GPUs, energy and cost, which are of the median step{cost}"
+        return [Table(f"{self.job.name}: best plan by {self.objective}", head, rows), Note(last)]
+
+    def _value(self, size: SizeFacts) -> str:
+        return format_s(size.value_s) if self.objective_unit == "s" else f"{size.value_s:.4g} {self.objective_unit}"
+
+    def _gpu_s(self, size: SizeFacts) -> float:
+        return size.n_devices * (size.value_s if self.objective_unit == "s" else size.p50_s)
 
 
 @dataclass(frozen=True)
@@ -144,22 +189,35 @@ class TuneReport(Report):
     notes: tuple[str, ...]
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        head = ("before", "after", "unit", "")
-        rows = [(f"{n.before:,.6g}", f"{n.after:,.6g}", n.unit, f"{n.field}, {n.label}") for n in self.numbers]
-        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        name, half_s = f"p{100 * self.p:g}", self.base_s * (self.gain_interval[1] - self.gain_interval[0]) / 2.0
-        smallest_s = max(half_s, self.base_s / 1e5)
-        return [
-            f"{self.job}: {name} {time_to(self.base_s, smallest_s)} -> {time_to(self.best_s, smallest_s)}",
-            f"  gain over the job as it stands: {self.gain:.2%} of {name} (90 % interval {_range(self.gain_interval)} by Monte "
-            "Carlo error alone, on fresh draws that the search did not use)",
-            "",
-            *(joined(row, widths).rstrip() for row in (head, *rows)),
-            *(f"note: {note}" for note in self.notes),
-        ]
+    def card(self) -> Card:
+        low, high = self.gain_interval
+        name, half_s = f"p{100 * self.p:g}", self.base_s * (high - low) / 2.0
+        smallest_s = max(half_s, self.base_s / 1e4)
+        times = f"{time_to(self.base_s, smallest_s)} before, {time_to(self.best_s, smallest_s)} after"
+        found = f"{name} falls by {percent(self.gain)}" if low > 0.0 else f"No gain in {name} that these draws show"
+        fields = list(dict.fromkeys(one.field for one in self.numbers))
+        return Card(
+            title=f"{self.job}: {', '.join(fields)} tuned for {name}",
+            verdict=f"{found}.",
+            tone="good" if low > 0.0 else "unsure",
+            facts={
+                name: f"{times} (gain {self.gain:.2%}, 90%: {_range(self.gain_interval)})",
+                **{
+                    f"{one.field} {one.label}": f"{one.before:,.6g} -> {one.after:,.6g} {one.unit}"
+                    for one in self.numbers[:MOST_NUMBERS]
+                },
+            },
+            evidence="fresh draws that the search did not use; Monte Carlo error alone",
+            assumptions=self.notes[:1],
+            next_step=f"state these values in the job; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        rows = [(f"{n.field} {n.label}", f"{n.before:,.6g}", f"{n.after:,.6g}", n.unit) for n in self.numbers]
+        return [Table("Values", ("", "before", "after", "unit"), rows), *(Note(f"note: {note}") for note in self.notes)]
 
 
+MOST_NUMBERS = 4  # on the first screen
 MOST_REASONS = 4
 
 
@@ -184,62 +242,77 @@ def plan_words(plan: SearchedPlan) -> str:
     ])  # fmt: skip
 
 
-def _headline(report: StudyReport) -> list[str]:
-    return [
-        f"{report.job.name}: {report.job.model} on {report.job.n_devices:,} x {report.job.device}",
-        f"{report.n_plans:,} plans, {report.n_feasible:,} feasible, {report.n_simulated:,} simulated, "
-        f"{report.n_raced:,} compared on {report.objective} in {format_s(report.elapsed_s)} ({report.method})",
-    ]
+def _study_verdict(report: StudyReport) -> tuple[str, Tone]:
+    """What the best plan gains over the job's own."""
+    gain, best = report.gain, report.best
+    if not best.changes:
+        return f"The job's own plan has the least {report.objective} of all.", "good"
+    if gain is None:
+        return "The job's own plan cannot run; this one can.", "plain"
+    low, high = gain.model_interval
+    interval = f"(90%: {percent(low, sign=True)} to {percent(high, sign=True)})"
+    return (
+        f"A plan with {percent(gain.gain)} less {report.objective} than the job's own {interval}.",
+        "good" if low > 0.0 else "unsure",
+    )
 
 
-def _best(report: StudyReport) -> list[str]:
+def _study_facts(report: StudyReport) -> dict[str, str]:
+    best, tied = report.best, sum(one.tied for one in report.unlike) - 1
+    value = value_with_error(best.value_s, best.value_error_s, report.objective_unit)
+    others = f"; {tied} other kind{'s' * (tied > 1)} of plan within the error" if tied > 0 else ""
+    memory = f"{format_bytes(best.memory_bytes, 3)} of {format_bytes(report.job.hbm_bytes, 3)}"
+    return {
+        "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}",
+        report.objective: f"{value}; {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s/GPU, MFU {percent(best.mfu)}",
+        "memory": f"{memory}, does not fit with probability {prob(best.not_fit_prob)}",
+        "best": f"of all finalists with probability {prob(best.prob_best)}{others}",
+    }
+
+
+def _best(report: StudyReport) -> dict[str, str]:
     best, gain = report.best, report.gain
     smallest_s = max(best.p99_s - best.p50_s, best.value_error_s) / 30
-    value = value_with_error(best.value_s, best.value_error_s, report.objective_unit)
-    lines = [
-        f"best: {plan_words(best.plan)}",
-        f"  p50 {time_to(best.p50_s, smallest_s)}, p95 {time_to(best.p95_s, smallest_s)}, p99 {time_to(best.p99_s, smallest_s)}; "
-        f"{report.objective} {value}; without variability {time_to(best.step_s, smallest_s)}",
-        f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device: "
+    times = (f"{name} {time_to(getattr(best, f'{name}_s'), smallest_s)}" for name in ("p50", "p95", "p99"))
+    facts = {
+        "plan": plan_words(best.plan),
+        "step time": f"{', '.join(times)}; without variability {time_to(best.step_s, smallest_s)}",
+        report.objective: value_with_error(best.value_s, best.value_error_s, report.objective_unit),
+        "memory": f"{format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device: "
         f"{uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
-        f"  MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
-        f"  probability of being the best finalist: {prob(best.prob_best)}",
-        f"  to change in the job: {' '.join(f'--set {change}' for change in best.changes) or 'nothing'}",
-    ]
+        "speed": f"MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
+        "P(best)": f"{prob(best.prob_best)} of the finalists",
+        "to change": " ".join(f"--set {change}" for change in best.changes) or "nothing",
+    }
     if gain is not None and best.changes:
-        low, high = gain.model_interval
-        times = f"{time_to(gain.base_s, smallest_s)} -> {time_to(gain.best_s, smallest_s)}"
-        if report.objective_unit != "s":
-            times = f"{gain.base_s:.4g} -> {gain.best_s:.4g} {report.objective_unit}"
-        lines += [
-            f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%}, "
-            "counting what the cost model does not know)",
-            f"    {times}, on fresh draws that the search did not use ({_range(gain.gain_interval)} by Monte Carlo error alone)",
-        ]
+        is_time, unit = report.objective_unit == "s", report.objective_unit
+        before, after = (time_to(x, smallest_s) if is_time else f"{x:.4g} {unit}" for x in (gain.base_s, gain.best_s))
+        draws = f"{_range(gain.gain_interval)} by Monte Carlo error alone, on fresh draws that the search did not use"
+        interval = f"90% interval {_range(gain.model_interval)} with the error of the cost model, {draws}"
+        facts["gain"] = f"{gain.gain:.2%} of {report.objective}, {before} -> {after} ({interval})"
         if gain.posterior_interval is not None:
-            lines.append(f"    {_range(gain.posterior_interval)} by the uncertainty of the fit")
-    return lines
+            facts["gain by the fit"] = f"{_range(gain.posterior_interval)} by the uncertainty of the fit"
+    return facts
 
 
 def _range(interval: tuple[float, float]) -> str:
     return f"{interval[0]:.2%} to {interval[1]:.2%}"
 
 
-def _table(report: StudyReport) -> list[str]:
+def _top(report: StudyReport) -> list[Block]:
+    """The best plan of each kind."""
     top = report.unlike
     head = ("", report.objective, "behind", "P(best)", "MFU", f"{report.job.sample_unit}/s/GPU", "memory", "plan")
     rows = [_row(number, candidate, top[0], report.objective_unit) for number, candidate in enumerate(top, start=1)]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = [joined(row, widths) for row in (head, *rows)]
-    if sum(candidate.tied for candidate in top) > 1:
-        lines.append("= not distinguishable from the best (2 standard errors)")
-    return lines
+    tied = sum(candidate.tied for candidate in top) > 1
+    table = Table("Best plan of each combination of degrees, schedule, recomputation and sharding", head, rows)
+    return [table, *([Note("= not distinguishable from the best (2 standard errors)")] if tied else [])]
 
 
 def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str) -> tuple[str, ...]:
     value, error = candidate.value_s, candidate.value_error_s
     behind = candidate.behind_s / best.value_s
-    tie = "=" if candidate.tied and number > 1 else " "
+    tie = "=" if candidate.tied and number > 1 else ""
     return (
         f"{number}{tie}",
         time_to(value, error or value / 1e3) if unit == "s" else f"{with_error(value, error)[0]} {unit}",
@@ -250,17 +323,6 @@ def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str
         format_bytes(candidate.memory_bytes),
         plan_words(candidate.plan),
     )
-
-
-def joined(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Cells as a line: numbers to the right, words at the end."""
-    *numbers, words = row
-    return "  ".join([*(cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)), words])
-
-
-def _infeasible(report: StudyReport) -> list[str]:
-    reasons = sorted(report.infeasible.items(), key=lambda item: -item[1])[:MOST_REASONS]
-    return ["not feasible:", *(f"  {n:>12,}  {text}" for text, n in reasons)] if reasons else []
 
 
 def _sharding(plan: SearchedPlan) -> str:

@@ -24,12 +24,13 @@ from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
 from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
-from .figures import CandidateFacts
+from .figures import CandidateFacts, ScreenedPlans
 from .report import SearchedJob, SizesReport, StudyReport, TuneReport
 from .space import PlanSpace, default_space
 from .space_file import read_space
 
 if TYPE_CHECKING:
+    from .evaluate import ScreeningResult
     from .study import Candidate, Study
 
 METHODS = ("exhaustive", "local")
@@ -263,6 +264,20 @@ def _report(study: Study, top: int, notes: tuple[str, ...]) -> StudyReport:
         elapsed_s=study.elapsed_s,
         notes=notes,
         record=UNRECORDED,
+        screened=_screened(study.screen),
+    )
+
+
+IN_SIGHT, MOST_SCREENED = 1.4, 300  # times the fastest plan, and number of plans, that a picture shows
+
+
+def _screened(screen: ScreeningResult) -> ScreenedPlans:
+    """Plans evenly spaced in the order of their step times."""
+    order = screen.order()
+    near = order[screen.step_s[order] <= IN_SIGHT * screen.step_s[order[:1]]]
+    rows = near[np.unique(np.linspace(0, len(near) - 1, MOST_SCREENED).astype(int))] if len(near) else near
+    return ScreenedPlans(
+        *(tuple(float(f"{value:.5g}") for value in of[rows]) for of in (screen.memory_bytes, screen.step_s))
     )
 
 

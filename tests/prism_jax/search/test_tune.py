@@ -141,6 +141,7 @@ def test_the_gain_is_that_on_fresh_draws(piped, report):
     base, best = np.mean(pairs, axis=0)
     assert report.gain == pytest.approx(1.0 - best / base, abs=2.0 * (high - low))
     assert any("interruptions" in line for line in report.lines())
+    assert report.card().tone == ("good" if low > 0.0 else "unsure")
 
 
 APART = [
