@@ -1,4 +1,4 @@
-"""Capturing a program; what `prism-jax capture` does."""
+"""Captures a program: the use case of `prism-jax capture`."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class _Rows:
 
 
 def op_of(kernel: Kernel, module: str, plan: ParallelPlan) -> CapturedOp:
-    """A kernel as a row; what runs a share of the time is a share of its size.
+    """A kernel as a row; a kernel that runs a share of the time has a share of its size.
 
     Raises:
         SpecError: its time does not follow from its sizes.

@@ -1,4 +1,4 @@
-"""Defines FrontEnd, one way of capturing a program, and CaptureRequest, what every one of them is asked.
+"""FrontEnd, one way of capturing a program, and CaptureRequest, its input.
 
 A new front end is a module with a `FRONT_END`, and its name here; that of jobs of ours is below. What a request says of a program
 stands in the place of what the program says of itself. A function that a user's own file defines is loaded by path, and its
@@ -65,7 +65,7 @@ class CaptureRequest:
 
     @property
     def path(self) -> str:
-        """The file of the source, without what it defines."""
+        """File of the source, without the name that it defines."""
         head, colon, tail = self.source.rpartition(":")
         return head if colon and tail.isidentifier() and head else self.source
 
@@ -88,7 +88,7 @@ class CaptureRequest:
         return world
 
     def refuse_stated(self, fields: Sequence[str], remedy: str) -> None:
-        """Refuses what the source decides by itself, so that nothing that was asked for is ignored.
+        """Refuses options that the source decides by itself, so that no request is ignored.
 
         Args:
             fields: of this request, that may not be stated.
@@ -102,7 +102,7 @@ class CaptureRequest:
                 raise DataError(f"{self.source}: {STATED_BY[field_name]} cannot be stated for it. {remedy}")
 
     def check_options(self, known: Mapping[str, str]) -> None:
-        """Refuses options that a front end does not have; `known` says what each is.
+        """Refuses options that a front end does not have; `known` describes each.
 
         Raises:
             DataError: names those that it has.
@@ -164,7 +164,7 @@ def front_end_for(request: CaptureRequest, name: str = "") -> FrontEnd:
 
 
 def overridden(program: RankProgram, request: CaptureRequest) -> RankProgram:
-    """The program with what a request states in the place of what the source says, ranks aside.
+    """Returns the program with the values that a request states in place of the source's, ranks aside.
 
     Raises:
         SpecError: they do not fit it.

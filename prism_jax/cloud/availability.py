@@ -1,4 +1,4 @@
-"""Defines laws of spot capacity: what one must be able to say, Weibull spells, and spells as fitted to records; by name.
+"""Laws of spot capacity: their interface, Weibull spells, and spells as fitted to records; by name.
 
 Between spells nothing can be had; each loss takes one node or many. A world is one draw of what is not known of the zone, so that
 a spread of worlds holds both chance and ignorance. How often nodes are lost while they are used is counted in draws, whatever the

@@ -65,7 +65,7 @@ class CloudCandidate:
 
     @property
     def least_usd_per_s(self) -> float:
-        """Lower bound of what a second of work on all nodes costs, wherever it is done."""
+        """Lower bound of the cost of a second of work on all nodes, in any place."""
         on_demand, spot = self.prices()
         found = inf
         for use in self.policy.uses:
@@ -275,7 +275,7 @@ def task_of(
     setting: CloudConstants,
     wish: CloudRequirements,
 ) -> SpotTask:
-    """The work of a plan, cut into intervals that suit what interrupts it."""
+    """The work of a plan, cut into intervals that suit its interruptions."""
     cluster = best.job.cluster
     threats = setting.reliability
     failures_s = threats.rate_h(cluster.n_devices, cluster.node_size) / HOUR_S if threats else 0.0

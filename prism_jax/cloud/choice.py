@@ -121,7 +121,7 @@ TAIL = 0.95
 
 @dataclass(frozen=True)
 class CandidateOutcome:
-    """A candidate with what became of it; [world].
+    """Outcome of a candidate in the simulated worlds; [world].
 
     Attributes:
         offer: of the candidate's, the one at which it costs least.
@@ -343,7 +343,7 @@ class Fresh:
 
 
 def promised(candidates: Sequence[CloudCandidate], fresh: Fresh, wish: CloudRequirements) -> CandidateOutcome | None:
-    """The first of some candidates, best first, that keeps what is asked on fresh draws, too."""
+    """Returns the first of some candidates, best first, that keeps the requirements on fresh draws, too."""
     found = (fresh.outcome(one) for one in candidates[:MOST_TRIED])
     return next((one for one in found if one.keeps(wish)), None)
 

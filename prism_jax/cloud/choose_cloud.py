@@ -1,4 +1,4 @@
-"""Chooses what to rent for a job: instances, how many, spot or not; what `prism-jax cloud` does.
+"""Chooses instances, their number and spot or on demand for a job: the use case of `prism-jax cloud`.
 
 Fits of start-up and of saves say the time of a restart and what a checkpoint costs.
 """

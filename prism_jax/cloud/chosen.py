@@ -1,4 +1,4 @@
-"""Makes the part of the choice of cloud that needs JAX: what is asked, checked; candidates, search, finalists, and the report.
+"""Makes the part of the choice of cloud that needs JAX: the checked request; candidates, search, finalists, and the report.
 
 Spot capacity of offers is a law by name, or what a fit of revocations says of their zones.
 """
@@ -225,7 +225,7 @@ def _gain(gain: CloudGain, wish: CloudRequirements, asked: CloudRequest) -> Gain
 
 
 def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
-    """The report, and what it is made of."""
+    """Returns the report, and the objects that it is made of."""
     started = time.perf_counter()
     wish = CloudRequirements(
         asked.n_steps,
@@ -265,7 +265,7 @@ def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress)
 
 
 def allowed(spot: str, names: Sequence[str]) -> tuple[SpotPolicy, ...]:
-    """Policies by name and by what is said of spot.
+    """Returns the policies by name, as `--spot` permits them.
 
     Raises:
         DataError: none is left. SpecError: an unknown name.
@@ -286,7 +286,7 @@ def _ranked(choice: CloudChoice, wish: CloudRequirements) -> list[CandidateOutco
 
 
 def _refined(candidate: CloudCandidate, seed: int) -> tuple[float, Floats]:
-    """Mean step over the noise-free one, and what is not known of the step of that plan."""
+    """Mean step over the noise-free one, and draws of the uncertainty of that plan's step."""
     job = candidate.best.job
     step = predict(job, key=seed)
     return step.mean_s / step.deterministic_s, level_draws(job, seed)

@@ -131,7 +131,7 @@ class BestPlan:
 
 
 class PlanTimes:
-    """Best plans of one job by shape; each is asked once, a single instance whatever its network.
+    """Best plans of one job by shape; each is searched once, for a single instance independently of its network.
 
     Example:
         >>> PlanTimes(job).of(shape, (1, 2, 4))[4].step_s  # doctest: +SKIP
@@ -247,7 +247,7 @@ def _dtype(wanted: str, device: Device) -> str:
 
 
 def _space(job: Job, shape: InstanceShape, counts: Sequence[int]) -> PlanSpace:
-    """Part of the default space: what decides whether a model fits and how its replicas share it."""
+    """Part of the default space: fields that decide whether a model fits and how its replicas share it."""
     own, space = job.plan, default_space(job)
     inside = [tp for tp in (1, 2, 4, 8, 16) if shape.gpus % tp == 0]
     stages = {1, own.pp} if joins_stages(shape) else {1}

@@ -19,7 +19,7 @@ from ..workload.ladder import LadderSpec
 
 @dataclass(frozen=True, eq=False)
 class SaveLaw(ByContent):
-    """t = fixed + bytes x seconds per byte, in draws of what is not known, [draw].
+    """t = fixed + bytes x seconds per byte, in draws of its uncertainty, [draw].
 
     Attributes:
         fixed_s: seconds of a checkpoint of any size.
@@ -67,7 +67,7 @@ PARTS = ("provisioning", "staging", "booting")
 
 @dataclass(frozen=True, eq=False)
 class StartUpLaw(ByContent):
-    """Seconds of single starts, drawn: what is not known of a region and how starts differ together, [draw, part].
+    """Drawn seconds of single starts: uncertainty of a region, and variation between starts, [draw, part].
 
     Attributes:
         part_s: of `PARTS`.
@@ -114,7 +114,7 @@ class StartUpLaw(ByContent):
 
 @dataclass(frozen=True, eq=False)
 class LadderLaw(ByContent):
-    """t(b) = floor + seconds per sample x b, in draws of what is not known, [draw].
+    """t(b) = floor + seconds per sample x b, in draws of its uncertainty, [draw].
 
     Attributes:
         floor_s: seconds that do not depend on the batch: launches, data, the optimizer.
@@ -167,10 +167,10 @@ class LadderLaw(ByContent):
         return LadderSpec(name, floor_s, s_per_sample, measured_on, n_parameters, most, source=self.source)
 
     def interval(self, batch: float) -> tuple[float, float, float]:
-        """Seconds of a step: 5 %, median and 95 % of what is not known of the mean step."""
+        """Seconds of a step: 5 %, median and 95 % of the uncertain mean step."""
         low, middle, high = np.quantile(self.seconds(batch), [0.05, 0.5, 0.95])
         return float(low), float(middle), float(high)
 
     def extrapolates(self, batch: float) -> bool:
-        """Whether a batch lies outside of what was measured."""
+        """Whether a batch lies outside of the measured range."""
         return not self.batches[0] <= batch <= self.batches[1]

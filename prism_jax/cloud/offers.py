@@ -1,4 +1,4 @@
-"""Reads offers, kinds of instances in a zone and what an hour of them cost on a date, from catalogues: CSV (gzip too).
+"""Reads offers, kinds of instances in a zone with their hourly price on a date, from catalogues: CSV (gzip too).
 
 There is one row per instance and zone. GPUs by name ("A100 (40 GB)", "L4-24GB", "K80") are matched to preset devices.
 

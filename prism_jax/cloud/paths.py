@@ -1,4 +1,4 @@
-"""Paths: how many of m nodes are there, and what an hour of them costs, in pieces of time; many worlds.
+"""Paths: the number of m nodes that are there, and their hourly price, in pieces of time; many worlds.
 
 The same form holds recorded traces (a world is a time at which a job might have begun) and draws of a fitted law.
 """

@@ -1,4 +1,4 @@
-"""Defines policies, which decide where a job runs, and what they may know of it; one that ships is a line of `POLICIES`.
+"""Policies, which decide where a job runs, and the information they may use; one that ships is a line of `POLICIES`.
 
 A job may run on demand from start to end, on spot whenever there is some (and else wait), or with a part of the nodes on demand
 at all times and the rest on spot while there is some; or on spot while there is slack, on demand from when there is none.

@@ -1,4 +1,4 @@
-"""Requirements of a choice of instances: work, time, money and how sure; and what a job that runs already has done."""
+"""Requirements of a choice of instances: work, time, money and probability; and the work that a running job has done."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def walked(
 
 
 def _next(zone: SpotWalk, alive: Counts, up_s: Floats, down_s: Floats, n_nodes: int) -> tuple[Counts, Floats, Floats]:
-    """State and seconds left of it after what came first has happened."""
+    """State, and its seconds that are left, after the first event has happened."""
     is_loss = up_s <= down_s
     left = np.where(is_loss, zone.left(alive), n_nodes)
     next_up, next_down = zone.up_s(0.0), zone.down_s(0.0)

@@ -127,7 +127,7 @@ _ARRAYS = tuple(item.name for item in fields(BlockCost))
 
 
 class _CostedBlock(NamedTuple):
-    """A block with what no correction changes.
+    """A block with the values that no correction changes.
 
     Attributes:
         alone_s: [op] uncorrected seconds of its kernels.
@@ -167,7 +167,7 @@ def stack_blocks(blocks: list[BlockCost]) -> BlockCost:
 
 @dataclass(frozen=True)
 class BlockCostModel:
-    """Turns blocks of a model into seconds on a cluster under a plan; what repeats is costed once."""
+    """Turns blocks of a model into seconds on a cluster under a plan; repeated blocks are costed once."""
 
     model: Workload
     cluster: Cluster
@@ -317,7 +317,7 @@ class BlockCostModel:
 
     @cached_property
     def _known_s(self) -> dict[tuple[str, float, int, int, int], tuple[Values, bool]]:
-        """Uncorrected seconds of one collective by what it is, and whether it crosses nodes; most blocks repeat theirs."""
+        """Uncorrected seconds of one collective, by its fields and whether it crosses nodes; most blocks repeat theirs."""
         return {}
 
     def _gathered(self, kind: str) -> tuple[list[Comm], KernelTable]:
@@ -329,7 +329,7 @@ class BlockCostModel:
         return self._gathers[kind]
 
     def _cost_blocks(self, wanted: str) -> None:
-        """Costs the kernels of all blocks at once: what a few hundred kernels cost takes as long as one."""
+        """Costs the kernels of all blocks at once: a few hundred kernels take as long as one."""
         made: dict[str, _CostedBlock] = {}
         for kind in dict.fromkeys((wanted, *kinds_of(self.model))):
             block = self.model.block(kind, self.plan)
@@ -399,7 +399,7 @@ class BlockCostModel:
 
 
 def _slots(found: LanedSeconds) -> Floats:
-    """[slot] what a simulation says of every axis."""
+    """Simulated seconds [slot] of every axis."""
     seconds = np.zeros(len(SLOTS))
     for number, phase in enumerate("FB"):
         for at, axis in enumerate(COMM_AXES):

@@ -1,4 +1,4 @@
-"""Seconds of one model chunk for one micro-batch: blocks added up, and what of their communication hides behind what compute.
+"""Seconds of one model chunk for one micro-batch: blocks added up, with the communication that hides behind compute.
 
     exposed = max(0, comm - share window)      hidden = min(comm, share window)      compute += slowdown * hidden
 
@@ -174,7 +174,9 @@ def _table(rows: list[list[Any]], xp: Any) -> Any:
 def _at_host_pace(
     compute: list[list[Any]], exposed: list[list[Any]], blocks: BlockCost, eff: Efficiency, xp: Any
 ) -> list[list[Any]]:
-    """`compute` stretched where the host is slow to start the kernels, and what every pass waits on top; B and W run as one."""
+    """Returns `compute` stretched where the host starts kernels too slowly, and the extra wait of every pass; B and W run as
+    one.
+    """
     paced = [list(row) for row in compute]
     for phases in _PASSES:
         busy = sum(sum(compute[phase]) for phase in phases)
@@ -202,7 +204,7 @@ def _together(device: Any, host: Any, waiting: Any, xp: Any) -> Any:
 
 
 def _window(kind: int, beside: str, n_class: int) -> list[tuple[int, int]]:
-    """(phase, kernel class) of what runs at the same time as a communication of phase `kind`."""
+    """(phase, kernel class) of the compute that runs at the same time as a communication of phase `kind`."""
     match beside:
         case "weight_grad":
             return [(_W, _GEMM)]

@@ -120,7 +120,7 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
 
 
 def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Values:
-    """[op] what the correction of `eff` makes of the seconds of every op."""
+    """Factors [op] by which the correction of `eff` changes the seconds of every op."""
     if not len(table):
         return np.zeros(0)
     xp = namespace(device, eff)
@@ -134,7 +134,7 @@ def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Effi
 
 
 def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
-    """[op] as `op_seconds`, whatever the correction of `eff`."""
+    """Seconds [op] as those of `op_seconds`, without the correction of `eff`."""
     if not len(table):
         return np.zeros(0)
     xp = namespace(device, eff)
@@ -176,7 +176,7 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
 
 
 def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:
-    """[op] `seconds`, and for ops with a law of their own what it says."""
+    """Returns `seconds` [op], replaced for ops that have a law of their own."""
     laws = table.values("law")
     if not any(law is not None for law in laws):
         return seconds

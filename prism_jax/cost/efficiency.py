@@ -193,11 +193,11 @@ class MeasuredCost(ByContent):
     collectives: MeasuredCollectives | None = None
 
     def constants_of(self, preset: Efficiency) -> Efficiency:
-        """The preset with what was measured."""
+        """Returns the preset with the measured constants."""
         return replace(preset, **self.constants)
 
     def on(self, cluster: Cluster) -> Cluster:
-        """The cluster with what was measured of its collectives."""
+        """Returns the cluster with the measured collectives."""
         return cluster if self.collectives is None else replace(cluster, measured=self.collectives)
 
     def over(self, under: MeasuredCost) -> MeasuredCost:

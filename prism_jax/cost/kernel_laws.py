@@ -203,7 +203,7 @@ def cuda_core_device(device: Device) -> Device:
 
 
 def cuda_core_efficiency(device: Device) -> Efficiency:
-    """Constants of fp32 products and memory passes on a device; what they do not tell is as its generation's preset.
+    """Constants of fp32 products and memory passes on a device; others are as in its generation's preset.
 
     Raises:
         SpecError: no preset for its generation.

@@ -1,4 +1,4 @@
-"""Seconds of a block whose rows have an order: what of its communication shows follows from a simulation of its lanes.
+"""Seconds of a block whose rows have an order: its exposed communication follows from a simulation of its lanes.
 
 One lane computes, one per group of ranks communicates or copies, each in its own order. A collective starts when everything
 that was issued before it has been computed, and the row that needs it waits. While a collective runs, compute makes progress
@@ -224,7 +224,7 @@ class _Pass:
         self.lanes = {group: lane for lane, group in enumerate(sorted(groups), COMPUTE + 1)}
 
     def add_to(self, made: LanedSeconds, number: int, repeats: Sequence[tuple[int, int, int]]) -> None:
-        """Adds what this pass takes."""
+        """Adds the seconds of this pass."""
         spans = [self._span(repeat) for repeat in repeats]
         spans = [(start, stop, times) for start, stop, times in spans if stop > start]
         n_task = len(self.rows) + sum((stop - start) * (times - 1) for start, stop, times in spans)
@@ -240,7 +240,7 @@ class _Pass:
         return bisect_left(self.indices, start), bisect_left(self.indices, stop), times
 
     def _extrapolated(self, spans: Sequence[tuple[int, int, int]]) -> tuple[Floats, Floats, Floats]:
-        """A few runs of every repeat; every further one takes what the last of them took."""
+        """A few runs of every repeat; every further one takes as long as the last of them."""
         few = [(start, stop, min(times, _FEW)) for start, stop, times in spans]
         base = self._simulated(few)
         total = list(base)

@@ -1,4 +1,4 @@
-"""Memory of one device at its peak, in bytes: what the parallel plan needs against what the accelerator has.
+"""Memory of one device at its peak, in bytes: the need of the parallel plan against the capacity of the accelerator.
 
 Parameters, gradients and optimizer state by the sharding rules of ZeRO (arXiv 1910.02054) and Megatron-LM's distributed
 optimizer; activations by the `saved_tensors` of a block times the micro-batches in flight under the schedule;

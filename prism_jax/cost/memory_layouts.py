@@ -1,4 +1,4 @@
-"""Layouts of training jobs that fitted or ran out of memory, held against what the memory model says of them."""
+"""Layouts of training jobs that fitted or ran out of memory, compared with predictions of the memory model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .memory import MemoryBreakdown
 
 @dataclass(frozen=True)
 class MeasuredLayout:
-    """One layout and what became of it."""
+    """One layout and its outcome."""
 
     id: str
     model: Workload

@@ -1,4 +1,4 @@
-"""Muon's update: Newton-Schulz iterations on the momentum of every matrix, and what gathers sharded momenta. Seconds.
+"""Muon's update: Newton-Schulz iterations on the momentum of every matrix, and the gathering of sharded momenta. Seconds.
 
 A matrix X of m x n, m <= n, is orthogonalised by five iterations `A = X X^T; X = a X + (b A + c A A) X`: three products of
 2 m^2 n, 2 m^3 and 2 m^2 n FLOPs in bf16. Code runs them one after another, with casts, scales and sums of their own: on small

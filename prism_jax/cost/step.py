@@ -134,7 +134,7 @@ def _chunk_costs(made: BlockCostModel, xp: Any) -> ChunkCost:
 
 
 def _stage_end(blocks: BlockCostModel, chunks: ChunkCost, xp: Any) -> StageEnd:
-    """[stage] what every stage does at the end of the step."""
+    """Work [stage] of every stage at the end of the step."""
     held = [chunks_of_stage(blocks.plan, stage) for stage in range(blocks.plan.pp)]
     backward_s, forward_s = chunks.backward_s, chunks.forward_s
     backward = xp.stack([sum(backward_s[chunk] for chunk in own) for own in held])

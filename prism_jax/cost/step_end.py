@@ -124,7 +124,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
 
 
 def end_works(blocks: BlockCostModel) -> EndWork:
-    """[stage] work of all stages; those that hold the same parameters share it, and all corrections what they leave alone."""
+    """Work [stage] of all stages; stages with the same parameters share it, and corrections share the values they leave alone."""
     model, cluster, plan, eff = blocks.model, blocks.cluster, blocks.plan, blocks.eff
     weights, which = blocks.once("weights", lambda: _distinct_weights(model, plan))
     work = blocks.once(
@@ -145,7 +145,7 @@ def _distinct_weights(model: Workload, plan: ParallelPlan) -> tuple[list[StageWe
 def _uncorrected_end(
     cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Sequence[StageWeights], eff: Efficiency
 ) -> EndWork:
-    """[weights] work whatever the correction, without iterations on matrices."""
+    """Work [weights] without correction and without iterations on matrices."""
     xp, every = namespace(cluster, eff), []
     for own in weights:
         reduce_s, reduce_calls = _reduction_s(cluster, plan, splits, own)
@@ -164,7 +164,7 @@ def _uncorrected_end(
 def _corrected_end(
     work: EndWork, cluster: Cluster, plan: ParallelPlan, weights: Sequence[StageWeights], eff: Efficiency
 ) -> EndWork:
-    """[weights] what the correction makes of it, with the iterations."""
+    """Returns the corrected work [weights], with the iterations."""
     xp, correction, update_s = namespace(cluster, eff), eff.correction, work.optimizer_s
     factor, call_s = correction.comm(crosses_nodes(cluster, *plan.data_group))
     if any(len(own.matrices) for own in weights):

@@ -139,7 +139,7 @@ class HostRun:
 
 @dataclass(frozen=True, eq=False)
 class HostColumns:
-    """Columns of one chunk on the host, with what is drawn once for each.
+    """Columns of one chunk on the host, with the draws made once for each.
 
     Attributes:
         inputs: lowered job, every compute class a factor of its own.

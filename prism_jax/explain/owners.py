@@ -73,7 +73,7 @@ def fall(before: StepTimeDistribution, after: StepTimeDistribution, p: float) ->
 
 
 def _without_given(known: KnownReplicas) -> Iterator[tuple[str, KnownReplicas | None]]:
-    """Owners that are given, and what is known without each: GPUs, links."""
+    """Sources that are given, with the slowdowns known without each: GPUs, links."""
     gpus, of_gpus = known.gpus, bool(np.isfinite(known.gpus.factor).any())
     unknown = np.full_like(gpus.factor, np.nan)
     if of_gpus:
@@ -83,7 +83,7 @@ def _without_given(known: KnownReplicas) -> Iterator[tuple[str, KnownReplicas | 
 
 
 def removals(program: Program) -> Mapping[str, Variability]:
-    """Trees with one owner's variability removed; only owners that vary and take time."""
+    """Trees with the variability of one source removed; only of sources that vary and take time."""
     tree, trees = program.job.variability, {}
     grouped = [[program.classes[i] for i in group] for group in factor_groups(tree, program.classes)]
     loose = [[name] for name in program.classes if not any(name in group for group in grouped)]

@@ -78,7 +78,7 @@ def _process(line: Timeline, process: int, job_name: str, n_level: int | None) -
 
 
 def _lane(line: Timeline, process: int, lane: int, n_level: int | None) -> Iterator[Event]:
-    """Ops of one lane in the order of time, then what follows the last."""
+    """Ops of one lane in the order of time, then the events behind the last."""
     for level in np.flatnonzero(line.label[:n_level, lane] >= 0):
         start, end = float(line.start_s[level, lane]), float(line.end_s[level, lane])
         compute = min(float(line.compute_s[level, lane]), end - start)

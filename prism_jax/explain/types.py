@@ -31,7 +31,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class SlowNode:
-    """A node with known GPUs, and what it costs.
+    """A node with known GPUs, and its cost.
 
     Attributes:
         node: number, from 0.
@@ -181,7 +181,7 @@ _WORDS = {
 
 
 def words(key: str) -> str:
-    """Name of a part of the step, an op class or an owner of variance; classes joined by "+" are named one by one.
+    """Name of a part of the step, an op class or a source of variance; classes joined by "+" are named one by one.
 
     Example:
         >>> words("gemm+memory")

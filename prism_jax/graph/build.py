@@ -205,7 +205,7 @@ class WorkTerms(NamedTuple):
 
 
 def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, portions: Sequence[Portion]) -> WorkTerms:
-    """Splits the compute of every op into what goes with each kind of work, micro-batch by micro-batch.
+    """Splits the compute of every op into the parts that go with each kind of work, micro-batch by micro-batch.
 
     Args:
         schedule, table: which op stands where.

@@ -43,7 +43,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def on_accelerator() -> bool:
-    """Whether JAX runs what it compiles elsewhere than on a processor."""
+    """Whether JAX runs compiled code elsewhere than on a processor."""
     return jax.default_backend() != "cpu"
 
 

@@ -61,7 +61,7 @@ class OpGraph(NamedTuple):
 
 
 def op_graph(schedule: ScheduleOrder) -> OpGraph:
-    """Looks up what every op waits for.
+    """Looks up the ops that every op waits for.
 
     Raises:
         PlanError: a part runs twice.

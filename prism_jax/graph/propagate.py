@@ -267,7 +267,7 @@ class _Path(NamedTuple):
 
 
 def _walk_back(graph: GraphArrays, by: Array, last: Integer[Array, "score column"]) -> _Path:
-    """The path to the end of lanes `last`, from what decided all starts."""
+    """Returns the path to the end of lanes `last`, from the deciders of all starts."""
     n_level, n_lane = by.shape[:2]
     kept = jnp.uint8 if n_lane < 256 else jnp.uint16
 

@@ -82,7 +82,7 @@ class Job(ByContent):
         return self._open_fields_of(self._assumed())
 
     def blocks(self) -> BlockCostModel:
-        """A model of what its blocks cost under its efficiency; what open fields do to the step is found with the same model.
+        """Returns a model of the cost of its blocks under its efficiency; the effect of open fields is found with the same model.
 
         Raises:
             SpecError: no constants for the device.
@@ -110,7 +110,7 @@ class Job(ByContent):
         return self.effective_calibration.efficiency(key)
 
     def at_mean_of_open(self, eff: Efficiency) -> Efficiency:
-        """`eff` under which steps stand at the mean over what is not stated."""
+        """Returns `eff` under which steps stand at the mean over the unstated fields."""
         if not self.open_fields:
             return eff
         usual = exp(sum(one.mean for one in self.open_fields))
@@ -118,12 +118,12 @@ class Job(ByContent):
 
     @property
     def open_software(self) -> tuple[str, ...]:
-        """Fields of `plan.software` that nobody stated: they hold what the framework usually does."""
+        """Fields of `plan.software` that nobody stated: they hold the framework's usual values."""
         return tuple(name.removeprefix(_SOFTWARE) for name, _ in self.filled if name.startswith(_SOFTWARE))
 
     @property
     def stated_plan(self) -> ParallelPlan:
-        """The plan as it was written: what the framework filled in is open (None) again."""
+        """The plan as it was written: fields that the framework filled in are open (None) again."""
         chosen = {name: None for name, _ in self.filled if not name.startswith(_SOFTWARE)}
         software = replace(self.plan.software, **dict.fromkeys(self.open_software))
         return replace(self.plan, software=software, **chosen)
@@ -175,7 +175,7 @@ class Job(ByContent):
         return self.memory.fits and (self.host_memory is None or self.host_memory.fits)
 
     def check(self) -> None:
-        """Refuses a plan that is impossible for the model or the cluster; whatever simulates a job asks this first.
+        """Refuses a plan that is impossible for the model or the cluster; everything that simulates a job calls this first.
 
         Raises:
             PlanError: value, constraint, remedy.
@@ -184,7 +184,9 @@ class Job(ByContent):
 
 
 def _completed(plan: ParallelPlan, defaults: PlanDefaults, earlier: Filled) -> tuple[ParallelPlan, Filled]:
-    """The plan without open fields, and those that were filled in; `earlier` holds what another framework put there."""
+    """The plan without open fields, and those that were filled in; `earlier` holds the values that another framework put
+    there.
+    """
     before = dict(earlier)
     names = [one.name for one in fields(defaults)]
     is_open = [getattr(plan, name) in (None, before.get(name)) for name in names]
@@ -197,7 +199,7 @@ def _completed(plan: ParallelPlan, defaults: PlanDefaults, earlier: Filled) -> t
 def _with_software(
     plan: ParallelPlan, stated: Software, framework: Framework, generation: str
 ) -> tuple[ParallelPlan, Filled]:
-    """The plan with the usual software where none is stated, and what was put there."""
+    """The plan with the usual software where none is stated, and the values put there."""
     full = usual_software(stated, framework, generation)
     filled = tuple((_SOFTWARE + name, getattr(full, name)) for name in stated.open_fields)
     return plan if full == plan.software else replace(plan, software=full), filled

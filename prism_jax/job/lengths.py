@@ -1,4 +1,4 @@
-"""Lengths of documents from a family, or from a table of a corpus: what a job file may write where others list them."""
+"""Lengths of documents from a family, or from a table of a corpus, which a job file may name in place of a list."""
 
 from __future__ import annotations
 

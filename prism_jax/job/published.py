@@ -1,4 +1,4 @@
-"""Published: what somebody else measured or announced of the very job, to stand next to what is predicted of it."""
+"""Published: step times that somebody else measured or announced of the same job, to stand next to predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""job_fields: every field that a job file may have, with what it takes, its default and what it is; and the page of the docs.
+"""job_fields: every field that a job file may have, with its values, default and description; and the page of the docs.
 
 Names come from the schema and defaults from the dataclasses that the schema is made of; the words stand in
 `field_descriptions.py`.
@@ -95,7 +95,7 @@ def _bounds(marks: Iterable[Any]) -> str:
 
 
 def _layers(kind: Any, marks: Iterable[Any]) -> Iterable[tuple[Any, list[Any]]]:
-    """The type and what it holds, each with its metadata, outermost first."""
+    """The type and the types it holds, each with its metadata, outermost first."""
     kind, found = _opened(kind, marks)
     yield kind, found
     if get_origin(kind) in (dict, tuple):

@@ -356,7 +356,7 @@ def _packing(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
 
 
 def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
-    """Sentences about what of a model is left out, or cannot be as it is published.
+    """Sentences about parts of a model that are left out, or differ from the published model.
 
     Notes:
         How long a sequence may be is known of published models, which have a source; of models written by hand it is known

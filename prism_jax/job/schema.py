@@ -98,7 +98,7 @@ def dated(value: object) -> object:
 
 
 def one_of(names: Iterable[str] | Registry[Any]) -> Any:
-    """Type of a text that must be one of `names`, or name what a registry holds when the text is checked."""
+    """Type of a text that must be one of `names`, or a name in a registry when the text is checked."""
     choice = OneOf(names if isinstance(names, Registry) else tuple(names))
 
     def check(value: str) -> str:
@@ -137,7 +137,7 @@ def quantity(kind: str, *, positive: bool = True) -> Any:
 
 
 def read_by(read: Callable[[Any], Any], words: str) -> Any:
-    """Type of a value that `read` makes of what is written; `words` say what it may be."""
+    """Type of a value that `read` makes of the written one; `words` describe the permitted values."""
 
     def made(value: object) -> Any:
         try:
@@ -182,7 +182,7 @@ def section(
 
 
 def _said_kind(hint: Any, said: Sequence[PlanField]) -> Any:
-    """Checked type of a field of a plan, where something is said of its values."""
+    """Checked type of a field of a plan, where its values are restricted."""
     for one in said:
         if one.read is not None:
             return read_by(one.read, one.takes)

@@ -235,7 +235,7 @@ def _with_counts(changes: dict[str, Any], document: Document, found: list[Mistak
 
 
 def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
-    """A model by its fields; `kind` says of which kind it is, a transformer if nothing is said."""
+    """A model by its fields; `kind` names its kind, a transformer by default."""
     name = data.pop(KIND, TRANSFORMER.name)
     if not isinstance(name, str):
         found.append(document.mistake((*path, KIND), f"{short(name)}, but it must be a text"))

@@ -83,7 +83,7 @@ def device_fields(device: Device) -> dict[str, Any]:
 
 
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:
-    """Section `cluster`, without a preset and without a number of devices: the outermost tier spans whatever the job needs.
+    """Section `cluster`, without a preset and without a number of devices: the outermost tier spans as many as the job needs.
 
     Raises:
         SpecError: the cluster has a network of another kind than tiers.

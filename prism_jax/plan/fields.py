@@ -232,7 +232,7 @@ def saved_bytes(dtype: str | None, usual: float) -> float:
 
 
 class OnHost(Protocol):
-    """Fields of a plan that say what is kept on the host; see `ParallelPlan`."""
+    """Fields of a plan that state the data kept on the host; see `ParallelPlan`."""
 
     @property
     def sharding(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Optimizers: what each keeps per parameter, and what its update reads and writes beyond that. Bytes.
+"""Optimizers: the state each keeps per parameter, and further reads and writes of its update. Bytes.
 
 | name | kept per parameter | source |
 |---|---|---|
@@ -33,7 +33,7 @@ from .fields import ELEMENT_BYTES, MAIN_PARAM_BYTES, StateDtypes
 
 
 class HasStates(Protocol):
-    """Fields of a plan that say what its optimizer keeps; see `ParallelPlan`."""
+    """Fields of a plan that state the data of its optimizer; see `ParallelPlan`."""
 
     @property
     def dtype(self) -> str: ...
@@ -123,7 +123,7 @@ _SAME = {
 
 
 def parse_optimizer(written: object) -> str:
-    """The name in `OPTIMIZERS` of what is written in any library's spelling: adamw_torch_fused, PagedAdamW8bit, FusedAdam.
+    """Returns the name in `OPTIMIZERS` of an optimizer in any library's spelling: adamw_torch_fused, PagedAdamW8bit, FusedAdam.
 
     Raises:
         PlanError: no optimizer of that name; with those that are known.
@@ -155,7 +155,7 @@ def parameter_dtype(plan: HasStates) -> str:
 
 
 def has_master(plan: HasStates) -> bool:
-    """Whether what is updated has a format of its own; parameters in fp32 are updated themselves."""
+    """Whether the updated parameter has a format of its own; parameters in fp32 are updated themselves."""
     return plan.dtype != "fp32" and plan.state_dtypes.main_params not in ("none", parameter_dtype(plan))
 
 

@@ -1,4 +1,4 @@
-"""Data: what is known of the samples of a batch: lengths of documents, and how they become the sequences of a micro-batch.
+"""Data: facts known of the samples of a batch: lengths of documents, and how they become the sequences of a micro-batch.
 
 Where several documents share a sequence, a token sees those of its own document alone (attention over cumulative lengths, such as
 FlashAttention's `varlen` kernels). Products see all tokens; attention sees, per token of a packed sequence,

@@ -263,7 +263,7 @@ class ParallelPlan:
 
     @property
     def attention_kernel(self) -> str:
-        """One of `software.ATTENTION_KERNELS`; a flash kernel that nobody names is the second."""
+        """One of `software.ATTENTION_KERNELS`; an unspecified flash kernel is the second."""
         return self.software.attention or ("fused_softmax" if self.attention == "unfused" else "flash2")
 
     @property
@@ -283,7 +283,7 @@ class ParallelPlan:
 
     @property
     def computed(self) -> ParallelPlan:
-        """The plan of what is computed in the mean: with the padding of its sequences, and the documents that attention sees."""
+        """The plan of the mean work: with the padding of its sequences, and the documents that attention sees."""
         if not self.data.is_drawn:
             return self
         law = law_of(self)
@@ -388,7 +388,7 @@ class ParallelPlan:
         raise PlanError(f"unknown axis {axis!r}; axes are {list(AXES)}")
 
     def span(self, axis: str) -> int:
-        """Devices from the first to the last member of one group along `axis`, inclusive of what lies between."""
+        """Devices from the first to the last member of one group along `axis`, including all between."""
         return self.stride(axis) * getattr(self, axis)
 
 

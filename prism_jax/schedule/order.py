@@ -1,4 +1,4 @@
-"""ScheduleOrder: the order in which every pipeline stage runs its ops; what it holds at most, and has to do (seconds).
+"""ScheduleOrder: the order in which every pipeline stage runs its ops, the activations it holds, and its work (seconds).
 
 Peaks are counted op by op, in chunk-activations: the activations of one micro-batch in one model chunk (a stage holds
 `virtual_stages` chunks). An activation counts from the start of its forward; the peak is taken with the forward that is running

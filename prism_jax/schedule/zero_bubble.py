@@ -55,7 +55,7 @@ class ZeroBubble(ArraySchedule):
         return StepOps.in_turn(*(Turn((kind,), turn, m, stage) for kind, turn in turns.items()))
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
-        """Forwards ahead, and what is kept for the weight gradients held back."""
+        """Forwards ahead, and activations kept for the weight gradients held back."""
         n_ahead = min(self.ahead(stage, pp), n_micro_batch)
         return n_ahead + kept_for_w * min(self.held(stage), n_micro_batch - n_ahead)
 

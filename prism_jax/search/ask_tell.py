@@ -42,7 +42,7 @@ class EvaluatedPlan(NamedTuple):
 
 
 class AskTell:
-    """Plans on request, scores on request, and the best of what was told.
+    """Plans on request, scores on request, and the best of the scored plans.
 
     Args:
         job, space, objective, price_per_gpu_hour, seed: as in `search`.
@@ -144,7 +144,7 @@ class AskTell:
 
     @property
     def best(self) -> EvaluatedPlan:
-        """The best plan told so far.
+        """Best of the plans that were scored so far.
 
         Raises:
             DataError: nothing was told.
@@ -152,7 +152,7 @@ class AskTell:
         return self.top(1)[0]
 
     def top(self, k: int) -> list[EvaluatedPlan]:
-        """The best `k` told so far, best first; `best` and `top` raise a DataError while nothing was told."""
+        """Returns the best `k` of the scored plans, best first; `best` and `top` raise a DataError while there are none."""
         if not self._told:
             raise DataError("no plan was told yet. Call tell(plan) first.")
         return [EvaluatedPlan(plan, value) for plan, value in sorted(self._told.items(), key=lambda item: item[1])[:k]]

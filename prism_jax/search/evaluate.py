@@ -109,7 +109,7 @@ class Plans(Protocol):
 
 
 def efficiency_of_plans(job: Job) -> Efficiency:
-    """Constants of the device as calibrated for all plans: what carries over from measured runs belongs to single ones.
+    """Constants of the device as calibrated for all plans: corrections that carry over from measured runs belong to single ones.
 
     What the job leaves unsaid shifts all plans as much as its own.
 

@@ -111,7 +111,7 @@ def study_of(
     method: str,
     started: float,
 ) -> Study:
-    """The study of a finished race, with what its winner is worth."""
+    """Returns the study of a finished race, with the gain of its winner."""
     objective = aim.objective_of(evaluator.job)
     candidates = _candidates(evaluator, screen, found, aim.seed)
     gain, notes = _promise(evaluator, candidates[0], objective, aim.seed, aim.posterior)

@@ -1,4 +1,4 @@
-"""Journal: what a search has found so far, in its own file, so that an interrupted search goes on where it stopped."""
+"""Journal: the results of a search so far, in its own file, so that an interrupted search goes on where it stopped."""
 
 from __future__ import annotations
 

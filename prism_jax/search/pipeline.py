@@ -169,7 +169,7 @@ def op_counts(pipe: Pipeline) -> NDArray[np.intp]:
 
 
 def sent_s(pipe: Pipeline, edge_s: Floats) -> Floats:
-    """[plan, signature] seconds of what an op sends to other stages."""
+    """Seconds [plan, signature] that an op sends to other stages."""
     edge = np.append(edge_s, np.zeros((len(edge_s), 1)), axis=1)  # edge -1: none
     return edge[:, pipe.ops.edge].sum(axis=-1)
 

@@ -129,7 +129,9 @@ class PlanCosts:
         return np.stack(values), which
 
     def fits_host(self, table: PlanTable) -> Flags:
-        """[plan] whether a node's memory holds what its devices keep there; true where nothing is kept there or known of it."""
+        """Whether [plan] a node's memory holds the host state of its devices; true where there is none, or its memory is not
+        known.
+        """
         if self.cluster.host_bytes is None or not keeps_on_host(table.base):
             return np.ones(len(table), dtype=np.bool_)
         fits, which = self._fits_host.look_up(table)
@@ -253,7 +255,7 @@ def peak_memory(table: PlanTable, costs: PlanCosts) -> Floats:
 
 @dataclass(frozen=True)
 class TableCost:
-    """Costs of the plans of a block; what several plans share is stored once.
+    """Costs of the plans of a block; values that several plans share are stored once.
 
     Attributes:
         table: the plans.
@@ -289,7 +291,7 @@ def table_cost(table: PlanTable, costs: PlanCosts) -> TableCost:
 
 
 def _ends(table: PlanTable, costs: PlanCosts, chunk: ChunkCost, of_chunk: Rows, classes: Rows) -> StageEnd:
-    """[plan, stage] what every stage does at the end of the step."""
+    """Work [plan, stage] of every stage at the end of the step."""
     plan = table.plan(0)
     held = np.zeros((chunk.compute_s.shape[1], plan.pp))  # chunks of each class on each stage
     for stage in range(plan.pp):

@@ -48,7 +48,7 @@ def estimate_s(cost: TableCost, costs: PlanCosts) -> Floats:
 
 
 def _sent_s(cost: TableCost, rows: np.ndarray, whole: Floats) -> Floats:
-    """[plan] what transfers between stages add to the busiest stage, and the way there and back of one micro-batch."""
+    """Seconds [plan] that transfers between stages add to the busiest stage, and the way there and back of one micro-batch."""
     table, layout = cost.table, cost.table.layout
     edge = cost.edge_s[cost.of_edge[rows]]
     beyond = edge.copy()  # a forward is sent over the edge after its chunk, a gradient over the edge before
@@ -75,7 +75,7 @@ class Codes(NamedTuple):
         return Codes(self.layout[rows], self.columns[rows])
 
     def texts(self) -> list[bytes]:
-        """[plan] what tells a plan from others."""
+        """Keys [plan] by which plans are distinguished."""
         return [row.tobytes() for row in np.column_stack([self.layout, self.columns])]
 
 

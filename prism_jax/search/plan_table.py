@@ -1,4 +1,4 @@
-"""Holds many plans of one layout as columns of integers, what was computed of them, and the kinds they fall into.
+"""Holds many plans of one layout as columns of integers, values computed of them, and the kinds they fall into.
 
 Only plans that are looked at become a `ParallelPlan`. PlanCache evaluates a function of a plan once per combination of the plan
 fields that it reads. Nobody lists the fields: the function is given a plan that notes what is read of it, and what it read, in
@@ -55,7 +55,7 @@ class PipelineLayout(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanTable:
-    """Plans [plan] of one layout; whatever is not a column is as in `base`.
+    """Plans [plan] of one layout; fields without a column are as in `base`.
 
     Attributes:
         base: plan that the others are variants of (batch, sequence length, precision, axis order).
@@ -262,7 +262,7 @@ class PlanCache(Generic[T]):
         return node.leaf if node is not None and node.leaf >= 0 else self._add(plan)
 
     def of(self, plan: ParallelPlan) -> T:
-        """Value of a plan inside the function of another cache, whose path goes on with what is read here."""
+        """Value of a plan inside the function of another cache, whose path goes on with the fields read here."""
         outer = cast(_Noted, plan)
         node: _Node[T] | None = self._root
         while node is not None and node.read is not None:
@@ -304,14 +304,14 @@ def _distinct_rows(columns: Mapping[Read, Column | Any], n_plan: int) -> tuple[R
 
 
 class PlanRow:
-    """One plan of a table: answers by what is read, and the plan itself."""
+    """One plan of a table: answers reads, and makes the plan itself."""
 
     def __init__(self, table: PlanTable, row: int) -> None:
         self._table, self._row = table, row
         self._plan: ParallelPlan | None = None
 
     def read(self, read: Read) -> Any:
-        """A hashable answer: the entry of a column, or what all plans of the table share."""
+        """A hashable answer: the entry of a column, or a value that all plans of the table share."""
         name, *arguments = read
         if arguments:
             return self.plan.stride(arguments[0])
@@ -329,7 +329,7 @@ class PlanRow:
 
 
 class _Noted:
-    """A plan that notes what is read of it; whatever is no column of the table is computed from what is."""
+    """A plan that notes which fields are read of it; fields without a column are computed from those with one."""
 
     def __init__(self, row: PlanRow) -> None:
         self.row = row

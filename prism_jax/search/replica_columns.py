@@ -1,4 +1,4 @@
-"""Replica columns of plans: what varies for a whole step, drawn once for all plans of a size, and run through their pipelines.
+"""Replica columns of plans: variation of whole steps, drawn once for all plans of a size, and run through their pipelines.
 
 What varies for the whole step decides the tail: the slowest GPU of every stage, its node, the network's regime. These are drawn
 (importance-sampled as in `simulate.importance`, the same draws for all plans of a pipeline) and carried through the max-plus scan

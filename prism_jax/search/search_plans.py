@@ -1,4 +1,4 @@
-"""Searching plans: the one with the smallest tail, or the best one of every cluster size; what `prism-jax search` does."""
+"""Searches the plan with the smallest tail, or the best one of every cluster size: the use case of `prism-jax search`."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ class Continuous(OptionGroup):
     restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
 
     def check(self, saves: CheckpointOptions) -> None:
-        """Refuses what is said of a field that is not tuned.
+        """Refuses options of a field that is not tuned.
 
         Raises:
             DataError: the option, and the fields that it goes with.
@@ -424,7 +424,7 @@ class Continuous(OptionGroup):
                 raise DataError(f"{option}: goes with --continuous {' or '.join(fields)}. Add that, or leave it out.")
 
     def fleet(self, job: Job) -> SlowdownTable:
-        """Measured slowdowns of GPUs; none where nothing is said."""
+        """Measured slowdowns of GPUs; none where none are given."""
         if isinstance(self.slowdowns, str | Path):
             return read_slowdowns(self.slowdowns, job.plan.n_devices, job.cluster.node_size)
         return SlowdownTable(self.slowdowns or {})

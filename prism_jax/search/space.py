@@ -115,7 +115,7 @@ class PlanSpace:
 
     @property
     def plain_sharding(self) -> tuple[int, int, int]:
-        """The least of `shardings`: the one that stands for all where there is nobody to share with."""
+        """Returns the least of `shardings`, which stands for all where there are no ranks to share with."""
         return min(self.shardings(), key=lambda own: (own[1], own[0], own[2]))
 
     def shardings(self) -> list[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""Defines Study, what a search has found (best plan, plans behind it, how sure that is, the gain), and Pareto fronts of plans."""
+"""Study: the result of a search (best plan, plans behind it, their certainty, the gain), and Pareto fronts of plans."""
 
 from __future__ import annotations
 

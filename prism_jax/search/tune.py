@@ -1,4 +1,4 @@
-"""Tunes what is continuous by pathwise gradients of a quantile of the step time: bandwidths, power, layers, batch, checkpoints.
+"""Tunes continuous fields by pathwise gradients of a quantile of the step time: bandwidths, power, layers, batch, checkpoints.
 
 All fields move together, as logarithms of their change, by Adam (Optax) on draws that stay as they are; budgets are kept at every
 step. What is found is rounded to what can be run. Whole layers and whole micro-batches are then moved from number to number while
@@ -66,7 +66,7 @@ def tune(
     seed: int = 0,
     progress: Progress = silent,
 ) -> TuneReport:
-    """The values of continuous `fields` that make the p-quantile of the step time smallest, and what they gain on fresh draws.
+    """Returns the values of continuous `fields` that minimise the p-quantile of the step time, and their gain on fresh draws.
 
     Args:
         job: a Job, a job file, or the name of a shipped example; its values are the start, and what gains are measured against.
@@ -204,7 +204,7 @@ class Tuning:
         return 1 << int(np.clip(each, *N_KNOWN[fresh])).bit_length() - 1
 
     def prepare(self) -> None:
-        """Makes what must not be made while a function is traced."""
+        """Makes the values that must not be made while a function is traced."""
         _ = self._on_search, self._known, self.fleet.growth if self._moves("share") else None
 
     def values_of(self, change: Array) -> Array:
@@ -306,13 +306,13 @@ class Tuning:
         return None
 
     def on_search(self, values: Floats) -> float:
-        """The quantile of what can be run, by the cost model itself, on the draws of the search; seconds."""
+        """Quantile at numbers that can be run, by the cost model itself, on the draws of the search; seconds."""
         quantile = self._on_search
         samples = self._samples(values, quantile.key, N_COLUMN, self._n_known(0))
         return float(samples @ kernel_weights(len(samples), self.p))
 
     def fresh(self, values: Floats, number: int) -> float:
-        """The quantile of what can be run, on draws `number` that the search has not seen, seconds."""
+        """Quantile at numbers that can be run, on draws `number` that the search has not seen, seconds."""
         key = jax.random.fold_in(jax.random.key(self.seed), FRESH_SEEDS + number)  # no set is that of another seed
         samples = self._samples(values, key, N_FRESH, self._n_known(1))
         return float(np.quantile(samples, self.p))

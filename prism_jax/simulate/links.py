@@ -90,7 +90,7 @@ class Routes(NamedTuple):
 
 
 def routes(job: Job) -> Routes:
-    """Routes of a job; whatever rates its network has, traced ones too."""
+    """Returns the routes of a job; they do not depend on the rates of its network, which may be traced."""
     fabric, layout, groups = job.cluster.fabric, device_layout(job.plan).astype(np.intp), axis_groups(job.plan)
     leaves = np.array([fabric.leaves_node(distance) for distance in range(fabric.n_distance)])
     of_axis = {}

@@ -305,7 +305,7 @@ class ReplicaTimes:
         return self.program.n_replica - (0 if self.known is None else self.known.n_known)
 
     def steps(self) -> StepTimeDistribution:
-        """Distribution of the slowest replica's time with what the replicas of a step share."""
+        """Distribution of the slowest replica's time, with the parts that the replicas of a step share."""
         columns, time_s, known_s, n_alike = self.columns, self.time_s, self.known_s, self.n_alike
         gpus = None if self.known is None else self.known.gpus
         shared, rng = shared_of(self.program, columns.scores, gpus), np.random.default_rng(columns.seed)
@@ -354,7 +354,7 @@ def replica_times_of_jobs(
 
 @dataclass(frozen=True, eq=False)
 class ReplicaColumns:
-    """Columns of the symmetric method: what is drawn, and how much every column weighs.
+    """Columns of the symmetric method: their draws, and the weight of every column.
 
     Attributes:
         inputs: lowered job.

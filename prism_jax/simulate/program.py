@@ -155,7 +155,7 @@ class Program:
 
     @property
     def dtype(self) -> np.dtype:
-        """Precision of what is drawn."""
+        """Precision of the draws."""
         return np.dtype(self.arrays.compute_s.dtype)
 
     @property
@@ -195,7 +195,7 @@ class _Timed:
 
 @lru_cache(maxsize=8)
 def _noise_free(timed: _Timed) -> tuple[StepCost, StepGraph, int | None, Work | None]:
-    """Cost and graph, how many levels of a padded one are used, and what goes with the work of micro-batches."""
+    """Cost and graph, number of used levels of a padded one, and the parts that depend on the work of micro-batches."""
     job = timed.job
     job.check()
     cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
@@ -327,7 +327,7 @@ def end_by_class(end_compute_s: Values, n_class: int) -> Values:
 
 
 def by_factor(compute_s: Values, groups: list[list[int]]) -> Values:
-    """[..., compute_class] -> [..., factor + 1], the last being what does not vary between GPUs."""
+    """[..., compute_class] -> [..., factor + 1], the last being the sum of classes that do not vary between GPUs."""
     used = {index for members in groups for index in members}
     rest = [index for index in range(compute_s.shape[-1]) if index not in used]
     chosen = [np.array(members, dtype=int) for members in [*groups, rest]]

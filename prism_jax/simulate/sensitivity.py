@@ -397,7 +397,7 @@ def _fields(cluster: Cluster) -> list[_Field]:
 
 
 def _matters(job: Job, field: _Field) -> bool:
-    """Whether any second of the step changes with the field; told from the cost, on the host."""
+    """Whether any second of the step changes with the field, by the cost on the host."""
     numbers = numbers_of(job.cluster)
     costs = []
     for own in (numbers, field.scaled(numbers, 1.0 + PROBED)):

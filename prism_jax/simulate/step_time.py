@@ -104,7 +104,7 @@ class StepGiven(NamedTuple):
 def steps_of(
     given: StepGiven, job: Job, key: Array | int | None, n_sample: int | None = None
 ) -> Float[Array, " sample"]:
-    """Step times [sample] of what is given, `n_sample` where that has one sample for all; None: as many as are given."""
+    """Step times [sample] of the given inputs, `n_sample` where these have one sample for all; None: as many as are given."""
     lowered, plan = _lowered(lower(job)), job.plan
     classes = lowered.retimed.program.classes
     slowdown = _named("slowdown", "kernel class", given.slowdown, classes)
@@ -326,7 +326,7 @@ class _Lowered:
     def retimed_by(
         self, hardware: Cluster | Numbers | None, kinds: tuple[str, ...]
     ) -> tuple[GraphArrays, WorkTerms | None]:
-        """The graph on some hardware, and what of its ops goes with each of the `kinds` of work."""
+        """The graph on some hardware, and the shares of its ops that go with each of the `kinds` of work."""
         if hardware is not None:
             numbers = numbers_of(hardware) if isinstance(hardware, Cluster) else hardware
             return self._compiled(kinds)(on_device(numbers))
@@ -409,7 +409,7 @@ def _steps(
     parts: _Parts,
     n_sample: int,
 ) -> Float[Array, " sample"]:
-    """Slowest replica of every sample, and what whole steps draw; `place` is the device that plays each part."""
+    """Slowest replica of every sample, and the draws of whole steps; `place` is the device that plays each part."""
     n_member, n_lane, n_replica = place.shape
     n_cell, dtype, axes = n_replica * n_sample, inputs.graph.compute_s.dtype, len(NETWORK_AXES)
     most = CHUNK_COLUMNS if key is not None else max(FEWEST_COLUMNS, 2 * (n_cell // 16))  # few cells need little memory

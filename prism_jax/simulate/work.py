@@ -1,4 +1,4 @@
-"""Draws of how much work micro-batches hold, and what importance sampling does about them.
+"""Draws of the work that micro-batches hold, and their importance sampling.
 
 A source of work (lengths of sequences, routing of tokens) is a table of equally likely factors, from the least work to the most:
 a uniform 16-bit number finds its row. A column (a replica's step) has a draw per micro-batch, for routing per micro-batch and
@@ -90,7 +90,7 @@ class WorkSource:
         return len(self.row)
 
     def of_step(self, at: Draws) -> tuple[Floats, Floats]:
-        """Sum of the loads of draws at rows [unit, column] of the table, and what they add to a step, relatively [column]."""
+        """Sum of the loads of draws at rows [unit, column] of the table, and the relative time they add to a step [column]."""
         load = self.load.astype(np.float32)[at]
         total = load.sum(axis=0, dtype=np.float64)
         if self.n_fill == 0.0:
@@ -132,7 +132,7 @@ class Work:
 
     @property
     def sd(self) -> float:
-        """Standard deviation of what work adds to a replica's step, relatively."""
+        """Standard deviation of the time that work adds to a replica's step, relatively."""
         return self._sd
 
     @cached_property
@@ -212,7 +212,7 @@ class Work:
     def _rows(
         self, rng: np.random.Generator, is_tilted: NDArray[np.bool_], theta: float, tilts: Sequence[Tilted]
     ) -> tuple[list[Draws], Floats, Floats]:
-        """Rows [source][unit, column] of the tables, what they add to steps, log of the tilted over the plain probability."""
+        """Rows [source][unit, column] of the tables, the time they add to steps, log of the tilted over the plain probability."""
         found, of_step, log_ratio = [], np.zeros(len(is_tilted)), np.zeros(len(is_tilted))
         for source, (rows, log_mean) in zip(self.sources, tilts, strict=True):
             at = rng.integers(N_ROW, size=(source.n_unit, len(is_tilted)), dtype=np.uint16)

@@ -106,7 +106,7 @@ def _clock(base: Device, power: float) -> float:
 
 
 def _likeness_sd(base: Device, peaks: Mapping[str, float], bytes_per_s: float, power: float, has_peaks: bool) -> float:
-    """Logarithmic standard deviation of what the likeness leaves open; that of `base` counts too."""
+    """Logarithmic standard deviation by which the likeness is uncertain; that of `base` counts too."""
     shared = next(iter(base.peak_flops_per_s))
     changed = [
         0.0 if has_peaks else POWER_SD * _log_ratio(power, base.power_watts),
@@ -125,7 +125,7 @@ _APART = ("fp4",)  # and these are compared in their own: B300 has B200's peaks 
 
 
 def board_speed(device: Device, dtype: str = _RATED) -> Values:
-    """Speed of products in a format on tensor cores over what the shares of the generation say; 1 where no law is known.
+    """Speed of products in a format on tensor cores over that by the generation's shares; 1 where no law is known.
 
     Notes:
         A device that is like a preset has that one's speed at its own limit or above: a lower limit has lowered its peaks

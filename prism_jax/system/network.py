@@ -1,4 +1,4 @@
-"""Network: what the cost model asks of the links between devices, and nothing else; Tier: one level of nested domains.
+"""Network: the links between devices as the cost model uses them; Tier: one level of nested domains.
 
 Devices are numbered from 0 in the axis order of the plan. A group of a collective is `size` devices whose numbers are `stride`
 apart; a hand-over goes from a device of one pipeline stage to the device at the same position of another stage.
@@ -30,7 +30,7 @@ def check_positive(owner: str, **values: float) -> None:
 
 @dataclass(frozen=True)
 class Tier:
-    """One level of the network: what a device sees when it talks to a peer inside the same domain of this tier."""
+    """One level of the network: the link of a device to a peer inside the same domain of this tier."""
 
     name: str  # nvlink, node, rail, leaf, spine, ...
     n_devices: int  # devices in one domain of this tier

@@ -1,4 +1,4 @@
-"""Power of a GPU (watts) against clock and work, the clock that a limit allows and what that costs in time; and that of a step.
+"""Power of a GPU (watts) by clock and work, the clock that a limit allows and its cost in time; and the power of a step.
 
     P(c) = TDP (idle + (1 - idle) busy g(c))        c: clock / top clock
     g(c) = c^k                    c >= floor        voltage falls with the clock

@@ -1,4 +1,4 @@
-"""Turns what was measured of GPUs (TFLOP/s, relative speeds, seconds, clocks) into slowdowns, and recognises what a column holds.
+"""Turns measurements of GPUs (TFLOP/s, relative speeds, seconds, clocks) into slowdowns, and recognises columns by their names.
 
 A slowdown is a GPU's time over that of the middle GPU: the median of the rates over its own rate, its time over the median of the
 times. Of a clock it is that of kernels which compute; copies do not follow it.
@@ -60,7 +60,7 @@ def words_of(name: str) -> list[str]:
 
 
 class SpeedColumn(NamedTuple):
-    """A measured column: its name, what it holds, and the kernel classes that it tells of."""
+    """A measured column: its name, its quantity, and the kernel classes that it measures."""
 
     column: str
     kind: Kind
@@ -112,14 +112,14 @@ def class_of(name: str) -> str:
 
 
 def slowdowns_of(values: Floats, kind: Kind) -> Floats:
-    """Slowdowns of GPUs from what was measured of each [gpu], over that of the middle one."""
+    """Slowdowns [gpu] from measurements of each [gpu], over that of the middle one."""
     middle = float(np.median(values))
     return values / middle if kind == "time" else middle / values
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """Slowdowns [gpu], and what should be said of how they were read."""
+    """Slowdowns [gpu], and notes on how they were read."""
 
     factor: Floats
     note: str = ""

@@ -55,7 +55,7 @@ def column_of(name: str) -> str:
 
 
 def factor_of(text: str, column: str) -> str:
-    """The factor in a cell as a plain number; what is none stays."""
+    """The factor in a cell as a plain number; other texts stay."""
     value = text.strip()
     if value.endswith("%") or column == PERCENT:
         number = number_of(value.removesuffix("%").strip())

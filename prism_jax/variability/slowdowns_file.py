@@ -379,7 +379,7 @@ class _Places:
 
 
 class _Columns(NamedTuple):
-    """Columns of a table: of the node and of the GPU (empty for none), of factors or of what was measured, and more."""
+    """Columns of a table: of the node and of the GPU (empty for none), of factors or of measurements, and more."""
 
     node: str
     gpu: str
@@ -444,7 +444,7 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
 
 
 def _check_host(text: str, column: str, where: str) -> None:
-    """Whether launchers take the name; what reads as a number is a slip."""
+    """Whether launchers take the name; a text that reads as a number is a slip."""
     try:
         float(text)
     except ValueError:

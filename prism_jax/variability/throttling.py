@@ -16,7 +16,7 @@ from .measured_speeds import words_of
 
 
 class Reason(NamedTuple):
-    """A bit of the mask, the words of its column, and what it is called."""
+    """A bit of the mask, the words of its column, and its name."""
 
     bit: int
     words: frozenset[str]

@@ -1,4 +1,4 @@
-"""Collectives of an execution trace: what `record_param_comms` says, in all of its versions, and the process groups.
+"""Collectives of an execution trace: nodes `record_param_comms` in all of their versions, and the process groups.
 
 Its inputs are, in this order: tensors, the sequence number, the group (a pointer until 1.0.1; name and description since), the
 rank of the root or peer, the name of the collective, how inputs and outputs are split, and since 1.0.3 the first rank of the
@@ -162,7 +162,7 @@ def _amount(node: Node, name: str, found: list[TraceTensor]) -> float:
 
 
 def _group(node: Node, at: int | None, groups: Mapping[str, ProcessGroup] | None, place: str) -> ProcessGroup:
-    """The group of a call: by name in the list; else what the call itself says of it."""
+    """Returns the group of a call: by name in the list; else as the call itself describes it."""
     before = node.inputs[:at] if at is not None else ()
     named = next(
         (v for v in reversed(before) if isinstance(v, tuple) and len(v) == 2 and all(isinstance(o, str) for o in v)),

@@ -45,7 +45,7 @@ def recognises(request: CaptureRequest) -> bool:
 
 
 def capture(request: CaptureRequest) -> RankProgram:
-    """The program of the recorded job; what the request states stands in the place of what was read off.
+    """Returns the program of the recorded job; values that the request states replace those of the trace.
 
     Raises:
         DataError: the traces cannot be read.

@@ -160,7 +160,7 @@ Value: TypeAlias = "TraceTensor | int | float | bool | str | tuple[Value, ...] |
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: an operator of PyTorch, or what the program has annotated.
+    """A node: an operator of PyTorch, or an annotation of the program.
 
     Attributes:
         id, parent: numbers; the root is its own parent.

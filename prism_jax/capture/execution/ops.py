@@ -306,7 +306,7 @@ def _name(trace: ExecutionTrace, number: int) -> str:
 
 
 def phases_of(trace: ExecutionTrace) -> dict[int, str]:
-    """Number of a node -> F, B or opt: by what called it; threads of autograd run the backward pass."""
+    """Number of a node -> F, B or opt, by its callers; threads of autograd run the backward pass."""
     main = next((node.thread for node in trace.nodes if node.name.startswith((STEP, *OPTIMIZER))), 1)
     back = {node.thread for node in trace.nodes if node.name.startswith(_BACKWARD)} - {main}
     found: dict[int, str] = {}

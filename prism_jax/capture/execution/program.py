@@ -22,7 +22,7 @@ _NOT_TIMED = "no durations are taken from execution traces, which have no clock"
 
 @dataclass(frozen=True)
 class TracedRank:
-    """One rank: its trace, its rows, and what its profile says of them."""
+    """One rank: its trace, its rows, and measurements of its profile."""
 
     trace: ExecutionTrace
     rows: RankRows
@@ -90,7 +90,7 @@ def read_traces(path: str | Path, profiles: Sequence[str | Path] = ()) -> Traced
 def _paired(
     traces: Sequence[ExecutionTrace], profiles: Sequence[Profile]
 ) -> tuple[dict[int, MeasuredNodes], tuple[str, ...]]:
-    """Index of a trace -> what its profile says: the one of the same process, else the only one, if its operators agree."""
+    """Index of a trace -> measurements of its profile: the one of the same process, else the only one, if its operators agree."""
     found: dict[int, MeasuredNodes] = {}
     unused: list[str] = []
     for profile in profiles:
@@ -144,7 +144,7 @@ def _program(job: TracedJob) -> RankProgram:
 
 
 def _mesh(job: TracedJob) -> tuple[dict[str, int], dict[str, str], list[str]]:
-    """Axes, which axis of a plan each is, and what was assumed of them."""
+    """Axes, the axis of a plan that each is, and assumptions about them."""
     axes: dict[str, int] = {}
     roles: dict[str, str] = {}
     notes: list[str] = []

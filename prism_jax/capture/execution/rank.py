@@ -135,7 +135,7 @@ class _Draft:
         )
 
     def _axis(self, group: ProcessGroup) -> str:
-        """Name of the dimension of the mesh: what the program calls the group, or its number."""
+        """Name of the dimension of the mesh: the program's name of the group, or its number."""
         named = group.description.lower().removeprefix("mesh_")
         plain = named if named.isidentifier() and named not in ("default_pg", "undefined") else "world"
         if plain == "world" and group.ranks < self.world:

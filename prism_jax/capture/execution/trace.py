@@ -197,7 +197,7 @@ class ExecutionTrace:
 
     @property
     def n_dependencies(self) -> int:
-        """Pairs of nodes of which one reads what the other wrote last; by the numbers of tensors."""
+        """Pairs of nodes of which one reads the last result of the other; by the numbers of tensors."""
         maker: dict[int, int] = {}
         n = 0
         for node in self.nodes:

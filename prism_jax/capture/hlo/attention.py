@@ -89,7 +89,7 @@ Dims = tuple[int, ...]
 
 
 def _unpacked(operands: Sequence[ArrayShape]) -> Iterator[Dims]:
-    """Tensors of 3 or 4 dimensions, packed ones as their parts; what is no tensor of floating point or is empty is left out."""
+    """Tensors of 3 or 4 dimensions, packed ones as their parts; empty ones and those without floating point are left out."""
     for one in operands:
         if not one.is_float or one.n_elements == 0:
             continue

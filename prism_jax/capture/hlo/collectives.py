@@ -98,7 +98,7 @@ def _sums(module: Module, computation: Computation, instruction: Instruction, gr
 
 
 def _results(computation: Computation, instruction: Instruction, index: int) -> list[str]:
-    """Names that the result of an operand has: the instruction, what waits for it, or an element of its tuple."""
+    """Names of an operand's result: the instruction, its wait, or an element of its tuple."""
     at = instruction
     if at.opcode.endswith("-start"):
         at = next((user for user in computation.users_of(at.name) if user.opcode.endswith("-done")), at)

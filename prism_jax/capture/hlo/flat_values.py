@@ -78,7 +78,7 @@ _ROLES = {
 
 
 def role_of(instruction: Instruction) -> str:
-    """A word of `chains`; calls into libraries and whatever is not known are kernels of their own."""
+    """A word of `chains`; calls into libraries and unknown operations are kernels of their own."""
     return _ROLES.get(instruction.opcode, OTHER)
 
 
@@ -92,7 +92,7 @@ def least_operands(instruction: Instruction) -> int:
 
 
 def read_operands(instruction: Instruction) -> tuple[str, ...]:
-    """Names of the arrays that an operation reads; not those that only say where, or what it begins with."""
+    """Names of the arrays that an operation reads; not those that hold positions, or initial values."""
     operands = instruction.operands
     if instruction.opcode in ("slice", "dynamic-slice", "pad"):
         return operands[:1]
@@ -120,7 +120,7 @@ class Names:
         self._callers = module.callers("while", "call")
 
     def keep(self, computation: Computation, instruction: Instruction, values: tuple[Value, ...]) -> None:
-        """Notes what an instruction makes, one value for every array of its result."""
+        """Notes the values that an instruction makes, one for every array of its result."""
         self._made[computation.name, instruction.name] = values
 
     def value(self, computation: Computation, name: str) -> Value:

@@ -1,4 +1,4 @@
-"""`Flattened`: operations one by one, as a device runs them, and who reads what they make.
+"""`Flattened`: operations one by one, as a device runs them, and the readers of their results.
 
 XLA for CPUs repeats cheap operations in every fusion that reads them and ends fusions where a GPU would not. Here fusions are
 taken apart and equal operations of equal values are one, so that `chains` finds those that one kernel does, from who reads what.
@@ -106,7 +106,7 @@ class Flattened:
         return range(before, len(self.operations))
 
     def hand_out(self, visit: Visit) -> None:
-        """Notes that what an instruction reads has to lie in memory; what a sum makes is as wide as what it reads."""
+        """Notes that the inputs of an instruction have to lie in memory; the result of a sum is as wide as its inputs."""
         at, computation = visit.instruction, visit.computation
         self._sink(visit, [self._names.value(computation, name) for name in at.operands])
         if at.opcode == "all-reduce":
@@ -157,7 +157,7 @@ class Flattened:
         return number
 
     def is_early(self, visit: Visit) -> bool:
-        """Whether what an instruction reads follows from what there was before: parameters, what a loop is given."""
+        """Whether the inputs of an instruction follow from earlier values: parameters, inputs of a loop."""
         values = [self._names.value(visit.computation, name) for name in visit.instruction.operands]
         return all(value.maker is None or value.maker in self._early for value in values)
 
@@ -298,7 +298,7 @@ class Flattened:
         return self._names.through_loops and is_argument and value.maker is None and at.n_bytes < value.n_bytes
 
     def _rows_of(self, at: Instruction, table: Value) -> Value:
-        """Rows of a table: of what it is converted from, where nothing else makes it."""
+        """Rows of a table, in the format it is converted from if it has no other reader."""
         share = min(at.n_bytes / table.n_bytes, 1.0)
         one = None if table.maker is None else self.operations[table.maker]
         if one is not None and one.place is not None and one.place[1].opcode == "convert":
@@ -321,7 +321,7 @@ class Flattened:
         )
 
     def _part(self, value: Value) -> float | None:
-        """Bytes of what a value has that lays parts side by side; None: it is no such value."""
+        """Bytes of the parts of a value that lays parts side by side; None: it is no such value."""
         return None if value.maker is None else self._filled.get(value.maker)
 
     def links(self) -> list[Link]:
@@ -331,7 +331,7 @@ class Flattened:
         return [link if alive[number] else Link(number, 0.0) for number, link in enumerate(links(steps))]
 
     def _alive(self) -> list[bool]:
-        """[operation] whether anybody reads what it makes."""
+        """Whether [operation] any reader needs its result."""
         alive = [one.role in (KERNEL, OTHER) for one in self.operations]
         for number in range(len(self.operations) - 1, -1, -1):
             if alive[number]:

@@ -1,4 +1,4 @@
-"""Follows values of HLO through what only moves or converts them: their bytes, and which products are gradients of weights.
+"""Follows values of HLO through moves and conversions: their bytes, and which products are gradients of weights.
 
 XLA for CPUs computes and communicates in fp32 what the program says in bf16: it converts before and after. Converts that it put
 there carry no name of the user's program, which tells them from the user's own. Likewise it sums gradients over all ranks and
@@ -57,7 +57,7 @@ def own_shape(module: Module, computation: Computation, name: str, outer: tuple[
 
 
 def is_widening(module: Module, computation: Computation, instruction: Instruction) -> bool:
-    """Whether all that an instruction does is to move a value and to convert it to what XLA for CPUs computes in."""
+    """Whether an instruction only moves a value and converts it to the format in which XLA for CPUs computes."""
     if len(instruction.shapes) != 1 or instruction.opcode not in ("convert", "fusion"):
         return False
     printed, own = instruction.shapes[0], own_shape(module, computation, instruction.name)

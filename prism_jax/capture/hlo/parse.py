@@ -338,7 +338,7 @@ _OPTIMISED = "after_optimizations.txt"
 
 
 def is_hlo(path: str | Path) -> bool:
-    """Whether a file is HLO text, by how it begins, or a folder holds what XLA dumped."""
+    """Whether a file is HLO text, by its begin, or a folder holds a dump of XLA."""
     path = Path(path)
     if path.is_dir():
         return bool(_dumped(path))

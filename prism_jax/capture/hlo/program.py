@@ -164,7 +164,9 @@ def _note_arguments(module: Module, visit: Visit, made: _Rows) -> None:
 
 
 def _parameters(module: Module, made: _Rows) -> float:
-    """Elements of the arguments that the passes read and that come back in the same shape: a step returns what it trains."""
+    """Elements of the arguments that the passes read and that come back in the same shape: a step returns the parameters it
+    trains.
+    """
     entry = module.computations[module.entry]
     returned = set(entry.instructions[entry.root].shapes)
     shapes = [one.shapes[0] for one in made.arguments.values() if len(one.shapes) == 1]
@@ -172,7 +174,7 @@ def _parameters(module: Module, made: _Rows) -> float:
 
 
 def _is_flat(visit: Visit, flat: Flattened, is_exchange: bool) -> bool:
-    """Whether an instruction is dealt with as it is; notes what it reads where operations before it made that."""
+    """Whether an instruction is dealt with as it is; notes its inputs where operations before it made them."""
     if visit.instruction.opcode == "tuple":
         flat.hand_on(visit)
     elif is_exchange or visit.phase == "opt":
@@ -229,7 +231,7 @@ def _linked(rows: tuple[CapturedRow, ...], made: _Rows) -> tuple[CapturedRow, ..
 
 
 def _ended(visit: Visit, made: _Rows) -> None:
-    """The end of what was started before, or a step on the way there."""
+    """The end of an operation started before, or a step on the way there."""
     instruction, name = visit.instruction, visit.computation.name
     for operand in instruction.operands:
         rows = made.started.pop((name, operand), [])
@@ -315,7 +317,7 @@ def _found(made: _Rows) -> Iterator[tuple[Groups, bool]]:
 
 
 def _repeats(made: _Rows, walk: ModuleWalk) -> tuple[tuple[Repeat, ...], list[int]]:
-    """Innermost loops as repeats of their rows; what runs several times elsewhere has a count."""
+    """Innermost loops as repeats of their rows; rows that run several times elsewhere have a count."""
     counts, repeats, start = list(made.times), [], 0
     for index in range(1, len(made.rows) + 1):
         if index < len(made.rows) and made.loops[index] == made.loops[start]:
@@ -329,7 +331,7 @@ def _repeats(made: _Rows, walk: ModuleWalk) -> tuple[tuple[Repeat, ...], list[in
 
 
 def _settled(made: _Rows, index: int, axes: MeshAxes, count: int, experts: Set[int]) -> CapturedRow:
-    """A row with its axis, its count and what waits for it."""
+    """A row with its axis, its count and the row that waits for it."""
     row = made.rows[index]
     if made.loops[index] in experts:
         row = replace(row, module=f"{PREFIX}/{row.module}"[:MOST_MODULE])

@@ -1,4 +1,4 @@
-"""Makes rows of what a device computes: products and fused attention by their sizes, all else by the bytes that it moves.
+"""Makes rows of a device's work: products and fused attention by their sizes, all else by the bytes that it moves.
 
 What reading HLO had to assume is told, one sentence each.
 """
@@ -132,7 +132,7 @@ def memory_op(
     again: bool = False,
     fusible: bool = False,
 ) -> CapturedOp:
-    """The row of what is known by the bytes that it moves: no work where these are the counter of a loop."""
+    """Row of an operation that is known by the bytes it moves: no work where these are the counter of a loop."""
     name = (f"custom-call {instruction.target[:60]}" if instruction.target else instruction.opcode) + " again" * again
     dtype = instruction.shapes[0].plain_dtype if instruction.shapes else "fp32"
     kind = "none" if n_bytes <= LEAST_BYTES else "memory"

@@ -1,4 +1,4 @@
-"""Defines HLO as it is read here: modules of computations of instructions, with shapes; without what nobody asks for.
+"""HLO as it is read here: modules of computations of instructions, with shapes; unused parts are left out.
 
 Computations that a module calls exist, and none reaches itself.
 """
@@ -199,7 +199,7 @@ class Module:
 
 
 def refusal(file: str, line: int, text: str) -> DataError:
-    """`dump.txt:12: what is wrong`."""
+    """Error with its place: `dump.txt:12: text`."""
     return DataError(f"{file}:{line}: {text}", text=text)
 
 

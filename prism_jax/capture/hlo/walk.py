@@ -64,7 +64,7 @@ def _counter(module: Module, condition: Computation) -> tuple[int, str, int] | N
 
 
 def _unwrapped(module: Module, computation: Computation, at: Instruction) -> tuple[Computation, Instruction]:
-    """The instruction itself, or what a fusion or call of one instruction alone makes."""
+    """The instruction itself, or the one instruction of a fusion or call that holds no other."""
     called = module.called(at, "calls", "to_apply") if at.opcode in ("fusion", "call") else None
     return (computation, at) if called is None else (called, called.instructions[called.root])
 
@@ -138,7 +138,7 @@ class Visit:
 
 @dataclass
 class ModuleWalk:
-    """A walk through a module; what it notes is complete when `visits` has ended.
+    """A walk through a module; its notes are complete when `visits` has ended.
 
     Attributes:
         nested: loops that hold other loops.
@@ -223,7 +223,7 @@ class _Frame:
 
 
 def _weights(module: Module) -> dict[str, float]:
-    """FLOPs of products of every computation, with what it calls (loops once).
+    """FLOPs of products of every computation, with those of the computations it calls (loops once).
 
     Raises:
         DataError: a walk would visit too many instructions: calls that fan out.

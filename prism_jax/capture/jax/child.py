@@ -136,7 +136,7 @@ def _axes(leaves: list[tuple[str, Any]]) -> dict[str, int]:
 
 
 def _samples(leaves: list[tuple[str, Any]]) -> tuple[int, int, str]:
-    """Samples of a step, tokens of each, and what tells them: the first argument of whole numbers, or the last of all."""
+    """Samples of a step, tokens of each, and the argument they are read from: the first of whole numbers, or the last of all."""
     import jax.numpy as jnp
 
     arrays = [(path, leaf) for path, leaf in leaves if len(leaf.shape) >= 1]

@@ -1,4 +1,4 @@
-"""`FRONT_END`: starts the process that compiles, and makes a captured program of what it wrote."""
+"""`FRONT_END`: starts the process that compiles, and makes a captured program of its output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def recognises(request: CaptureRequest) -> bool:
 
 
 def capture(request: CaptureRequest) -> RankProgram:
-    """Compiles the step and reads what XLA made of it.
+    """Compiles the step and reads the program of XLA.
 
     Raises:
         DataError: the file, the step or what it compiles to cannot be used; says where.
@@ -112,7 +112,7 @@ def _timeout_s(request: CaptureRequest) -> float:
 
 
 def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> ProgramFacts:
-    """The request comes first, then the user's file, then what its arguments look like."""
+    """Takes each fact from the request, else from the user's file, else from the arguments of the step."""
     notes = []
     kernels = kernels_of(request, "xla" if request.fusion in (None, "xla") else "chains")
     samples = request.samples_per_step or about["samples_per_step"]

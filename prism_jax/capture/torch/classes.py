@@ -131,7 +131,7 @@ OPTIMIZER = "The optimizer runs one kernel per operation for all parameters (for
 
 
 def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_ranks: int, *, fold: bool) -> RankClass:
-    """The class of ranks that runs what was recorded."""
+    """Returns the class of ranks that runs the recorded events."""
     has_experts = any(USUAL_ROLES.get(axis.lower()) == "ep" and size > 1 for axis, size in recorder.axes.items())
     rows = rows_of(recorder.events, facts)
     last = max((at for at, row in enumerate(rows) if row.phase != "opt"), default=-1) + 1

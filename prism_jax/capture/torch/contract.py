@@ -1,4 +1,4 @@
-"""Defines what a user's `build(layout)` is given and what it returns, and the dimensions of the device mesh.
+"""Arguments and results of a user's `build(layout)`, and the dimensions of the device mesh.
 
     def build(layout):
         model = GPT().to(layout.device)
@@ -89,7 +89,7 @@ class Built:
 
 
 def checked(value: object, torch: Any, where: str) -> Built:
-    """The parts of what `build` returned.
+    """Checks the parts that `build` returned.
 
     Raises:
         DataError: not the contract; says which part.
@@ -145,7 +145,7 @@ class CollectiveGroup(NamedTuple):
 
 
 def mesh_axes(axes: Mapping[str, int], world: int) -> dict[str, int]:
-    """All dimensions in the order of the mesh; what `axes` leave of the world is "dp".
+    """All dimensions in the order of the mesh; the ranks that `axes` leave over are "dp".
 
     Raises:
         DataError: the axes do not fill the world.

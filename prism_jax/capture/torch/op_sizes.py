@@ -93,7 +93,7 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
 
 
 def _partly(name: str, args: Sequence[Any], out: Any, n_bytes: float) -> float | None:
-    """Bytes of operations that touch only a part of what they are given; None: all others."""
+    """Bytes of operations that touch only a part of their arguments; None: all others."""
     if name in UNREAD:
         return n_bytes - stored_bytes(args[UNREAD[name]])
     if name == "all_gather_copy_in":  # of the buffer of all ranks, its own part

@@ -85,7 +85,7 @@ def _keeps_format(name: str, args: Sequence[Any], row: CapturedOp) -> bool:
 
 
 def read_bytes(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Iterator[tuple[Tensor, float]]:
-    """Tensors that an operation reads, and how many bytes of each; sums to what `op_rows` counts."""
+    """Tensors that an operation reads, with the bytes of each; they add up to the count of `op_rows`."""
     name = func.overloadpacket.__name__
     written = sum(map(stored_bytes, unique(tensors(out))))
     skipped = args[UNREAD[name]] if name in UNREAD else None

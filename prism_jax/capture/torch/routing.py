@@ -1,4 +1,4 @@
-"""Even routing: what code that sends tokens to experts would see if every expert got as many tokens as any other.
+"""Even routing: values that code which sends tokens to experts would see if every expert got as many tokens as any other.
 
 A capture has no values, so how many tokens an expert gets is an assumption. Indices that `topk` or `argmax` chose among n classes
 are remembered with n; a comparison of them with one class is true for one element in n; what `nonzero`, `torch.where`, a boolean
@@ -63,7 +63,7 @@ class EvenRouting:
         return self._known.get(value) if isinstance(value, Tensor) else None
 
     def learn(self, func: Any, args: Sequence[Any], out: Any) -> None:
-        """Notes what follows for the result of an operation."""
+        """Notes the facts that follow for the result of an operation."""
         name = func.overloadpacket.__name__
         if name in _CHOOSING:
             chosen = (
@@ -87,7 +87,7 @@ class EvenRouting:
         return round(known.share * mask.numel())
 
     def note(self, tensor: Tensor, known: _Known) -> Tensor:
-        """Remembers what is known of a tensor."""
+        """Remembers the known facts of a tensor."""
         self._known[tensor] = known
         return tensor
 

@@ -1,4 +1,4 @@
-"""Runs one step of one rank with fake tensors (forward, loss, backward, optimizer), and tells what of it a stage hands on.
+"""Runs one step of one rank with fake tensors (forward, loss, backward, optimizer), and finds the tensors that a stage hands on.
 
 What GPUs run as one kernel each way and a CPU takes apart stays whole: scaled dot-product attention (dropout inside) and RMSNorm.
 """
@@ -32,7 +32,7 @@ MASKED = "Attention with a mask that is a tensor computes all scores, none are s
 
 @contextmanager
 def fused_kernels(recorder: Recorder, assumed: set[str]) -> Iterator[None]:
-    """Torch with stand-ins for these functions; what they take for granted is added to `assumed`."""
+    """Torch with stand-ins for these functions; their assumptions are added to `assumed`."""
     with (
         patch.object(functional, "scaled_dot_product_attention", _attention_through(recorder, assumed)),
         patch.object(functional, "rms_norm", _norm_through(recorder)),
@@ -70,7 +70,7 @@ def _norm_through(recorder: Recorder) -> Callable[..., Any]:
 
 
 class _Attention(torch.autograd.Function):
-    """One kernel forward and one backward; what it returns lies in memory as [batch, token, head, width]."""
+    """One kernel forward and one backward; the result lies in memory as [batch, token, head, width]."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, v: Any, causal: bool, recorder: Recorder) -> Any:

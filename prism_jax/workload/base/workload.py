@@ -1,4 +1,4 @@
-"""Workload: what a model hands to everything else, as blocks; one block says what time, memory and exchange of gradients need.
+"""Workload: a model as blocks; one block gives its time, memory and exchange of gradients to the rest of the package.
 
 A model is a row of blocks in model order. Those of its *body* are dealt to pipeline stages; those placed first or last stay
 with the first or the last model chunk. A block is asked for under a plan and then speaks of one device and one micro-batch:
@@ -112,7 +112,7 @@ class Block(Protocol):
     @property
     @abstractmethod
     def kernels(self) -> KernelTable:
-        """Kernels of forward (F), input gradient (B) and weight gradient (W); what is recomputed stands in B again."""
+        """Kernels of forward (F), input gradient (B) and weight gradient (W); recomputed kernels stand in B again."""
 
     @property
     def comms(self) -> Sequence[Comm]:
@@ -138,7 +138,7 @@ class Block(Protocol):
         return 0.0
 
     def backward_peak_bytes(self, rules: MemoryOptions) -> float:
-        """Held for a moment while the block's gradients are computed, without what is recomputed."""
+        """Bytes held for a moment while the block's gradients are computed, without recomputed tensors."""
         return 0.0
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
@@ -204,7 +204,7 @@ class Workload(Protocol):
         ...
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """FLOPs of a step on all devices; model FLOPs, or with what recomputation repeats."""
+        """FLOPs of a step on all devices: model FLOPs, or with recomputation."""
         ...
 
     def deeper(self, n: int) -> Workload:
@@ -256,7 +256,7 @@ class WorkloadDefaults:
 
 
 def uncut(tp: str, cp: str = "sequence", ep: str = "experts") -> dict[str, Split]:
-    """Splits of a model that no axis cuts; the words say what there would have to be several of."""
+    """Splits of a model that no axis cuts; the words name the parts that are missing."""
     return {"tp": Split(1, tp), "cp": Split(1, cp), "ep": Split(1, ep)}
 
 
@@ -338,7 +338,7 @@ class CompletesPlans(Protocol):
     """A workload from which fields of a plan follow, such as which ranks step together."""
 
     def completed(self, plan: ParallelPlan, node_size: int) -> ParallelPlan:
-        """The plan with these fields, whatever they were, on hosts of `node_size` devices."""
+        """The plan with these fields, on hosts of `node_size` devices."""
         ...
 
 

@@ -145,7 +145,7 @@ class _Chains:
                 yield access
 
     def _effective_readers(self) -> list[frozenset[int]]:
-        """[step] who reads what it writes, through values that are made again."""
+        """Readers [step] of every result, through values that are made again."""
         found: list[frozenset[int]] = [frozenset()] * len(self.steps)
         for number in range(len(self.steps) - 1, -1, -1):
             readers: set[int] = set()
@@ -276,7 +276,7 @@ def _part(sources: Sequence[Access], access: Access, whole: float) -> Iterator[A
 
 
 def _distinct_bytes(reads: Sequence[Access]) -> float:
-    """Bytes of what is read; what lies inside something else that is read is there already."""
+    """Bytes of all reads; a read that lies inside another one counts once."""
     kept: dict[Value, list[Access]] = {}
     for access in sorted(reads, key=lambda one: -one.n_bytes):
         same = kept.setdefault(_value(access), [])

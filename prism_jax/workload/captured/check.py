@@ -90,7 +90,7 @@ def plan_dtype(program: RankProgram) -> str:
 
 
 def data_rows(program: RankProgram) -> list[tuple[CapturedComm, str]]:
-    """Collectives along data-parallel axes, and what each carries."""
+    """Collectives along data-parallel axes, with the data that each carries."""
     return [
         (comm, exchange_of(comm, "dp"))
         for one in program.classes

@@ -192,7 +192,7 @@ def _made(key: str, data: dict[str, Any], place: str) -> Any:
 
 
 def _value(hint: str, value: Any, where: str) -> Any:
-    """A value of JSON as what a field holds."""
+    """Converts a value of JSON to the type of a field."""
     if value is None and hint.endswith("| None"):
         return None
     read, words = _READERS[hint.removesuffix(" | None")]

@@ -184,7 +184,7 @@ _ABOUT = {
 
 
 def capture_notes(program: RankProgram) -> Iterator[str]:
-    """Source, fusion, and what was assumed where the code does not say it."""
+    """Notes on source, fusion, and assumptions where the code does not state a fact."""
     versions = ", ".join(f"{name} {version}" for name, version in program.versions.items())
     of = " of ".join(part for part in (versions or program.source, f"{program.world:,} ranks") if part)
     yield f"captured from {of}: {len(program.classes)} classes, {program.n_rows:,} rows"

@@ -18,7 +18,7 @@ from .program import AMOUNTS, RankClass, RankProgram
 
 @dataclass(frozen=True, eq=False)
 class CapturedModel(WorkloadDefaults, ByContent):
-    """A model that is known by what its ranks run.
+    """Model that is given by the operations of its ranks.
 
     Attributes:
         program: as it was captured.
@@ -50,7 +50,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     @cached_property
     def calibrated_as(self) -> str:
-        """The kind of model whose corrections apply, by what most of its work is: empty for transformers."""
+        """Kind of model whose corrections apply, by the largest part of its work: empty for transformers."""
         if self.program.model_kind:
             return "" if self.program.model_kind == "transformer" else self.program.model_kind
         ops = [op for one in self.program.classes for op, _ in one.ops]
@@ -113,7 +113,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
         return plan.global_batch * (self.program.tokens_per_sample or 1)
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """FLOPs of all rows on all devices; what is recomputed is among the rows and cannot be told from the rest."""
+        """FLOPs of all rows on all devices; recomputed rows are among them and cannot be distinguished."""
         per_rank = sum(one.flops() for one in self.stages)
         return per_rank * plan.n_micro_batch * plan.tp * plan.cp * plan.dp
 

@@ -80,7 +80,7 @@ class CapturedOp:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """(m, n, k, batch) of a product; zeros for what is none."""
+        """Sizes (m, n, k, batch) of a product; zeros for other operations."""
         if self.kind not in ("gemm", "conv"):
             return 0, 0, 0, 0
         batch, m, n, k = self.shape

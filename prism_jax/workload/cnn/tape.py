@@ -126,7 +126,7 @@ class CnnNetwork(NamedTuple):
 
     @property
     def n_tensors(self) -> int:
-        """Tensors that hold them: what an optimizer loops over."""
+        """Number of parameter tensors, over which an optimizer loops."""
         return sum(layer.n_tensors for layer in self.layers)
 
     @property

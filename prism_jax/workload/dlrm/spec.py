@@ -207,7 +207,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         return tables_block(self, plan, SizeRule.MAX_OF_MAX) if kind == TABLES else dense_block(self, plan)
 
     def completed(self, plan: ParallelPlan, node_size: int) -> ParallelPlan:
-        """The plan with the group of all devices that the tables are spread over, and what of them shares a host."""
+        """The plan with the group of all devices that the tables are spread over, and the devices of it that share a host."""
         apart = node_size if 1 < node_size < plan.dp and plan.dp % node_size == 0 else 0
         if (plan.ep, plan.tables.node_size) == (plan.dp, apart):
             return plan

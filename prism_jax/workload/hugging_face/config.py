@@ -225,7 +225,7 @@ def model_from_hf(config: Mapping[str, Any], name: str | None = None) -> Workloa
 
 
 def _model_type(config: Mapping[str, Any]) -> str:
-    """The model type; of a configuration without one what it is by its other keys.
+    """Returns the model type; of a configuration without one, the type that follows from its other keys.
 
     Raises:
         SpecError: it is none of a language model.

@@ -1,4 +1,4 @@
-"""A decoder by the keys of its configuration, whatever its model type is called.
+"""Decoders of any model type, by the keys of their configurations.
 
 Sizes stand in the configuration under a few spellings (`fields.SPELLINGS`), layers and experts in lists and counts (`layers`);
 what the code of a model type adds to them is a line of `unsaid`. Of a model type without such a line the rest is taken as

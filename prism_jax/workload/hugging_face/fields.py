@@ -1,4 +1,4 @@
-"""Typed access to the keys of a Hugging Face configuration, under all spellings of them, and a list of what was read.
+"""Typed access to the keys of a Hugging Face configuration, under all spellings of them, and a list of the keys that were read.
 
 A key is asked for as Llama spells it; `SPELLINGS` lists what the same thing is called elsewhere (GPT-2 n_embd, MPT d_model,
 Falcon n_head_kv, ChatGLM kv_channels, Meta's params.json dim). Errors name the key as the configuration spells it.

@@ -181,7 +181,7 @@ class LayerBlock(Block):
 
     @property
     def kernels(self) -> KernelTable:
-        """Kernels of the layer; what is recomputed runs again in B."""
+        """Kernels of the layer; recomputed kernels run again in B."""
         ops = layer_ops(self.model, self.plan, self.layer) + KernelTable.of(self.other_ops())
         again, layers = self._again, self._recomputing
         repeated = ops.repeated_in_backward(lambda name: layers * again.kernel_share(product_of(name)))
@@ -212,7 +212,7 @@ class LayerBlock(Block):
 
     @property
     def comms(self) -> list[Comm]:
-        """Tensor, context and expert parallel communication; what recomputation repeats of the forward's stands in B again."""
+        """Tensor, context and expert parallel communication; recomputed parts of the forward's stand in B again."""
         comms = [*layer_comms(self.model, self.plan, self.layer), *self.other_comms()]
         shares = [self._recomputing * self._again.comm_share(comm) for comm in comms]
         repeated = zip(comms, shares, strict=True)

@@ -1,4 +1,4 @@
-"""Stacks of equal dense layers: what encoders of text, encoder-decoders and models over patches of an image have in common.
+"""Stacks of equal dense layers, which encoders of text, encoder-decoders and models over patches of an image have in common.
 
 Layers, embeddings and heads are written for `plan.seq_len` tokens of a sample. An encoder without padding, the decoder of an
 encoder-decoder, an encoder of images and a head that reads some of the tokens work on other numbers of them: `with_seq_len`.
@@ -84,7 +84,7 @@ def stack_sizes(spec: Any, fields: str, **own: Any) -> TransformerSizes:
 
 
 def layer_flops(sizes: TransformerSizes, plan: ParallelPlan, *, recomputed: bool) -> float:
-    """FLOPs of one sample of `plan.seq_len` tokens through all layers: forward and backward, and what is computed again."""
+    """FLOPs of one sample of `plan.seq_len` tokens through all layers: forward, backward and recomputed."""
     forward = token_flops(sizes, plan.seq_len, plan.is_flash).layers
     again = recomputed_flops_per_token(sizes, plan, plan.is_flash) if recomputed else 0.0
     return plan.seq_len * (3.0 * forward + again)

@@ -197,7 +197,7 @@ class EncoderSpec(DenseStack):
         return max(1, int(self.predicted * seq_len))
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """Three times the forward products of layers, head and pooler, and what recomputation repeats."""
+        """Three times the forward products of layers, head and pooler, and the recomputed ones."""
         ends = head_flops(self.sizes, self.predicted_tokens(plan.seq_len), self.next_sentence)
         return plan.global_batch * (layer_flops(self.sizes, self.inside(plan), recomputed=recomputed) + 3.0 * ends)
 

@@ -37,7 +37,7 @@ def end_params(sizes: TransformerSizes) -> int:
 
 
 def cross_flops(sizes: TransformerSizes, own: ParallelPlan, memory: ParallelPlan, *, recomputed: bool) -> float:
-    """FLOPs of one sample in one layer's attention to the encoder: forward and backward, and what is computed again.
+    """FLOPs of one sample in one layer's attention to the encoder: forward, backward and recomputed.
 
     Args:
         sizes: of the decoder.
@@ -246,7 +246,7 @@ class EncoderDecoderSpec(DenseStack):
         return plan.element_bytes * tokens * self.hidden
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """Three times the forward products of both stacks, cross attention and head, and what recomputation repeats."""
+        """Three times the forward products of both stacks, cross attention and head, and the recomputed ones."""
         written, n = self.written(plan), self.n_layers + self.n_writing
         reading = layer_flops(self.sizes, plan, recomputed=recomputed) * self.n_layers / n
         writing = layer_flops(self.writing, written, recomputed=recomputed) * self.n_writing / n

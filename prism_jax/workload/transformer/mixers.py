@@ -129,7 +129,7 @@ class MixerSpec:
         return self.pattern[layer % len(self.pattern)] in (MIXER, MIXER_ALONE)
 
     def has_mlp_in(self, layer: int) -> bool:
-        """Whether layer `layer` has an MLP (or experts) behind what mixes."""
+        """Whether layer `layer` has an MLP (or experts) behind its attention or mixer."""
         place = self.pattern[layer % len(self.pattern)]
         return place == ATTENTION or (place == MIXER and self.has_mlp)
 

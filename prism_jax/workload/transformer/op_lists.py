@@ -217,7 +217,9 @@ def expert_group(model: TransformerSizes, plan: ParallelPlan) -> ExpertGroup:
 
 
 def dropped_by_experts(model: TransformerSizes, plan: ParallelPlan) -> DroppedTokens | None:
-    """Shares of what a device routes that find an expert full; None where nothing is dropped, or nothing said of popularity."""
+    """Shares of the tokens that a device routes that find an expert full; None where none is dropped, or popularity is not
+    stated.
+    """
     moe = model.moe
     if moe is None or moe.routing is None or not moe.capacity_factor:
         return None

@@ -292,7 +292,7 @@ def token_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> To
 
 
 def train_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
-    """FLOPs per token of forward and backward, with what recomputation repeats.
+    """FLOPs per token of forward and backward, recomputation included.
 
     Args:
         recompute: none: 3 x forward (model FLOPs, the numerator of MFU); selective: scores once more; full: all layers

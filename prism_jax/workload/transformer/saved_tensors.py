@@ -135,7 +135,7 @@ def recomputed(model: TransformerSizes, plan: ParallelPlan, is_moe: bool) -> Aga
 
 
 def recomputing_share(model: TransformerSizes, plan: ParallelPlan) -> float:
-    """Share of the layers that do what `recomputed` says."""
+    """Share of the layers that recompute as `recomputed` states."""
     return share_of_layers(plan, model.n_layers)
 
 
@@ -186,7 +186,7 @@ class _Layout(Shard):
 
     @classmethod
     def under(cls, model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions) -> _Layout:
-        """Sizes of what `options` keep."""
+        """Returns the sizes of the tensors that `options` keep."""
         shard = Shard.of(model, plan)
         dropout = has_dropout(model) if options.dropout is None else options.dropout
         rows = shard.tokens if options.keeps_gathered_inputs else shard.local_tokens

@@ -1,4 +1,4 @@
-"""Sizes of a decoder-only transformer: dimensions, experts, latent attention, adapters, and what follows. Counts.
+"""Sizes of a decoder-only transformer: dimensions, experts, latent attention, adapters, and derived counts.
 
 An adapter on a frozen matrix W (n_in x n_out) adds `x A B` to `x W` with A (n_in x r) and B (r x n_out); nothing else is
 trained. A target is named as Hugging Face names the module (`q_proj`), or as Megatron-LM names the fused one (`linear_qkv`),

@@ -92,7 +92,7 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         return float(self.units_per_step(plan)) * mean
 
     def whole_matrix_flops(self, plan: ParallelPlan) -> float:
-        """Model FLOPs of a step as Megatron-LM counted them until 2025: the whole matrix of scores, whatever its mask hides.
+        """Model FLOPs of a step as Megatron-LM counted them until 2025: the whole matrix of scores, masked ones included.
 
         Source: Megatron-LM `num_floating_point_operations` as in its issue 831 (2024-05), NeMo's formulas, MaxText before its PR
         1988 (2025-07), which names Megatron-LM as halving it by then; with packed documents the whole square of each.
@@ -193,7 +193,7 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
         return _token_flops(self, seq_len, causal)
 
     def train_flops_per_token(self, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
-        """FLOPs of one token in forward and backward; `recompute` adds what is computed twice.
+        """FLOPs of one token in forward and backward; `recompute` adds those of recomputation.
 
         Source: arXiv 2104.04473 eq. 3 (recompute = full, causal = False) and 2205.05198 appendix A (none).
         """

@@ -75,7 +75,7 @@ class PatchEmbedding(UnchangingBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Product, biases, positions, extra tokens, and what reads the condition."""
+        """Parameters of product, biases, positions, extra tokens, and of products that read the condition."""
         product = (self.patch_values + 1.0) * self.model.hidden
         return (Parameters(DENSE, product + self.n_own + self.n_beside),)
 
