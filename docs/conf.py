@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, get_type_hints
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
@@ -22,6 +25,7 @@ release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns: list[str] = []
+smartquotes = False  # --set is an option
 html_theme = "furo"
 html_title = f"prism-jax {__version__}"
 html_copy_source = False
@@ -62,8 +66,20 @@ def as_markdown(app, what: str, name: str, of: object, options: object, lines: l
     ).split("\n")
 
 
+def plain_types(app, of: Any, bound_method: bool) -> None:
+    """Types of parameters without what the command line knows of them."""
+    with suppress(TypeError, ValueError, NameError, AttributeError):
+        hints, signature = get_type_hints(inspect.unwrap(of)), inspect.signature(of)
+        of.__signature__ = signature.replace(
+            parameters=[
+                item.replace(annotation=hints.get(item.name, item.annotation)) for item in signature.parameters.values()
+            ]
+        )
+
+
 def setup(app) -> dict[str, bool]:
     """Registers the hook."""
     app.connect("source-read", name_files_outside)
+    app.connect("autodoc-before-process-signature", plain_types)
     app.connect("autodoc-process-docstring", as_markdown, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
