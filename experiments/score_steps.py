@@ -20,7 +20,7 @@ from prism_jax.core.errors import PrismError
 from prism_jax.core.processes import start_jax
 from prism_jax.validation.picture import plot_accuracy
 from prism_jax.validation.report import StepsValidationReport
-from prism_jax.validation.validate import WAYS, score_step_rows, shipped_rows_note
+from prism_jax.validation.validate import WAYS, score_step_rows
 
 
 def score_steps(*tables: str | Path, **options: Any) -> StepsValidationReport:
@@ -58,11 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PrismError as error:
         print(error, file=sys.stderr)
         return 2
-    if note := shipped_rows_note(report):
-        print(note, file=sys.stderr)
     print(report.to_json() if given.json else str(report))
     if given.plot:
-        plot_accuracy(report.parts.rows).savefig(given.plot)
+        plot_accuracy(report.rows).savefig(given.plot)
     return 0
 
 

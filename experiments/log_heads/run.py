@@ -91,7 +91,7 @@ def main() -> None:
             print(f"   {error}")
         every.append(found)
         for run in runs:
-            print(*(f"   {line}" for line in run.lines()), sep="\n")
+            print(*(f"   {name}: {text}" for name, text in run.facts.items()), sep="\n")
         for text in found.wrong:
             print(f"   WRONG {text}")
         if found.unsaid:

@@ -93,26 +93,34 @@ class StepPoints:
 
     Attributes:
         step, step_s: numbers and seconds, in the order of the recording.
-        n_recorded: steps that they stand for.
+        stands_for: how many steps each stands for.
     """
 
     step: tuple[int, ...]
     step_s: tuple[float, ...]
-    n_recorded: int
+    stands_for: tuple[int, ...]
 
 
-def step_points(steps: NDArray, step_s: Floats) -> StepPoints:
+def step_points(steps: NDArray, step_s: Floats, most: int = MOST_POINTS) -> StepPoints:
     """All of few steps; of many the middle one and the longest of every block of successive ones.
 
     Args:
         steps: [entry] numbers.
         step_s: [entry] seconds.
+        most: steps that are kept.
     """
-    n, kept = len(step_s), np.arange(len(step_s))
-    if n > MOST_POINTS:
-        blocks = (block[np.argsort(step_s[block], kind="stable")] for block in np.array_split(kept, MOST_POINTS // 2))
-        kept = np.unique([entry for block in blocks for entry in (block[len(block) // 2], block[-1])])
-    return StepPoints(tuple(map(int, steps[kept])), tuple(float(f"{one:.6g}") for one in step_s[kept]), n)
+    kept = dict.fromkeys(range(len(step_s)), 1)
+    if len(step_s) > most:
+        kept = {}
+        for block in np.array_split(np.arange(len(step_s)), max(1, most // 2)):
+            ordered = block[np.argsort(step_s[block], kind="stable")]
+            kept |= {int(ordered[len(block) // 2]): max(1, len(block) - 1), int(ordered[-1]): 1}
+    entries = sorted(kept)
+    return StepPoints(
+        tuple(int(steps[entry]) for entry in entries),
+        tuple(float(f"{step_s[entry]:.6g}") for entry in entries),
+        tuple(kept[entry] for entry in entries),
+    )
 
 
 FACTOR = 1.5

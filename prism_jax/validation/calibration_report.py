@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Annotated, ClassVar
 
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
-from ..core.text_table import bar
+from ..core.text_table import duration, percent
 from ..core.units import format_s
 from ..cost.efficiency import SHARE
 from ..result.distribution import MedianInterval
@@ -97,6 +98,7 @@ class SiteReport(Report):
     """
 
     kind: ClassVar[str] = "site-calibration"
+    picture: ClassVar[str] = "prism_jax.validation.picture:draw_site"
 
     generation: str
     framework: str
@@ -114,24 +116,53 @@ class SiteReport(Report):
     notes: Annotated[tuple[str, ...] | None, WHERE_KNOWN] = None
     shipped_stands: Annotated[bool | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        framework = self.framework or "framework not specified"
-        device = self.device or self.generation
-        n = self.n_run
-        return [
-            f"{n} run{'s' if n > 1 else ''} of {device}, {framework}, calibrated in {self.elapsed_s:.1f} s",
-            *(f"note: {name} was not used: {reason}" for name, reason in self.dropped.items()),
-            "",
+    def card(self) -> Card:
+        n, notes = self.n_run, self._notes
+        errors, moved = self.error, _moves(self)
+        before, after = errors.before.median_ape, errors.leave_one_out.median_ape
+        verdict = f"The median error falls from {percent(before)} to {percent(after)} on runs that are left out."
+        if self.shipped_stands:
+            verdict = "The shipped calibration stands: it predicts runs that are left out better."
+        elif n > 1 and after >= before:
+            verdict = f"The error does NOT fall: {percent(before)} before, {percent(after)} on runs that are left out (median)."
+        elif n == 1:
+            verdict = f"The error of the run falls from {percent(before)} to {percent(errors.after.median_ape)}."
+        first = {"largest change": f"{moved[0][0]}: {moved[0][1]}"} if moved else {}
+        return Card(
+            title=f"{n:,} measured run{'s' * (n != 1)} of {self.device or self.generation}, {self._framework}",
+            verdict=verdict,
+            tone="unsure" if self.shipped_stands or (n > 1 and after >= before) else "good",
+            facts={
+                "90% interval": f"{_span_of(self.band.before)} around a prediction before, {_span_of(self.band.after)} now",
+                **first,
+                "all together": f"{_site(self.site_factor)}",
+            },
+            evidence=f"{n:,} run{'s' * (n != 1)}, each left out in turn, in {duration(self.elapsed_s)}",
+            next_step=f"-o FILE keeps it for predict --fit FILE; {more(notes)}",
+        )
+
+    @property
+    def _framework(self) -> str:
+        return self.framework or "framework not specified"
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        dropped = (f"{name} was not used: {reason}" for name, reason in self.dropped.items())
+        return (*dropped, *(self.notes or ()))
+
+    def blocks(self) -> Sequence[Block]:
+        before, after = _span_of(self.band.before), _span_of(self.band.after)
+        return (
             *_runs(self.runs),
-            "",
-            *_curve(self),
-            *([SHIPPED_STANDS] if self.shipped_stands else []),
-            "",
-            *_moves(self),
-            "",
-            *_band(self.band),
-            *(f"note: {note}" for note in self.notes or ()),
-        ]
+            _curve(self),
+            *([Note(SHIPPED_STANDS)] if self.shipped_stands else []),
+            Facts(
+                "Largest corrections, relative to other sites with this device and software (90% interval)",
+                {**dict(_moves(self)), "common factor of all": _site(self.site_factor)},
+            ),
+            Facts("90% interval of a measured step around its prediction", {"before": before, "now": after}),
+            *(Note(f"note: {note}") for note in self._notes),
+        )
 
 
 @dataclass(frozen=True)
@@ -167,20 +198,35 @@ class SuggestionReport(Report):
     record: Annotated[RunRecord, INLINE]
     log_sd: Annotated[float | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
+    def card(self) -> Card:
         found = self.suggested
-        width = max(3, *(len(one.id) for one in found))
-        return [
-            f"measure these {len(found)} of {self.n_job} jobs first, in this order",
-            f"90 % interval of a job, upper over lower end: {_span(self.log_sd)} now; then as below",
-            "",
-            f"{'job':<{width}}   step time  represents  then   largest components",
-            *(
-                f"{one.id:<{width}}  {format_s(one.noise_free_s):>10}  {one.stands_for:>10}  {_span(one.log_sd_after)}"
-                f"  {_parts(one.parts)}"
-                for one in found
-            ),
+        names, n = [one.id for one in found[:MOST_NAMED]], len(found)
+        rest = f" and {n - MOST_NAMED} more" if n > MOST_NAMED else ""
+        facts = {"represent": f"{sum(one.stands_for for one in found):,} of {self.n_job:,} jobs"}
+        if self.log_sd is not None:
+            after = found[-1].log_sd_after if found else None
+            then = "" if after is None else f", {_span(after)} once these are measured"
+            facts["90% interval"] = f"upper over lower end {_span(self.log_sd)} now{then}"
+        return Card(
+            title=f"Which of {self.n_job:,} jobs to measure first",
+            verdict=f"Measure {n} job{'s' * (n != 1)} first, in this order: {', '.join(names)}{rest}.",
+            tone="plain",
+            facts=facts,
+            evidence=f"predicted parts of the steps of {self.n_job:,} jobs, no measured times",
+            next_step="prism-jax calibrate RUNS, with their measured times; --details",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        rows = [
+            (one.id, format_s(one.noise_free_s), f"{one.stands_for:,}", _span(one.log_sd_after), _parts(one.parts))
+            for one in self.suggested
         ]
+        columns = ("job", "step time", "represents", "interval then", "largest components")
+        now = [Facts("", {"interval now": f"upper over lower end {_span(self.log_sd)}"})] if self.log_sd else []
+        return (Table(f"Measure these {len(rows)} of {self.n_job} jobs first, in this order", columns, rows), *now)
+
+
+MOST_NAMED = 4
 
 
 def _span(log_sd: float | None) -> str:
@@ -213,42 +259,44 @@ WORDS = {
 }
 
 
-def _runs(runs: Sequence[SiteRun]) -> Iterator[str]:
+def _runs(runs: Sequence[SiteRun]) -> list[Block]:
     ranked = sorted(runs, key=lambda run: -abs(run.error_left_out))[:MOST_RUNS]
-    width = max(3, *(len(run.id) for run in ranked))
-    yield f"{'run':<{width}}  measured s  shipped  error  calibrated   error  left out"
-    for run in ranked:
-        yield (
-            f"{run.id:<{width}}  {run.measured_s:>10.4g}  {run.before_s:>7.4g} {run.error_before:>+6.1%}"
-            f"  {run.after_s:>10.4g} {run.error_after:>+7.1%}   {run.error_left_out:>+7.1%}"
+    columns = ("run", "measured", "shipped", "error", "calibrated", "error", "left out")
+    rows = [
+        (
+            run.id,
+            format_s(run.measured_s),
+            format_s(run.before_s),
+            f"{run.error_before:+.1%}",
+            format_s(run.after_s),
+            f"{run.error_after:+.1%}",
+            f"{run.error_left_out:+.1%}",
         )
-    if len(runs) > len(ranked):
-        yield f"{len(runs) - len(ranked)} more runs; --json has them all"
+        for run in ranked
+    ]
+    found: list[Block] = [Table("Measured and predicted steps, worst first", columns, rows)]
+    n_more = len(runs) - len(ranked)
+    return [*found, Note(f"{n_more} more runs; --json has them all")] if n_more else found
 
 
-def _curve(report: SiteReport) -> Iterator[str]:
+def _curve(report: SiteReport) -> Bars:
     points = report.curve
-    largest = max(point.median_ape for point in points) or 1.0
-    yield "median error on held-out runs, by number of runs used"
-    for point in points:
-        note = "  shipped calibration, all runs" if point.n_run == 0 else ""
-        error = point.median_ape
-        yield f"  {point.n_run:>4} {error:>7.2%}  {bar(error / largest)}{note}".rstrip()
-    errors = report.error
-    yield (
-        f"  all runs: median {errors.before.median_ape:.2%} before, {errors.after.median_ape:.2%} after, "
-        f"{errors.leave_one_out.median_ape:.2%} with each run left out in turn"
-    )
+    largest = max((point.median_ape for point in points), default=0.0) or 1.0
+    bars = [
+        Bar("shipped" if one.n_run == 0 else f"{one.n_run}", percent(one.median_ape), one.median_ape / largest)
+        for one in points
+    ]
+    return Bars("Median error on held-out runs, by number of runs used", bars)
 
 
-def _moves(report: SiteReport) -> Iterator[str]:
+def _moves(report: SiteReport) -> list[tuple[str, str]]:
     """Corrections that moved most, against the population of this device and software."""
     told = [(abs(found.shift), _move(knob, found)) for knob, found in report.corrections.items() if _moved(knob, found)]
-    told.sort(key=lambda item: -item[0])
-    yield "largest corrections, relative to other sites with this device and software (90 % interval)"
-    yield from (f"  {text}" for _, text in told[:MOST_MOVES])
-    site = report.site_factor
-    yield f"  common factor of all components: {_slower(site.median)} ({_slower(site.p5)} to {_slower(site.p95)})"
+    return [words for _, words in sorted(told, key=lambda item: -item[0])[:MOST_MOVES]]
+
+
+def _site(found: MedianInterval) -> str:
+    return f"{_slower(found.median)} ({_slower(found.p5)} to {_slower(found.p95)})"
 
 
 def _moved(knob: str, found: CorrectionFacts) -> bool:
@@ -257,26 +305,23 @@ def _moved(knob: str, found: CorrectionFacts) -> bool:
     return abs(found.shift) >= SMALLEST_SHIFT and abs(change) >= SMALLEST_CHANGE
 
 
-def _move(knob: str, found: CorrectionFacts) -> str:
+def _move(knob: str, found: CorrectionFacts) -> tuple[str, str]:
     if knob == SHARE:
-        return (
-            f"share of compute that hides data-parallel communication: {found.after:.0%} instead of {found.before:.0%} "
-            f"({found.p5:.0%} to {found.p95:.0%})"
-        )
+        share = f"{found.after:.0%} instead of {found.before:.0%} ({found.p5:.0%} to {found.p95:.0%})"
+        return "compute that hides data-parallel communication", share
     ratio, low, high = (getattr(found, name) / found.before for name in ("after", "p5", "p95"))
-    return f"{WORDS[knob]}: {_slower(ratio)} ({_slower(low)} to {_slower(high)})"
+    return WORDS[knob], f"{_slower(ratio)} ({_slower(low)} to {_slower(high)})"
 
 
 def _slower(ratio: float) -> str:
-    """As "20 % slower", "8 % faster", "2.3 times as long"."""
+    """As "20% slower", "8% faster", "2.3 times as long"."""
     if not 2.0 / 3.0 <= ratio <= 1.5:
         return f"{ratio:.2g} times as long"
     return f"{abs(ratio - 1.0):.0%} {'slower' if ratio >= 1.0 else 'faster'}"
 
 
-def _band(band: BandByStage) -> Iterator[str]:
-    before, after = (f"{of.p5:+.1%} to {of.p95:+.1%}" for of in (band.before, band.after))
-    yield f"90 % interval of a measured step around its prediction: {before} before, {after} now"
+def _span_of(of: Interval90) -> str:
+    return f"{of.p5:+.0%} to {of.p95:+.0%}"
 
 
 MOST_PARTS = 3  # that are named per job

@@ -1,13 +1,16 @@
-"""Reports a training log against what its own head predicts: three lines for every run, and what lies behind them."""
+"""Reports a training log against what its own head predicts: the verdict on every run, and what lies behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
+from ..core.page import Block, Card, Facts, Group, Note, Tone, more
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
+from ..core.text_table import percent
 from ..core.units import format_s
+from ..trace.step_log import StepPoints
 
 INSIDE, OUTSIDE, SICK, NO_JOB, NO_STEPS = "inside", "outside", "sick", "no job", "no steps"
 MOST_ASSUMED = 6
@@ -152,51 +155,69 @@ class LogRun:
     read_from: Mapping[str, str] = field(default_factory=dict)
     printed: Mapping[str, Json] = field(default_factory=dict)
 
-    def lines(self) -> list[str]:
-        """Measured, predicted, assumed; then causes and what else is to be said."""
-        return [self._measured(), self._predicted(), self._assumed(), *self._more()]
+    @property
+    def facts(self) -> dict[str, str]:
+        """What was measured, predicted and assumed, and what would explain the difference."""
+        causes = {
+            ("likely cause" if one.explains else "at most"): f"{one.text}: {format_s(one.step_s)}"
+            for one in self.causes
+        }
+        return {
+            "measured": self.measured_words,
+            "predicted": self.predicted_words,
+            **causes,
+            **({"where": self._where()} if self.timed else {}),
+        }
 
-    def _measured(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """Whether measured and predicted agree."""
+        if self.measured is None or self.predicted is None:
+            return f"Nothing to compare: {self.reason or 'no steps'}."
+        error = self.predicted.p50_s / (self.compared_s or self.measured.median_s) - 1.0
+        off = f"predicted {percent(abs(error))} {'longer' if error > 0.0 else 'shorter'} than measured"
+        if self.verdict == SICK:
+            return f"SICK: {off}, and nothing that the head leaves open explains it."
+        return f"{'As expected' if self.verdict == INSIDE else 'OUTSIDE of the 90% interval'}: {off}."
+
+    @property
+    def measured_words(self) -> str:
+        """The median step and which steps it is of, or why there is none."""
         found = self.measured
         if found is None:
-            return f"measured:  nothing: {self.reason}"
+            return f"nothing: {self.reason}"
         of = f"means of {found.per_entry} steps" if found.per_entry > 1 else "steps"
-        which = f"{found.n} {of}, {found.first_step} to {found.last_step}" if found.n > 1 else "one entry"
-        return f"measured:  {format_s(found.median_s)} per step (median of {which}; p95 {format_s(found.p95_s)})"
+        which = f"{found.n:,} {of}, {found.first_step:,} to {found.last_step:,}" if found.n > 1 else "one entry"
+        return f"{format_s(found.median_s)} per step (median of {which}; p95 {format_s(found.p95_s)})"
 
-    def _predicted(self) -> str:
+    @property
+    def predicted_words(self) -> str:
+        """The typical step with its interval, or why there is none."""
         found = self.predicted
         if found is None:
-            return (
-                f"predicted: nothing: {self.reason}"
-                if self.measured is not None
-                else "predicted: nothing to compare with"
-            )
-        text = f"predicted: {format_s(found.p50_s)} ({format_s(found.low_s)} to {format_s(found.high_s)} in 90 %)"
+            return f"nothing: {self.reason}" if self.measured is not None else "nothing to compare with"
+        text = f"{format_s(found.p50_s)} (90%: {format_s(found.low_s)} to {format_s(found.high_s)})"
         if self.measured is None:
             return text
         seconds = self.compared_s or self.measured.median_s
         what = f" of the {format_s(seconds)} of one update of the actor" if self.compared_s else ""
         return f"{text}: {self.verdict}, {found.p50_s / seconds - 1.0:+.0%}{what}"
 
-    def _assumed(self) -> str:
+    @property
+    def assumed_words(self) -> str:
+        """What matters of what the head leaves unsaid."""
         shown = [one.words for one in self.assumed if one.matters]
-        more = f"; and {len(shown) - MOST_ASSUMED} more" if len(shown) > MOST_ASSUMED else ""
-        return f"assumed:   {'; '.join(shown[:MOST_ASSUMED]) or 'nothing that matters'}{more}"
+        rest = f"; and {len(shown) - MOST_ASSUMED} more" if len(shown) > MOST_ASSUMED else ""
+        return f"{'; '.join(shown[:MOST_ASSUMED]) or 'nothing that matters'}{rest}"
 
-    def _more(self) -> list[str]:
-        found = []
-        for one in self.causes:
-            found.append(f"  {'likely cause' if one.explains else 'at most'}: {one.text}: {format_s(one.step_s)}")
+    def blocks(self) -> list[Block]:
+        """All that is said of the run."""
+        found: list[Block] = [Facts("", {**self.facts, "assumed": self.assumed_words})]
         if self.verdict == SICK:
-            found.append(
-                "  sick: nothing that the head leaves open explains this. Look at the machine before calibrating."
-            )
-        if self.timed:
-            found.append(f"  where: {self._where()}")
+            found.append(Note("sick: nothing that the head leaves open explains this.", "bad"))
         if self.not_modelled:
-            found.append(f"  not modelled: {', '.join(self.not_modelled)}")
-        return [*found, *(f"  note: {one}" for one in self.notes)]
+            found.append(Note(f"not modelled: {', '.join(self.not_modelled)}"))
+        return [*found, *(Note(f"note: {one}") for one in self.notes)]
 
     def _where(self) -> str:
         """The parts, and which of them holds most of the difference."""
@@ -210,23 +231,72 @@ class LogRun:
 
 @dataclass(frozen=True)
 class LogValidationReport(Report):
-    """A training log against what its own head predicts."""
+    """A training log against what its own head predicts.
+
+    Attributes:
+        points: [run] its steps, for pictures; absent in reports of versions before 0.2.
+    """
 
     kind: ClassVar[str] = "log-validation"
     picture: ClassVar[str] = "prism_jax.validation.picture:draw_log"
 
     runs: tuple[LogRun, ...]
     record: Annotated[RunRecord, INLINE]
+    points: Annotated[tuple[StepPoints | None, ...] | None, WHERE_KNOWN] = None
 
     @property
     def fails(self) -> bool:
         """Whether a run is outside of its interval, or sick."""
         return any(run.verdict in (OUTSIDE, SICK) for run in self.runs)
 
-    def lines(self) -> list[str]:
+    def card(self) -> Card:
+        file, notes = self.record.inputs.get("file"), [note for run in self.runs for note in run.notes]
         if len(self.runs) == 1:
-            return self.runs[0].lines()
-        found: list[str] = []
-        for number, run in enumerate(self.runs, start=1):
-            found += [f"run {number} of {len(self.runs)}, lines {run.first_line} to {run.last_line}", *run.lines()]
-        return found
+            run = self.runs[0]
+            title, verdict, facts = f"{file}: {run.trainer}, {_lines_words(run)}", run.sentence, run.facts
+            assumptions = tuple(one.words for one in run.assumed if one.matters)[:MOST_ON_CARD]
+        else:
+            title, assumptions = f"{file}: {len(self.runs)} runs", ()
+            n_inside = sum(run.verdict == INSIDE for run in self.runs)
+            verdict = f"{n_inside} of {len(self.runs)} runs are as their heads predict."
+            by_verdict = sorted(enumerate(self.runs, 1), key=lambda item: ORDER.index(item[1].verdict))
+            facts = {f"run {number}": run.sentence for number, run in by_verdict[:MOST_RUNS]}
+        n_steps = sum(run.measured.n for run in self.runs if run.measured is not None)
+        return Card(
+            title,
+            verdict,
+            self._tone,
+            facts,
+            evidence=f"{n_steps:,} entries of the log; the job is read from its head",
+            assumptions=assumptions,
+            next_step=f"{self._next}; {more(notes)}",
+        )
+
+    @property
+    def _tone(self) -> Tone:
+        verdicts = {run.verdict for run in self.runs}
+        if SICK in verdicts:
+            return "bad"
+        return "good" if verdicts == {INSIDE} else "unsure"
+
+    @property
+    def _next(self) -> str:
+        if any(run.verdict == SICK for run in self.runs):
+            return "look at the machine before calibrating"
+        return "prism-jax calibrate --log LOG"
+
+    def blocks(self) -> Sequence[Block]:
+        if len(self.runs) == 1:
+            return self.runs[0].blocks()
+        n = len(self.runs)
+        return [
+            Group(f"Run {at} of {n}, {_lines_words(run)}", run.blocks()) for at, run in enumerate(self.runs, start=1)
+        ]
+
+
+ORDER = (SICK, OUTSIDE, NO_JOB, NO_STEPS, INSIDE)
+MOST_ON_CARD, MOST_RUNS = 2, 5
+
+
+def _lines_words(run: LogRun) -> str:
+    return f"lines {run.first_line:,} to {run.last_line:,}"

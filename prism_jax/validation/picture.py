@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
+from ..core.errors import DataError
 from ..core.picture import (
     CYAN,
     GREEN,
@@ -28,11 +29,12 @@ from ..core.picture import (
     style,
 )
 from ..core.units import format_s
+from .calibration_report import SiteReport
 from .log_report import LogRun, LogValidationReport
 from .report import StepsValidationReport
 
 if TYPE_CHECKING:
-    from ..trace.step_log import StepLog
+    from ..trace.step_log import StepPoints
     from .score import RowResult
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, PURPLE, GREEN, CYAN, OLIVE, WINE)  # of the largest groups; the others are grey
@@ -128,15 +130,21 @@ def _steps(ax: Axes, errors: Sequence[float], colour: str, width: float) -> None
 
 def draw_accuracy(report: StepsValidationReport) -> Figure:
     """Predicted against measured, and which share of rows has at most a given error."""
-    return plot_accuracy(report.parts.rows)
+    return plot_accuracy(report.rows)
 
 
 MOST_RUNS = 6  # panels
 
 
 def draw_log(report: LogValidationReport) -> Figure:
-    """The steps of every run over its iterations, and how they are distributed, with what the head predicts."""
-    known = [(run, steps) for run, steps in zip(report.runs, report.parts, strict=True) if steps is not None]
+    """The steps of every run over its iterations, and how they are distributed, with what the head predicts.
+
+    Raises:
+        DataError: the report is of a version that kept no steps.
+    """
+    if report.points is None:
+        raise DataError("this answer was saved by an older version, which kept no steps. Validate again to draw it.")
+    known = [(run, steps) for run, steps in zip(report.runs, report.points, strict=True) if steps is not None]
     with style():
         n = min(len(known), MOST_RUNS)
         figure = new_figure((9.0, 0.8 + 2.9 * max(n, 1)))
@@ -150,10 +158,11 @@ def draw_log(report: LogValidationReport) -> Figure:
     return figure
 
 
-def _plot_run(run: LogRun, steps: StepLog, left: Axes, right: Axes) -> None:
+def _plot_run(run: LogRun, steps: StepPoints, left: Axes, right: Axes) -> None:
     """One run: points over iterations, and the share of its steps by their time."""
     left.plot(steps.step, steps.step_s, ".", color="#444444", markersize=5, label="measured steps", rasterized=True)
-    right.hist(steps.step_s, bins=30, orientation="horizontal", color=GREY, weights=np.full(len(steps), 1 / len(steps)))
+    weights = np.array(steps.stands_for) / sum(steps.stands_for)
+    right.hist(steps.step_s, bins=30, orientation="horizontal", color=GREY, weights=weights)
     found, title = run.predicted, [f"lines {run.first_line} to {run.last_line}, {run.trainer}: {run.verdict}"]
     lines = {"measured median": (None if run.measured is None else run.measured.median_s, "black", "--")}
     lines["of it one update of the actor"] = run.compared_s, ROSE, "--"
@@ -165,10 +174,39 @@ def _plot_run(run: LogRun, steps: StepLog, left: Axes, right: Axes) -> None:
                 ax.axhline(seconds, color=colour, linewidth=1.2, linestyle=line, label=name)
     if found is not None:
         for ax in (left, right):
-            ax.axhspan(found.low_s, found.high_s, color=INDIGO, alpha=0.15, linewidth=0, label="predicted, 90 %")
+            ax.axhspan(found.low_s, found.high_s, color=INDIGO, alpha=0.15, linewidth=0, label="predicted, 90%")
     left.set_title("; ".join(title), loc="left", fontsize="medium")
     left.set_xlabel("step")
     left.set_ylim(bottom=0.0)
     right.set_xlabel("share of steps")
     right.xaxis.set_major_formatter(PercentFormatter(1.0))
     name_time_axis(left.yaxis, "step time")
+
+
+def draw_site(report: SiteReport) -> Figure:
+    """Errors of the measured runs before and after the calibration, and how the error falls with their number."""
+    ranked = sorted(report.runs, key=lambda run: -abs(run.error_before))[:MOST_DRAWN]
+    places = np.arange(len(ranked))[::-1]
+    with style():
+        figure = new_figure((11.0, max(3.4, 1.6 + 0.24 * len(ranked))), report.card().verdict)
+        left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
+        shown = {"shipped": ("error_before", GREY, "o"), "calibrated": ("error_after", INDIGO, "o")}
+        shown["calibrated without this run"] = "error_left_out", ROSE, "D"
+        for name, (field, colour, marker) in shown.items():
+            left.plot([getattr(run, field) for run in ranked], places, marker, color=colour, markersize=5, label=name)
+        left.axvline(0.0, color="#444444", linewidth=1.0)
+        left.set_yticks(places, [short(run.id) for run in ranked])
+        left.xaxis.set_major_formatter(PercentFormatter(1.0))
+        left.set_xlabel("error of the predicted step")
+        left.legend(loc="best")
+        curve = report.curve
+        right.plot([one.n_run for one in curve], [one.median_ape for one in curve], "o-", color=INDIGO)
+        right.set_ylim(0.0, 1.1 * max(0.01, *(one.median_ape for one in curve)))
+        right.yaxis.set_major_formatter(PercentFormatter(1.0))
+        right.xaxis.set_major_locator(MaxNLocator(integer=True))
+        right.set_xlabel("runs used; 0: the shipped calibration")
+        right.set_ylabel("median error of unused runs")
+    return figure
+
+
+MOST_DRAWN = 25  # runs, those that were furthest off first

@@ -7,23 +7,97 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Table
-from ..core.page_text import block_lines
-from ..core.report import INLINE, Report, RunRecord
+from ..core.page import Block, Card, Note, Table, more
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import percent
 from .score import Errors, RowResult, Score, SourceScore, Validation
 
 
 @dataclass(frozen=True)
 class StepsValidationReport(Validation, Report):
-    """Predicted against measured step times."""
+    """Predicted against measured step times.
+
+    Attributes:
+        notes: what to know of the score, in sentences; absent where there is nothing.
+    """
 
     kind: ClassVar[str] = "steps-validation"
     picture: ClassVar[str] = "prism_jax.validation.picture:draw_accuracy"
 
     record: Annotated[RunRecord, INLINE]
+    notes: Annotated[tuple[str, ...] | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        return [line for table in steps_validation_tables(self) for line in block_lines(table)]
+    def card(self) -> Card:
+        of, notes = self.overall, self.notes or ()
+        blind = self.record.inputs.get("leave_out")
+        left_out = f", each {blind} predicted without its own rows" if blind else ""
+        aside = {"with defects": of.n_defect, "without a prediction": of.n_unsupported}
+        parts = [f"{n:,} {what}" for what, n in aside.items() if n]
+        set_aside = f"; set aside {', '.join(parts)}" if parts else ""
+        return Card(
+            title=f"{len(self.rows):,} measured steps against their predictions",
+            verdict=_verdict(of),
+            tone="plain" if of.n == 0 else "good" if (of.coverage_90 or 0.0) >= LEAST_COVERED else "unsure",
+            facts={"error": _errors(of), "interval": _intervals(of), **_worst(self), **_baseline(self)},
+            evidence=f"{of.n:,} row{'s' * (of.n != 1)} of {_counted_sources(self)}{left_out}{set_aside}",
+            next_step=f"{'prism-jax calibrate FILE' if blind else '--leave-out source: a blind score'}; {more(notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        n_more = max(0, len(_ranked(self)) - WORST_ROWS)
+        return (
+            *steps_validation_tables(self),
+            *([Note(f"{n_more} more rows; --json has them all")] if n_more else []),
+            *(Note(f"note: {note}") for note in self.notes or ()),
+        )
+
+
+LEAST_COVERED = 0.8  # of rows in their 90 % interval, for intervals that are right
+
+
+def _verdict(of: Score) -> str:
+    if of.n == 0 or of.median_ape is None:
+        return "No row could be predicted."
+    covered = "" if of.coverage_90 is None else f"; {of.coverage_90:.0%} lie in their 90% interval"
+    return f"Half of the predictions are off by at most {percent(of.median_ape)}{covered}."
+
+
+def _errors(of: Score) -> str:
+    known = (of.median_ape, of.mape, of.bias, of.p90_ape)
+    if any(one is None for one in known):
+        return "not known"
+    median, mean, bias, p90 = known
+    return (
+        f"median {_percent(median)}, mean {_percent(mean)}, bias {_percent(bias, '+')}; 9 of 10 within {_percent(p90)}"
+    )
+
+
+def _intervals(of: Score) -> str:
+    if of.coverage_90 is None or of.sharpness.width is None:
+        return "none: variability was left out"
+    return f"{of.coverage_90:.0%} inside; upper over lower end x {of.sharpness.width:.2f} (median)"
+
+
+def _worst(report: StepsValidationReport) -> dict[str, str]:
+    ranked = _ranked(report)
+    if not ranked:
+        return {}
+    row = ranked[0]
+    return {"worst row": f"{cut(row.id, NAME)}: {percent(row.error or 0.0, sign=True)} ({cut(row.reason, REASON)})"}
+
+
+def _baseline(report: StepsValidationReport) -> dict[str, str]:
+    of = report.overall_baseline
+    return (
+        {}
+        if of is None or of.median_ape is None
+        else {"baseline": f"typical utilisation: median {percent(of.median_ape)}"}
+    )
+
+
+def _counted_sources(report: StepsValidationReport) -> str:
+    n = len({row.source for row in report.rows if row.error is not None})
+    return f"{n:,} source{'s' * (n != 1)}"
 
 
 @dataclass(frozen=True)
@@ -55,8 +129,29 @@ class MemoryValidationReport(Report):
     by_model: Mapping[str, MemoryOutcomes]
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        return block_lines(memory_validation_table(self))
+    def card(self) -> Card:
+        of, peak = self.overall, self.overall.peak_bytes
+        fits, oom = of.fits_called_fits + of.fits_called_oom, of.oom_called_fits + of.oom_called_oom
+        peaks = "not measured"
+        if peak.median_ape is not None and peak.bias is not None:
+            peaks = (
+                f"{peak.n:,} measured: median error {percent(peak.median_ape)}, bias {percent(peak.bias, sign=True)}"
+            )
+        return Card(
+            title=f"{of.n:,} measured layouts: fits, or runs out of memory",
+            verdict=f"{of.accuracy:.0%} are called right; {of.majority_accuracy:.0%} if always the commoner outcome is said.",
+            tone="good" if of.accuracy > of.majority_accuracy else "unsure",
+            facts={
+                "that fit": f"{of.fits_called_fits:,} of {fits:,} called so",
+                "that do not": f"{of.oom_called_oom:,} of {oom:,} called so",
+                "peak": peaks,
+            },
+            evidence=f"{of.n:,} layout{'s' * (of.n != 1)} of {len(self.by_model):,} model{'s' * (len(self.by_model) != 1)}",
+            next_step="prism-jax check JOB: memory of one job; --details",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        return (memory_validation_table(self),)
 
 
 COLUMNS = (
@@ -68,7 +163,7 @@ COLUMNS = (
 def memory_validation_table(report: MemoryValidationReport) -> Table:
     """One row per model, and all together."""
     groups = [*report.by_model.items(), ("overall", report.overall)]
-    return Table("fits or runs out of memory, by model", COLUMNS, [_cells(*group) for group in groups])
+    return Table("Fits or runs out of memory, by model", COLUMNS, [_cells(*group) for group in groups])
 
 
 def _cells(name: str, found: MemoryOutcomes) -> list[str]:
@@ -90,7 +185,7 @@ def _cells(name: str, found: MemoryOutcomes) -> list[str]:
 WORST_ROWS = 40
 FEW_MODELS = 12
 NAME, SOURCE, REASON, GROUP = 26, 20, 33, 35  # characters: with numbers, 120 columns
-FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %", "width", "score")
+FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90%", "width", "score")
 
 
 def steps_validation_tables(report: StepsValidationReport) -> list[Table]:
@@ -103,9 +198,9 @@ def steps_validation_tables(report: StepsValidationReport) -> list[Table]:
         *_rows(_ranked(report)),
         *_unsupported(report.rows),
         *_assumed(report.rows),
-        Table("by source", ("source", *FIGURES), [_score(*group) for group in by_source]),
+        Table("By source", ("source", *FIGURES), [_score(*group) for group in by_source]),
         *_models(report),
-        Table("overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
+        Table("Overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
         *_classes(report),
         _sources(report.sources),
     ]
@@ -115,9 +210,9 @@ def _classes(report: StepsValidationReport) -> list[Table]:
     """Scores by how much is known near a row, and of its sources."""
     found = [_score(name, one.rows) for name, one in report.by_class.items()]
     sources = [_source(name, one.sources) for name, one in report.by_class.items()]
-    title = "by evidence near the row; width: median of high over low; score: of the 90 % interval of the logarithm"
+    title = "By evidence near the row; width: median of high over low; score: of the 90% interval of the logarithm"
     return (
-        [Table(title, ("evidence", *FIGURES), found), Table("by evidence, sources", ("evidence", *OF_SOURCES), sources)]
+        [Table(title, ("evidence", *FIGURES), found), Table("By evidence, sources", ("evidence", *OF_SOURCES), sources)]
         if found
         else []
     )
@@ -127,22 +222,22 @@ def _models(report: StepsValidationReport) -> list[Table]:
     """Scores by model where they are few enough to read."""
     if not 1 < len(report.by_model) <= FEW_MODELS:
         return []
-    return [Table("by model", ("model", *FIGURES), [_score(*group) for group in sorted(report.by_model.items())])]
+    return [Table("By model", ("model", *FIGURES), [_score(*group) for group in sorted(report.by_model.items())])]
 
 
 def _sources(found: SourceScore) -> Table:
     """Every source counts once."""
-    return Table("by source, each counting once", ("", *OF_SOURCES), [_source("all", found)])
+    return Table("By source, each counting once", ("", *OF_SOURCES), [_source("all", found)])
 
 
 OF_SOURCES = (
     "sources",
     "mean of medians",
-    "mean in 90 %",
+    "mean in 90%",
     "score",
     "width ~ error",
     "8 rows or more",
-    "below 60 % in 90 %",
+    "below 60% in 90%",
 )
 
 
@@ -159,11 +254,6 @@ def _source(name: str, found: SourceScore) -> list[str]:
     ]
 
 
-def n_unlisted(report: StepsValidationReport) -> int:
-    """Rows with a prediction that the table has no room for."""
-    return max(0, len(_ranked(report)) - WORST_ROWS)
-
-
 def _ranked(report: StepsValidationReport) -> list[RowResult]:
     """Rows with a prediction, worst first."""
     return sorted((row for row in report.rows if row.error is not None), key=lambda row: -abs(row.error or 0.0))
@@ -173,10 +263,10 @@ def _rows(ranked: Sequence[RowResult]) -> list[Table]:
     if not ranked:
         return []
     has_range = any(row.measured_range is not None for row in ranked)
-    columns = ("row", "source", "measured s", "predicted s", "error", "in 90 %", "defect or largest part")
+    columns = ("row", "source", "measured s", "predicted s", "error", "in 90%", "defect or largest part")
     return [
         Table(
-            "rows, worst first; in 90 %: whether the measured time lies in its interval",
+            "Rows, worst first; in 90%: whether the measured time lies in its interval",
             (*columns, "in range") if has_range else columns,
             [_row(row, has_range) for row in ranked[:WORST_ROWS]],
         )
@@ -186,14 +276,14 @@ def _rows(ranked: Sequence[RowResult]) -> list[Table]:
 def _unsupported(rows: Sequence[RowResult]) -> list[Table]:
     reasons = Counter(row.unsupported for row in rows if row.unsupported)
     counted = [[str(n), reason] for reason, n in reasons.most_common()]
-    return [Table("rows without a prediction", ("rows", "why"), counted)] if counted else []
+    return [Table("Rows without a prediction", ("rows", "why"), counted)] if counted else []
 
 
 def _assumed(rows: Sequence[RowResult]) -> list[Table]:
     """How many rows were taken for what they do not state."""
     fields = Counter(", ".join(sorted({text.split()[0] for text in row.assumed})) for row in rows if row.assumed)
     counted = [[str(n), names] for names, n in fields.most_common()]
-    return [Table("rows that leave something open, which was assumed", ("rows", "assumed"), counted)] if counted else []
+    return [Table("Rows that leave something open, which was assumed", ("rows", "assumed"), counted)] if counted else []
 
 
 def _row(row: RowResult, has_range: bool) -> list[str]:

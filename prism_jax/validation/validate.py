@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from ..core.errors import DataError
 from ..core.processes import Progress, check_workers, part, silent
 from ..core.registry import did_you_mean
 from ..core.report import RunRecord
-from ..core.use_case import Argument, Message, Option, use_case
+from ..core.use_case import Argument, Option, use_case
 from ..core.write_file import run_record
 from ..cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from ..fits.load_fits import kept_calibration, refuse_other_device
@@ -24,9 +25,6 @@ from .report import (
     MemoryOutcomes,
     MemoryValidationReport,
     StepsValidationReport,
-    memory_validation_table,
-    n_unlisted,
-    steps_validation_tables,
 )
 from .score import errors_of
 
@@ -36,14 +34,7 @@ if TYPE_CHECKING:
 WAYS = ("source", "gpu", "model", "framework", "scale")
 
 
-def rows_messages(report: StepsValidationReport, json: bool = False) -> list[Message]:
-    """Which rows the calibration knows, and how many are not listed."""
-    n_more, note = n_unlisted(report), shipped_rows_note(report)
-    more = [Message(f"{n_more} more rows; --json has them all")] if n_more and not json else []
-    return [*([Message(note)] if note else []), *more]
-
-
-@use_case(text=steps_validation_tables, then=(rows_messages,), counts=True)
+@use_case(counts=True)
 def validate_steps(
     *files: Annotated[
         str | Path,
@@ -138,10 +129,12 @@ def score_step_rows(
         "deterministic": deterministic,
     }
     record = RunRecord(**run_record(inputs, seed))
-    return StepsValidationReport(**vars(outcome), record=record).made_of(outcome)
+    report = StepsValidationReport(**vars(outcome), record=record)
+    note = shipped_rows_note(report)
+    return replace(report, notes=(note,)) if note else report
 
 
-@use_case(text=memory_validation_table)
+@use_case()
 def validate_memory(file: Annotated[str | Path, Argument(metavar="FILE", columns=JOBS)]) -> MemoryValidationReport:
     """Predict which layouts run out of memory and how much the others need, and compare with what was measured.
 
@@ -182,7 +175,7 @@ def shipped_rows_note(report: StepsValidationReport) -> str:
     if not seen:
         return ""
     return (
-        f"note: {seen} of {len(report.rows)} rows are of sources that shaped the shipped calibration: no blind score. "
+        f"{seen} of {len(report.rows)} rows are of sources that shaped the shipped calibration: no blind score. "
         "`--leave-out source` gives one."
     )
 

@@ -23,12 +23,12 @@ from ..launch.stated import StatedJob
 from ..recorded.formats.open_trace import detect, open_trace
 from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
 from ..result.parameters import Overrides, Seed
-from ..trace.step_log import StepLog, without_warm_up
+from ..trace.step_log import MOST_POINTS, StepLog, step_points, without_warm_up
 from .job_table import JOBS, LoggedRun, MeasuredRun, is_job_table, typical_step_s
 from .log_report import SICK, LogRun, LogValidationReport, MeasuredSteps
 from .log_run import Made, run_of
-from .report import StepsValidationReport, steps_validation_tables
-from .validate import rows_messages, validate_steps
+from .report import StepsValidationReport
+from .validate import validate_steps
 
 FIRST_STEPS = 3  # that allocators, autotuning and caches need, of a run of some length
 SHARE_OF_FIRST = 4  # of a short run at most every fourth entry is left out
@@ -52,18 +52,12 @@ class OfLog(OptionGroup):
 
 
 def file_messages(report: LogValidationReport | StepsValidationReport) -> list[Message]:
-    """Makes the exit code 1 where a run is outside of its interval; of a table, what there is to say of its rows."""
-    if isinstance(report, StepsValidationReport):
-        return rows_messages(report)
-    return [Message("", detail=True, failed=True)] if report.fails else []
+    """Makes the exit code 1 where a run is outside of its interval."""
+    failed = isinstance(report, LogValidationReport) and report.fails
+    return [Message("", detail=True, failed=True)] if failed else []
 
 
-def shown(report: LogValidationReport | StepsValidationReport) -> object:
-    """What is printed: lines, or the tables of scored rows."""
-    return report.lines() if isinstance(report, LogValidationReport) else steps_validation_tables(report)
-
-
-@use_case(text=shown, then=(file_messages,), counts=True)
+@use_case(then=(file_messages,), counts=True)
 def validate_file(
     file: Annotated[str | Path, Argument(metavar="FILE", columns=JOBS)],
     *,
@@ -83,7 +77,7 @@ def validate_file(
         DataError: the file cannot be read, is neither, or no job can be made of it.
 
     Example:
-        >>> validate_file("train.log", device="h100-sxm").lines()[0]  # doctest: +SKIP
+        >>> validate_file("train.log", device="h100-sxm").card().verdict  # doctest: +SKIP
     """
     if is_job_table(Path(file)):
         return validate_steps(file, seed=seed, progress=progress)
@@ -122,8 +116,10 @@ def validate_log(
         _write(output, [one.made for one in found])
     if not any(run.predicted for run in runs):
         _refuse(str(file), runs)
-    report = LogValidationReport(tuple(runs), RunRecord(**run_record({"file": file, **of_log.inputs()}, seed)))
-    return report.made_of(tuple(one.steps for one in found))
+    record = RunRecord(**run_record({"file": file, **of_log.inputs()}, seed))
+    most = MOST_POINTS // max(1, sum(one.steps is not None for one in found))
+    points = (None if one.steps is None else step_points(one.steps.step, one.steps.step_s, most) for one in found)
+    return LogValidationReport(tuple(runs), record, tuple(points))
 
 
 def measured_runs(file: str | Path, of_log: OfLog, seed: int, called: str) -> tuple[LoggedRun, ...]:
@@ -142,12 +138,14 @@ def measured_runs(file: str | Path, of_log: OfLog, seed: int, called: str) -> tu
     for number, (run, (_, head, _), steps) in enumerate(found, start=1):
         if head is None or steps is None or run.verdict == SICK:
             sick.append(
-                f"{name}, run {number} of {len(found)}: {run.verdict}, left out: {run.reason or run.lines()[1]}"
+                f"{name}, run {number} of {len(found)}: {run.verdict}, left out: {run.reason or run.predicted_words}"
             )
             continue
         seconds = run.compared_s or typical_step_s(steps)
         what = f"{called} is {name}, run {number} of {len(found)}: typical step {format_s(seconds)} of {len(steps):,} entries"
-        runs.append(LoggedRun(MeasuredRun(f"{called} run {number}", head.job, seconds), (what, run.lines()[2])))
+        runs.append(
+            LoggedRun(MeasuredRun(f"{called} run {number}", head.job, seconds), (what, f"assumed: {run.assumed_words}"))
+        )
     if not runs:
         verdicts = {one.run.verdict for one in found}
         what = (
@@ -243,7 +241,7 @@ def _without_device(head: Head) -> StatedJob | None:
 def _refuse(file: str, runs: Sequence[LogRun]) -> None:
     """Says what was measured, if anything was, and why there is nothing to compare it with."""
     first = next((run for run in runs if run.measured is not None), runs[0])
-    measured = f". {first.lines()[0]}" if first.measured is not None else ""
+    measured = f". Measured: {first.measured_words}" if first.measured is not None else ""
     raise DataError(f"{file}: {first.reason.rstrip('.') if measured else first.reason}{measured}")
 
 

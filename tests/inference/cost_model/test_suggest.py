@@ -74,10 +74,11 @@ def test_jobs_alike_stand_for_each_other(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["calibrate", table, "--suggest", "1", "--for", "3", "--json", "-q"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)["suggested"]] == ["3"]
     assert found["n_job"] == 4
-    assert main(["calibrate", table, "--suggest", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("measure these 2 of 4 jobs first")
-    assert "matrix products" in lines[-1]
+    assert main(["calibrate", table, "--suggest", "2", "--details"]) == 0
+    text = capsys.readouterr().out
+    assert "Measure 2 jobs first, in this order: " in text
+    assert "Measure these 2 of 4 jobs first" in text
+    assert "matrix products" in text
 
 
 def test_jobs_of_one_version_alone_are_suggested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

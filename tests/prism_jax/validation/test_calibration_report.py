@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from prism_jax.calibration.calibration import KNOBS
+from prism_jax.core.page import Facts, Table
 from prism_jax.validation.calibration_report import MOST_RUNS, WORDS, SiteReport
+from prism_jax.validation.picture import MOST_DRAWN
 
 
 def report(n_run: int = 3, **moved: tuple[float, float, float]) -> SiteReport:
@@ -36,37 +38,52 @@ def report(n_run: int = 3, **moved: tuple[float, float, float]) -> SiteReport:
     return SiteReport.from_dict(found)
 
 
+def corrections(made: SiteReport) -> dict[str, str]:
+    return dict(next(one.facts for one in made.blocks() if isinstance(one, Facts) and "corrections" in one.title))
+
+
 def test_what_moved_most_comes_first_in_words():
     made = report(network=(0.5, 0.65, 1.2), host=(1.0, 1.2, -2.0), overlap_window=(0.4, 0.6, 0.5), gemm=(1.0, 1.2, 0.1))
-    lines = made.lines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("largest corrections")) + 1
-    assert lines[first].strip() == "starting kernels on the host: 20% slower (8% slower to 32% slower)"
-    assert lines[first + 1].strip() == "network transfers: 30% slower (17% slower to 43% slower)"
-    assert (
-        lines[first + 2].strip()
-        == "share of compute that hides data-parallel communication: 60% instead of 40% (54% to 66%)"
-    )
-    assert (
-        lines[first + 3].strip() == "common factor of all components: 5% slower (2% faster to 13% slower)"
-    )  # matrix products hardly moved
+    assert list(corrections(made).items()) == [
+        ("starting kernels on the host", "20% slower (8% slower to 32% slower)"),
+        ("network transfers", "30% slower (17% slower to 43% slower)"),
+        ("compute that hides data-parallel communication", "60% instead of 40% (54% to 66%)"),
+        ("common factor of all", "5% slower (2% faster to 13% slower)"),  # matrix products hardly moved
+    ]
+    assert made.card().facts["largest change"].startswith("starting kernels on the host: 20% slower")
 
 
 def test_large_factors_are_told_as_such():
     made = report(step_s=(1e-3, 2.6e-3, 1.0))
-    assert any("idle time per step: 2.6 times as long" in line for line in made.lines())
+    assert corrections(made)["idle time per step"].startswith("2.6 times as long")
 
 
 def test_rows_that_were_not_used_are_named():
-    assert "note: x was not used: no preset of device Abacus" in report().lines()
+    assert report().lines()[-1] == "note: x was not used: no preset of device Abacus"
+    assert report().card().next_step.endswith("(1 note)")
+
+
+def test_the_verdict_is_the_error_of_runs_that_are_left_out():
+    made = report()
+    score = made.error.before
+    better = replace(made, error=replace(made.error, leave_one_out=replace(score, median_ape=0.04)))
+    assert better.card().verdict == "The median error falls from 10% to 4.0% on runs that are left out."
+    assert better.card().tone == "good"
+    assert "does NOT fall" in made.card().verdict
+    assert "shipped calibration stands" in replace(better, shipped_stands=True).card().verdict
+    assert replace(better, shipped_stands=True).card().tone == "unsure"
 
 
 @pytest.mark.parametrize("n_run", [1, 2, 12, 100])
 def test_any_number_of_runs_fits_a_terminal(n_run: int):
-    lines = report(n_run).lines()
-    assert max(map(len, lines)) <= 110
-    assert not any(line != line.rstrip() for line in lines)
-    assert sum(line.startswith("run ") for line in lines) == min(n_run, MOST_RUNS) + 1  # with the heading
-    assert any("more runs; --json has them all" in line for line in lines) == (n_run > MOST_RUNS)
+    made = report(n_run)
+    table = made.blocks()[0]
+    assert isinstance(table, Table)
+    assert len(table.rows) == min(n_run, MOST_RUNS)
+    assert ("more runs; --json has them all" in str(made)) == (n_run > MOST_RUNS)
+    left, right = made.figure().axes
+    assert len(left.lines[0].get_xdata()) == min(n_run, MOST_DRAWN)
+    assert len(right.lines[0].get_xdata()) == n_run
 
 
 def test_runs_without_error_have_a_curve_too():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.job.load_job import load_job
 from prism_jax.shell.app import main
 from prism_jax.trace.step_log import StepLog
+from prism_jax.validation.log_report import LogValidationReport
 from prism_jax.validation.validate_log import settled, validate_log
 
 from ..launch.heads import LLAMA, megatron_block, megatron_steps
@@ -41,11 +43,12 @@ def test_a_run_as_predicted_is_inside_and_a_slow_one_is_sick(typical_s, tmp_path
     path = log_of(tmp_path, (LLAMA, [3 * typical_s, *[1.1 * typical_s] * 12]))
     assert main(["validate", str(path), "--device", "h100-sxm"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines[:3]] == ["measured", "predicted", "assumed"]
-    assert "inside" in lines[1]
+    assert lines[1].startswith("As expected: predicted 9.1% shorter than measured")
+    assert [line.split()[0] for line in lines[2:4]] == ["measured", "predicted"]
+    assert "inside" in lines[3]
     slow = log_of(tmp_path, (LLAMA, [20 * typical_s] * 12))
     assert main(["validate", str(slow), "--device", "h100-sxm"]) == 1
-    assert "sick" in capsys.readouterr().out
+    assert "SICK: predicted 95% shorter than measured" in capsys.readouterr().out
 
 
 def test_every_block_is_a_run_of_its_own(typical_s, tmp_path):
@@ -104,7 +107,7 @@ def test_a_table_of_jobs_is_told_apart_by_its_columns(tmp_path, capsys):
         "llama-2-7b,fsdp,dgx-h100,16,1,32,4096,2.0\n"
     )
     assert main(["validate", str(path)]) == 0
-    assert "measured s" in capsys.readouterr().out
+    assert "1 measured steps against" in capsys.readouterr().out
 
 
 def test_json_has_the_fields_and_where_they_are_from(typical_s, tmp_path, capsys):
@@ -166,7 +169,8 @@ def test_timers_of_a_log_say_where_the_difference_lies(timers, typical_s, tmp_pa
     assert [one.measured_s for one in run.timed] == pytest.approx([passes / 1e3, 0.02, 0.03], rel=1e-3)
     assert run.predicted is not None
     assert sum(one.predicted_s for one in run.timed) == pytest.approx(run.predicted.p50_s)
-    assert any(line.startswith("  where: forward and backward") and "100%" in line for line in run.lines())
+    assert run.facts["where"].startswith("forward and backward")
+    assert "100%" in run.facts["where"]
 
 
 def test_timers_that_are_no_numbers_are_passed_over(typical_s, tmp_path):
@@ -180,7 +184,9 @@ def test_timers_that_are_no_numbers_are_passed_over(typical_s, tmp_path):
 def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, capsys):
     path = log_of(tmp_path, (LLAMA, [typical_s] * 8), ({**LLAMA, "global_batch_size": 128}, [2 * typical_s] * 8))
     report = validate_log(path, device="h100-sxm")
-    panels = report.figure().axes
+    panels = LogValidationReport.from_dict(report.to_dict()).figure().axes  # of the report alone
+    assert report.card().verdict == "2 of 2 runs are as their heads predict."
+    assert report.card().facts["run 2"].startswith("As expected")
     assert len(panels) == 4
     for run, ax in zip(report.runs, panels[::2], strict=True):
         assert run.measured is not None
@@ -191,6 +197,8 @@ def test_the_picture_shows_every_run_with_its_interval(typical_s, tmp_path, caps
         assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx(
             (run.predicted.low_s, run.predicted.high_s)
         )
+    with pytest.raises(DataError, match="older version"):
+        replace(report, points=None).figure()
     assert main(["validate", str(path), "--device", "h100-sxm", "--plot", str(tmp_path / "steps.png")]) == 0
     assert (tmp_path / "steps.png").stat().st_size > 1000
 

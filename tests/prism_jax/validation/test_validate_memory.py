@@ -61,7 +61,7 @@ def test_outcomes_and_peaks_are_counted(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_text_has_a_line_per_model_and_the_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "rows.csv", {}, {"model.name": "tiny 2B", "fits": "false", **LARGE})
-    assert main(["validate", "memory", file]) == 0
+    assert main(["validate", "memory", file, "--details"]) == 0
     out = capsys.readouterr().out
     assert "majority" in out
     assert "tiny 1B" in out
