@@ -195,9 +195,9 @@ class WorkTerms(NamedTuple):
     """Factors of the work that an op goes with, and their shares of it; a term is one portion of one micro-batch.
 
     Attributes:
-        row: [level, lane, term] row of the factor: rows of a portion follow those of the portions before it, and count chunks
-            (only one if they share factors), then micro-batches.
-        share: [level, lane, term] of the op's compute seconds, of an op that is slowed by nothing.
+        row: [level, lane, term] or [op, term] row of the factor: rows of a portion follow those of the portions before it, and
+            count chunks (only one if they share factors), then micro-batches.
+        share: the same shape; of the op's compute seconds, of an op that is slowed by nothing.
     """
 
     row: Ints
@@ -213,9 +213,19 @@ def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, porti
         portions: of the compute seconds of `cost`; what is in none of them is the same for every micro-batch.
     """
     xp = namespace(cost, portions)
-    sigs, ops, number = signatures(schedule, table), schedule.ops, numbered(schedule, table)
+    number = numbered(schedule, table)
+    row, share = op_work_terms(schedule, op_signatures(schedule), cost.compute_s, portions)
+    placed = np.where(number[..., None] >= 0, row[number], 0)
+    return WorkTerms(placed.astype(np.int32), _placed(share, number.astype(np.intp), xp))
+
+
+def op_work_terms(
+    schedule: ScheduleOrder, sigs: Signatures, compute_s: Values, portions: Sequence[Portion]
+) -> WorkTerms:
+    """The same terms [op, term] of ops in the order of `op_signatures`, of compute seconds [kind, chunk, class]."""
+    xp, ops = namespace(compute_s, portions), schedule.ops
     used = sigs.kind >= 0
-    total_s = xp.asarray(cost.compute_s).sum(axis=-1)[sigs.kind, sigs.chunk]
+    total_s = xp.asarray(compute_s).sum(axis=-1)[sigs.kind, sigs.chunk]
     total_s = xp.where(used, total_s, 0.0).sum(axis=-1, keepdims=True)
     same = (ops.micro_batch[:, :, None] == ops.micro_batch[:, None]) & (ops.chunk[:, :, None] == ops.chunk[:, None])
     slot = np.where(ops.kind >= 0, same.argmax(axis=2), -1)  # parts of one micro-batch and chunk are one term
@@ -223,10 +233,10 @@ def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, porti
     first, rows, shares = 0, [], []
     for seconds, by_chunk in portions:
         own = xp.where(used, xp.asarray(seconds)[sigs.kind, sigs.chunk], 0.0) / xp.where(total_s > 0.0, total_s, 1.0)
-        own, chunk = _placed(own, sigs.of_op, xp), ops.chunk if by_chunk else np.zeros_like(ops.chunk)
+        own, chunk = own[sigs.of_op], ops.chunk if by_chunk else np.zeros_like(ops.chunk)
         row = np.where(ops.kind >= 0, first + chunk * schedule.n_micro_batch + ops.micro_batch, 0)
-        rows += [np.where(number >= 0, row[number, k], 0) for k in terms]
-        shares += [xp.where(slot[number] == k, own, 0.0).sum(axis=-1) for k in terms]
+        rows += [row[:, k] for k in terms]
+        shares += [xp.where(slot == k, own, 0.0).sum(axis=-1) for k in terms]
         first += (schedule.n_chunk if by_chunk else 1) * schedule.n_micro_batch
     return WorkTerms(np.stack(rows, axis=-1).astype(np.int32), xp.stack(shares, axis=-1))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -41,8 +42,10 @@ from .plan_costs import (
     table_cost,
 )
 from .plan_table import PipelineLayout, PlanTable, Rows, distinct
+from .plan_work import PlanWorks
 from .replica_columns import (
     REGIME_SCORES,
+    ColumnWork,
     PlanSeconds,
     ReplicaDraws,
     ReplicaSizes,
@@ -139,6 +142,12 @@ class Evaluator:
     def first(self) -> NDArray[np.int64]:
         """[block + 1] number of the first plan of every block, and of all plans at the end."""
         return np.cumsum([0, *(len(self._block(i)) for i in range(len(self.layouts)))])
+
+    @cached_property
+    def works(self) -> PlanWorks | None:
+        """Work of the micro-batches of the plans; None where it is the same in all."""
+        found = PlanWorks(self.job, self.costs)
+        return found if found.varies else None
 
     def _block(self, index: int) -> PlanTable:
         return self.space.block(self.job.plan, self.layouts[index])
@@ -245,16 +254,23 @@ def nothing_feasible(screen: ScreeningResult) -> str:
 N_STEP_SAMPLES = 1024
 COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
 COLUMNS_ON_ACCELERATOR = 1 << 19  # the same there: half a gigabyte
+OPS_OF_COLUMN = 1 << 10  # of a pipeline whose ops all differ that take the space of a column
 
 
 class _Group(NamedTuple):
-    """Plans that share pipeline, member groups and draws."""
+    """Plans that share pipeline, member groups and draws; `work_sd` as that of `ReplicaSizes`."""
 
     cost: TableCost
     rows: Rows  # of the table of `cost`
     pipe: Pipeline
     n_member: int
     n_replica: int
+    work_sd: float
+
+    def size(self, n_column: int) -> int:
+        """Space that columns of one plan take."""
+        n = n_column * len(REGIME_SCORES)
+        return n if self.work_sd == 0.0 else n * -(-len(self.pipe.graph.lane) // OPS_OF_COLUMN)
 
 
 class TailScorer:
@@ -289,23 +305,23 @@ class TailScorer:
     def _samples_of(self, groups: Sequence[tuple[Rows, _Group]], n_plan: int, n_column: int) -> Floats:
         """Samples of groups, each with its places among the plans; many plans at a time, as far as columns fit."""
         found = np.empty((n_plan, N_STEP_SAMPLES))
-        per_plan = n_column * len(REGIME_SCORES)
-        most = max(1, COLUMNS_PER_RUN // per_plan)
-        parts = [
-            (at[i : i + most], group._replace(rows=group.rows[i : i + most]))
-            for at, group in groups
-            for i in range(0, len(at), most)
-        ]
+        parts = []
+        for at, group in groups:
+            most = max(1, COLUMNS_PER_RUN // group.size(n_column))
+            some = range(0, len(at), most)
+            parts += [(at[i : i + most], group._replace(rows=group.rows[i : i + most])) for i in some]
         at_once = COLUMNS_ON_ACCELERATOR if on_accelerator() else COLUMNS_PER_RUN
-        batch = np.cumsum([len(at) * per_plan for at, _ in parts]) // at_once
+        batch = np.cumsum([len(at) * group.size(n_column) for at, group in parts]) // at_once
         for number in np.unique(batch):
             some = [part for part, own in zip(parts, batch, strict=True) if own == number]
-            runs = [(group.pipe, self._seconds(group), self._draws(group, n_column)) for _, group in some]
-            for (at, group), (pipe, plans, draws), times in zip(some, runs, replica_times(runs), strict=True):
+            runs = [(group.pipe, self._seconds(group), *self._draws(group, n_column)) for _, group in some]
+            for (at, group), (pipe, plans, draws, work), times in zip(some, runs, replica_times(runs), strict=True):
                 own = [group.cost.table.plan(int(row)) for row in group.rows]
-                shared = shared_by_replicas(pipe, plans, self.tree, own)
+                shared = shared_by_replicas(pipe, plans, self.tree, own, work)
+                weights = repeat(draws.weight) if work is None else work.weight
                 found[at] = [
-                    self._steps(*one, group.n_replica, draws.weight) for one in zip(times, shared, strict=True)
+                    self._steps(time_s, shared_by, group.n_replica, weight)
+                    for time_s, shared_by, weight in zip(times, shared, weights, strict=False)
                 ]
         return found
 
@@ -321,21 +337,27 @@ class TailScorer:
     def _groups(self, table: PlanTable) -> list[_Group]:
         cost = table_cost(table, self.evaluator.costs)
         n_member = table.tp * table.cp * table.tied
-        first, which = distinct(table.n_micro_batch, n_member, table.n_devices)
+        works = self.evaluator.works
+        spread = np.array([0.0 if works is None else works.spread(cost, row) for row in range(len(table))])
+        work_sds, of_work = np.unique(spread, return_inverse=True)
+        first, which = distinct(table.n_micro_batch, n_member, table.n_devices, of_work)
         found = []
         for k, row in enumerate(first):
             pipe = pipeline(table.layout, int(table.n_micro_batch[row]))
             n_replica = int(table.n_devices[row] // (table.layout.pp * n_member[row]))
-            found.append(_Group(cost, np.flatnonzero(which == k), pipe, int(n_member[row]), n_replica))
+            sizes = int(n_member[row]), n_replica, float(work_sds[of_work[row]])
+            found.append(_Group(cost, np.flatnonzero(which == k), pipe, *sizes))
         return found
 
-    def _draws(self, group: _Group, n_column: int) -> ReplicaDraws:
-        job, table = self.evaluator.job, group.cost.table
+    def _draws(self, group: _Group, n_column: int) -> tuple[ReplicaDraws, ColumnWork | None]:
+        """What the columns of a group draw, and the work of their micro-batches where it varies."""
+        job, table, works = self.evaluator.job, group.cost.table, self.evaluator.works
         names = collectives_of(table.plan(int(group.rows[0])))
-        sizes = (job.model.kernel_classes, names, table.layout.pp)
-        return self._drawn(
-            ReplicaSizes(*sizes, group.n_member, group.n_replica, job.cluster.node_size), n_column, self.seed
-        )
+        sizes = (job.model.kernel_classes, names, table.layout.pp, group.n_member, group.n_replica)
+        draws = self._drawn(ReplicaSizes(*sizes, job.cluster.node_size, group.work_sd), n_column, self.seed)
+        if works is None or group.work_sd == 0.0:
+            return draws, None
+        return draws, works.columns(group.cost, group.rows, draws.drawn)
 
     def _seconds(self, group: _Group) -> PlanSeconds:
         cost, rows, pipe = group.cost, group.rows, group.pipe

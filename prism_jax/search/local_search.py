@@ -26,7 +26,7 @@ from .journal import Journal
 from .plan_costs import FEASIBLE, broken_rules
 from .plan_knobs import CHOICES, DEGREES, Knobs, PlanList, VisitedPlans
 from .plan_table import Rows
-from .racing import N_COLUMN, N_SEEDS, successive_halving
+from .racing import N_COLUMN, N_SEEDS, KindRatios, successive_halving
 from .space import PlanSpace, default_space
 from .study import Study
 
@@ -83,6 +83,7 @@ def neighbours(knobs: Knobs, positions: Rows) -> Rows:
 
 N_SHORT = 64  # plans that get an exact time
 WITHIN = 1.05  # of the fastest by estimate: what estimates err, and what tails differ by
+WITHIN_WORK = 1.3  # the same where work is drawn: how much longer tails are is known of kinds of plans, by few draws
 GAP_SEEDS = 90_000  # away from the seeds of searches and of what they promise
 
 
@@ -110,7 +111,7 @@ def local_search(
     space = default_space(job) if space is None else space
     knobs = Knobs(space, job.plan, job.model)
     first = Evaluator(job, space, aim.margin_of(job))
-    known = VisitedPlans(knobs, first.costs)
+    known = VisitedPlans(knobs, first.costs, None if first.works is None else KindRatios(first, wanted, seed))
     known.look_up(np.concatenate([knobs.start(job.plan)[None], drawn(knobs, seed)]))
     polish(knobs, known, progress)
     evaluator, screen = _looked_at(first, knobs, known)
@@ -150,7 +151,8 @@ def _looked_at(first: Evaluator, knobs: Knobs, known: VisitedPlans) -> tuple[Eva
         screen = evaluator.bounds()
     except PlanError as error:
         raise PlanError(f"{error} ({len(known):,} plans were looked at)") from None
-    short = {*knobs.codes(known.best(N_SHORT, WITHIN)).texts()}
+    within = WITHIN if first.works is None else WITHIN_WORK
+    short = {*knobs.codes(known.best(N_SHORT, within)).texts()}
     listed = codes.take(np.concatenate([rows for _, rows in tables]))
     bound = np.where([key in short for key in listed.texts()], screen.bound_s, np.nan)
     return evaluator, ScreeningResult(screen.reason, screen.memory_bytes, bound, screen.step_s, screen.n_devices)

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
-from ..graph.build import numbered, op_signatures
+from ..graph.build import Signatures, numbered, op_signatures
 from ..graph.draws import on_accelerator
 from ..graph.levels import LevelTable, Rounds, level_tables, op_graph
 from ..graph.step_graph import cell, padded, ring_depth, ring_rows, static_levels
@@ -56,11 +56,17 @@ class Pipeline:
         graph: dependencies of its ops.
         ops: their signatures.
         n_lane, n_chunk: stages, and model chunks of all of them.
+
+    Args:
+        by_op: every op is a signature of its own, in the order of `graph`, where micro-batches differ.
     """
 
-    def __init__(self, layout: PipelineLayout, n_micro_batch: int) -> None:
+    def __init__(self, layout: PipelineLayout, n_micro_batch: int, by_op: bool = False) -> None:
         order = layout.pipeline_schedule.lay_out(layout.pp, n_micro_batch, layout.virtual_stages)
         self.graph, self.ops = op_graph(order), op_signatures(order)
+        if by_op:
+            own = (part[self.ops.of_op] for part in self.ops[1:])
+            self.ops = Signatures(np.arange(len(self.ops.of_op)), *own)
         self.n_lane, self.n_chunk = layout.pp, layout.n_chunk
         self._tables: ScanTables | None = None
 
@@ -99,9 +105,9 @@ def with_tables(pipes: Iterable[Pipeline]) -> None:
         pipe.keep(table)
 
 
-def pipeline(layout: PipelineLayout, n_micro_batch: int) -> Pipeline:
-    """The pipeline of one layout with a number of micro-batches."""
-    return _pipeline(layout._replace(schedule=layout.pipeline_schedule), n_micro_batch)
+def pipeline(layout: PipelineLayout, n_micro_batch: int, *, by_op: bool = False) -> Pipeline:
+    """The pipeline of one layout with a number of micro-batches; `by_op` as in `Pipeline`."""
+    return _pipeline(layout._replace(schedule=layout.pipeline_schedule), n_micro_batch, by_op)
 
 
 # Under the schedule itself: a name may stand for another one later.

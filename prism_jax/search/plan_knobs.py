@@ -10,7 +10,7 @@ between stages add is the same for all and is added here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -199,10 +199,14 @@ def _position(values: tuple[object, ...], wanted: object) -> int:
 
 
 class VisitedPlans:
-    """Times and memory of plans at positions of knobs, each computed once."""
+    """Times and memory of plans at positions of knobs, each computed once.
 
-    def __init__(self, knobs: Knobs, costs: PlanCosts) -> None:
-        self._knobs, self._costs = knobs, costs
+    Args:
+        longer: how much longer steps of plans of a table are than noise-free ones [plan]; None: alike for all plans.
+    """
+
+    def __init__(self, knobs: Knobs, costs: PlanCosts, longer: Callable[[PlanTable], Floats] | None = None) -> None:
+        self._knobs, self._costs, self._longer = knobs, costs, longer
         self._found: dict[bytes, tuple[float, float, Rows]] = {}
 
     def __len__(self) -> int:
@@ -218,8 +222,8 @@ class VisitedPlans:
         """Time and fullness [plan] of plans at `positions` [plan, knob].
 
         Returns:
-            Seconds without randomness, NaN where a plan cannot run; logarithm of the memory it needs over the memory there is,
-            infinite where it breaks a rule.
+            Seconds without randomness, times `longer`, NaN where a plan cannot run; logarithm of the memory it needs over the
+            memory there is, infinite where it breaks a rule.
         """
         codes = self._knobs.codes(positions)
         keys = codes.texts()
@@ -242,7 +246,9 @@ class VisitedPlans:
             fullness[rows[sound]] = np.log(memory[sound] / self._costs.memory_limit_bytes)
             fits = np.flatnonzero(reason == FEASIBLE)
             if fits.size:
-                time[rows[fits]] = estimate_s(table_cost(table.take(fits), self._costs), self._costs)
+                own = table.take(fits)
+                time[rows[fits]] = estimate_s(table_cost(own, self._costs), self._costs)
+                time[rows[fits]] *= 1.0 if self._longer is None else self._longer(own)
         return time, fullness
 
     def best(self, count: int, within: float = np.inf) -> Rows:

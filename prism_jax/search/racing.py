@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import stdtrit
@@ -30,7 +30,7 @@ from ..result.objective import OBJECTIVES, PlanObjective
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, TailScorer
 from .figures import GainEstimate
-from .plan_table import Rows, of_each_kind
+from .plan_table import PlanTable, Rows, of_each_kind
 
 N_REPEAT = 16  # of the draws of a calibration: members that no run has measured are drawn anew
 N_BOOTSTRAP = 4000
@@ -67,6 +67,7 @@ STATISTICS = ("p50", "p95", "p99")  # of finalists, behind the objective
 STAGES: dict[str, tuple[int, ...]] = {
     **{f"pilot {k}": () for k in range(N_PILOT_SEEDS)},
     "first": (),
+    "work": (),
     **{f"{columns}": () for columns in ROUNDS},
     **{f"final {k}": (1 + len(STATISTICS),) for k in range(N_FINAL_SEEDS)},
 }  # what is scored, by name -> shape of the score of one plan
@@ -125,14 +126,19 @@ def successive_halving(
     noise, ratio = _pilot(evaluator, screen, objective, seed, scores)
     first = _by_nominal(objective, screen, without_twins(evaluator, screen, screen.order()))[: max(N_PILOT, 2 * top)]
     value = scores("first", first, partial(_values, evaluator, screen, objective, seed, ROUNDS[0]), progress)
-    reach = float(np.sort(value)[min(top, len(value)) - 1]) / (1.0 + CAUTION * (ratio - 1.0))
+    worth, ratios = float(np.sort(value)[min(top, len(value)) - 1]), np.array([ratio])
+    if evaluator.works is not None:
+        ratios, value = _by_kind_of_work(evaluator, screen, objective, seed, worth, scores)
+        worth = min(worth, float(np.sort(value)[min(top, len(value)) - 1]))
+    reach = worth / (1.0 + CAUTION * (ratios - 1.0))  # of every plan, or of all
     within = nominal(objective, screen.bound_s, screen.n_devices) <= reach
     evaluator.simulate_plans(screen, np.flatnonzero(within), progress)
-    listed = of_each_kind(evaluator, screen.bound_s, top)
+    listed = of_each_kind(evaluator, screen.bound_s * ratios, top)
     evaluator.simulate_plans(screen, listed, progress)
     numbers = screen.order()
     known = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
-    numbers = numbers[(known <= reach) | np.isin(numbers, first) | np.isin(numbers, listed)]
+    is_near = known <= np.broadcast_to(reach, screen.n_plans)[numbers]
+    numbers = numbers[is_near | np.isin(numbers, first) | np.isin(numbers, listed)]
     numbers = _by_nominal(objective, screen, without_twins(evaluator, screen, numbers))
     n_raced = len(numbers)
     for columns in ROUNDS:
@@ -176,6 +182,59 @@ def _pilot(
     expected = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
     noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
     return noise, max(1.0, float((value.mean(axis=0) / expected).min()))
+
+
+def _by_kind_of_work(
+    evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, worth: float, scores: Scores
+) -> tuple[Floats, Floats]:
+    """Ratio [plan] of the value to the nominal one, and values [kind], where micro-batches differ in work.
+
+    Notes: the ratio goes with how many micro-batches of which size a replica has, and with how many wait for each other. Of every
+        kind the plan of least bound is scored, as far as nominal values are at most `worth`; further plans stay out anyway.
+    """
+    value = nominal(objective, screen.bound_s, screen.n_devices)
+    near = np.argsort(value, kind="stable")[: int((value <= worth).sum())]
+    kinds = np.empty((len(near), 6), np.int64)
+    for table, at in evaluator.tables(near):
+        kinds[at] = work_kinds(table)
+    _, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+    numbers = near[first]
+    evaluator.simulate_plans(screen, numbers)
+    found = scores("work", numbers, partial(_values, evaluator, screen, objective, seed, ROUNDS[0]), silent)
+    ratio = found / nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
+    ratios = np.ones(screen.n_plans)
+    ratios[near] = np.maximum(ratio, 1.0)[which.ravel()]
+    return ratios, found
+
+
+@dataclass(frozen=True)
+class KindRatios:
+    """Ratio of the value of plans to the nominal one by `work_kinds`, of the first plan that is met of each."""
+
+    evaluator: Evaluator
+    objective: PlanObjective
+    seed: int
+
+    def __call__(self, table: PlanTable) -> Floats:
+        """[plan] of a table of feasible plans, at least 1."""
+        kinds = [tuple(own) for own in work_kinds(table).tolist()]
+        new = {kind: row for row, kind in reversed([*enumerate(kinds)]) if kind not in self._found}
+        if new:
+            own = table.take(np.array([*new.values()]))
+            found = self.objective.of(TailScorer(self.evaluator, self.seed).samples_of(own, ROUNDS[0]), own.n_devices)
+            ratio = found / nominal(self.objective, self.evaluator.step_times(own), own.n_devices)
+            self._found.update(zip(new, np.maximum(ratio, 1.0).tolist(), strict=True))
+        return np.array([self._found[kind] for kind in kinds])
+
+    @cached_property
+    def _found(self) -> dict[tuple[int, ...], float]:
+        return {}
+
+
+def work_kinds(table: PlanTable) -> Rows:
+    """What decides how much longer steps are than noise-free ones where micro-batches differ in work [plan, number]."""
+    pp = np.full(len(table), table.layout.pp)
+    return np.stack([table.micro_batch, table.n_micro_batch, table.tied, table.dp, table.ep, pp], axis=1)
 
 
 def _kept(value: Floats, top: int, noise: float) -> Rows:

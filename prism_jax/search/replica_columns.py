@@ -21,9 +21,9 @@ from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES, NETWORK_A
 from ..cost.step import collective_classes
 from ..graph.draws import residual_map
 from ..plan.plan import ParallelPlan
-from ..simulate.importance import Design, importance_design
+from ..simulate.importance import Proposal, proposal
 from ..simulate.predict import persistent_spread
-from ..simulate.replica_maximum import Shared
+from ..simulate.replica_maximum import Shared, StepFactor
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
 from .pipeline import Pipeline, PlanRun, Single, op_counts, run, sent_s
@@ -45,6 +45,7 @@ class ReplicaSizes(NamedTuple):
         pp: pipeline stages.
         n_member, n_replica: devices that synchronise inside an op, and replicas that meet at the end of a step.
         node_size: devices of a node.
+        work_sd: how much the work of micro-batches adds to a step, relatively.
     """
 
     classes: Classes
@@ -53,6 +54,7 @@ class ReplicaSizes(NamedTuple):
     n_member: int
     n_replica: int
     node_size: int
+    work_sd: float = 0.0
 
 
 class PlanSeconds(NamedTuple):
@@ -85,6 +87,7 @@ class ReplicaDraws:
         link: [axis, lane, column]; None where links do not differ.
         regime: [axis, score].
         weight: [column] importance weights.
+        drawn: where the columns were put, to draw work beside them.
     """
 
     chip: Single
@@ -93,13 +96,32 @@ class ReplicaDraws:
     link: Single | None
     regime: Single
     weight: Floats
+    drawn: Proposal
+
+
+class ColumnWork(NamedTuple):
+    """Work of the columns of plans that share a pipeline.
+
+    Attributes:
+        pipe: their pipeline, every op a signature of its own.
+        factor: [op, plan, column] of the compute of ops.
+        weight: [plan, column] importance weights of the columns, their work included.
+        popularity: [plan] factor of whole steps by the experts that are popular in them; None where there is none.
+    """
+
+    pipe: Pipeline
+    factor: Single
+    weight: Floats
+    popularity: Sequence[StepFactor | None]
 
 
 def replica_draws(tree: Variability, sizes: ReplicaSizes, n_column: int, seed: int) -> ReplicaDraws:
     """Draws of `n_column` columns, a power of two; they depend on sizes alone, so that all pipelines of a size share them."""
-    classes, names, pp, n_member, n_replica, node_size = sizes
+    classes, names, pp, n_member, n_replica, node_size, work_sd = sizes
     n_node = max(1, -(-n_member // node_size))
-    design = _design(tree, classes, pp, n_replica, n_column, seed)
+    varies = any(tree.of(name).gpu.cv > 0 or tree.of(name).node.cv > 0 for name in classes)
+    direction = persistent_spread(tree, _mix(classes), classes) if varies else np.zeros(2)
+    design = proposal(1, n_column, pp, n_replica, direction, np.ones(pp), seed, work_sd)
     chip, factor_of = _chips(tree, classes, design, n_member, n_node, node_size, seed)
     regime = [NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names]
     return ReplicaDraws(
@@ -108,24 +130,29 @@ def replica_draws(tree: Variability, sizes: ReplicaSizes, n_column: int, seed: i
         wait=_waits(tree, classes, chip[factor_of], seed).astype(np.float32),
         link=_links(tree, names, n_node, (pp, chip.shape[-1]), seed),
         regime=np.stack(regime).astype(np.float32),
-        weight=design.weight.ravel(),
+        weight=design.weight().ravel(),
+        drawn=design,
     )
 
 
-def replica_times(several: Sequence[tuple[Pipeline, PlanSeconds, ReplicaDraws]]) -> list[Floats]:
+def replica_times(several: Sequence[tuple[Pipeline, PlanSeconds, ReplicaDraws, ColumnWork | None]]) -> list[Floats]:
     """[plan, score, column] seconds of one replica, of plans of several pipelines."""
     ends = run([_replica_run(*one) for one in several], width=RUN_WIDTH)
-    return [_slowest_lane(*one[1:], own) for one, own in zip(several, ends, strict=True)]
+    return [_slowest_lane(*one[1:3], own) for one, own in zip(several, ends, strict=True)]
 
 
-def _replica_run(pipe: Pipeline, plans: PlanSeconds, draws: ReplicaDraws) -> PlanRun:
+def _replica_run(pipe: Pipeline, plans: PlanSeconds, draws: ReplicaDraws, work: ColumnWork | None) -> PlanRun:
     """Columns are plans, within them scores, within them draws."""
     shape = (len(plans.blocking), len(REGIME_SCORES), draws.chip.shape[-1])
     blocking = plans.blocking[:, None]
     sent, lag = sent_s(pipe, plans.edge_s) * blocking, plans.edge_s * (1.0 - blocking)
     by_factor = plans.compute_s @ np.eye(len(draws.chip))[draws.factor_of]
     slow = _slowest(by_factor, draws.chip[:, :, pipe.ops.lane]) * draws.wait[pipe.ops.lane][:, None]
-    seconds = slow[:, :, None] + _networked(np.append(plans.comm_s, sent[..., None], axis=-1), draws, pipe.ops.lane)
+    network = _networked(np.append(plans.comm_s, sent[..., None], axis=-1), draws, pipe.ops.lane)
+    if work is not None:
+        slow, network = slow[pipe.ops.of_op] * work.factor, network[pipe.ops.of_op]
+        pipe = work.pipe
+    seconds = slow[:, :, None] + network
     lag_s = _first_axis(lag)[:, :, None, None] * draws.regime[_P2P][:, None]
     lag_s = np.broadcast_to(lag_s, (len(lag_s), *shape))
     return PlanRun(pipe, seconds.reshape(len(seconds), -1), lag_s.reshape(len(lag_s), -1))
@@ -142,7 +169,11 @@ def _slowest_lane(plans: PlanSeconds, draws: ReplicaDraws, ends: Floats) -> Floa
 
 
 def shared_by_replicas(
-    pipe: Pipeline, plans: PlanSeconds, tree: Variability, own: Sequence[ParallelPlan]
+    pipe: Pipeline,
+    plans: PlanSeconds,
+    tree: Variability,
+    own: Sequence[ParallelPlan],
+    work: ColumnWork | None = None,
 ) -> list[Shared]:
     """Returns the parts of a step that all replicas share, plan by plan."""
     n_op = op_counts(pipe)
@@ -166,6 +197,7 @@ def shared_by_replicas(
                 end_s=exposed.max() * end_regime,
                 end_call=tree.of(names[-1]).call,
                 step_ar1=tree.step_ar1,
+                popularity=None if work is None else work.popularity[i],
             )
         )
     return found
@@ -183,14 +215,8 @@ def _mix(classes: Classes) -> Floats:
     return weight / weight.sum()
 
 
-def _design(tree: Variability, classes: Classes, pp: int, n_replica: int, n_column: int, seed: int) -> Design:
-    varies = any(tree.of(name).gpu.cv > 0 or tree.of(name).node.cv > 0 for name in classes)
-    direction = persistent_spread(tree, _mix(classes), classes) if varies else np.zeros(2)
-    return importance_design(1, n_column, pp, n_replica, direction, np.ones(pp), seed)
-
-
 def _chips(
-    tree: Variability, classes: Classes, design: Design, n_member: int, n_node: int, node_size: int, seed: int
+    tree: Variability, classes: Classes, design: Proposal, n_member: int, n_node: int, node_size: int, seed: int
 ) -> tuple[Single, Rows]:
     """[factor, member, lane, column] persistent factors, and every class's factor.
 

@@ -19,7 +19,7 @@ from ..fits.load_fits import FittedJob, calibrated_job, with_variability
 from ..horizon.predict_run import CheckpointOptions, hours_of, seconds_of
 from ..job.job import Job
 from ..job.load_job import JobFile, loaded
-from ..job.rules import mean_work_notes, workload_notes
+from ..job.rules import independent_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
 from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, Seed
@@ -139,8 +139,8 @@ def search_plans(
         study = local_search(own, values, aim=aim, progress=progress)
     else:
         study = exhaustive(own, values, aim=aim, journal=how.resume, progress=progress)
-    left_out = mean_work_notes(own.model, own.plan, "the search")
-    notes = (*workload_notes(own.model, own.plan), *left_out, *study.notes, *fitted.tables, *_of_level(fitted))
+    of_job = (*workload_notes(own.model, own.plan), *independent_work_notes(own.plan))
+    notes = (*of_job, *study.notes, *fitted.tables, *_of_level(fitted))
     return _report(study, how.top, notes).made_of(ChosenFrom(study, job, tuple(changes.texts_for(job))))
 
 

@@ -16,7 +16,7 @@ varies, the less GPUs are shifted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -79,21 +79,65 @@ def importance_design(
         seed: of the scramblings.
         work: of micro-batches, where it varies.
     """
-    sd = 0.0 if work is None else work.sd
-    shares, shifts = _components(n_lane, n_replica, direction, lane_weight, sd)
+    shape, sd = (n_chunk, n_column, n_lane, n_replica), 0.0 if work is None else work.sd
+    found = proposal(*shape, direction, lane_weight, seed, sd)
+    drawn, weight = (None, found.weight()) if work is None else found.with_work(work)
+    return Design(found.peak_score, weight, drawn)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Columns drawn from the mixture, before their work is.
+
+    Attributes:
+        peak_score: as that of `Design`.
+        picked: [chunk, column] component a column was drawn from.
+        exponent: [chunk, column, component] log of every component's density over the plain one.
+        shares: [component] of the mixture.
+        work_length: of the shift that work is tilted by.
+        seed: of the scramblings.
+    """
+
+    peak_score: Floats
+    picked: NDArray[np.intp]
+    exponent: Floats
+    shares: Floats
+    work_length: float
+    seed: int
+
+    def weight(self) -> Floats:
+        """[chunk, column] importance weights of columns whose work does not vary."""
+        return 1.0 / (np.exp(self.exponent) @ self.shares)
+
+    def with_work(self, work: WorkDraws) -> tuple[NDArray[np.float32], Floats]:
+        """Work of the columns [chunk, row, column], tilted in the shifted ones, and their weights with it [chunk, column]."""
+        each = [work.tilted(own > 0, self.work_length, self.seed * 1000003 + c) for c, own in enumerate(self.picked)]
+        drawn, log_ratio = np.stack([excess for excess, _ in each]), np.stack([ratio for _, ratio in each])
+        exponent = self.exponent.copy()
+        exponent[..., 1:] += log_ratio[..., None]
+        return drawn, replace(self, exponent=exponent).weight()
+
+
+def proposal(
+    n_chunk: int,
+    n_column: int,
+    n_lane: int,
+    n_replica: int,
+    direction: Floats,
+    lane_weight: Floats,
+    seed: int,
+    work_sd: float = 0.0,
+) -> Proposal:
+    """Draws columns for steps to which work adds `work_sd` of their time; other arguments as those of `importance_design`."""
+    shares, shifts = _components(n_lane, n_replica, direction, lane_weight, work_sd)
     uniform = np.stack([scrambled_sobol(n_column, 2 * n_lane + 1, seed * 1000003 + c) for c in range(n_chunk)])
     score = ndtri(uniform[..., 1:]).reshape(n_chunk, n_column, 2 * n_lane)
     picked = np.minimum(np.searchsorted(np.cumsum(shares), uniform[..., 0]), len(shares) - 1)
     score = score + shifts[picked]
     exponent = score @ shifts.T - 0.5 * (shifts**2).sum(axis=1)
-    drawn = None
-    if work is not None:
-        length = shift_length(n_replica) * sd / max(float(np.hypot(np.hypot(*direction), sd)), 1e-30)
-        each = [work.tilted(own > 0, length, seed * 1000003 + c) for c, own in enumerate(picked)]
-        drawn, log_ratio = np.stack([excess for excess, _ in each]), np.stack([ratio for _, ratio in each])
-        exponent[..., 1:] += log_ratio[..., None]
-    weight = 1.0 / (np.exp(exponent) @ shares)
-    return Design(score.reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1), weight, drawn)
+    peak = score.reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1)
+    length = shift_length(n_replica) * work_sd / max(float(np.hypot(np.hypot(*direction), work_sd)), 1e-30)
+    return Proposal(peak, picked, exponent, shares, length, seed)
 
 
 def _components(

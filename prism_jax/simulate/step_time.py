@@ -352,7 +352,7 @@ class _Lowered:
         if "experts" not in kinds:
             return None
         job: Any = self.retimed.job
-        return self.retimed.cost(numbers, with_busier_rank(job.model, job.plan))
+        return self.retimed.cost(numbers, with_busier_rank(job.model))
 
     def _terms_of(self, kinds: tuple[str, ...], cost: StepCost, heavier: StepCost | None) -> WorkTerms | None:
         if not kinds:

@@ -22,7 +22,7 @@ Everything is drawn on the host, from a stream of its own: the draws of all else
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 from zlib import crc32
@@ -45,8 +45,10 @@ from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
 from ..schedule.order import ScheduleOrder
 from ..variability.score_map import TOLERANCE, NormalScoreMap, fit_knots
+from ..workload.base.workload import Workload
 from ..workload.transformer.op_lists import expert_group
-from ..workload.transformer.routing import StepLoads, loads_of_layers, loads_of_steps
+from ..workload.transformer.routing import ExpertGroup, StepLoads, loads_of_layers, loads_of_steps
+from ..workload.transformer.sizes import MoESpec
 from ..workload.transformer.spec import TransformerSpec
 from .columns import Chunk
 from .replica_maximum import StepFactor
@@ -116,7 +118,7 @@ class Work:
     """Parts of a program that depend on the work of micro-batches.
 
     Attributes:
-        terms: which factors every op goes with, and by how much.
+        terms: which factors every op goes with, and by how much, in the places of the program's ops.
         n_row: factors.
         sources: of which the factors are drawn.
         of_steps: [step, replica, row] of the first rows, of whole steps, where replicas depend on each other (single columns know
@@ -238,6 +240,55 @@ def with_plain_work(chunks: Chunk, work: Work | None, n_column: int) -> Chunk:
     return replace(chunks, work=np.stack([work.plain(n_column, int(index)) for index in chunks.index]))
 
 
+class WorkCosts(NamedTuple):
+    """Costs of a plan from which the parts that depend on the work of its micro-batches follow.
+
+    Attributes:
+        compute_s: [kind, chunk, class] of the passes.
+        passes_s: compute and collectives of all passes.
+        of_length: `passes_s` where all sequences hold so many tokens.
+        heavier_s: `compute_s` where the busiest rank of the experts has more load, by the share `PROBE`.
+    """
+
+    compute_s: Floats
+    passes_s: float
+    of_length: Callable[[int], float]
+    heavier_s: Callable[[], Floats]
+
+
+class WorkParts(NamedTuple):
+    """Portions of the compute of a plan that depend on work, and sources of their factors; fields as those of `Work`.
+
+    `steps` are loads of experts that all of a step has in common.
+    """
+
+    portions: list[Portion]
+    n_row: int
+    sources: tuple[WorkSource, ...]
+    of_steps: Singles | None
+    steps: StepLoads | None
+
+    def popularity(self, m: int, step_s: Callable[[Singles], Floats], most: int) -> StepFactor | None:
+        """Noise-free steps under the loads of steps, over that under the mean; None where these are not of steps.
+
+        Args:
+            m: micro-batches; rows of chunks are the last ones.
+            step_s: seconds of the step without noise [column] under factors less one [row, column].
+            most: columns that are run at once.
+        """
+        if self.steps is None:
+            return None
+        excess = np.zeros((self.n_row, len(self.steps.mean)), np.float32)
+        excess[self.n_row - m * self.steps.mean.shape[1] :] = np.repeat(self.steps.mean.T, m, axis=0)
+        most = max(1, most)
+        parts = [step_s(own) for own in np.split(excess, range(most, excess.shape[1], most), axis=1)]
+        factor = np.sort(np.concatenate(parts)) / step_s(0.0 * excess[:, :1])
+        z = ndtri((np.arange(len(factor)) + 0.5) / len(factor))
+        knots, values = fit_knots(z, factor, N_KNOTS, TOLERANCE)
+        score_map = NormalScoreMap(tuple(knots.tolist()), tuple(values.tolist()))
+        return StepFactor(score_map, float(factor.std()), self.steps.ar1)
+
+
 def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph) -> Work | None:
     """Returns the parts of a program that depend on the work of micro-batches; None where they all hold the same work.
 
@@ -246,21 +297,41 @@ def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph)
         schedule: of its plan.
         graph: of both, padded or not.
     """
-    plan = job.plan
+
+    def at(n: int) -> float:
+        plan = replace(job.plan, seq_len=n, data=Data())
+        return _passes_s(step_cost(job.model, job.cluster, plan, job.efficiency))
+
+    def heavier_s() -> Floats:
+        return step_cost(with_busier_rank(job.model), job.cluster, job.plan, job.efficiency).compute_s
+
+    found = work_parts(job.model, job.plan, WorkCosts(cost.compute_s, _passes_s(cost), at, heavier_s))
+    if found is None:
+        return None
+    terms = work_terms(schedule, level_table(schedule), cost, found.portions)
+    more = [(0, a - b) for a, b in zip(graph.op.shape, terms.row.shape, strict=False)]
+    row, share = (np.pad(np.asarray(part), (*more, (0, 0))) for part in terms)
+    used = share.any(axis=(0, 1))
+    terms = WorkTerms(row[..., used].astype(np.int32), on_host(share[..., used]))
+    popularity = found.popularity(job.plan.n_micro_batch, partial(_with_work, graph, terms), MOST_OPS // graph.op.size)
+    return Work(terms, found.n_row, found.sources, found.of_steps, popularity)
+
+
+def work_parts(model: Workload, plan: ParallelPlan, costs: WorkCosts) -> WorkParts | None:
+    """Returns the parts of a plan that depend on the work of its micro-batches; None where they all hold the same work."""
     law = law_of(plan) if plan.data.is_drawn else None
-    routed = _routed(job, cost)
-    portions, sources, first = [], [], 0
-    whole_s = float(cost.compute_s.sum() + cost.comm_s.sum())
+    routed = _routed(model, plan, costs)
+    portions, sources, first = list[Portion](), list[WorkSource](), 0
     m, of_steps = plan.n_micro_batch, None
     if law is not None and law.varies:
-        seconds, excess = _of_lengths(job, cost, law)
+        seconds, excess = _of_lengths(plan, costs, law)
         portions.append(Portion(seconds))
         first = m
         if law.squares.ndim > 1:  # replicas depend on each other
             of_replica = excess.reshape(len(excess), plan.n_replica, plan.tied, m).max(axis=2)
             of_steps = on_host(of_replica)
             excess = np.sort(excess, axis=None)[(np.arange(N_ROW) * excess.size) // N_ROW]
-        weight = float(seconds.sum()) / (whole_s * m)
+        weight = float(seconds.sum()) / (costs.passes_s * m)
         source = _source(LENGTHS, np.arange(first), excess, weight, plan.tied)
         sources.append(replace(source, n_fill=(plan.pp - 1) / plan.virtual_stages))
     if routed is not None:
@@ -270,29 +341,10 @@ def work_of(job: Job, cost: StepCost, schedule: ScheduleOrder, graph: StepGraph)
         first += row.size
         for n in sorted(set(layers) - {0}):
             which = np.array(layers) == n
-            weight = float(seconds[:, which].sum()) / (whole_s * which.sum() * m)
+            weight = float(seconds[:, which].sum()) / (costs.passes_s * which.sum() * m)
             sources.append(_source(ROUTING, row[which].ravel(), routed.loads(n), weight, routed.n_group))
-    if not portions:
-        return None
-    terms = work_terms(schedule, level_table(schedule), cost, portions)
-    more = [(0, a - b) for a, b in zip(graph.op.shape, terms.row.shape, strict=False)]
-    row, share = (np.pad(np.asarray(part), (*more, (0, 0))) for part in terms)
-    used = share.any(axis=(0, 1))
-    terms = WorkTerms(row[..., used].astype(np.int32), on_host(share[..., used]))
-    popularity = None if routed is None or routed.steps is None else _popularity(graph, terms, first, m, routed.steps)
-    return Work(terms, first, tuple(sources), of_steps, popularity)
-
-
-def _popularity(graph: StepGraph, terms: WorkTerms, n_row: int, m: int, steps: StepLoads) -> StepFactor:
-    """Noise-free steps under the loads of steps, over that under the mean; rows of chunks are the last ones of `n_row`."""
-    excess = np.zeros((n_row, len(steps.mean)), np.float32)
-    excess[n_row - m * steps.mean.shape[1] :] = np.repeat(steps.mean.T, m, axis=0)
-    most = max(1, MOST_OPS // graph.op.size)
-    parts = [_with_work(graph, terms, own) for own in np.split(excess, range(most, len(steps.mean), most), axis=1)]
-    factor = np.sort(np.concatenate(parts)) / _with_work(graph, terms, 0.0 * excess[:, :1])
-    z = ndtri((np.arange(len(factor)) + 0.5) / len(factor))
-    knots, values = fit_knots(z, factor, N_KNOTS, TOLERANCE)
-    return StepFactor(NormalScoreMap(tuple(knots.tolist()), tuple(values.tolist())), float(factor.std()), steps.ar1)
+    steps = None if routed is None else routed.steps
+    return WorkParts(portions, first, tuple(sources), of_steps, steps) if portions else None
 
 
 def _with_work(graph: StepGraph, terms: WorkTerms, excess: Singles) -> Floats:
@@ -310,23 +362,19 @@ def _source(name: str, row: Positions, excess: Floats, weight: float, n_alike: i
     return WorkSource(name, row, on_host(excess[at]), weight * excess[at])
 
 
-def _of_lengths(job: Job, cost: StepCost, law: MicroBatchLaw) -> tuple[Floats, Floats]:
+def _of_lengths(plan: ParallelPlan, costs: WorkCosts, law: MicroBatchLaw) -> tuple[Floats, Floats]:
     """Seconds [kind, chunk] that vary with lengths, and their factors less one.
 
     Padded sequences are costed at some lengths, and between them on straight lines: a short one lasts no less than the host takes
     to start its kernels. What their collectives take more or less is counted with compute.
     """
     if not law.tokens.any():
-        own = cost.compute_s[..., COMPUTE_CLASSES.index("attention")]
-        return own, law.squares
-    plan, tokens = job.plan, law.seq_len * (1.0 + law.tokens)
+        return costs.compute_s[..., COMPUTE_CLASSES.index("attention")], law.squares
+    tokens = law.seq_len * (1.0 + law.tokens)
     least = plan.tp * plan.cp  # every rank has a token
     probed = np.unique(least * np.maximum(1, np.geomspace(tokens.min(), tokens.max(), N_PROBE) // least).astype(int))
-    costs = (
-        step_cost(job.model, job.cluster, replace(plan, seq_len=int(n), data=Data()), job.efficiency) for n in probed
-    )
-    more_s = np.array([_passes_s(one) for one in costs]) - _passes_s(cost)
-    compute_s = cost.compute_s.sum(axis=-1)
+    more_s = np.array([costs.of_length(int(n)) for n in probed]) - costs.passes_s
+    compute_s = costs.compute_s.sum(axis=-1)
     return compute_s, np.interp(tokens, probed, np.maximum.accumulate(more_s)) / float(compute_s.sum())
 
 
@@ -353,16 +401,14 @@ class RoutedCompute(NamedTuple):
     steps: StepLoads | None
 
 
-def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
+def _routed(model: Workload, plan: ParallelPlan, costs: WorkCosts) -> RoutedCompute | None:
     """Returns the compute that waits for the busiest rank; None where its load is not drawn."""
-    model, plan = job.model, job.plan
     if not isinstance(model, TransformerSpec) or model.moe is None or model.moe.routing is None:
         return None
     group = expert_group(model, plan.computed)
     if group.ep == 1 or model.moe.capacity_factor:
         return None
-    heavier_s = step_cost(with_busier_rank(model, plan), job.cluster, plan, job.efficiency).compute_s
-    seconds = (heavier_s - cost.compute_s).sum(axis=-1) / PROBE
+    seconds = (costs.heavier_s() - costs.compute_s).sum(axis=-1) / PROBE
     one = seconds.sum(axis=0)
     layers = np.rint(one / one.sum() * model.moe.n_layers_of(model.n_layers)).astype(int)
     n_group = max(1, plan.n_member // (plan.ep * plan.expert_tp))
@@ -372,8 +418,16 @@ def _routed(job: Job, cost: StepCost) -> RoutedCompute | None:
     return RoutedCompute(seconds, layers, n_group, partial(loads_of_layers, routing, group), steps)
 
 
-def with_busier_rank(model: TransformerSpec, plan: ParallelPlan) -> TransformerSpec:
-    """A model with experts whose busiest rank has more load, by the share `PROBE` of it."""
+class BusierExperts(MoESpec):
+    """Experts whose busiest rank has more load, by the share `PROBE`."""
+
+    def busiest(self, group: ExpertGroup) -> float:
+        return super().busiest(group) * (1.0 + PROBE)
+
+
+def with_busier_rank(model: Workload) -> TransformerSpec:
+    """A transformer with experts whose busiest rank has more load, by the share `PROBE` of it."""
+    assert isinstance(model, TransformerSpec)
     assert model.moe is not None
-    load = model.moe.busiest(expert_group(model, plan.computed)) * (1.0 + PROBE)
-    return replace(model, moe=replace(model.moe, routing=None, capacity_factor=0.0, imbalance=load))
+    own = {field.name: getattr(model.moe, field.name) for field in fields(MoESpec)}
+    return replace(model, moe=BusierExperts(**own))

@@ -13,8 +13,6 @@ from prism_jax.explain.explain import explain
 from prism_jax.explain.owners import EVEN_LOADS, work_gains
 from prism_jax.graph.draws import typed_key
 from prism_jax.horizon.steps import step_sum
-from prism_jax.job.job import Job
-from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import loaded
 from prism_jax.job.rules import mean_work_notes
 from prism_jax.plan.micro_batch_work import law_of
@@ -26,36 +24,11 @@ from prism_jax.simulate.predict import column_design, predict, replica_columns
 from prism_jax.simulate.program import by_class, lower
 from prism_jax.simulate.step_time import step_time
 from prism_jax.simulate.work import LENGTHS, N_ROW, ROUTING
-from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 from prism_jax.workload.transformer.op_lists import expert_group
 from prism_jax.workload.transformer.routing import ExpertRouting, concentration_of, mean_busiest
-
-LONG = {"kind": "log_normal", "cv": 1.2, "mean": 900}
-MIXED = {"kind": "mixture", "bulk_cv": 0.4, "slow_prob": 0.1, "slow_factor": 9.0, "slow_cv": 0.5, "mean": 600}
-
-
-def job(name: str, lengths: Any = None, packing: str = "masked", gini: float = 0.0, **fields: Any) -> Job:
-    spec = model(name)
-    if gini:
-        assert spec.moe is not None
-        spec = replace(spec, moe=replace(spec.moe, routing=ExpertRouting(gini)))
-    data = Data() if lengths is None else Data(lengths_of(lengths), packing)
-    plan = ParallelPlan(**{"micro_batch": 1, "seq_len": 4096, "zero_stage": 1, "data": data} | fields)
-    return Job(
-        spec, cluster("dgx-h100", max(8, plan.n_devices)), plan, preset("h100-default"), framework="megatron-core"
-    )
-
-
-JOBS = {
-    "padded": lambda: job("llama-3-8b", LONG, "padded", micro_batch=2, global_batch=128, dp=8, tp=2, pp=2),
-    "masked": lambda: job("llama-3-8b", LONG, "masked", global_batch=64, dp=16, tp=4, pp=4, seq_len=8192),
-    "bucketed": lambda: job("llama-3-8b", MIXED, "bucketed", micro_batch=2, global_batch=256, dp=32, tp=2),
-    "sharded": lambda: job("llama-3-8b", LONG, "padded", global_batch=64, dp=16, sharding="hsdp", dp_shard=4, tp=2),
-    "experts": lambda: job("mixtral-8x7b", gini=0.2, global_batch=128, dp=32, tp=2, pp=4, ep=8, seq_len=4096),
-    "both": lambda: job("mixtral-8x7b", LONG, gini=0.38, global_batch=64, dp=16, tp=2, pp=4, ep=4),
-}
+from tests.support.jobs_with_work import JOBS, LONG, POPULAR, drifting, job, with_routing
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -189,23 +162,6 @@ def test_routing_is_written_into_a_preset(written: dict[str, Any]) -> None:
     assert lower(found).work is not None
 
 
-def drifting(drift: float, gini: float = 0.2, **fields: Any) -> Job:
-    shape: dict[str, Any] = {"global_batch": 128, "dp": 32, "tp": 2, "pp": 4, "ep": 8} | fields
-    own = job("mixtral-8x7b", **shape)
-    return replace(own, model=with_routing(own.model, ExpertRouting(gini, drift)))
-
-
-def with_routing(spec: Any, routing: ExpertRouting) -> Any:
-    return replace(spec, moe=replace(spec.moe, routing=routing))
-
-
-POPULAR = {
-    "stages": lambda: drifting(0.1),
-    "uneven": lambda: drifting(0.5, 0.38, pp=2, dp=16),
-    "one stage": lambda: drifting(0.1, pp=1, dp=16, global_batch=64),
-}
-
-
 @pytest.mark.parametrize("name", POPULAR)
 def test_popularity_of_steps_agrees_with_every_micro_batch_of_every_replica(name: str) -> None:
     """p50, p95 and p99 within 3.5 of the errors of loads that are drawn one by one, and given to `step_time`."""
@@ -295,6 +251,6 @@ def test_other_packing_and_even_loads_are_worth_something() -> None:
 
 def test_commands_that_draw_no_work_say_so() -> None:
     for name, own in (("padded", JOBS["padded"]()), ("experts", JOBS["experts"]())):
-        assert list(mean_work_notes(own.model, own.plan, "the search")), name
+        assert list(mean_work_notes(own.model, own.plan, "the placement")), name
     plain = job("llama-3-8b", global_batch=8, dp=8)
-    assert not list(mean_work_notes(plain.model, plain.plan, "the search"))
+    assert not list(mean_work_notes(plain.model, plain.plan, "the placement"))
