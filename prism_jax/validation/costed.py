@@ -286,7 +286,7 @@ def _typical(group: _Group, seed: int) -> Floats:
     typical = []
     for first in range(0, len(group.jobs), JOBS_PER_RUN):
         some = slice(first, first + JOBS_PER_RUN)
-        (times,) = replica_times([(pipe, PlanSeconds(*(part[some] for part in plans)), draws)])
+        (times,) = replica_times([(pipe, PlanSeconds(*(part[some] for part in plans)), draws, None)])
         for own, alike in zip(times, shared[some], strict=True):
             rng, n_replica = np.random.default_rng(seed), group.sizes.replicas.n_replica
             typical.append(np.median(step_samples(own, draws.weight, n_replica, alike, N_STEP_SAMPLES, rng)))
