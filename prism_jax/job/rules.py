@@ -408,15 +408,8 @@ def _drawn_note(plan: ParallelPlan) -> str:
     return text
 
 
-def mean_work_notes(model: Workload, plan: ParallelPlan, what: str) -> Iterator[str]:
-    """Yields the note of a command that draws no work of micro-batches; `what` is the name of the command's result."""
-    is_routed = isinstance(model, TransformerSpec) and model.moe is not None and model.moe.routing is not None
-    if plan.data.is_drawn or is_routed:
-        yield f"{what} takes micro-batches to hold their mean work; predict, compare and search draw data.packing and moe.routing"
-
-
 def independent_work_notes(plan: ParallelPlan) -> Iterator[str]:
-    """That a command draws every replica's work alone, where replicas share documents out."""
+    """Yields the note of a command that draws every replica's work alone, where replicas share documents out."""
     if plan.data.packing == "balanced":
         yield (
             "data.packing = balanced: every replica draws its own documents, so that tails are somewhat longer than those of "

@@ -5,9 +5,9 @@ with v_m its persistent factor over the op's mix of kernel classes and r its res
 maximum's mean and standard deviation are integrated on the host in float64, once per node. The simulation then adds the same
 standardised noise to every assignment: exact where the GPUs of a group are alike, exact in mean and variance where they are not.
 
-A replica has noise of its own, made from its index: residuals of its ops and its links. All replicas of a step share the network
-regime, the residual of the final communication, the step factor and stalls. The shared part is cheap, so that every simulated
-step is shown with several of its factors.
+A replica has noise of its own, made from its index: residuals of its ops, its links, and the work of its micro-batches. All
+replicas of a step share the network regime, the residual of the final communication, the step factor, the popularity of experts
+and stalls. The shared part is cheap, so that every simulated step is shown with several of its factors.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ..simulate.columns import highest_of
 from ..simulate.inputs import regime_factors
 from ..simulate.program import Program
 from ..simulate.replica_maximum import latin_hypercube
+from ..simulate.work import Work
 from ..variability.score_map import NormalScoreMap
 from .fleet import MeasuredFleet
 
@@ -145,11 +146,13 @@ class ReplicaNoise(eqx.Module):
         compute: [replica, level, lane, sample] standardised residual of the slowest GPU; None where nothing varies.
         comm: [replica, level, lane, sample] standardised residual of communication; None where nothing varies.
         network: [replica, axis, lane, sample] factor of regime and links; one lane where links do not vary.
+        work: [replica, row, sample] factors less one of the work of micro-batches; None where they hold the same.
     """
 
     compute: Float[Array, "replica level lane sample"] | None
     comm: Float[Array, "replica level lane sample"] | None
     network: Float[Array, "replica axis lane sample"]
+    work: Float[Array, "replica row sample"] | None = None
 
 
 class SharedNoise(eqx.Module):
@@ -166,6 +169,22 @@ class SharedNoise(eqx.Module):
     times: Float[Array, "sample factor"]
 
 
+class WorkNoise(eqx.Module):
+    """How the work of micro-batches is drawn.
+
+    Attributes:
+        row: per source, [unit] rows that its draws set.
+        excess: per source, [table] equally likely factors less one.
+        of_steps: [step, replica, row] of the first rows where replicas share out the documents of a step.
+        n_row: factors of a replica.
+    """
+
+    row: tuple[Int32[Array, " unit"], ...]
+    excess: tuple[Float[Array, " table"], ...]
+    of_steps: Float[Array, "step replica row"] | None
+    n_row: int = eqx.field(static=True)
+
+
 class NoiseModel(eqx.Module):
     """How a replica's noise is made.
 
@@ -174,6 +193,7 @@ class NoiseModel(eqx.Module):
         link: per network axis, factor of a group's links.
         shift, scale: mean and standard deviation of the largest of `n_member` compute residuals.
         n_level, n_lane, n_member, n_node, varying_links: of the program.
+        work: of micro-batches; None where they hold the same.
     """
 
     compute: ScoreChain | None
@@ -186,6 +206,7 @@ class NoiseModel(eqx.Module):
     n_member: int = eqx.field(static=True)
     n_node: int = eqx.field(static=True)
     varying_links: bool = eqx.field(static=True)
+    work: WorkNoise | None
 
 
 @dataclass(frozen=True)
@@ -201,8 +222,8 @@ class Draws:
     n_sample: int
 
 
-def noise_model(program: Program, n_level: int, *, links_drawn: bool = True) -> NoiseModel:
-    """The noise of a lowered job whose longest variant has `n_level` levels; measured links are not drawn."""
+def noise_model(program: Program, n_level: int, work: Work | None, *, links_drawn: bool = True) -> NoiseModel:
+    """The noise of a lowered job whose longest variant has `n_level` levels and that `work`; measured links are not drawn."""
     residual = Residual.of(program.compute_residual)
     shift, scale = (0.0, 1.0) if residual is None else residual.of_alike(program.n_member)
     return NoiseModel(
@@ -216,7 +237,16 @@ def noise_model(program: Program, n_level: int, *, links_drawn: bool = True) -> 
         n_member=program.n_member,
         n_node=program.n_node,
         varying_links=program.varying_links and links_drawn,
+        work=None if work is None else _work_noise(work),
     )
+
+
+def _work_noise(work: Work) -> WorkNoise:
+    """Draws of work on the device, from the tables of the host."""
+    row = tuple(jnp.asarray(source.row, jnp.int32) for source in work.sources)
+    excess = tuple(jnp.asarray(source.excess, float) for source in work.sources)
+    of_steps = None if work.of_steps is None else jnp.asarray(work.of_steps, float)
+    return WorkNoise(row, excess, of_steps, work.n_row)
 
 
 def shared_noise(program: Program, draws: Draws) -> SharedNoise:
@@ -226,13 +256,16 @@ def shared_noise(program: Program, draws: Draws) -> SharedNoise:
     score = host_ndtri(latin_hypercube(1, n, rng)[0])
     regime = regime_factors(program, score)  # [sample, axis]
     tree = program.job.variability
-    u = latin_hypercube(2 + len(tree.stalls), many, rng)
+    popularity = None if program.work is None else program.work.popularity
+    u = latin_hypercube(2 + len(tree.stalls) + (popularity is not None), many, rng)
     add, times = np.zeros((n, N_SHARED)), NormalScoreMap.from_family(tree.step)(host_ndtri(u[1]))
     if program.end_call.cv > 0:
         end_s = float(program.graph.end_comm_s.max()) * regime[:, -1]
         call = NormalScoreMap.from_family(program.end_call)(host_ndtri(u[0])) - 1.0
         add = end_s[:, None] * call.reshape(n, N_SHARED)
-    for stall, own in zip(tree.stalls, u[2:], strict=True):
+    if popularity is not None:
+        times = times * popularity.score_map(host_ndtri(u[-1]))
+    for stall, own in zip(tree.stalls, u[2 : 2 + len(tree.stalls)], strict=True):
         times = times * (1.0 + _stall(own, stall.prob(program.job.plan.n_devices), stall.mean_fraction))
     return SharedNoise(*(jnp.asarray(x, float) for x in (regime.T, add, times.reshape(n, N_SHARED))))
 
@@ -248,7 +281,7 @@ def replica_noise(
     model: NoiseModel, key: Key[Array, ""], replica: Int32[Array, ""], regime: Float[Array, "axis sample"]
 ) -> ReplicaNoise:
     """Noise of one replica, the first of one; pure, made of the replica's index."""
-    key = jax.random.fold_in(key, replica)
+    of_step, key = key, jax.random.fold_in(key, replica)
     n_sample = regime.shape[-1]
     words_key = key_words(jax.random.fold_in(key, crc32(b"call")))
 
@@ -259,7 +292,21 @@ def replica_noise(
         return compute, comm
 
     compute, comm = lax.map(level, jnp.arange(model.n_level, dtype=jnp.int32))
-    return jax.tree.map(lambda x: x[None], ReplicaNoise(compute, comm, _network(model, key, regime)))
+    work = None if model.work is None else _work(model.work, of_step, replica, n_sample)
+    return jax.tree.map(lambda x: x[None], ReplicaNoise(compute, comm, _network(model, key, regime), work))
+
+
+def _work(model: WorkNoise, key: Array, replica: Array, n_sample: int) -> Float[Array, "row sample"]:
+    """Factors less one of one replica, under the key of all."""
+    key = jax.random.fold_in(key, crc32(b"work"))
+    excess = jnp.zeros((model.n_row, n_sample), model.excess[0].dtype)
+    for number, (row, table) in enumerate(zip(model.row, model.excess, strict=True)):
+        own = jax.random.fold_in(jax.random.fold_in(key, number), replica)
+        excess = excess.at[row].set(table[jax.random.randint(own, (row.shape[0], n_sample), 0, table.shape[0])])
+    if model.of_steps is None:
+        return excess
+    step = jax.random.randint(key, (n_sample,), 0, model.of_steps.shape[0])
+    return excess.at[: model.of_steps.shape[-1]].set(model.of_steps[step, replica].T)
 
 
 def _largest(model: NoiseModel, words: Array) -> Float[Array, "lane sample"]:

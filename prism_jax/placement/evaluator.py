@@ -31,6 +31,7 @@ from .tables import (
     SlotTables,
     StepTables,
     group_factors,
+    most_work,
     replica_time,
     slot_tables,
     step_program,
@@ -120,7 +121,8 @@ def assemble(
 ) -> PlacementProblem:
     """A problem whose replicas run different variants of a step, `variant` [replica] of `programs`; the first is nominal."""
     step, nodes, kinds = tables_of(programs, fleet, slots)
-    noise = noise_model(programs[0], n_level=step.kind.shape[1], links_drawn=fleet.links is None)
+    n_level, work = step.kind.shape[1], most_work(programs)
+    noise = noise_model(programs[0], n_level, work, links_drawn=fleet.links is None)
     tables = Tables(step, nodes, slot_tables(slots), noise, jnp.asarray(variant))
     return PlacementProblem(job, fleet, slots, programs[0], tables, kinds)
 

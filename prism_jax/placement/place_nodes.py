@@ -17,7 +17,6 @@ from ..core.processes import Progress, keep_programs, silent
 from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
-from ..job.rules import mean_work_notes
 from ..result.parameters import SLOWDOWNS, Overrides, Seed
 from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
 from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
@@ -150,8 +149,7 @@ def place_nodes(
         goal=goal,
         progress=progress,
     )
-    notes = (*measured.notes, *mean_work_notes(own.model, own.plan, "the placement"))
-    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result, notes).made_of(result)
+    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result, measured.notes).made_of(result)
     files.write(report)
     return report
 

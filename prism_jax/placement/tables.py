@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,12 +25,14 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats
 from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..graph.build import WorkTerms
 from ..graph.propagate import HAND_OVER, CommFactors
 from ..graph.step_graph import StepGraph, cell, ring_rows
 from ..job.job import Job
 from ..schedule.order import Op
 from ..simulate.links import END, routes
 from ..simulate.program import Program, by_class, lower
+from ..simulate.work import Work
 from .draws import ReplicaNoise, Residual, peak_table, rows_of, slower_of, slowest_tables
 from .fleet import MeasuredFleet, Slots
 
@@ -54,6 +56,7 @@ class StepTables(eqx.Module):
         end_s: [lane] compute after the last op.
         end_comm_s: [lane] communication after it.
         depth, axes: of the ring buffer; network axes that have communication inside ops.
+        work: [variant, level, lane, term] what of an op goes with the work of its micro-batches; None where they hold the same.
     """
 
     kind: Int32[Array, "variant level lane"]
@@ -68,6 +71,7 @@ class StepTables(eqx.Module):
     end_comm_s: Float[Array, " lane"]
     depth: int = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True)
+    work: WorkTerms | None
 
 
 class PortTables(eqx.Module):
@@ -238,11 +242,37 @@ def tables_of(programs: Sequence[Program], fleet: MeasuredFleet, slots: Slots) -
         end_comm_s=jnp.asarray(seconds.end_comm_s, float),
         depth=depth,
         axes=tuple(np.flatnonzero(seconds.comm_s.any(axis=(0, 1))).tolist()),
+        work=_work_terms(programs),
     )
     nodes = _node_tables(
         loc, scale, peak_table(fleet, slots.parts, MEMORY), _ports(programs[0].job, fleet, slots.parts)
     )
     return step, nodes, kinds
+
+
+def most_work(programs: Sequence[Program]) -> Work | None:
+    """Of the variant with most micro-batches, whose factors serve the others."""
+    return max(programs, key=lambda program: program.job.plan.n_micro_batch).work
+
+
+def _work_terms(programs: Sequence[Program]) -> WorkTerms | None:
+    """Terms of all variants, their rows those of `most_work`; None where micro-batches hold the same."""
+    most = max(program.job.plan.n_micro_batch for program in programs)
+    rows, shares = [], []
+    for program in programs:
+        work, m = program.work, program.job.plan.n_micro_batch
+        if work is None:
+            return None
+        part, micro_batch = np.divmod(work.terms.row, m)  # parts: lengths of all chunks, then routing chunk by chunk
+        rows.append(part * most + micro_batch)
+        shares.append(np.asarray(work.terms.share))
+    n_term = max(row.shape[-1] for row in rows)
+    more = [((0, 0), (0, 0), (0, n_term - row.shape[-1])) for row in rows]
+    of_rows, of_shares = (
+        _stacked([np.pad(*own) for own in zip(part, more, strict=True)], 0) for part in (rows, shares)
+    )
+    on_device: Any = jnp.asarray(of_rows, jnp.int32)
+    return WorkTerms(on_device, jnp.asarray(of_shares, float))
 
 
 def _ports(job: Job, fleet: MeasuredFleet, parts: Sequence[tuple[int, ...]]) -> PortTables | None:
@@ -387,6 +417,10 @@ def replica_time(
         op_s = mean_s[lane, kind][:, None]
         if residual is not None:
             op_s = op_s + spread_s[lane, kind][:, None] * residual
+        if noise.work is not None and step.work is not None:
+            row, share = (part[variant, level] for part in step.work)
+            excess = noise.work[block]
+            op_s = op_s * (1.0 + sum(share[:, k, None] * excess[row[:, k]] for k in range(row.shape[-1])))
         varied = None if comm_residual is None else 1.0 + step.comm_sd[lane, kind][:, None] * comm_residual
         comm_s = step.comm_s[lane, kind]
         for axis in step.axes:

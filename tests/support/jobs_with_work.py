@@ -38,6 +38,11 @@ JOBS = {
 }
 
 
+def balanced() -> Job:
+    """Replicas share out the documents of a step."""
+    return job("llama-3-8b", LONG, "balanced", global_batch=128, dp=16, tp=2, seq_len=16384, recompute="full")
+
+
 def drifting(drift: float, gini: float = 0.2, **fields: Any) -> Job:
     shape: dict[str, Any] = {"global_batch": 128, "dp": 32, "tp": 2, "pp": 4, "ep": 8} | fields
     own = job("mixtral-8x7b", **shape)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.placement import gain_on
 from prism_jax.core.errors import DataError
 from prism_jax.placement.draws import Draws
-from prism_jax.placement.evaluator import problem_of, score, step_times, stored
+from prism_jax.placement.evaluator import assemble, problem_of, score, step_times, stored
 from prism_jax.placement.fleet import fleet_of
 from prism_jax.placement.optimisers import (
     all_assignments,
@@ -23,10 +23,15 @@ from prism_jax.placement.optimisers import (
 )
 from prism_jax.placement.place import Effort, place
 from prism_jax.placement.report import PlacementGoal
+from prism_jax.placement.result import OPTIMISED
+from prism_jax.placement.splits import with_micro_batches
+from prism_jax.placement.tables import step_program
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.simulate.inputs import known_gpus
 from prism_jax.simulate.predict import predict
 from prism_jax.simulate.step_time import step_time
+from prism_jax.variability.config import preset
+from tests.support.jobs_with_work import JOBS, POPULAR, balanced
 
 P95 = PlanObjective(OBJECTIVES.named("p95"))
 
@@ -253,3 +258,59 @@ def test_a_spare_takes_the_node_with_the_slow_nic_out(job_of):
     found = place(job, slow, key=jax.random.key(0), goal=PlacementGoal(spares=1), effort=QUICK)
     assert found.left_out == (5,)
     assert int(np.argmax(found.slowness)) == 5
+
+
+WORKING = {"both": JOBS["both"], "sharded": JOBS["sharded"], "balanced": balanced, "popular": POPULAR["uneven"]}
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_work_of_micro_batches_is_drawn_as_predict_draws_it(name, factors):
+    """Four standard errors of either side, and 0.1 % for what the moments of a mixed group leave out."""
+    job = WORKING[name]()
+    slow = factors(job.plan.n_devices // 8, seed=4)
+    problem = problem_of(job, fleet_of(slow, 8))
+    steps = score(problem, as_given(problem)[None], Draws(jax.random.key(1), 1024), chunk=128)[0]
+    known = known_gpus({"all": dict(enumerate(slow.ravel().tolist()))}, job.plan.n_devices)
+    engine = predict(job, key=jax.random.key(2), n_samples=2048, method="brute_force", known=known)
+    for p in (0.5, 0.95):
+        batches = np.quantile(steps.reshape(16, -1), p, axis=1)
+        error = np.hypot(engine.mc_error(p), batches.std(ddof=1) / 4)
+        assert np.quantile(steps, p) == pytest.approx(engine.quantile(p), rel=1e-3, abs=4 * error)
+
+
+def test_an_assignment_has_the_p95_that_predict_says_with_work(factors):
+    """Of the job on the nodes where they were placed."""
+    job = JOBS["padded"]()
+    slow = factors(job.plan.n_devices // 8, seed=5)
+    effort = Effort(n_random=100, n_step=100, n_relaxed=0, n_fresh=2048)
+    found = place(job, slow, key=jax.random.key(3), effort=effort)
+    placed = known_gpus({"all": dict(enumerate(slow[list(found.assignment)].ravel().tolist()))}, job.plan.n_devices)
+    told = predict(job, key=jax.random.key(4), n_samples=4096, known=placed)
+    value, error = found.value(OPTIMISED, "p95")
+    assert abs(value - told.quantile(0.95)) <= 4.0 * np.hypot(error, told.mc_error(0.95))
+    assert value > 1.3 * told.deterministic_s
+
+
+def test_splits_of_a_job_with_work_are_scored(factors):
+    """Numbers of micro-batches share the rows of the largest."""
+    job = replace(JOBS["both"](), variability=preset("none"))
+    problem = problem_of(job, fleet_of(factors(job.plan.n_devices // 8), 8))
+    programs = [step_program(with_micro_batches(job, m)) for m in (4, 6)]
+    variant = np.arange(problem.slots.n_replica, dtype=np.int32) % 2
+    both = assemble(job, problem.fleet, problem.slots, programs, variant)
+    steps = [
+        score(
+            assemble(job, problem.fleet, problem.slots, programs, own),
+            as_given(problem)[None],
+            Draws(jax.random.key(1), 64),
+        )
+        for own in (0 * variant, variant, 0 * variant + 1)
+    ]
+    assert both.tables.step.work is not None
+    assert steps[0].mean() < steps[1].mean() < steps[2].mean()
+    draws, seats = Draws(jax.random.key(1), 2048), as_given(problem)[None]
+    alone, mixed = (
+        score(assemble(job, problem.fleet, problem.slots, own, 0 * variant), seats, draws, chunk=128)
+        for own in (programs[:1], programs)
+    )
+    assert alone.mean() == pytest.approx(mixed.mean(), abs=5.0 * alone.std() / np.sqrt(draws.n_sample))

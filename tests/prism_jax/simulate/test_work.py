@@ -14,7 +14,6 @@ from prism_jax.explain.owners import EVEN_LOADS, work_gains
 from prism_jax.graph.draws import typed_key
 from prism_jax.horizon.steps import step_sum
 from prism_jax.job.load_job import loaded
-from prism_jax.job.rules import mean_work_notes
 from prism_jax.plan.micro_batch_work import law_of
 from prism_jax.plan.packing import Data
 from prism_jax.plan.plan import ParallelPlan
@@ -247,10 +246,3 @@ def test_other_packing_and_even_loads_are_worth_something() -> None:
     assert gains["data.packing masked"] > gains["data.packing bucketed"] > 0.05
     assert set(work_gains(lower(JOBS["experts"]()), typed_key(1))) == {EVEN_LOADS}
     assert work_gains(lower(job("llama-3-8b", global_batch=8, dp=8)), typed_key(1)) == {}
-
-
-def test_commands_that_draw_no_work_say_so() -> None:
-    for name, own in (("padded", JOBS["padded"]()), ("experts", JOBS["experts"]())):
-        assert list(mean_work_notes(own.model, own.plan, "the placement")), name
-    plain = job("llama-3-8b", global_batch=8, dp=8)
-    assert not list(mean_work_notes(plain.model, plain.plan, "the placement"))
