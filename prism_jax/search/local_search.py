@@ -26,7 +26,7 @@ from .journal import Journal
 from .plan_costs import FEASIBLE, broken_rules
 from .plan_knobs import CHOICES, DEGREES, Knobs, PlanList, VisitedPlans
 from .plan_table import Rows
-from .racing import N_COLUMN, N_SEEDS, KindRatios, successive_halving
+from .racing import N_COLUMN, N_SEEDS, KindRatios, fresh_seed, successive_halving
 from .space import PlanSpace, default_space
 from .study import Study
 
@@ -131,7 +131,7 @@ def gap(study: Study, reference: Study) -> tuple[float, float]:
     evaluator = Evaluator(study.job, PlanList(()))
     ratios = []
     for k in range(N_SEEDS):
-        scorer = TailScorer(evaluator, study.seed + GAP_SEEDS + k)
+        scorer = TailScorer(evaluator, fresh_seed(study.seed, GAP_SEEDS + k))
         own, other = (scorer.value(study.objective, s.best.plan, N_COLUMN) for s in (study, reference))
         ratios.append(own / other - 1.0)
     return float(np.mean(ratios)), float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))

@@ -18,12 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+import jax
 import numpy as np
 from scipy.special import stdtrit
 
 from ..calibration.band import case_of, joint_factors
 from ..core.arrays import Floats
 from ..core.processes import Progress, silent
+from ..graph.draws import seed_of
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from ..result.objective import OBJECTIVES, PlanObjective
@@ -302,13 +304,14 @@ def promise(
     posterior: Sequence[Variability] = (),
 ) -> GainEstimate:
     """Scores both plans on new draws, and under each posterior draw of the variability if there are any."""
-    pairs = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET + k, None) for k in range(N_SEEDS)])
+    seeds = [fresh_seed(seed, SEED_OFFSET + k) for k in range(N_SEEDS)]
+    pairs = np.stack([_pair(evaluator, base, best, objective, own, None) for own in seeds])
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
     half = half_width(gains)
     middle, seconds = float(gains.mean()), pairs.mean(axis=0)
     over = None
     if posterior:
-        under = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior])
+        under = np.stack([_pair(evaluator, base, best, objective, seeds[0], tree) for tree in posterior])
         drawn = 1.0 - under[:, 1] / under[:, 0]
         middle, seconds = float(np.median(drawn)), np.median(under, axis=0)
         over = _wider(_quantiles(drawn), half)
@@ -319,6 +322,11 @@ def promise(
     base_s, best_s = (float(value) for value in seconds)
     by_chance = (middle - half, middle + half)
     return GainEstimate(base_s, best_s, middle, by_chance, _wider(by_model, half), over)
+
+
+def fresh_seed(seed: int, number: int) -> int:
+    """Seed of the set `number` of fresh draws of a search; no set is that of another seed."""
+    return seed_of(jax.random.fold_in(jax.random.key(seed), number))
 
 
 def half_width(gains: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
+from prism_jax.search.racing import N_SEEDS, SEED_OFFSET, fresh_seed
 from prism_jax.search.study import front
 from tests.support.files.archives import changed, npy
 
@@ -201,3 +202,9 @@ def test_knobs_make_plans_or_say_why_not(job, space):
         asked.plan(tp=1, pp=1, micro_batch=2)
     with pytest.raises(PlanError, match="unknown knobs"):
         asked.plan(tensor=2)
+
+
+def test_fresh_draws_are_those_of_no_other_seed() -> None:
+    seeds = [fresh_seed(seed, SEED_OFFSET + k) for seed in range(50) for k in range(N_SEEDS)]
+    assert len(set(seeds)) == len(seeds)
+    assert fresh_seed(3, SEED_OFFSET) == fresh_seed(3, SEED_OFFSET)
