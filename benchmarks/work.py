@@ -1,4 +1,4 @@
-"""What work of micro-batches costs: processor seconds of a warm prediction with factors of work over those without, in turns.
+"""Measures what work of micro-batches costs: processor seconds of warm predictions with factors of work over those without.
 
     python benchmarks/work.py [--repeats 9] [--samples 512]
 

@@ -170,7 +170,7 @@ class SharedNoise(eqx.Module):
 
 
 class WorkNoise(eqx.Module):
-    """How the work of micro-batches is drawn.
+    """Draws of the work of micro-batches, on the device.
 
     Attributes:
         row: per source, [unit] rows that its draws set.
@@ -242,7 +242,7 @@ def noise_model(program: Program, n_level: int, work: Work | None, *, links_draw
 
 
 def _work_noise(work: Work) -> WorkNoise:
-    """Draws of work on the device, from the tables of the host."""
+    """Returns the draws of work from the tables of the host."""
     row = tuple(jnp.asarray(source.row, jnp.int32) for source in work.sources)
     excess = tuple(jnp.asarray(source.excess, float) for source in work.sources)
     of_steps = None if work.of_steps is None else jnp.asarray(work.of_steps, float)
@@ -297,7 +297,7 @@ def replica_noise(
 
 
 def _work(model: WorkNoise, key: Array, replica: Array, n_sample: int) -> Float[Array, "row sample"]:
-    """Factors less one of one replica, under the key of all."""
+    """Returns factors less one of one replica, under the key of all."""
     key = jax.random.fold_in(key, crc32(b"work"))
     excess = jnp.zeros((model.n_row, n_sample), model.excess[0].dtype)
     for number, (row, table) in enumerate(zip(model.row, model.excess, strict=True)):

@@ -251,12 +251,12 @@ def tables_of(programs: Sequence[Program], fleet: MeasuredFleet, slots: Slots) -
 
 
 def most_work(programs: Sequence[Program]) -> Work | None:
-    """Of the variant with most micro-batches, whose factors serve the others."""
+    """Returns the work of the variant with most micro-batches, whose factors serve the others."""
     return max(programs, key=lambda program: program.job.plan.n_micro_batch).work
 
 
 def _work_terms(programs: Sequence[Program]) -> WorkTerms | None:
-    """Terms of all variants, their rows those of `most_work`; None where micro-batches hold the same."""
+    """Returns the terms of all variants, their rows those of `most_work`; None where micro-batches hold the same."""
     most = max(program.job.plan.n_micro_batch for program in programs)
     rows, shares = [], []
     for program in programs:

@@ -350,7 +350,7 @@ class TailScorer:
         return found
 
     def _draws(self, group: _Group, n_column: int) -> tuple[ReplicaDraws, ColumnWork | None]:
-        """What the columns of a group draw, and the work of their micro-batches where it varies."""
+        """Returns what the columns of a group draw, and the work of their micro-batches where it varies."""
         job, table, works = self.evaluator.job, group.cost.table, self.evaluator.works
         names = collectives_of(table.plan(int(group.rows[0])))
         sizes = (job.model.kernel_classes, names, table.layout.pp, group.n_member, group.n_replica)

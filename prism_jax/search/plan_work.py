@@ -1,4 +1,4 @@
-"""What of many plans goes with the work of their micro-batches, from costs that plans share; and their columns' factors.
+"""Draws the work of the micro-batches of many plans, from costs that plans share.
 
 The laws are those of `predict` (`simulate/work.py`). Their costs come from tables: sequences of other lengths and a busier rank
 of the experts are tables of the same plans with another length and another model, so that plans that share a chunk share its
@@ -51,7 +51,7 @@ class PlanWorks:
         self._spreads: dict[Key, float] = {}
 
     def spread(self, cost: TableCost, row: int) -> float:
-        """How much work adds to a replica's step of a plan, relatively: standard deviation, rounded to a power of two.
+        """Returns the standard deviation of what work adds to a replica's step of a plan, relatively, rounded to a power of two.
 
         Notes: plans whose GPUs share draws have one spread, whichever plans they stand beside.
         """
@@ -62,7 +62,7 @@ class PlanWorks:
         return self._spreads[key]
 
     def of(self, cost: TableCost, row: int) -> Work | None:
-        """Work of one plan of a table, its terms by op; None where all micro-batches hold the same."""
+        """Returns the work of one plan of a table, its terms by op; None where all micro-batches hold the same."""
         key = _key(cost.table, row)
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -73,7 +73,7 @@ class PlanWorks:
         return found
 
     def columns(self, cost: TableCost, rows: Rows, drawn: Proposal) -> ColumnWork:
-        """Work of the columns of some plans that share a pipeline, drawn beside their GPUs."""
+        """Returns the work of the columns of some plans that share a pipeline, drawn beside their GPUs."""
         layout, n_micro_batch = cost.table.layout, int(cost.table.n_micro_batch[rows[0]])
         factors, weights, popularity = [], [], []
         for work in (self.of(cost, int(row)) for row in rows):

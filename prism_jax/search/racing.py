@@ -189,7 +189,7 @@ def _pilot(
 def _by_kind_of_work(
     evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, worth: float, scores: Scores
 ) -> tuple[Floats, Floats]:
-    """Ratio [plan] of the value to the nominal one, and values [kind], where micro-batches differ in work.
+    """Returns the ratio [plan] of the value to the nominal one, and values [kind], where micro-batches differ in work.
 
     Notes: the ratio goes with how many micro-batches of which size a replica has, and with how many wait for each other. Of every
         kind the plan of least bound is scored, as far as nominal values are at most `worth`; further plans stay out anyway.
@@ -234,7 +234,7 @@ class KindRatios:
 
 
 def work_kinds(table: PlanTable) -> Rows:
-    """What decides how much longer steps are than noise-free ones where micro-batches differ in work [plan, number]."""
+    """Returns the numbers [plan, number] by which steps are longer than noise-free ones where micro-batches differ in work."""
     pp = np.full(len(table), table.layout.pp)
     return np.stack([table.micro_batch, table.n_micro_batch, table.tied, table.dp, table.ep, pp], axis=1)
 
@@ -325,7 +325,7 @@ def promise(
 
 
 def fresh_seed(seed: int, number: int) -> int:
-    """Seed of the set `number` of fresh draws of a search; no set is that of another seed."""
+    """Returns the seed of the set `number` of fresh draws of a search; no set is that of another seed."""
     return seed_of(jax.random.fold_in(jax.random.key(seed), number))
 
 

@@ -106,11 +106,11 @@ class Proposal:
     seed: int
 
     def weight(self) -> Floats:
-        """[chunk, column] importance weights of columns whose work does not vary."""
+        """Returns importance weights [chunk, column] of columns whose work does not vary."""
         return 1.0 / (np.exp(self.exponent) @ self.shares)
 
     def with_work(self, work: WorkDraws) -> tuple[NDArray[np.float32], Floats]:
-        """Work of the columns [chunk, row, column], tilted in the shifted ones, and their weights with it [chunk, column]."""
+        """Returns the work of the columns [chunk, row, column], tilted in the shifted ones, and their weights [chunk, column]."""
         each = [work.tilted(own > 0, self.work_length, self.seed * 1000003 + c) for c, own in enumerate(self.picked)]
         drawn, log_ratio = np.stack([excess for excess, _ in each]), np.stack([ratio for _, ratio in each])
         exponent = self.exponent.copy()
