@@ -118,14 +118,14 @@ def work_gains(program: Program, key: Array) -> Mapping[str, float]:
         change what is learned: without a mask attention sees other documents.
     """
     job, work, found = program.job, program.work, dict[str, Program]()
-    if work is None:
-        return {}
+    names = [] if work is None else work.names
     data = job.plan.data
-    for rule in PACKINGS if LENGTHS in work.names else ():
+    for rule in PACKINGS if LENGTHS in names or data.packing == "packed" else ():
         if rule not in (MIXTURE, data.packing):
             own = lower(replace(job, plan=replace(job.plan, data=replace(data, packing=rule))))
-            found[f"data.packing {rule}"] = own if own.work is not None else replace(own, work=work.without(LENGTHS))
-    if ROUTING in work.names:
+            has_own = own.work is not None or work is None
+            found[f"data.packing {rule}"] = own if has_own else replace(own, work=work.without(LENGTHS))
+    if work is not None and ROUTING in names:
         even = lower(replace(job, model=replace(job.model, moe=replace(job.model.moe, routing=None))))  # pyright: ignore
         found[EVEN_LOADS] = replace(even, work=work.without(ROUTING))
     rates = {name: _tokens_per_s(own, key) for name, own in {"": program, **found}.items()}

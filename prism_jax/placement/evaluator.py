@@ -8,7 +8,7 @@ the noise of one replica at a time, shows it every assignment and forgets it: an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import equinox as eqx
@@ -128,12 +128,16 @@ def assemble(
 
 
 def stored(problem: PlacementProblem, draws: Draws) -> Stored:
-    """Draws to keep; of large jobs replicas share noise in turn, so that memory stays bounded."""
+    """Draws to keep; of large jobs replicas share noise in turn, so that memory stays bounded.
+
+    Notes: micro-batches hold the mean of their work; with it drawn, the few steps that are kept say less about assignments.
+    """
     per_replica = problem.tables.noise.n_level * problem.program.n_lane * draws.n_sample
     n_block = max(1, min(problem.slots.n_replica, MAX_STORED // per_replica))
     shared = shared_noise(problem.program, draws)
     index = jnp.arange(n_block, dtype=jnp.int32)
-    return Stored(_blocks(problem.tables.noise, draws.key, index, shared.regime), shared)
+    noise = replace(problem.tables.noise, work=None)
+    return Stored(_blocks(noise, draws.key, index, shared.regime), shared)
 
 
 @eqx.filter_jit

@@ -289,6 +289,7 @@ def test_an_assignment_has_the_p95_that_predict_says_with_work(factors):
     value, error = found.value(OPTIMISED, "p95")
     assert abs(value - told.quantile(0.95)) <= 4.0 * np.hypot(error, told.mc_error(0.95))
     assert value > 1.3 * told.deterministic_s
+    assert stored(problem_of(job, fleet_of(slow, 8)), Draws(jax.random.key(1), 4)).replicas.work is None
 
 
 def test_splits_of_a_job_with_work_are_scored(factors):

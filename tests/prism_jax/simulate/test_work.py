@@ -246,3 +246,5 @@ def test_other_packing_and_even_loads_are_worth_something() -> None:
     assert gains["data.packing masked"] > gains["data.packing bucketed"] > 0.05
     assert set(work_gains(lower(JOBS["experts"]()), typed_key(1))) == {EVEN_LOADS}
     assert work_gains(lower(job("llama-3-8b", global_batch=8, dp=8)), typed_key(1)) == {}
+    packed = work_gains(lower(job("llama-3-8b", LONG, "packed", global_batch=32, dp=8, seq_len=8192)), typed_key(1))
+    assert packed["data.packing balanced"] >= packed["data.packing masked"] > 0.0 > packed["data.packing bucketed"]
