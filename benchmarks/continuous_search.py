@@ -1,11 +1,12 @@
 """Continuous search against dense grids and against SciPy from many starts, and its promise against many fresh draws.
 
-    python benchmarks/continuous_search.py [--jobs gpt3_175b_1024 ...] [--fields power ...] [--starts 20] [--sets 8]
+    python benchmarks/continuous_search.py [--jobs gpt3_175b_1024 ...] [--fields power ...] [--starts 20] [--sets 8] [--mixed .25]
     python benchmarks/continuous_search.py promise [--jobs ...] [--fields power] [--seeds 40]
 
 Fields with one or two numbers are held against a dense grid, others, and all fields of a job together, against L-BFGS-B with the
 same gradients from random starts; what these find is rounded as the search rounds. Both ends are scored on the same draws, which
-neither has seen. `promise` counts how often the stated 90 % interval holds the gain over many further draws.
+neither has seen. `promise` counts how often the stated 90 % interval holds the gain over many further draws. `--mixed` says that
+the last replicas, as many as this share of all, have GPUs that are 15 % slower.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -27,6 +29,7 @@ from prism_jax import TuneLimits, load_job, tune
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import DataError
 from prism_jax.job.job import Job
+from prism_jax.plan.plan import device_layout
 from prism_jax.search.tune import Tuning, axes_of
 from prism_jax.search.tuned_fields import FIELDS
 
@@ -39,17 +42,25 @@ JOBS = (
     "llama3_405b_16384",
 )
 LIMITS = TuneLimits(mtbf_h=3.0)
+SLOWER = 1.15  # of the slow part of a mixed fleet
 SPREAD = 0.2  # of the logarithms of starts
 N_GRID = 41  # values per number
 FAR = 1000  # number of the first set of draws that nothing else has seen
 
 
-def fields_of(job: Job) -> list[str]:
+def limits_of(job: Job, mixed: float) -> TuneLimits:
+    """What tuning may spend, on a fleet that is mixed or not."""
+    n = job.plan.n_replica
+    slow = device_layout(job.plan)[..., n - round(mixed * n) :].ravel()
+    return replace(LIMITS, slowdowns={"all": dict.fromkeys(slow.tolist(), SLOWER)})
+
+
+def fields_of(job: Job, limits: TuneLimits) -> list[str]:
     """Fields that the job has something of."""
     found = []
     for name in FIELDS:
         try:
-            axes_of(job, [name], LIMITS)
+            axes_of(job, [name], limits)
         except DataError:
             continue
         found.append(name)
@@ -59,6 +70,11 @@ def fields_of(job: Job) -> list[str]:
 def by_grid(tuning: Tuning) -> Floats:
     """The best of a dense grid on the draws of the search, around the job's own values and then, finer, around the best."""
     (axis,) = tuning.axes
+
+    def at(change: Floats) -> Floats:
+        values = np.asarray(axis.values(change), np.float64)
+        return axis.rounded(values) if axis.is_split else values
+
     best, reach = np.zeros(len(axis.start)), 2.5
     for _ in range(3):
         ends = [np.linspace(at - reach, at + reach, N_GRID) for at in (best[:1] if axis.weight is not None else best)]
@@ -66,9 +82,9 @@ def by_grid(tuning: Tuning) -> Floats:
             np.append(own, [0.0] * (len(best) - len(own)))
             for own in np.stack(np.meshgrid(*ends), -1).reshape(-1, len(ends))
         ]
-        best = min(changes, key=lambda own: tuning.on_search(axis.values(own)))
+        best = min(changes, key=lambda own: tuning.on_search(at(own)))
         reach *= 2.0 / N_GRID
-    return axis.values(best)
+    return at(best)
 
 
 def by_scipy(tuning: Tuning, n_start: int) -> Floats:
@@ -89,11 +105,11 @@ def by_scipy(tuning: Tuning, n_start: int) -> Floats:
     return tuning.rounded(np.asarray(tuning.values_of(jnp.asarray(best, float)), np.float64))
 
 
-def compare(name: str, fields: list[str], n_start: int, n_set: int) -> None:
+def compare(name: str, fields: list[str], limits: TuneLimits, n_start: int, n_set: int) -> None:
     """One line: how far behind the reference a search ends."""
     job = load_job(name)
     began = time.process_time()
-    tuning = Tuning(job, axes_of(job, fields, LIMITS), 0.95, 0)
+    tuning = Tuning.of(job, fields, 0.95, 0, limits)
     found = tuning.rounded(tuning.descended())
     spent_s = time.process_time() - began
     few = len(fields) == 1 and len(tuning.start) <= 2
@@ -107,14 +123,15 @@ def compare(name: str, fields: list[str], n_start: int, n_set: int) -> None:
     )
 
 
-def promise(names: list[str], fields: list[str], n_seed: int, n_set: int) -> None:
+def promise(names: list[str], fields: list[str], mixed: float, n_seed: int, n_set: int) -> None:
     """How many stated intervals hold the gain over further draws, the same for all seeds and far more than an interval has."""
     held, known = 0, {}
     for seed in range(n_seed):
         job = load_job(names[seed % len(names)])
-        own = [field for field in fields_of(job) if field in fields]
-        report = tune(job, own, limits=LIMITS, seed=seed)
-        tuning = Tuning(job, axes_of(job, own, LIMITS), 0.95, n_seed)  # a seed that no search has
+        limits = limits_of(job, mixed)
+        own = [field for field in fields_of(job, limits) if field in fields]
+        report = tune(job, own, limits=limits, seed=seed)
+        tuning = Tuning.of(job, own, 0.95, n_seed, limits)  # a seed that no search has
 
         def truth(values: Floats, tuning: Tuning = tuning) -> Floats:
             place = tuning.job.name, values.tobytes()
@@ -142,18 +159,20 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--sets", type=int, default=0, help="8 where searches are held against others, 64 for promises")
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--mixed", type=float, default=0.0)
     asked = parser.parse_args()
     start()
     if asked.what == "promise":
-        promise(asked.jobs, asked.fields, asked.seeds, asked.sets or 64)
+        promise(asked.jobs, asked.fields, asked.mixed, asked.seeds, asked.sets or 64)
         return
     print(
         "job                  fields                             numbers  against  search   gain     behind (bar: 0.2 %)"
     )
     for name in asked.jobs:
-        own = [field for field in fields_of(load_job(name)) if field in asked.fields]
+        limits = limits_of(load_job(name), asked.mixed)
+        own = [field for field in fields_of(load_job(name), limits) if field in asked.fields]
         for fields in [*([field] for field in own), *([own] if len(own) > 1 else [])]:
-            compare(name, fields, asked.starts, asked.sets or 8)
+            compare(name, fields, limits, asked.starts, asked.sets or 8)
 
 
 if __name__ == "__main__":

@@ -262,7 +262,7 @@ def _layers(job: Job, limits: TuneLimits) -> TunedAxis | None:
 def _share(job: Job, limits: TuneLimits) -> TunedAxis | None:
     fleet, own = StatedFleet.of(job, limits.slowdowns), float(job.plan.n_micro_batch)
     n = fleet.n_of_kind.astype(float)
-    if len(n) == 1 or fleet.unit is None:
+    if len(n) == 1 or fleet.unit is None or fleet.fewest == own:
         return None
 
     def enter(setting: Setting, values: Values) -> Setting:

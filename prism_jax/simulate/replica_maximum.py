@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
@@ -150,25 +150,36 @@ def step_samples(
     factor = shared.factor(ndtri(latin_hypercube(1, n, rng)[0])) if len(shared.scores) > 1 else np.ones(n)
     maxima: Values = np.zeros(n)
     if n_replica > 0:
-        maxima = _maximum_given(factor, stratified(n, rng), time_s, weight, n_replica, shared, made)
-    for own in others:
-        u = latin_hypercube(1, n, rng)[0]
-        slowest = _maximum_given(factor, u, own.time_s, own.weight, own.n, shared, made)
-        maxima = namespace(maxima, slowest).maximum(maxima, slowest)
-    end_s = namespace(shared.end_s).interp(factor, shared.factor(shared.scores), shared.end_s)
-    return finish(maxima, end_s, shared, rng)
+        maxima = _maximum_given(factor, _exceeded(stratified(n, rng), n_replica), time_s, weight, shared, made)
+    wanted = [_exceeded(latin_hypercube(1, n, rng)[0], own.n) for own in others]
+    if others and namespace(others[0].time_s) is not np:  # one program for all of them, which have as many columns
+        every = jnp.asarray(np.stack(wanted), float), jnp.stack([own.time_s for own in others])
+        slowest = lax.map(lambda own: _maximum_given(factor, *own, others[0].weight, shared, made), every)
+        return finish(jnp.maximum(maxima, slowest.max(axis=0)), _end_s(factor, shared), shared, rng)
+    for prob, own in zip(wanted, others, strict=True):
+        maxima = np.maximum(maxima, _maximum_given(factor, prob, own.time_s, own.weight, shared, made))
+    return finish(maxima, _end_s(factor, shared), shared, rng)
+
+
+def _exceeded(u: Floats, n: int) -> Floats:
+    """Probabilities with which a column exceeds quantile `u` of the maximum of `n`."""
+    return -np.expm1(np.log(u) / n)
+
+
+def _end_s(factor: Floats, shared: Shared) -> Values:
+    """Final communication of steps at mean regime factors [n], seconds."""
+    return namespace(shared.end_s).interp(factor, shared.factor(shared.scores), shared.end_s)
 
 
 def _maximum_given(
     factor: Floats,
-    u: Floats,
+    wanted: Values,
     time_s: Values,
     weight: Values,
-    n_replica: int,
     shared: Shared,
     table: Callable[[Floats, Floats], Table],
 ) -> Values:
-    """Quantile u of the maximum of `n_replica` columns in steps of the given mean regime factors [n].
+    """Times that columns exceed with the wanted probabilities [n] in steps of the given mean regime factors [n].
 
     Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles
     between grid points: every step then has a factor of its own at the price of a few sorts.
@@ -177,13 +188,12 @@ def _maximum_given(
     share = np.arange(N_FINER) / N_FINER
     grid = np.append((carried[:-1, None] + np.diff(carried)[:, None] * share).ravel(), carried[-1])
     times = [_between(time_s, *at) for at in zip(*interpolation(grid, carried), strict=True)]
-    wanted = -np.expm1(np.log(u) / n_replica)
     low, fraction = interpolation(factor, grid)
     xp = namespace(time_s)
     if xp is not np:
         return _traced_quantiles(xp.stack(times), weight, wanted, low, fraction)
     tables = [table(own_s, weight) for own_s in times]
-    value = np.empty(len(u))
+    value = np.empty(len(wanted))
     for k in np.unique(low):
         here = low == k
         ends = [np.interp(wanted[here], *table) for table in tables[k : k + 2]]

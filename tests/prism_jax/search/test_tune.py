@@ -184,6 +184,19 @@ def test_of_all_shares_the_best_is_found(piped):
     assert found[1] < found[0]
 
 
+def test_gpus_that_are_all_stated_are_as_those_that_are_drawn_without_noise(apart):
+    every = {"all": {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.5}}
+    some, all_of_them = (tuning(apart, "share", limits=TuneLimits(slowdowns=own)) for own in (SLOW, every))
+    values = np.array([103.0 / 3.0, 25.0])
+    assert all_of_them.fleet.drawn is None
+    assert all_of_them.on_search(values) == pytest.approx(some.on_search(values), rel=1e-6)
+    for own in (some, all_of_them):
+        own.prepare()
+        assert float(jax.jit(own.smooth)(jnp.asarray(own.start, float))) == pytest.approx(
+            own.on_search(own.start), rel=1e-4
+        )
+
+
 def test_micro_batches_that_do_not_divide_are_the_more_for_some_replicas(apart):
     fleet = StatedFleet.of(apart, SLOW)
     assert list(fleet.parts(np.array([103.0 / 96.0, 25.0 / 32.0]))) == [(0, 34, 2), (0, 35, 1), (1, 25, 1)]
