@@ -2,11 +2,13 @@
 
     python benchmarks/continuous_search.py [--jobs gpt3_175b_1024 ...] [--fields power ...] [--starts 20] [--sets 8] [--mixed .25]
     python benchmarks/continuous_search.py promise [--jobs ...] [--fields power] [--seeds 40]
+    python benchmarks/continuous_search.py intervals [--jobs ...] [--fields power] [--seeds 40]
 
 Fields with one or two numbers are held against a dense grid, others, and all fields of a job together, against L-BFGS-B with the
 same gradients from random starts; what these find is rounded as the search rounds. Both ends are scored on the same draws, which
 neither has seen. `promise` counts how often the stated 90 % interval holds the gain over many further draws. `--mixed` says that
-the last replicas, as many as this share of all, have GPUs that are 15 % slower.
+the last replicas, as many as this share of all, have GPUs that are 15 % slower. `intervals` counts for settings that no gradient
+found, which takes a second where a promise takes a search.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import DataError
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import device_layout
+from prism_jax.search.racing import N_SEEDS, half_width
 from prism_jax.search.tune import Tuning, axes_of
 from prism_jax.search.tuned_fields import FIELDS
 
@@ -151,9 +154,34 @@ def promise(names: list[str], fields: list[str], mixed: float, n_seed: int, n_se
         )
 
 
+def intervals(names: list[str], fields: list[str], mixed: float, n: int) -> None:
+    """How many of `n` intervals from draws of their own hold the gain over all draws; of the best of a few random settings."""
+    for name in names:
+        job = load_job(name)
+        limits = limits_of(job, mixed)
+        for field in fields_of(job, limits):
+            if field not in fields:
+                continue
+            tuning, rng = Tuning.of(job, [field], 0.95, 0, limits), np.random.default_rng(1)
+            (axis,) = tuning.axes
+            some = [axis.rounded(axis.values(rng.normal(0.0, 0.1, len(axis.start)))) for _ in range(12)]
+            best = min(some, key=tuning.on_search)
+            pairs = [[tuning.fresh(own, k) for own in (tuning.start, best)] for k in range(N_SEEDS * n)]
+            gains = 1.0 - np.divide(*np.transpose(pairs)[::-1])
+            apart = gains.reshape(n, N_SEEDS)
+            drawn = [rng.choice(gains, N_SEEDS, replace=False) for _ in range(20_000)]
+            held, again = (
+                [abs(own.mean() - gains.mean()) <= half_width(own) for own in sets] for sets in (apart, drawn)
+            )
+            print(
+                f"{name:<20} {field:<12} gain {gains.mean():.4%}: {sum(held)} of {n}, {np.mean(again):.1%} resampled",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["behind", "promise"], default="behind")
+    parser.add_argument("what", nargs="?", choices=["behind", "promise", "intervals"], default="behind")
     parser.add_argument("--jobs", nargs="+", default=list(JOBS))
     parser.add_argument("--fields", nargs="+", default=list(FIELDS))
     parser.add_argument("--starts", type=int, default=20)
@@ -164,6 +192,9 @@ def main() -> None:
     start()
     if asked.what == "promise":
         promise(asked.jobs, asked.fields, asked.mixed, asked.seeds, asked.sets or 64)
+        return
+    if asked.what == "intervals":
+        intervals(asked.jobs, asked.fields, asked.mixed, asked.seeds)
         return
     print(
         "job                  fields                             numbers  against  search   gain     behind (bar: 0.2 %)"

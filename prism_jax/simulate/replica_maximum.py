@@ -154,7 +154,7 @@ def step_samples(
     wanted = [_exceeded(latin_hypercube(1, n, rng)[0], own.n) for own in others]
     if others and namespace(others[0].time_s) is not np:  # one program for all of them, which have as many columns
         every = jnp.asarray(np.stack(wanted), float), jnp.stack([own.time_s for own in others])
-        slowest = lax.map(lambda own: _maximum_given(factor, *own, others[0].weight, shared, made), every)
+        slowest = lax.map(lambda own: _maximum_given(factor, own[0], own[1], others[0].weight, shared, made), every)
         return finish(jnp.maximum(maxima, slowest.max(axis=0)), _end_s(factor, shared), shared, rng)
     for prob, own in zip(wanted, others, strict=True):
         maxima = np.maximum(maxima, _maximum_given(factor, prob, own.time_s, own.weight, shared, made))
