@@ -21,7 +21,7 @@ FUSION = "Fusion of kernels: eager, fused, inductor, megatron or xla."
 
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE texts.
+    """Reads texts NAME=VALUE.
 
     Raises:
         DataError: one is not that, or a name is given twice.
@@ -38,7 +38,7 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def sizes_of(option: str, texts: Sequence[str]) -> dict[str, int]:
-    """NAME=SIZE texts.
+    """Reads texts NAME=SIZE.
 
     Raises:
         DataError: one is not that.

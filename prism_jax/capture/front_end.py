@@ -75,7 +75,7 @@ class CaptureRequest:
         return self.source[len(self.path) + 1 :]
 
     def n_ranks(self, default: int = 1) -> int:
-        """Ranks of the job.
+        """Number of ranks of the job.
 
         Raises:
             DataError: the axes do not divide it.
@@ -115,7 +115,7 @@ class CaptureRequest:
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """One way of capturing.
+    """One way of capturing a program.
 
     Attributes:
         name: for `--front-end`, and the `source` of the programs it makes.

@@ -102,7 +102,7 @@ class FittedSpells(ByContent):
         return replace(self, is_up=is_up, age_s=age_s)
 
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
-        """See `Availability`."""
+        """Draws as `Availability` states."""
         of = rng.permutation(np.arange(n_worlds) % self.law.shape[1])  # every draw as often as any other
         zone = _Zone(self, of, n_nodes, rng)
         settles_s = 0.0 if self.is_up is not None else SETTLES_S

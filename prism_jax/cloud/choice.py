@@ -144,12 +144,12 @@ class CandidateOutcome:
 
     @property
     def mean_usd(self) -> float:
-        """Expected cost."""
+        """Expected cost, USD."""
         return float(self.cost_usd.mean())
 
     @property
     def mean_s(self) -> float:
-        """Expected wall time."""
+        """Expected wall time, seconds."""
         return float(self.time_s.mean())
 
     @property
@@ -158,11 +158,11 @@ class CandidateOutcome:
         return _quantile(self.time_s, TAIL)
 
     def prob_by(self, deadline_s: float) -> Estimate:
-        """P(done by then)."""
+        """Probability that the job is done by the deadline."""
         return _share(np.asarray(self.time_s <= deadline_s, float))
 
     def prob_within(self, budget_usd: float) -> Estimate:
-        """P(it costs no more)."""
+        """Probability that the job costs at most the budget."""
         return _share(np.asarray(self.cost_usd <= budget_usd, float))
 
     def keeps(self, wish: CloudRequirements) -> bool:

@@ -281,7 +281,7 @@ def allowed(spot: str, names: Sequence[str]) -> tuple[SpotPolicy, ...]:
 
 
 def _ranked(choice: CloudChoice, wish: CloudRequirements) -> list[CandidateOutcome]:
-    """Feasible ones, best first."""
+    """Returns the feasible candidates, best first."""
     return sorted((one for one in choice.simulated if one.keeps(wish)), key=lambda one: one.value(wish))
 
 

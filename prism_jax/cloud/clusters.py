@@ -61,7 +61,7 @@ def shape_of(offer: Offer) -> InstanceShape:
 
 
 def cluster_of(shape: InstanceShape, n_instances: int) -> Cluster:
-    """`n_instances` of a shape.
+    """Makes the cluster of `n_instances` of a shape.
 
     Notes: the fabric inside is that of the device's reference design, cut to the GPUs of the instance.
 
@@ -126,7 +126,7 @@ class BestPlan:
 
     @property
     def plan(self) -> ParallelPlan:
-        """The plan."""
+        """The plan of the job."""
         return self.job.plan
 
 

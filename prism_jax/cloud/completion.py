@@ -135,7 +135,7 @@ class PathPieces(eqx.Module):
 
 
 class SpotState(eqx.Module):
-    """Every leaf [world].
+    """State of all worlds; every leaf is [world].
 
     Attributes:
         piece, left_s: which piece of the path, and seconds left of it.

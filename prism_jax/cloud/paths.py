@@ -65,7 +65,7 @@ class Paths(ByContent):
 
     @property
     def n_worlds(self) -> int:
-        """Worlds."""
+        """Number of worlds."""
         return self.until_s.shape[1]
 
     @property

@@ -98,7 +98,7 @@ class SpotWithFallback:
     uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 1.0, 0.0), Use(1.0, 0.0, 1.0))
 
     def place(self, view: SpotView) -> Any:
-        """See `Policy`."""
+        """Returns the place as `SpotPolicy` states."""
         slack_s = self._slack_s(view)
         stays = (view.place == ON_DEMAND) & (slack_s < jnp.inf)
         enough = (view.place == SPOT) | (slack_s > view.at_risk_s + view.restart_s)
@@ -136,7 +136,7 @@ class OnDemandMixture(SteadyPolicy):
     uses: tuple[Use, Use, Use] = field(default=HALF)
 
     def place(self, view: SpotView) -> Any:
-        """See `Policy`."""
+        """Returns the place as `SpotPolicy` states."""
         return jnp.where(view.spot_up, SPOT, ON_DEMAND)
 
 
@@ -150,7 +150,7 @@ class OnDemand(SteadyPolicy):
     uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 0.0, 1.0), Use(1.0, 0.0, 1.0))
 
     def place(self, view: SpotView) -> Any:
-        """See `Policy`."""
+        """Returns the place as `SpotPolicy` states."""
         return jnp.full_like(view.place, ON_DEMAND)
 
 
@@ -164,7 +164,7 @@ class Spot(SteadyPolicy):
     uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 1.0, 0.0), Use(0.0, 0.0, 0.0))
 
     def place(self, view: SpotView) -> Any:
-        """See `Policy`."""
+        """Returns the place as `SpotPolicy` states."""
         return jnp.where(view.spot_up, SPOT, WAIT)
 
 

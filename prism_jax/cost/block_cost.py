@@ -53,7 +53,7 @@ def crosses_nodes(cluster: Cluster, stride: int, size: int) -> bool:
 
 
 HIDDEN = "hidden"  # what a simulation of lanes has hidden already, and made compute pay for
-# (phase, axis, what runs beside it): every way a block communicates
+# (phase, axis, simultaneous compute): every way a block communicates
 SLOTS = (
     *(("F", "tp", beside) for beside in ("", "product")),
     *(("B", "tp", beside) for beside in ("", "product", "input_grad", "weight_grad")),
@@ -144,7 +144,7 @@ class _CostedBlock(NamedTuple):
     laned: LanedBlock | None
 
 
-# Knobs that change the seconds of blocks, fields of a plan beside its software, and fields of the software that blocks read.
+# Knobs that change the seconds of blocks, fields of a plan other than its software, and fields of the software that blocks read.
 _OF_BLOCKS = tuple(
     item.name
     for item in fields(CostCorrection)

@@ -224,7 +224,7 @@ def _exposure(seconds: Any, window: Any, beside: str, tp: ArrayLike, cp: ArrayLi
             return Exposure(seconds, xp.zeros_like(seconds))
         case "product":
             return cut_up(seconds, window, tp, xp=xp)
-        case "attention":  # the first of cp parts is at hand before anything has arrived
+        case "attention":  # the first of cp parts is there before anything has arrived
             n = xp.asarray(cp, dtype=float)
             return behind(seconds, window * (n - 1.0) / n, xp=xp)
         case _:

@@ -192,7 +192,7 @@ def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Value
 
 
 def _reached(dtype: str, device: Device, eff: Efficiency) -> Values:
-    """FLOP/s of one format."""
+    """Returns the FLOP/s that products of one format reach."""
     peak = device.peak(dtype) * (eff.gemm_fp8 if dtype in QUANTISED else 1.0)
     return peak if dtype == "fp32" else peak * board_speed(device, RATE_OF.get(dtype, dtype))
 

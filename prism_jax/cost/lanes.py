@@ -274,7 +274,7 @@ class _Pass:
         """Tasks of rows in the order in which they run."""
         tasks: list[LaneTask] = []
         waited: dict[int, list[int]] = {}  # [task] collectives that it needs
-        blocking: list[int] = []  # tasks that whatever is issued next has to wait for, until something is computed
+        blocking: list[int] = []  # tasks that the next issued task has to wait for, until something is computed
         last_compute: tuple[int, ...] = ()
         place_of = _next_places(order, self.indices)
         for number, place in enumerate(order):

@@ -78,7 +78,7 @@ class StateFactors(NamedTuple):
 
 
 class ActivationFactors(NamedTuple):
-    """Bytes per micro-batch.
+    """Activation memory, bytes per micro-batch.
 
     Attributes:
         saved: [*plan, kind] kept between forward and backward, by kind of block.

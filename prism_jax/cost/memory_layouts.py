@@ -62,7 +62,7 @@ class Confusion:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Number of layouts."""
         return self.fits_fits + self.fits_oom + self.oom_fits + self.oom_oom
 
     @property

@@ -48,7 +48,7 @@ from .partition import group_splits, optimizer_shares, trained_groups
 _ROUNDING = 0.44
 THREAD_BYTES_PER_S = 20e9
 _OF_NODE = 0.45  # of the bandwidth of a node's memory modules that an update reaches
-# Two sockets: 6 channels of DDR4-2666 each beside V100, 8 of DDR4-3200, of DDR5-4800 beside H100, 12 of DDR5-6000 beside B200.
+# Two sockets: 6 channels of DDR4-2666 each with V100, 8 of DDR4-3200, of DDR5-4800 with H100, 12 of DDR5-6000 with B200.
 # Grace has memory of its own for each GPU of a GH200, or two of a GB200: LPDDR5X, 500 GB/s.
 NODE_BYTES_PER_S = 410e9
 GRACE_BYTES_PER_S = {"gh200": 500e9, "gb200": 250e9, "gb300": 250e9}  # per GPU
@@ -171,7 +171,7 @@ class HostMemory:
 
     @property
     def total_bytes(self) -> float:
-        """Sum of all parts."""
+        """Sum of all parts, bytes."""
         states = self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes
         return states + self.activations_bytes + self.rounding_bytes
 

@@ -172,7 +172,7 @@ def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:
 def stage_weights(
     model: Workload, plan: ParallelPlan, chunks: Sequence[ChunkBlocks], stages: Sequence[tuple[int, ...]]
 ) -> list[StageWeights]:
-    """Parameters of every stage.
+    """Counts the parameters of every stage.
 
     Args:
         chunks: blocks of every model chunk.

@@ -113,7 +113,7 @@ class StageEnd:
 
 
 def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights, eff: Efficiency) -> EndWork:
-    """Work of a stage.
+    """Computes the work of a stage after its last backward pass.
 
     Args:
         splits: [group] as in `partition.weights.group_splits`.

@@ -133,7 +133,7 @@ class HostRun:
 
     @property
     def end_of_lane_s(self) -> Singles:
-        """[lane, column]."""
+        """End of every lane, [lane, column]."""
         return self.ops.end_s[-1] + self.last_s + self.exchange_s
 
 

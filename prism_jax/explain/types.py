@@ -12,7 +12,7 @@ from ..core.arrays import Floats
 from ..core.kernels import KERNEL_CLASSES
 from ..result.spread import AllocationSpread
 
-GIVEN = "given_slowdowns"  # owner of the p95: the GPUs whose slowdowns are known
+GIVEN = "given_slowdowns"  # source of the p95: the GPUs whose slowdowns are known
 GIVEN_LINKS = "given_links"  # the same of links
 
 

@@ -78,7 +78,7 @@ class ExplicitMembers:
 
     @property
     def n_draw(self) -> int:
-        """One row per member."""
+        """Number of draws: one per member."""
         return self.chip.shape[1]
 
     def duration(
@@ -171,7 +171,7 @@ class MemberTable:
         return jnp.concatenate(each, axis=-1)
 
     def draws(self, words: Complex64[Either, "*level word lane pair"]) -> Float[Either, "*level 1 lane 2*pair"]:
-        """Standard exponentials."""
+        """Draws standard exponentials."""
         return both(exponential_pairs(words[..., :1, :, :]))
 
     def at(self, place: Place, compute_s: Either, noise: PlaceNoise | None = None) -> Float[Either, "*op"]:

@@ -72,7 +72,7 @@ class GraphArrays:
 
 @traced_record
 class CommFactors:
-    """Communication factors.
+    """Factors of communication.
 
     Attributes:
         link: [axis, lane, column] factor of a group's links; the last two axes are p2p and the end of the step.

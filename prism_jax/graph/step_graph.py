@@ -40,7 +40,7 @@ class Seconds(Protocol):
     """An array of NumPy or of JAX."""
 
     def __add__(self, other: Any, /) -> Any:
-        """Elementwise sum."""
+        """Adds elementwise."""
         ...
 
 
@@ -102,12 +102,12 @@ class StepGraph:
 
     @property
     def n_level(self) -> int:
-        """Levels, idle ones included."""
+        """Number of levels, idle ones included."""
         return int(self.compute_s.shape[0])
 
     @property
     def n_lane(self) -> int:
-        """Lanes, idle ones included."""
+        """Number of lanes, idle ones included."""
         return int(self.compute_s.shape[1])
 
     @property

@@ -47,7 +47,7 @@ class Decided:
 
 
 def decide(graph: StepGraph, op_s: NDArray[Any], transfer: NDArray[Any]) -> Decided:
-    """Runs a step.
+    """Runs a step and keeps the deciders of all starts.
 
     Args:
         graph: predecessors and lags.

@@ -116,7 +116,7 @@ def counts_of(written: Any, folder: Path = Path()) -> ExpertCounts:
 
 
 def read_counts(file: str | Path) -> ExpertCounts:
-    """Counts of a table.
+    """Reads the counts of a table.
 
     Raises:
         SpecError: the file cannot be read, a number is none, or a step lacks a layer.

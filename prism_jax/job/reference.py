@@ -122,7 +122,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class JobField:
-    """One field.
+    """One field of a job file.
 
     Attributes:
         path: from the top of the file; an item of a list has the name of the list.
@@ -138,7 +138,7 @@ class JobField:
 
     @property
     def name(self) -> str:
-        """`plan.overlap.dp`."""
+        """Full name: `plan.overlap.dp`."""
         return ".".join(self.path)
 
 
@@ -276,7 +276,7 @@ TITLES = {
 
 
 def page() -> str:
-    """The page, Markdown."""
+    """Returns the page of all fields, in Markdown."""
     found = job_fields()
     blocks = [HEAD, "## Top level\n", _table(field for field in found if len(field.path) == 1)]
     for section, words in TITLES.items():

@@ -221,7 +221,7 @@ def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
 
 
 def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[Problem]:
-    """Every contradiction."""
+    """Yields every contradiction of a plan with its model and its cluster."""
     plan = completed_plan(model, plan, cluster.node_size)
     yield from _names(plan)
     yield from _devices(plan, cluster)

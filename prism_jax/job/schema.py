@@ -270,7 +270,7 @@ DEVICE_NAMES = {
 
 @cache
 def plan_section() -> type[BaseModel]:
-    """Fields of ParallelPlan."""
+    """Makes the model of section `plan` from the fields of ParallelPlan."""
     return section(ParallelPlan, False, {}, {}, ("software", "data"))
 
 
@@ -317,7 +317,7 @@ def device_section(partial: bool) -> type[BaseModel]:
 
 @cache
 def tier_section(partial: bool) -> type[BaseModel]:
-    """Fields of Tier."""
+    """Makes the model of a tier from the fields of Tier."""
     return section(Tier, partial, _SPECIAL["Tier"], TIER_NAMES)
 
 

@@ -154,7 +154,7 @@ def choose_source(
 
 
 def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
-    """Section `plan`."""
+    """Reads section `plan`."""
     n_before = len(found)
     data = with_micro_batch(document, with_dp(document, found))
     checked = validated(plan_section(), data, document, ("plan",), found)

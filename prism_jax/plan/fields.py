@@ -439,7 +439,7 @@ def parse_sharding(written: object) -> TableSharding:
 
 
 def parse_shard(text: str) -> TableShard:
-    """`column:4@0,1,2,3` as a `TableShard`.
+    """Reads `column:4@0,1,2,3` as a `TableShard`.
 
     Raises:
         PlanError: not of that form.

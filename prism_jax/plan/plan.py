@@ -244,12 +244,12 @@ class ParallelPlan:
 
     @property
     def n_devices(self) -> int:
-        """Devices of the job."""
+        """Number of devices of the job."""
         return self.tp * self.cp * self.dp * self.pp
 
     @property
     def pipeline_schedule(self) -> PipelineSchedule:
-        """`schedule` as an object.
+        """The schedule as an object.
 
         Raises:
             PlanError: an unknown name.

@@ -53,7 +53,7 @@ class PipelineSchedule(ABC):
 
     @property
     def description(self) -> str:
-        """Description: the class's docstring."""
+        """Docstring of the class."""
         return inspect.getdoc(type(self)) or ""
 
     # Order and placement

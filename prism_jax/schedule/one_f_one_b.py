@@ -39,7 +39,7 @@ class GPipe(ArraySchedule):
         return _one_by_one(np.full(pp, n_micro_batch), np.arange(n_micro_batch), np.zeros(n_micro_batch, np.int64), 1)
 
     def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
-        """All micro-batches."""
+        """Returns all micro-batches: every stage holds them at once."""
         return float(n_micro_batch)
 
     def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:

@@ -112,7 +112,7 @@ class StepOps:
 
     @property
     def stage(self) -> Positions:
-        """[op] that runs it."""
+        """Stage that runs each op, [op]."""
         return np.repeat(np.arange(len(self.n_op)), self.n_op)
 
     @property
@@ -121,7 +121,7 @@ class StepOps:
         return (self.kind == 0).any(axis=1) & (self.kind > 0).any(axis=1)
 
     def orders(self) -> Orders:
-        """The ops as objects."""
+        """Returns the ops as objects."""
         columns = zip(self.kind.tolist(), self.micro_batch.tolist(), self.chunk.tolist(), strict=True)
         ops = [Op(tuple([Part(PASSES[k], m, q) for k, m, q in zip(*own, strict=True) if k >= 0])) for own in columns]
         last = np.cumsum(self.n_op).tolist()

@@ -44,7 +44,7 @@ class ZeroBubble(ArraySchedule):
 
     @abstractmethod
     def held(self, stage: int) -> int:
-        """Weight gradients held back."""
+        """Returns the number of weight gradients held back."""
 
     def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
         """Forwards ahead, then B W F in turn, then the weight gradients that are left."""

@@ -84,7 +84,7 @@ class ScreeningResult:
 
     @property
     def n_feasible(self) -> int:
-        """Plans that can run."""
+        """Number of plans that can run."""
         return int((self.reason == FEASIBLE).sum())
 
     @property
@@ -103,7 +103,7 @@ class Plans(Protocol):
     """Source of an evaluator's plans: a `PlanSpace`, or a list."""
 
     def layouts(self, model: Workload, /) -> Iterator[PipelineLayout]:
-        """Pipelines of the plans."""
+        """Yields the pipelines of the plans."""
         ...
 
     def block(self, base: ParallelPlan, layout: PipelineLayout) -> PlanTable:
@@ -153,7 +153,7 @@ class Evaluator:
         return self.space.block(self.job.plan, self.layouts[index])
 
     def plan(self, number: int) -> ParallelPlan:
-        """Plan by number."""
+        """Returns a plan by its number."""
         index = int(np.searchsorted(self.first, number, side="right")) - 1
         return self.block(index).plan(number - int(self.first[index]))
 

@@ -274,7 +274,7 @@ class TableCost:
 
 
 def table_cost(table: PlanTable, costs: PlanCosts) -> TableCost:
-    """Costs of feasible plans."""
+    """Returns the costs of the feasible plans of a table."""
     blocks, of_chunk = costs.blocks(table)
     every, kinds = chunk_blocks(costs.model, table.plan(0)), kinds_of(costs.model)
     classes = sorted(set(every))
@@ -320,7 +320,7 @@ def chunk_seconds(
     beside = overlap_slowdown * cost.edge_s[cost.of_edge[plans]] * cost.table.overlap_pp[plans][:, None]
     compute = compute.copy()
     gemm = _GEMM if by_class else 0
-    compute[:, _F, :, gemm] += beside  # products are slowed by what is sent beside them
+    compute[:, _F, :, gemm] += beside  # products are slowed by simultaneous transfers
     compute[:, _B, 1:, gemm] += beside[:, :-1]
     return compute, comm, hidden
 

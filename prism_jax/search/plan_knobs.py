@@ -105,7 +105,7 @@ class Knobs:
 
     @cached_property
     def shardings(self) -> Rows:
-        """[sharding, (zero_stage, sharding, dp_shard)]."""
+        """Values [sharding, (zero_stage, sharding, dp_shard)] of the space."""
         return np.array(self.space.shardings())
 
     @cached_property
@@ -186,7 +186,7 @@ class PlanList:
     listed: tuple[PlanTable, ...]
 
     def layouts(self, _model: Workload) -> Iterator[PipelineLayout]:
-        """Layouts of the plans."""
+        """Returns the layouts of the plans."""
         return (table.layout for table in self.listed)
 
     def block(self, base: ParallelPlan, layout: PipelineLayout) -> PlanTable:

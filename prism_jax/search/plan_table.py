@@ -45,7 +45,7 @@ class PipelineLayout(NamedTuple):
 
     @property
     def pipeline_schedule(self) -> PipelineSchedule:
-        """`schedule` as an object.
+        """The schedule as an object.
 
         Raises:
             PlanError: an unknown name.
@@ -97,12 +97,12 @@ class PlanTable:
 
     @property
     def n_devices(self) -> Column:
-        """Devices of each plan."""
+        """Number of devices of each plan."""
         return self.tp * self.cp * self.dp * self.layout.pp
 
     @property
     def n_micro_batch(self) -> Column:
-        """Micro-batches per replica."""
+        """Number of micro-batches per replica."""
         return self.base.global_batch // (self.dp * self.micro_batch)
 
     @property
@@ -209,7 +209,7 @@ class _Node(Generic[T]):
 
 
 class PlanCache(Generic[T]):
-    """Values of `make(plan)`.
+    """Cache of the values of `make(plan)`.
 
     Args:
         make: a function that reads its plan by attributes and `stride` only.
@@ -344,7 +344,7 @@ class _Noted:
             value = getattr(plan, name)
         else:
             value = getattr(type(plan), name).__get__(self)
-        setattr(self, name, value)  # what was read once is at hand from then on
+        setattr(self, name, value)  # later reads find it there
         return value
 
     @property

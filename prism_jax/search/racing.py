@@ -79,7 +79,7 @@ KEEP_SD = 4.0  # standard errors of a score by which a plan may trail and stay i
 
 @dataclass(frozen=True)
 class Finalists:
-    """The last round.
+    """Scores of the last round.
 
     Attributes:
         numbers: [plan] best first.

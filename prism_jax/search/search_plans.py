@@ -359,7 +359,7 @@ class SearchRun(OptionGroup):
 
 
 def tier_prices_of(option: str, texts: Sequence[str]) -> dict[str, float]:
-    """{"nvlink": 2.0} of ["nvlink=2"].
+    """Reads prices of tiers: {"nvlink": 2.0} of ["nvlink=2"].
 
     Raises:
         DataError: a text is not that, or a tier is given twice.

@@ -119,7 +119,7 @@ class PlanSpace:
         return min(self.shardings(), key=lambda own: (own[1], own[0], own[2]))
 
     def shardings(self) -> list[tuple[int, int, int]]:
-        """(zero_stage, sharding, dp_shard)."""
+        """Returns the values of (zero_stage, sharding, dp_shard)."""
         found = []
         for name in self.sharding:
             code = SHARDING.index(name)
@@ -198,7 +198,7 @@ def _divisors(n: int) -> tuple[int, ...]:
 
 
 def _whole_space(job: Job) -> PlanSpace:
-    """Plans of every framework."""
+    """Returns the space of plans of every framework."""
     model, plan = job.model, job.plan
     n = job.cluster.n_devices
     divisors = _divisors(n)

@@ -92,7 +92,7 @@ class StatedFleet:
 
     @cached_property
     def n_of_kind(self) -> Positions:
-        """[kind] replicas."""
+        """Number of replicas of each kind, [kind]."""
         return np.bincount(self.kind)
 
     @cached_property

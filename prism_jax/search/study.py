@@ -97,7 +97,7 @@ class Study:
         return self.candidates[0]
 
     def top(self, k: int) -> tuple[Candidate, ...]:
-        """The best `k`."""
+        """Returns the best `k` candidates."""
         return self.candidates[:k]
 
     def unlike(self, k: int) -> tuple[Candidate, ...]:

@@ -109,7 +109,7 @@ def tune(
 
 
 def axes_of(job: Job, fields: Sequence[str], limits: TuneLimits) -> tuple[TunedAxis, ...]:
-    """Numbers of every field.
+    """Makes the axes of the numbers of every field.
 
     Raises:
         DataError: an unknown or repeated field, or one that the job has nothing of.
@@ -158,7 +158,7 @@ class Tuning:
 
     @classmethod
     def of(cls, job: Job, fields: Sequence[str], p: float, seed: int, limits: TuneLimits) -> Tuning:
-        """Numbers of the fields.
+        """Makes the tuning of the numbers of the fields.
 
         Raises:
             DataError: as `axes_of`, or slowdowns of what the job does not have.

@@ -108,7 +108,7 @@ class Repeats:
         return time_s.reshape(len(time_s), -1), np.tile(self.weight.ravel(), len(self.time_s)), others
 
     def without(self, i: int) -> Repeats:
-        """All randomisations but one."""
+        """Returns all randomisations but one."""
         n = len(self.weight)
         kept = np.arange(self.known_s.shape[-1]) % n != i
         return replace(

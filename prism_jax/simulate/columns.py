@@ -79,7 +79,7 @@ class ColumnInputs:
 
     @property
     def n_lane(self) -> int:
-        """Lanes, idle ones included."""
+        """Number of lanes, idle ones included."""
         return self.graph.compute_s.shape[1]
 
 
@@ -123,7 +123,7 @@ class Chunk:
     work: Float[Either, "*chunk factor_row column"] | None = None
 
     def at(self, place: int) -> Chunk:
-        """One of several chunks."""
+        """Returns one of several stacked chunks."""
         return jax.tree.map(lambda leaf: leaf[place, ...], self)
 
 

@@ -28,7 +28,7 @@ from .replica_maximum import Shared
 
 
 def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> CommFactors:
-    """Communication at its mean."""
+    """Returns factors of 1: communication at its mean."""
     n_axis = len(NETWORK_AXES)
     return CommFactors(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
 
@@ -139,7 +139,7 @@ class KnownGpus:
         return np.where(np.isnan(self.factor), 1.0, self.factor)
 
     def by_replica(self, plan: ParallelPlan) -> Floats:
-        """[compute_class, member, lane, replica]."""
+        """Returns the known factors as [compute_class, member, lane, replica]."""
         return self.factor[:, device_layout(plan)]
 
     def replicas(self, plan: ParallelPlan) -> NDArray[np.intp]:

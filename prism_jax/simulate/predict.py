@@ -36,7 +36,7 @@ from .replica_maximum import (
     with_stalls,
 )
 
-N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
+N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and draws cost more than levels
 N_BATCH = 16
 FEWEST_LEVELS = 1024  # of a batch whose stalls are integrated
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
@@ -301,7 +301,7 @@ class ReplicaTimes:
 
     @property
     def n_alike(self) -> int:
-        """Replicas without known GPUs."""
+        """Number of replicas without known GPUs."""
         return self.program.n_replica - (0 if self.known is None else self.known.n_known)
 
     def steps(self) -> StepTimeDistribution:

@@ -135,7 +135,7 @@ class Program:
 
     @property
     def n_lane(self) -> int:
-        """Lanes, idle ones included."""
+        """Number of lanes, idle ones included."""
         return self.graph.n_lane
 
     @property

@@ -88,7 +88,7 @@ class WorkSource:
 
     @property
     def n_unit(self) -> int:
-        """Draws per column."""
+        """Number of draws per column."""
         return len(self.row)
 
     def of_step(self, at: Draws) -> tuple[Floats, Floats]:
@@ -150,7 +150,7 @@ class Work:
 
     @property
     def names(self) -> list[str]:
-        """Sources that vary."""
+        """Names of the sources that vary."""
         own = [source.name for source in self.sources if source.load.any()]
         return list(dict.fromkeys([*own, ROUTING] if self.popularity is not None else own))
 

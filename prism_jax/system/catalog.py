@@ -51,7 +51,7 @@ class NameTable:
                     raise ValueError(f"{kind} name {text!r} stands for both {self._by_key[key]} and {name}")
 
     def find(self, text: str) -> str:
-        """Canonical name of `text`.
+        """Returns the canonical name of `text`.
 
         Raises:
             SpecError: no such name; the message lists the nearest known ones.

@@ -77,7 +77,7 @@ class PowerLaw:
         return xp.where(clock >= floor, above**k, floor ** (k - 1.0) * clock)
 
     def share(self, clock: Values, busy: Values) -> Values:
-        """Power, of TDP."""
+        """Returns the power as a share of TDP."""
         return self.idle_share + (1.0 - self.idle_share) * busy * self.dynamic(clock)
 
     def clock_under(self, limit_share: Values, busy: Values) -> Values:

@@ -119,7 +119,7 @@ def check_keys(section: Any, known: Any, where: FieldPath) -> None:
 
 
 def number(value: Any, where: FieldPath) -> float:
-    """`value` as a float.
+    """Returns `value` as a float.
 
     Raises:
         SpecError: it is no number; names the path.
@@ -170,7 +170,7 @@ def preset_names() -> tuple[str, ...]:
 
 @cache
 def preset(name: str) -> Variability:
-    """The preset called `name`.
+    """Returns the preset called `name`.
 
     Raises:
         SpecError: no such preset; the message names the nearest.

@@ -263,7 +263,7 @@ def _busy(rows: Sequence[Mapping[str, str]], columns: _Columns) -> list[bool]:
 
 @dataclass
 class _Places:
-    """Devices of a row.
+    """Devices that a row of a table is about.
 
     Attributes:
         node: column of the node; empty where `gpu` counts all GPUs of the job.
@@ -336,7 +336,7 @@ class _Places:
         return range(first, min(last, self.n_devices)) if self.named else self._inside(range(first, last), told, where)
 
     def of_node(self, node: int) -> range:
-        """Devices of a node."""
+        """Returns the devices of a node."""
         return range(node * self.node_size, min((node + 1) * self.node_size, self.n_devices))
 
     def _node(self, text: str, where: str) -> int:
@@ -418,7 +418,7 @@ def _columns(header: Sequence[str], path: str) -> _Columns:
     if measured and len(locals_) > 1:  # a log of GPUs names one in several ways
         locals_ = sorted(locals_, key=lambda name: GPU_COLUMNS.index(places[name]))[:1]
     label = nodes[0] if ranks and nodes else ""
-    if ranks:  # the index along the plan's axes, whatever the node is called
+    if ranks:  # the index along the plan's axes; the node's name does not matter
         nodes, locals_ = [], ranks
     one_place = len(nodes) <= 1 and len(locals_) <= 1 and len(nodes) + len(locals_) > 0
     if not one_place or not (factors or measured) or (len(of_gpu) > 1 and not {ALL, PERCENT}.isdisjoint(of_gpu)):

@@ -39,7 +39,7 @@ class ClassVariability:
         return all(isinstance(getattr(self, part), Constant) for part in PARTS)
 
     def scaled(self, k: float) -> ClassVariability:
-        """Every spread times `k`."""
+        """Returns the same with every spread times `k`."""
         return ClassVariability(**{part: getattr(self, part).scaled(k) for part in PARTS})
 
     def without(self, parts: tuple[str, ...]) -> ClassVariability:

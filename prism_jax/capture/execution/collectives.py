@@ -36,7 +36,7 @@ STANDS_FOR = {
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Ranks that communicate.
+    """Group of ranks that communicate.
 
     Attributes:
         name: as PyTorch numbers it, or the pointer of old versions.
@@ -53,7 +53,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class Collective:
-    """One call.
+    """One call of a collective.
 
     Attributes:
         kind: all_reduce, ...; `WAIT` for the wait for an earlier one.

@@ -188,7 +188,7 @@ class Node:
 
     @property
     def tensors_out(self) -> Iterator[TraceTensor]:
-        """Tensors among its outputs."""
+        """Tensors among the outputs."""
         return tensors(self.outputs)
 
 

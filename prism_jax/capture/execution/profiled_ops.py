@@ -26,7 +26,7 @@ _US = 1e-6
 
 
 class ProfiledKernel(NamedTuple):
-    """Work of the device.
+    """Kernel that ran on the device.
 
     Attributes:
         op: index of the operator that started it; -1 where it is not known.

@@ -46,7 +46,7 @@ class TracedJob:
 
     @property
     def program(self) -> RankProgram:
-        """The program.
+        """The captured program.
 
         Raises:
             SpecError: it contradicts itself.

@@ -20,7 +20,7 @@ _SENDS = ("send", "recv")
 
 @dataclass(frozen=True)
 class RankRows:
-    """One rank.
+    """Rows of one rank.
 
     Attributes:
         rows: of its last whole step.
@@ -90,7 +90,7 @@ class _Draft:
         self._waits: dict[int, int] = {}  # row -> row that waits
 
     def add(self, placed: Placed) -> None:
-        """One node."""
+        """Adds one node."""
         if placed.kind == COLLECTIVE:
             self._communicate(placed)
         elif not self._counts_elsewhere(placed.node):

@@ -161,7 +161,7 @@ _VERSION = re.compile(r"(\d+\.\d+)(\.\d+)*(-chakra[0-9.]*)?")
 
 @dataclass(frozen=True)
 class ExecutionTrace:
-    """One rank.
+    """Trace of one rank.
 
     Attributes:
         name: of the file, in messages.

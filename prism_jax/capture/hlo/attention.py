@@ -40,7 +40,7 @@ _MOST_CONFIG = 4000  # characters of a configuration in which a name is looked f
 
 
 class Attention(NamedTuple):
-    """One call.
+    """One call of fused attention.
 
     Attributes:
         batch_heads: batch times heads of queries.

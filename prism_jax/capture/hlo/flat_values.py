@@ -33,7 +33,7 @@ class Value(NamedTuple):
 
     @property
     def access(self) -> Access:
-        """The reading of it."""
+        """Read access to the value."""
         makers = frozenset() if self.maker is None else frozenset({self.maker})
         return Access(makers, self.storage, self.start, self.start + round(self.n_bytes), self.n_bytes)
 

@@ -48,7 +48,7 @@ Values = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation.
+    """One operation with its reads and writes.
 
     Attributes:
         place: its computation and instruction.

@@ -49,7 +49,7 @@ class Groups:
 
     @property
     def size(self) -> int:
-        """Devices in a group."""
+        """Number of devices in a group."""
         return self.members.shape[1]
 
     @property

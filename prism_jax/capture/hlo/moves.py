@@ -139,7 +139,7 @@ def _parameters(called: Computation, user: Instruction, value: str) -> Iterator[
 _FUSIONS = (
     "fusion",
     "fusion-start",
-)  # the second beside others, on GPUs; what it hands on besides its result is no traffic
+)  # the second next to others, on GPUs; what it hands on besides its result is no traffic
 _LIBRARIES = ("__cublas$", "__cudnn$", "__triton")
 _SLICES = ("dynamic-slice", "slice", "gather")
 _ALONE = ("bitcast", "copy", "convert", "reshape")

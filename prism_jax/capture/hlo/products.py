@@ -32,7 +32,7 @@ MOST_MODULE = 200
 def phase_of(
     module: Module, computation: Computation, instruction: Instruction, known: dict[str, str], parent: str
 ) -> str:
-    """F, B or opt.
+    """Returns the pass of an instruction: F, B or opt.
 
     Args:
         known: phases of the instructions before it, of the same computation, by name.

@@ -67,7 +67,7 @@ def _is_gather(event: RecordedEvent) -> bool:
 
 
 def _index(ordered: Sequence[RecordedEvent], event: RecordedEvent) -> int | None:
-    """Place behind an event."""
+    """Returns the index behind an event; None: it is not there."""
     return next((at + 1 for at in range(len(ordered) - 1, -1, -1) if ordered[at] is event), None)
 
 

@@ -132,7 +132,7 @@ _ROLES = ("pp", "dp", "ep", "cp", "tp")
 
 
 class CollectiveGroup(NamedTuple):
-    """Ranks of one collective.
+    """Group of the ranks of one collective.
 
     Attributes:
         axis: dimension of the mesh, the largest one where a group spans several.

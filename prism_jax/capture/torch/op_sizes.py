@@ -256,7 +256,7 @@ def mutated(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tens
 
 
 def unique(found: Iterable[Tensor]) -> list[Tensor]:
-    """Each tensor once."""
+    """Yields each tensor once."""
     return list({id(one): one for one in found}.values())
 
 

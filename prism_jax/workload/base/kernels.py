@@ -101,7 +101,7 @@ class KernelTable:
 
     @cached_property
     def phase_index(self) -> Counts:
-        """[op] index into `PASSES`."""
+        """Index into `PASSES`, [op]."""
         return np.array([PASSES.index(phase) for phase in self.values("phase")], dtype=np.int64)
 
     @cached_property
@@ -111,7 +111,7 @@ class KernelTable:
 
     @cached_property
     def kernel_index(self) -> Counts:
-        """[op] index into `kernel_classes`."""
+        """Index into `kernel_classes`, [op]."""
         index = {name: number for number, name in enumerate(self.kernel_classes)}
         return np.array([index[name] for name in self.values("kernel")], dtype=np.int64)
 

@@ -239,7 +239,7 @@ class WorkloadDefaults:
 
     @property
     def has_experts(self) -> bool:
-        """None."""
+        """Whether the model has experts: no."""
         return False
 
     def groups(self, plan: ParallelPlan) -> tuple[tuple[str, float], ...]:
@@ -247,7 +247,7 @@ class WorkloadDefaults:
         return ((DENSE, 1),)
 
     def n_params_active(self: Workload) -> int:
-        """All of them."""
+        """Number of active parameters: all of them."""
         return self.n_params()
 
     def units_per_step(self: Workload, plan: ParallelPlan) -> int:
@@ -377,7 +377,7 @@ class PlainBlock:
 
 
 def total_bytes(saved: Sequence[SavedTensor]) -> float:
-    """Sum of the sizes."""
+    """Returns the sum of the tensors' sizes, bytes."""
     return sum(tensor.size_bytes for tensor in saved)
 
 

@@ -136,7 +136,7 @@ MOST_AXES = 16
 
 
 def check_program(program: RankProgram) -> RankProgram:
-    """The program itself.
+    """Returns the program itself, or refuses it with all of its contradictions.
 
     Raises:
         SpecError: the first of its `problems`.

@@ -97,7 +97,7 @@ class _Reader:
         self.n_rows = 0
 
     def take(self, number: int, line: str) -> None:
-        """One line."""
+        """Takes one line of the file."""
         place = f"{self.name}:{number}"
         if len(line) > MOST_LINE_BYTES:
             raise DataError(f"{place}: a line of {len(line):,} characters, but at most {MOST_LINE_BYTES:,} are read")
@@ -141,7 +141,7 @@ class _Reader:
         self.rows = []
 
     def program(self) -> RankProgram:
-        """All of it."""
+        """Returns the program of all lines."""
         self._finish()
         if self.head is None:
             raise DataError(f"{self.name}: empty. {REMEDY}")
@@ -260,7 +260,7 @@ _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 def write_capture(path: str | Path, program: RankProgram) -> None:
-    """Writes a program.
+    """Writes a program to a file of captures.
 
     Raises:
         SpecError: the program contradicts itself.

@@ -46,7 +46,7 @@ class TimedOp:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """Operators that were measured.
+    """Measured operators with their seconds.
 
     Attributes:
         source: file.
@@ -146,7 +146,7 @@ def _keys(name: str, kind: str, dtype: str, sizes: Shape, shapes: Iterable[Shape
 
 
 def _own(name: str) -> str:
-    """mm of aten::mm.out."""
+    """Returns the name without namespace and overload: mm of aten::mm.out."""
     return name.rpartition("::")[2].partition(".")[0]
 
 

@@ -329,7 +329,7 @@ class RankProgram(ByContent):
 
     @property
     def n_rows(self) -> int:
-        """Rows of all classes."""
+        """Number of rows of all classes."""
         return sum(len(one.rows) for one in self.classes)
 
     @property

@@ -77,7 +77,7 @@ def _fused_kernels(layers: tuple[Layer, ...], batch: Batch) -> list[Kernel]:
 
 
 def _pass(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Kernel:
-    """Passes over device memory."""
+    """Returns a kernel that passes over device memory."""
     return Kernel(name, phase, "memory", 0.0, hbm_bytes, n_launch)
 
 
@@ -179,7 +179,7 @@ _KERNELS: dict[str, Callable[[Layer, Batch], list[Kernel]]] = {
 
 @dataclass(frozen=True)
 class CnnBlock(Block):
-    """A block of layers.
+    """Block of layers.
 
     Attributes:
         segment: its layers.
@@ -203,7 +203,7 @@ class CnnBlock(Block):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """All of it."""
+        """Parameters of the block, in one group."""
         return (Parameters(DENSE, float(sum(layer.n_params for layer in self.segment.layers))),)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:

@@ -206,7 +206,7 @@ _BOTTLENECK = 4
 
 
 def _before(tape: Tape, x: ImageTensor, width: int, kernel: int = 1) -> ImageTensor:
-    """Norm, activation, convolution."""
+    """Writes norm, activation and convolution, in this order."""
     return tape.conv(tape.act(tape.norm(x)), width, kernel)
 
 

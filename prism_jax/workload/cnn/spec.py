@@ -84,7 +84,7 @@ class CnnSpec(WorkloadDefaults):
         return tuple(BlockRun(one.name, one.count, one.place) for one in self.network.segments)
 
     def block(self, kind: str, plan: ParallelPlan) -> CnnBlock:
-        """One block."""
+        """Returns one block under a plan."""
         segment = next(one for one in self.network.segments if one.name == kind)
         return CnnBlock(segment, plan, self.channels_last)
 
@@ -94,7 +94,7 @@ class CnnSpec(WorkloadDefaults):
         return plan.element_bytes * plan.micro_batch * max(handed, default=0)
 
     def n_params(self) -> int:
-        """All parameters, exactly."""
+        """Returns the exact number of all parameters."""
         return self.network.n_params
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:

@@ -31,12 +31,12 @@ class ImageShape(NamedTuple):
 
     @property
     def pixels(self) -> int:
-        """Rows times columns."""
+        """Number of pixels: rows times columns."""
         return self.height * self.width
 
     @property
     def elements(self) -> int:
-        """Numbers in it."""
+        """Number of elements of the tensor."""
         return self.channels * self.pixels
 
 
@@ -121,7 +121,7 @@ class CnnNetwork(NamedTuple):
 
     @property
     def n_params(self) -> int:
-        """Trained parameters."""
+        """Number of trained parameters."""
         return sum(layer.n_params for layer in self.layers)
 
     @property
@@ -189,7 +189,7 @@ class Tape:
 
     @property
     def network(self) -> CnnNetwork:
-        """All that was written."""
+        """Network of all blocks that were written."""
         return CnnNetwork(tuple(self._segments))
 
     def conv(
@@ -220,7 +220,7 @@ class Tape:
         return self._write(Layer("norm", x.shape, x.shape, n_params=2 * x.shape.channels, n_tensors=2), (x,), keeps=x)
 
     def act(self, x: ImageTensor, name: str = "relu") -> ImageTensor:
-        """An activation."""
+        """Applies an activation."""
         done = self._write(Layer("act", x.shape, x.shape), (x,), keeps=None if name in IN_PLACE else x)
         return self._keep(done) if name in IN_PLACE else done
 

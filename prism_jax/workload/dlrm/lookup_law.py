@@ -131,7 +131,7 @@ START_S = 10e-6  # of a call of the driver (arXiv 2404.12674, T4)
 
 @dataclass(frozen=True)
 class HostCopy:
-    """One copy of `n_bytes`."""
+    """Kernel that copies `n_bytes` from the host."""
 
     n_bytes: float
 
@@ -191,7 +191,7 @@ class TableTraffic(NamedTuple):
 
 
 def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: float = 4.0) -> TableTraffic:
-    """Bytes of one batch.
+    """Counts the bytes that the lookups of one batch move.
 
     Args:
         optimizer: one of `OPTIMIZERS`.
@@ -242,7 +242,7 @@ def state_bytes(dim: Floats, optimizer: str) -> Floats:
 
 
 def _sectors(n_bytes: Floats) -> Floats:
-    """Bytes in whole sectors."""
+    """Rounds bytes up to whole sectors."""
     return SECTOR * np.ceil(n_bytes / SECTOR)
 
 

@@ -83,7 +83,7 @@ NARROWEST = 64  # elements of a row below which lookups waste bandwidth, see `tr
 
 
 class Parts(NamedTuple):
-    """Columns [part].
+    """Parts of the tables on devices, as columns [part].
 
     Attributes:
         table: index of its table.
@@ -235,7 +235,7 @@ def _placed(
     batch: int,
     node_size: int,
 ) -> list[int]:
-    """Device of every part."""
+    """Returns the device of every part."""
     loads = [
         Load(
             index,
@@ -275,7 +275,7 @@ class LookupKernel:
         return self.device_seconds(device, cache_bytes).max()
 
     def device_seconds(self, device: Device, cache_bytes: float) -> Floats:
-        """[device] seconds."""
+        """Seconds [device] of the lookups."""
         own = self.part_seconds(device, cache_bytes)
         pair = (own.forward_dram_s, own.forward_cache_s)
         if self.phase != "F":
@@ -286,7 +286,7 @@ class LookupKernel:
         return xp.where(busy > 0.0, busy + own.start_s, 0.0)
 
     def part_seconds(self, device: Device, cache_bytes: float) -> TableSeconds:
-        """[part] seconds."""
+        """Seconds [part] of the lookups."""
         law = lookup_law(device, cache_bytes)
         return seconds_of_traffic(traffic(self.parts.lookups, law, self.optimizer, self.output_bytes), law)
 

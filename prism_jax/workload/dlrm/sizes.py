@@ -115,7 +115,7 @@ class DLRMSizes:
 
     @property
     def n_vector(self) -> int:
-        """Vectors that interact."""
+        """Number of vectors that interact."""
         return len(self.tables) + (1 if self.bottom else 0)
 
     @property
@@ -142,7 +142,7 @@ class DLRMSizes:
 
     @property
     def n_table_params(self) -> int:
-        """Elements of all tables."""
+        """Number of elements of all tables."""
         return sum(table.n_params for table in self.tables)
 
     @property

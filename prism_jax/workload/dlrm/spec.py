@@ -82,7 +82,7 @@ def tables_block(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Block:
 
 
 def dense_block(model: DLRMSizes, plan: ParallelPlan) -> Block:
-    """Layers, interaction and loss."""
+    """Makes the block of dense layers, interaction and loss."""
     samples, wide = float(plan.micro_batch), plan.element_bytes
     inputs = wide * samples * sum(k for _, k, _ in model.products)
     joined = wide * samples * model.joined_width
@@ -218,7 +218,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         return plan.element_bytes * plan.micro_batch * self.pooled_width
 
     def n_params(self) -> int:
-        """Tables and dense layers."""
+        """Returns the number of parameters of tables and dense layers."""
         return self.n_table_params + self.n_dense_params
 
     def n_params_active(self) -> int:

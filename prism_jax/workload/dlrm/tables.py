@@ -90,7 +90,7 @@ class Uniform:
         return min(max(1.0 - missed / n_lookups, 0.0), 1.0)
 
     def frequent(self, rows: float, n_lookups: float, least: float) -> Frequent:
-        """All or none."""
+        """Returns all rows or none, by whether each is looked up more than `least` times."""
         is_frequent = n_lookups / rows > least
         return Frequent(rows * is_frequent, float(is_frequent), self, self)
 
@@ -302,5 +302,5 @@ class EmbeddingTable:
 
     @property
     def n_params(self) -> int:
-        """Elements of the table."""
+        """Number of elements of the table."""
         return self.rows * self.dim

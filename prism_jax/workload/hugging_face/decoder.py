@@ -44,7 +44,7 @@ def decoder_fields(kind: str, config: Mapping[str, Any]) -> Fields:
 
 
 def read_decoder(f: Fields) -> dict[str, Any]:
-    """Fields of a `TransformerSpec`.
+    """Reads the fields of a `TransformerSpec`.
 
     Raises:
         SpecError: a key is missing, has a bad value, or asks for layers that are not modelled.
@@ -75,7 +75,7 @@ def read_decoder(f: Fields) -> dict[str, Any]:
 
 
 def _sizes(f: Fields) -> dict[str, Any]:
-    """Counts and widths."""
+    """Reads counts and widths."""
     sizes = f.counts(
         hidden="hidden_size",
         n_heads="num_attention_heads",
@@ -117,7 +117,7 @@ def _ffn_width(f: Fields, hidden: int) -> int:
 
 
 def _style(f: Fields) -> dict[str, Any]:
-    """Norms, activation, positions, ties."""
+    """Reads norms, activation, positions and ties."""
     has_no_bias = f.kind == "mpt" and f.flag("no_bias", default=True)
     norm = "layer_no_bias" if has_no_bias else _norm(f)
     act = str(f.get("hidden_act", "silu" if norm == "rms" else "gelu")).lower()

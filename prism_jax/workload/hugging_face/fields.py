@@ -134,14 +134,14 @@ class Fields:
         return {name: self.count(key) if isinstance(key, str) else self.count(*key) for name, key in keys.items()}
 
     def number(self, key: str, default: Any = REQUIRED) -> float:
-        """A positive number."""
+        """Returns a positive number."""
         value = self.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MAX_COUNT:
             self.fail(key, value, f"it must be a number greater than 0 and at most {_MAX_COUNT}")
         return value
 
     def flag(self, key: str, default: Any = REQUIRED) -> bool:
-        """True or false."""
+        """Returns true or false."""
         value = self.get(key, default)
         if not isinstance(value, bool):
             self.fail(key, value, "it must be true or false")

@@ -41,7 +41,7 @@ class AdapterTarget(NamedTuple):
     n_copies: int = 1
 
     def params(self, rank: int) -> int:
-        """Parameters of its adapters."""
+        """Returns the number of parameters of its adapters."""
         return self.n_copies * rank * (self.n_in + self.n_out)
 
 

@@ -136,7 +136,7 @@ class EmbeddingBlock(UnchangingBlock):
 
     @property
     def kernels(self) -> KernelTable:
-        """Lookup and scatter."""
+        """Kernels of lookup and scatter."""
         return embedding_ops(self.model, self.plan)
 
     @property
@@ -153,7 +153,7 @@ class EmbeddingBlock(UnchangingBlock):
         return (Parameters(_rest(model), matrix / tp, _EMBEDDING_MATRIX if _is_shared(model) else ""), positions)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Token ids, dropout mask."""
+        """Returns token ids and dropout mask."""
         return embedding_saved_tensors(self.model, self.plan, rules)
 
 
@@ -167,7 +167,7 @@ class LayerBlock(Block):
 
     @property
     def is_moe(self) -> bool:
-        """Whether it has experts."""
+        """Whether the layer has experts."""
         return self.model.is_moe_layer(self.layer)
 
     @property
@@ -192,7 +192,7 @@ class LayerBlock(Block):
         return ()
 
     def other_comms(self) -> Sequence[Comm]:
-        """Communication of the same."""
+        """Communication of a layer of this kind other than attention and MLP."""
         return ()
 
     def other_params(self) -> float:

@@ -46,7 +46,7 @@ class DenseStack(WorkloadDefaults):
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:
-        """Embedding, layers, head."""
+        """Blocks in order: embedding, layers, head."""
         return stacked(BlockRun(self.layer_kind, self.n_layers))
 
     def boundary_bytes(self, plan: ParallelPlan) -> float:

@@ -47,7 +47,7 @@ class DitSpec(OfPatches):
 
     @property
     def n_tokens(self) -> int:
-        """Patches of a latent."""
+        """Number of patches of a latent."""
         return (self.latent_size // self.patch) ** 2
 
     @cached_property

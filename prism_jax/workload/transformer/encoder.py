@@ -27,7 +27,7 @@ _CLASSES = 2  # next sentence or not
 
 
 def embedding_params(sizes: TransformerSizes, n_token_types: int) -> int:
-    """Tokens, positions, types, norm."""
+    """Counts the parameters of tokens, positions, types and norm."""
     return token_and_position_params(sizes) + n_token_types * sizes.hidden + norm_params(sizes)
 
 
@@ -62,7 +62,7 @@ class EncoderEmbedding(EmbeddingBlock):
 
     @property
     def kernels(self) -> KernelTable:
-        """Lookup, scatter, norm."""
+        """Kernels of lookup, scatter and norm."""
         shard = Shard.of(self.model, self.plan)
         elements = shard.local_tokens * self.model.hidden
         norm = norm_kernels("embedding_norm", elements, shard, rms=self.model.norm == "rms")

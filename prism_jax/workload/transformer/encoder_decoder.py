@@ -65,7 +65,7 @@ class BothEmbeddings(EmbeddingBlock):
 
     @property
     def kernels(self) -> KernelTable:
-        """Two lookups and scatters."""
+        """Kernels of two lookups and scatters."""
         return super().kernels + embedding_ops(self.model, self.written)
 
     @property
@@ -114,7 +114,7 @@ class CrossLayer(LayerBlock):
         return cross_comms(self.model, self.plan, self.memory)
 
     def other_params(self) -> float:
-        """Projections and norm."""
+        """Number of parameters of cross attention: projections and norm."""
         projections = attention_qkv_params(self.model) + attention_out_params(self.model)
         return projections / self.plan.tp + norm_params(self.model)
 
@@ -139,7 +139,7 @@ class WriterHead(HeadBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Matrix and two norms."""
+        """Parameters of the output matrix and of two norms."""
         return (*super().parameters, Parameters(DENSE, float(norm_params(self.model))))
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
@@ -198,7 +198,7 @@ class EncoderDecoderSpec(DenseStack):
 
     @property
     def n_writing(self) -> int:
-        """Layers of the decoder."""
+        """Number of layers of the decoder."""
         return self.n_decoder_layers or self.n_layers
 
     @cached_property
@@ -215,12 +215,12 @@ class EncoderDecoderSpec(DenseStack):
 
     @property
     def sample_unit(self) -> str:
-        """Tokens that are read."""
+        """Unit in which throughput is counted: tokens that are read."""
         return "tokens"
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:
-        """Embedding, encoder, decoder, head."""
+        """Blocks in order: embedding, encoder, decoder, head."""
         return stacked(BlockRun(READS, self.n_layers), BlockRun(WRITES, self.n_writing))
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:

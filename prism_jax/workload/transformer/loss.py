@@ -31,7 +31,7 @@ from .shard import Shard, gemm, stream
 
 _FP32_BYTES = 4.0
 # Of a logit of a chunk: in 16 bits, in fp32, and what the allocator keeps of the chunk before. arXiv 2411.09009 table 1: Liger's
-# loss holds 313 MB beside the gradients for chunks of 128 tokens of 256,000 logits.
+# loss holds 313 MB in addition to the gradients for chunks of 128 tokens of 256,000 logits.
 _CHUNK_LOGIT_BYTES = 10.0
 # Bytes a logit, forward and backward, and launches.
 _PASSES = {

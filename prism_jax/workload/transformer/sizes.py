@@ -214,9 +214,9 @@ class TransformerSizes:
     n_norms: int = 2  # norms over the hidden size in a layer (Gemma 2 and 3: 4)
     qk_norm_weight: str = "head"  # head: head_dim weights | all: one per column (OLMo 2) | none (Llama 4)
     attention_gate: bool = False  # queries come with a gate on the attention's output (Qwen3-Next)
-    attention_sinks: bool = False  # a learned logit per head beside the scores (gpt-oss)
+    attention_sinks: bool = False  # a learned logit per head next to the scores (gpt-oss)
     adapters: AdapterSpec | None = None  # what is trained; None: all parameters
-    left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
+    left_out: tuple[str, ...] = ()  # other parts of the published model: "the vision tower"
     assumed: tuple[str, ...] = ()  # what a configuration leaves unsaid and was taken as usual: "a gated MLP"
     dropout: bool | None = None  # None: as the recipe of such layers has it, see `shard.has_dropout`
     mixer: MixerSpec | None = None  # layers with a state in place of attention (Mamba-2, linear attention)
@@ -288,7 +288,7 @@ class TransformerSizes:
 
     @property
     def kv_heads(self) -> int:
-        """Key-value heads."""
+        """Number of key-value heads."""
         return self.n_kv_heads or self.n_heads
 
     @property
@@ -347,7 +347,7 @@ class TransformerSizes:
 
     @property
     def n_moe_layers(self) -> int:
-        """Layers with experts."""
+        """Number of layers with experts."""
         if self.moe is None:
             return 0
         if self.mixer is None:
@@ -368,7 +368,7 @@ class TransformerSizes:
 
     @property
     def n_mixer_layers(self) -> int:
-        """Layers without attention."""
+        """Number of layers without attention."""
         return sum(self.mixer_in(layer) is not None for layer in range(self.n_layers)) if self.mixer is not None else 0
 
     @property

@@ -40,7 +40,7 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
 
     @property
     def sample_unit(self) -> str:
-        """Throughput counts tokens."""
+        """Unit in which throughput is counted: tokens."""
         return "tokens"
 
     @property

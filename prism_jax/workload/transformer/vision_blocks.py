@@ -25,7 +25,7 @@ class OfPatches(DenseStack):
     @property
     @abstractmethod
     def n_tokens(self) -> int:
-        """Tokens of a sample."""
+        """Number of tokens of a sample."""
 
     def inside(self, plan: ParallelPlan) -> ParallelPlan:
         """The plan with the tokens of a sample as its sequence."""
@@ -80,7 +80,7 @@ class PatchEmbedding(UnchangingBlock):
         return (Parameters(DENSE, product + self.n_own + self.n_beside),)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """The patches."""
+        """Returns the patches, which the block saves."""
         n_value = self.plan.micro_batch * self.n_patches * self.patch_values
         return (SavedTensor("patches", Shard.of(self.model, self.plan).element_bytes * n_value),)
 
@@ -91,7 +91,7 @@ class ClassHead(UnchangingBlock):
 
     @property
     def kernels(self) -> KernelTable:
-        """Norm, product, cross entropy."""
+        """Kernels of norm, product and cross entropy."""
         model, shard = self.model, Shard.of(self.model, self.plan)
         rows, classes = float(self.plan.micro_batch), float(model.vocab)
         ops = norm_kernels("final_norm", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms")
@@ -100,7 +100,7 @@ class ClassHead(UnchangingBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Norm, product, biases."""
+        """Parameters of norm, product and biases."""
         return (Parameters(DENSE, norm_params(self.model) + (self.model.hidden + 1.0) * self.model.vocab),)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
@@ -164,7 +164,7 @@ class DenoisingHead(UnchangingBlock):
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
-        """Products with their biases."""
+        """Parameters of products with their biases."""
         hidden = self.model.hidden
         return (Parameters(DENSE, (hidden + 1.0) * (2.0 * hidden + self.patch_values)),)
 

@@ -52,7 +52,7 @@ class VitSpec(OfPatches):
 
     @property
     def n_tokens(self) -> int:
-        """Patches and extra tokens."""
+        """Number of patches and extra tokens."""
         return self.n_patches + self.n_extra_tokens
 
     @cached_property
@@ -86,7 +86,7 @@ class VitSpec(OfPatches):
         return plan.global_batch * (layers + 2.0 * embedding + 3.0 * head)
 
     def n_params(self) -> int:
-        """All parameters."""
+        """Returns the number of all parameters."""
         embedding = (self.patch_values + 1 + self.n_tokens + self.n_extra_tokens) * self.hidden
         head = norm_params(self.sizes) + (self.hidden + 1) * self.n_classes
         return self.n_layers * layer_params(self.sizes, 0).total + embedding + head
