@@ -257,8 +257,7 @@ def choose_cloud(
         catalogue=tuple(map(str, market.catalogues)) or ("what ships with prism-jax",),
         told=(*small.notes, *notes),
     )
-    report, found = chosen(own, asked, noted(steps=n_steps, **_inputs(asked)), progress)
-    return report.made_of(found)
+    return chosen(own, asked, noted(steps=n_steps, **_inputs(asked)), progress)
 
 
 def _restart_s(stated_s: float | None, small: SmallLaws) -> float:

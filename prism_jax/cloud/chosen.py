@@ -34,7 +34,7 @@ from .choice import CandidateOutcome, CloudChoice, CloudGain, Fresh, SpotDraws, 
 from .clusters import InstancePart, PlanTimes
 from .offers import Offer
 from .policies import POLICIES, SpotPolicy
-from .report import CloudReport, GainFacts, PartFacts, RentFacts
+from .report import CloudReport, GainFacts, PartFacts, RentFacts, SimulatedRents
 from .requirements import CloudRequirements
 from .state_file import CloudState, Running
 
@@ -161,6 +161,21 @@ def report_of(
         notes=tuple(notes),
         elapsed_s=elapsed_s,
         record=record,
+        simulated=_simulated(found.choice.simulated),
+    )
+
+
+MOST_SIMULATED = 300  # of a picture
+
+
+def _simulated(outcomes: Sequence[CandidateOutcome]) -> SimulatedRents:
+    """Means of those that end, evenly spaced in the order of cost."""
+    ended = [one for one in outcomes if isfinite(one.mean_s)]
+    shown = [ended[round(at)] for at in np.linspace(0, len(ended) - 1, min(len(ended), MOST_SIMULATED))]
+    return SimulatedRents(
+        tuple(one.mean_s for one in shown),
+        tuple(one.mean_usd for one in shown),
+        tuple(bool(one.candidate.policy.needs_spot) for one in shown),
     )
 
 
@@ -224,8 +239,8 @@ def _gain(gain: CloudGain, wish: CloudRequirements, asked: CloudRequest) -> Gain
     )
 
 
-def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
-    """Returns the report, and the objects that it is made of."""
+def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress) -> CloudReport:
+    """Chooses what to rent, and reports it."""
     started = time.perf_counter()
     wish = CloudRequirements(
         asked.n_steps,
@@ -261,7 +276,7 @@ def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress)
         gain = gain_of(best, reference, asked.seed)
     found = Chosen(wish, field, choice, best, reference)
     notes = _notes(job, asked, told, candidates)
-    return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
+    return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started)
 
 
 def allowed(spot: str, names: Sequence[str]) -> tuple[SpotPolicy, ...]:

@@ -1,62 +1,85 @@
-"""Picture of a choice of cloud: time and money of what was simulated, and the front."""
+"""Picture of a choice of cloud: time and money of what was simulated, and the names of the front."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from ..core.errors import DataError
 from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
-from .choice import CandidateOutcome, CloudChoice
-from .report import CloudReport
-from .requirements import CloudRequirements
+from ..core.text_table import amount, duration
+from .report import CloudReport, RentFacts, SimulatedRents, instances_words
 
-DAY_S = 86400.0
-
-
-def plot_choice(choice: CloudChoice, wish: CloudRequirements, title: str) -> Figure:
-    """Expected cost over expected days, with deadline and budget.
-
-    Args:
-        title: of the figure.
-    """
-    with style():
-        figure = new_figure((8.0, 5.0))
-        plot_front(choice, wish, ax=figure.add_subplot()).set_title(f"{title}: {wish.n_steps:,} steps")
-    return figure
-
-
-def plot_front(choice: CloudChoice, wish: CloudRequirements, *, ax: Axes | None = None) -> Axes:
-    """Draws what was simulated as points, the front as a line, the best as a star; worlds without an end are left out."""
-    ax = new_axes() if ax is None else ax
-    ended = [one for one in choice.simulated if np.isfinite(one.mean_s)]
-    for needs, colour, label in ((True, INDIGO, "with spot"), (False, TEAL, "on demand")):
-        _points(ax, [one for one in ended if one.candidate.policy.needs_spot == needs], colour, label)
-    if choice.front:
-        ax.plot(*_both(choice.front), color="#444444", lw=1.0, label="front")
-    if choice.best is not None:
-        ax.plot(*_both([choice.best]), "*", color=ROSE, ms=14.0, label="best")
-    if np.isfinite(wish.deadline_s):
-        ax.axvline(wish.deadline_s / DAY_S, color=ROSE, ls="--", label="deadline")
-    if np.isfinite(wish.budget_usd):
-        ax.axhline(wish.budget_usd, color=ROSE, ls=":", label="budget")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("expected days")
-    ax.set_ylabel("expected cost, USD")
-    ax.legend(fontsize="small")
-    return ax
-
-
-def _points(ax: Axes, outcomes: list[CandidateOutcome], colour: str, label: str) -> None:
-    if outcomes:
-        ax.plot(*_both(outcomes), "o", color=colour, ms=4.0, alpha=0.6, label=label)
-
-
-def _both(outcomes: list[CandidateOutcome] | tuple[CandidateOutcome, ...]) -> tuple[list[float], list[float]]:
-    return [one.mean_s / DAY_S for one in outcomes], [one.mean_usd for one in outcomes]
+DAY_S, HOUR_S = 86400.0, 3600.0
+MOST_NAMES = 12
+FEW = 2.5  # decades of an axis below which 2 and 5 have ticks, too
 
 
 def draw_cloud(report: CloudReport) -> Figure:
-    """Time and money of all that was simulated, the front, and the promise of the best."""
-    return plot_choice(report.parts.choice, report.parts.wish, report.job)
+    """Time and money of what was simulated, the front by its numbers, and what these are.
+
+    Raises:
+        DataError: the report is of a version that kept nothing of what was simulated.
+    """
+    if report.simulated is None:
+        raise DataError("this choice was saved by an older version, which kept no candidates. Choose again to draw it.")
+    with style():
+        figure = new_figure((12.0, 5.2), f"{report.job}: {report.n_steps:,} steps")
+        left, right = figure.subplots(1, 2, width_ratios=(1.3, 1.0))
+        plot_front(report, report.simulated, ax=left).set_title("What was simulated (means)")
+        _list_front(report.front, right)
+    return figure
+
+
+def plot_front(report: CloudReport, simulated: SimulatedRents, *, ax: Axes | None = None) -> Axes:
+    """Draws what was simulated as points, the front as a numbered line, the best as a star, deadline and budget."""
+    ax = new_axes() if ax is None else ax
+    time_s, cost, has_spot = (np.array(of) for of in (simulated.time_s, simulated.cost_usd, simulated.has_spot))
+    unit, unit_s = ("days", DAY_S) if len(time_s) and np.median(time_s) >= 2.0 * DAY_S else ("hours", HOUR_S)
+    for needs, colour, label in ((True, INDIGO, "with spot"), (False, TEAL, "on demand")):
+        own = has_spot == needs
+        if own.any():
+            ax.plot(time_s[own] / unit_s, cost[own], "o", color=colour, ms=4.0, alpha=0.6, label=label)
+    front = [(one.time_mean_s.value / unit_s, one.cost_mean_usd.value) for one in report.front]
+    if front:
+        ax.plot(*np.array(front).T, color="#444444", lw=1.0, label="Pareto front")
+    for number, at in enumerate(front[:MOST_NAMES], 1):
+        ax.annotate(str(number), at, xytext=(5, 5), textcoords="offset points", fontsize="small")
+    if (best := report.best) is not None:
+        label = "best, on fresh draws"
+        ax.plot(best.time_mean_s.value / unit_s, best.cost_mean_usd.value, "*", color=ROSE, ms=14.0, label=label)
+    if report.deadline_s is not None:
+        ax.axvline(report.deadline_s / unit_s, color=ROSE, ls="--", label="deadline")
+    if report.budget_usd is not None:
+        ax.axhline(report.budget_usd, color=ROSE, ls=":", label="budget")
+    for axis, name in ((ax.xaxis, f"expected {unit}"), (ax.yaxis, "expected cost, USD")):
+        _log_axis(axis, name)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, fontsize="small")
+    return ax
+
+
+def _log_axis(axis: Axis, name: str) -> None:
+    """Names a logarithmic axis whose ticks are plain numbers."""
+    (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if np.log10(high / low) < FEW else (1.0,)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+    axis.set_label_text(name)
+
+
+def _list_front(front: Sequence[RentFacts], ax: Axes) -> None:
+    """The names of the numbers."""
+    ax.axis("off")
+    ax.set_title("Pareto front" if front else "")
+    for number, one in enumerate(front[:MOST_NAMES], 1):
+        figures = (
+            f"{one.policy.replace('_', ' ')}, {duration(one.time_mean_s.value)}, {amount(one.cost_mean_usd.value)} USD"
+        )
+        text = f"{number}   {instances_words(one)}\n      {figures}"
+        ax.text(0.0, 1.0 - (number - 0.5) / MOST_NAMES, text, va="center", fontsize="small")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
-from ..core.page import Table
-from ..core.page_text import block_lines
-from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import duration, prob
+from ..core.page import Block, Card, Facts, Note, Table, Tone
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import amount, duration, percent, prob
 from ..horizon.outcome import Estimate
+from ..prediction.check_report import more
 from ..search.figures import SearchedPlan
+from ..search.report import degrees_words, plan_words
 from .requirements import WorkDone
 
 
@@ -79,6 +80,11 @@ class RentFacts:
     interruptions: float
     zones: tuple[str, ...]
 
+    @property
+    def is_old(self) -> bool:
+        """Whether its prices may have changed."""
+        return (self.price_age_days or 0) > OLD_DAYS
+
 
 @dataclass(frozen=True)
 class GainFacts:
@@ -102,6 +108,20 @@ class GainFacts:
 
 
 @dataclass(frozen=True)
+class SimulatedRents:
+    """Candidates that were simulated and that end, cheapest first, for pictures; some of them where there are many.
+
+    Attributes:
+        time_s, cost_usd: [candidate] means.
+        has_spot: [candidate] whether it may rent spot instances.
+    """
+
+    time_s: tuple[float, ...]
+    cost_usd: tuple[float, ...]
+    has_spot: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
 class CloudReport(Report):
     """The choice.
 
@@ -117,6 +137,7 @@ class CloudReport(Report):
         gain: None where there is nothing to compare with.
         infeasible: reason -> candidates; unusable: reason -> offers.
         n_offers, n_candidates, n_simulated: of the search.
+        simulated: for pictures; absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "cloud"
@@ -144,94 +165,152 @@ class CloudReport(Report):
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        blocks = [_headline(self), _best(self), _front(self), _ruled_out(self), _footer(self)]
-        found = [line.rstrip() for block in blocks if block for line in (*block, "")]
-        return found[:-1]
+    simulated: Annotated[SimulatedRents | None, WHERE_KNOWN] = None
+
+    def card(self) -> Card:
+        best = self.best
+        verdict, tone = _verdict(self)
+        counts = f"{self.n_simulated:,} of {self.n_candidates:,} candidates simulated, {self.n_worlds:,} runs each"
+        old = f"prices are {best.price_age_days} days old: --catalog; " if best is not None and best.is_old else ""
+        return Card(
+            title=f"{self.job}: {self.n_steps:,} steps of {self.model}, {self._aim}",
+            verdict=verdict,
+            tone=tone,
+            facts={"asked": _asked(self)} if best is None else _card_facts(self, best),
+            evidence=counts if best is None else f"{counts}; prices {best.price_day or 'undated'}",
+            assumptions=self.notes[:1],
+            next_step=f"{old}{more(self.notes)}",
+        )
+
+    @property
+    def _aim(self) -> str:
+        return "least expected cost" if self.aim == "cost" else "shortest p95 time"
+
+    def blocks(self) -> Sequence[Block]:
+        found: list[Block] = [Note(f"{self.job}: {self.n_steps:,} steps of {self.model}; {_asked(self)}; {self._aim}.")]
+        if (left := self.left) is not None:
+            done = f"{left.steps_done:,} steps done in {duration(left.elapsed_s)} for {money(left.spent_usd)}"
+            found.append(Note(f"running: {done}; figures are of what is left"))
+        if self.best is not None:
+            found.append(Facts("Best, on fresh draws", _best(self, self.best)))
+        if self.front:
+            title = "Pareto front of mean time and cost, on the draws of the search"
+            found.append(Table(title, COLUMNS, [_row(one) for one in self.front]))
+        ruled_out = [
+            (reason, f"{n:,} {kind}{'s' * (n > 1)}")
+            for kind, reasons in (("candidate", self.infeasible), ("offer", self.unusable))
+            for reason, n in sorted(reasons.items(), key=lambda item: -item[1])
+        ]
+        found.append(
+            Note(
+                f"{self.n_offers:,} offers, {self.n_candidates:,} candidates, {self.n_simulated:,} simulated in "
+                f"{self.n_worlds:,} worlds."
+            )
+        )
+        if ruled_out:
+            found.append(Table("Ruled out", ("reason", "number"), ruled_out))
+        notes = [*self.notes, f"catalogue: {', '.join(self.catalogue)}"]
+        return [*found, *(Note(f"note: {note}") for note in notes)]
 
 
 OLD_DAYS = 90
-COLUMNS = ("instances", "where", "policy", "time mean", "p95", "cost mean", "p95", "USD/h")
+COLUMNS = ("instances", "where", "policy", "time mean", "time p95", "cost mean", "cost p95", "USD/h")
 
 
 def money(usd: float, error: float | None = None) -> str:
-    """US dollars, whole ones from a hundred on, with a standard error."""
-    text = f"{usd:,.0f}" if abs(usd) >= 100.0 else f"{usd:.3g}"
-    return f"{text} USD" if error is None else f"{text} ± {error:.2g} USD"
+    """US dollars with four significant digits, and a standard error."""
+    return f"{amount(usd)} USD" if error is None else f"{amount(usd)} ± {error:.2g} USD"
 
 
-def _headline(report: CloudReport) -> list[str]:
+def _asked(report: CloudReport) -> str:
     asked = []
     if report.deadline_s is not None:
         asked.append(f"done within {duration(report.deadline_s)}")
     if report.budget_usd is not None:
         asked.append(f"for at most {money(report.budget_usd)}")
-    told = f"{' and '.join(asked)}, with probability {report.prob:g}" if asked else "no deadline, no budget"
-    aim = "least expected cost" if report.aim == "cost" else "shortest p95 time"
-    found = [f"{report.job}: {report.n_steps:,} steps of {report.model}; {told}; {aim}"]
-    if report.left is not None:
-        left = report.left
-        found.append(
-            f"running: {left.steps_done:,} steps done in {duration(left.elapsed_s)} for {money(left.spent_usd)}; figures are "
-            "of what is left"
-        )
-    return found
+    return f"{' and '.join(asked)} with probability {percent(report.prob)}" if asked else "no deadline, no budget"
 
 
-def _best(report: CloudReport) -> list[str]:
+def _verdict(report: CloudReport) -> tuple[str, Tone]:
     if report.best is None:
-        return ["best: NONE, nothing keeps what is asked (below: what was ruled out and why)"]
-    best = report.best
-    plan = best.plan
-    rows = [
-        f"best: {_instances(best)}{f' in {_where(best)}' if _where(best) else ''}, {best.policy}",
-        f"  plan      tp {plan.tp}, pp {plan.pp}, dp {plan.dp}, micro-batch {plan.micro_batch}, recompute {plan.recompute}; "
-        f"{duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
-        *_split(best),
-        *_zones(best),
-        f"  time      p50 {_time(best.time_p50_s)}, p95 {_time(best.time_p95_s)}, mean {_time(best.time_mean_s)}",
-        f"  cost      mean {_money(best.cost_mean_usd)}, p95 {_money(best.cost_p95_usd)}, "
-        f"mean of the dearest 5% {_money(best.cost_cvar95_usd)}",
+        return "Nothing keeps what is asked.", "bad"
+    is_asked = report.deadline_s is not None or report.budget_usd is not None
+    return f"Rent {_rented(report.best)}.", "good" if is_asked else "plain"
+
+
+def _rented(rent: RentFacts) -> str:
+    return f"{instances_words(rent)}{f' in {_where(rent)}' if _where(rent) else ''}, {rent.policy.replace('_', ' ')}"
+
+
+def _card_facts(report: CloudReport, best: RentFacts) -> dict[str, str]:
+    facts = {
+        "cost": f"mean {_money(best.cost_mean_usd)}; 1 in 20 runs at least {_money(best.cost_p95_usd, False)}",
+        "time": f"median {_time(best.time_p50_s, best.time_p95_s)}; 1 in 20 at least {_time(best.time_p95_s)}",
+        "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}, {duration(best.step_s)} a step",
+    }
+    kept = [
+        f"{asked} with probability {prob(chance.value)}"
+        for asked, chance in (
+            (f"within {duration(report.deadline_s or 0.0)}", best.deadline_prob),
+            (f"at most {money(report.budget_usd or 0.0)}", best.budget_prob),
+        )
+        if chance is not None
     ]
+    if kept:
+        facts["asked"] = ", ".join(kept)
+    if (gain := report.gain) is not None:
+        low, high = gain.saved_share_interval
+        facts["saves"] = (
+            f"{percent(gain.saved_share)} of the cost {gain.against} (90%: {percent(low)} to {percent(high)})"
+        )
+    return facts
+
+
+def _best(report: CloudReport, best: RentFacts) -> dict[str, str]:
+    times = (f"{name} {_time(one, best.time_p95_s)}" for name, one in _times_of(best).items())
+    costs = (f"{name} {_money(one)}" for name, one in _costs_of(best).items())
+    facts = {
+        "rent": _rented(best),
+        "plan": f"{plan_words(best.plan)}; {duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
+        "time": ", ".join(times),
+        "cost": ", ".join(costs),
+    }
+    if len(best.parts) > 1:
+        facts["split"] = ", ".join(f"{part.samples:,} samples on {part.instance}" for part in best.parts)
+    if best.zones:
+        facts["zones"] = f"{', '.join(best.zones)}: the first that has all nodes, until they are taken"
     for name, chance in (("deadline", best.deadline_prob), ("budget", best.budget_prob)):
         if chance is not None:
-            rows.append(f"  {name:<9} kept with probability {prob(chance.value)} (± {chance.error:.1g})")
+            error = f" (± {chance.error:.1g})" if chance.error else ""
+            facts[name] = f"kept with probability {prob(chance.value)}{error}"
     if best.spot_share:
-        rows.append(
-            f"  spot      {best.spot_share:.0%} of the paid time; {best.interruptions:.3g} interruptions; law: {best.law}"
+        facts["spot"] = (
+            f"{best.spot_share:.0%} of the paid time; {best.interruptions:.3g} interruptions; law: {best.law}"
         )
-    return [*rows, *_age(best), *(_gain(report.gain) if report.gain else ())]
+    facts["prices"] = _prices(best)
+    if (gain := report.gain) is not None:
+        other, (low, high) = f"{gain.against} ({_rented(gain.reference)})", gain.saved_share_interval
+        facts["gain"] = f"{gain.saved_share:.1%} of the cost {other}, {low:.1%} to {high:.1%} on fresh draws"
+    return facts
 
 
-def _age(best: RentFacts) -> list[str]:
+def _times_of(rent: RentFacts) -> dict[str, Estimate]:
+    return {"p50": rent.time_p50_s, "p95": rent.time_p95_s, "mean": rent.time_mean_s}
+
+
+def _costs_of(rent: RentFacts) -> dict[str, Estimate]:
+    worst = "mean of the worst 5% (CVaR)"
+    return {"mean": rent.cost_mean_usd, "p95": rent.cost_p95_usd, worst: rent.cost_cvar95_usd}
+
+
+def _prices(best: RentFacts) -> str:
     if best.price_age_days is None:
-        return ["  prices    without a date"]
-    if best.price_age_days <= OLD_DAYS:
-        return []
-    return [f"  prices    of {best.price_day}: {best.price_age_days} days old; state today's with --catalog"]
+        return "prices without a date"
+    return f"prices of {best.price_day}, {best.price_age_days} days old"
 
 
-def _gain(gain: GainFacts) -> list[str]:
-    low, high = gain.saved_share_interval
-    other = f"{gain.against} ({_instances(gain.reference)}, {gain.reference.policy})"
-    return [f"  gain      {gain.saved_share:.1%} of the cost of {other}, {low:.1%} to {high:.1%} on fresh draws"]
-
-
-def _split(best: RentFacts) -> list[str]:
-    if len(best.parts) == 1:
-        return []
-    return [f"  split     {', '.join(f'{part.samples:,} samples on {part.instance}' for part in best.parts)}"]
-
-
-def _zones(best: RentFacts) -> list[str]:
-    return (
-        [f"  zones     {', '.join(best.zones)}: the first that has all nodes, until they are taken"]
-        if best.zones
-        else []
-    )
-
-
-def _instances(rent: RentFacts) -> str:
+def instances_words(rent: RentFacts) -> str:
+    """Number and kind of the instances: "2 x p4d.24xlarge (16 a100-40gb)"."""
     return " + ".join(f"{part.count} x {part.instance} ({part.n_gpus} {part.device})" for part in rent.parts)
 
 
@@ -239,37 +318,23 @@ def _where(rent: RentFacts) -> str:
     return " + ".join(dict.fromkeys(part.where for part in rent.parts))
 
 
-def _front(report: CloudReport) -> list[str]:
-    if not report.front:
-        return []
-    rows = [_row(one) for one in report.front]
-    return block_lines(Table("what no other beats in time and money (means)", COLUMNS, rows))
-
-
 def _row(one: RentFacts) -> tuple[str, ...]:
     hourly = one.spot_usd_per_h if one.spot_usd_per_h is not None else one.on_demand_usd_per_h
-    times = (_time(one.time_mean_s, False), _time(one.time_p95_s, False))
+    times = (_plain_time(one.time_mean_s), _plain_time(one.time_p95_s))
     costs = (_money(one.cost_mean_usd, False), _money(one.cost_p95_usd, False))
-    return (_instances(one), _where(one), one.policy, *times, *costs, f"{hourly or 0.0:.4g}")
+    return (instances_words(one), _where(one), one.policy, *times, *costs, f"{hourly or 0.0:,.4g}")
 
 
-def _ruled_out(report: CloudReport) -> list[str]:
-    found = [f"  {n:,} candidates: {reason}" for reason, n in sorted(report.infeasible.items(), key=lambda x: -x[1])]
-    found += [f"  {n:,} offers: {reason}" for reason, n in sorted(report.unusable.items(), key=lambda x: -x[1])]
-    head = (
-        f"{report.n_offers:,} offers, {report.n_candidates:,} candidates, {report.n_simulated:,} simulated in "
-        f"{report.n_worlds:,} worlds; ruled out:"
-    )
-    return [head, *found] if found else [head.replace("; ruled out:", "")]
+def _plain_time(figure: Estimate) -> str:
+    return duration(figure.value) if isfinite(figure.value) else "never"
 
 
-def _footer(report: CloudReport) -> list[str]:
-    notes = [f"note: {note}" for note in report.notes]
-    return [*notes, f"catalogue: {', '.join(report.catalogue)}; seed {report.record.seed}; {report.elapsed_s:.1f} s"]
-
-
-def _time(figure: Estimate, with_error: bool = True) -> str:
-    return duration(figure.value, _error(figure, with_error)) if isfinite(figure.value) else "never"
+def _time(figure: Estimate, like: Estimate | None = None) -> str:
+    """A time with its error, in the unit of `like`."""
+    if not isfinite(figure.value):
+        return "never"
+    like_s = like.value if like is not None and isfinite(like.value) else None
+    return duration(figure.value, _error(figure, True), like_s)
 
 
 def _money(figure: Estimate, with_error: bool = True) -> str:

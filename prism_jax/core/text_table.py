@@ -85,18 +85,20 @@ def times_to(values_s: Sequence[float], smallest_s: float) -> str:
     return f"{' to '.join(f'{scale * value:.{digits}f}' for value in values_s)} {unit}"
 
 
-def duration(seconds: float, error: float | None = None) -> str:
+def duration(seconds: float, error: float | None = None, like_s: float | None = None) -> str:
     """Seconds as a person says them: "52.3 d", "7.4 h", "12 min", "2.5 ms"; with a standard error in the same unit.
+
+    Args:
+        like_s: seconds whose unit is taken, so that times of one line have one.
 
     Example:
         >>> duration(4_518_720.0)
         '52.3 d'
     """
-    if 0.0 < abs(seconds) < 1.0 and (error is None or error < 1.0):
+    whole = seconds if like_s is None else like_s
+    if 0.0 < abs(whole) < 1.0 and (error is None or error < 1.0):
         return format_s(seconds, 3) if error is None else time_with_error(seconds, error)
-    unit, size = next(
-        (u, s) for u, s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.0)) if seconds >= 2 * s
-    )
+    unit, size = next((u, s) for u, s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.0)) if whole >= 2 * s)
     scaled = seconds / (size or 1.0)
     text = f"{scaled:.3g}" if scaled < 1000 else f"{scaled:,.0f}"
     if error is None:
