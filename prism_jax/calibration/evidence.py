@@ -221,9 +221,10 @@ class Evidence:
         """Measured runs near the job and how far their predictions were off, for one line."""
         if self.median_error is None:
             return "no measured run is near this job: the interval is that of all measured ones"
-        near = "nearest" if self.is_extrapolated else "near"
+        alike = "most similar" if self.is_extrapolated else "similar"
         sources = f"{self.n_sources} source{'s' * (self.n_sources > 1)}"
-        return f"{self.n_rows:,} measured runs of {sources} {near}: off by {self.median_error:.0%} (median)"
+        runs = f"{self.n_rows:,} {alike} measured run{'s' * (self.n_rows > 1)}"
+        return f"{runs} ({sources}): off by {self.median_error:.0%} (median)"
 
     @property
     def nearest(self) -> str:

@@ -17,7 +17,7 @@ from ..calibration.evidence import Evidence, cell_of, evidence
 from ..calibration.open_fields import NETWORK, OpenField
 from ..core.page import Block, Card, Facts, Note, Tone, more
 from ..core.report import WHERE_KNOWN, Report, RunRecord, from_plain
-from ..core.text_table import SMALLEST_PROB, percent, prob
+from ..core.text_table import percent, prob
 from ..core.units import format_bytes, format_count
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job
@@ -25,6 +25,7 @@ from ..plan.fields import FP8_RECIPES, gradients_on_host, optimizer_on_host
 from ..plan.optimizers import has_master, moments_bytes, updated_bytes
 
 MOST_ASSUMED = 2  # fields of the first screen; a report holds all
+SURE = 0.01  # probability that a job does not fit below which "fits" is said without a doubt
 UNSURE = 0.2  # probability that a job does not fit from which "fits" is not said without a doubt
 SMALLEST_CHANGE = 5e-4  # of the step
 SMALLEST_GAIN = 0.005  # of the width of an interval
@@ -67,8 +68,8 @@ class OpenFieldFacts:
     def sentence(self) -> str:
         """The assumption and what the likeliest other value would change, for one line."""
         other = max(self.alternatives, key=lambda one: one.odds, default=None)
-        changed = "" if other is None else f"; {other.value}: {_change(other.change)}"
-        return f"{self.name} {self.assumed} ({self.odds:.0%}){changed}"
+        changed = "" if other is None else f"; if {other.value}: {_change(other.change)}"
+        return f"{self.name} {self.assumed} ({self.odds:.0%} likely){changed}"
 
     @property
     def words(self) -> str:
@@ -164,11 +165,10 @@ class MemoryFacts:
 
     @property
     def words(self) -> str:
-        """Peak, interval, capacity and the chance that it does not fit."""
+        """Peak and capacity, and the 90% interval of the peak that would be measured."""
         total, low, high, capacity = (self._in_unit(size) for size in (self.total, self.low, self.high, self.capacity))
         unit = format_bytes(self.capacity).rpartition(" ")[2]
-        risk = prob(self.not_fit_prob) if self.not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
-        return f"{total} of {capacity} {unit} (90%: {low} to {high}); out of memory: {risk}"
+        return f"{total} of {capacity} {unit} on the fullest GPU (90%: {low} to {high} {unit})"
 
     def _in_unit(self, size: float) -> str:
         """In the unit in which the capacity reads best."""
@@ -185,9 +185,10 @@ class MemoryFacts:
             return f"DOES NOT FIT: {format_bytes(-self.headroom, 3)} too much per GPU.", "bad"
         if not fits:
             return "DOES NOT FIT into the memory of the host.", "bad"
+        risk = f"({prob(self.not_fit_prob)} risk of out of memory)"
         if self.not_fit_prob >= UNSURE:
-            return f"Fits, but with probability {prob(self.not_fit_prob)} it does not.", "unsure"
-        return "Fits.", "good"
+            return f"May not fit {risk}.", "unsure"
+        return (f"Probably fits {risk}." if self.not_fit_prob >= SURE else "Fits."), "good"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..core.units import format_s
+from ..core.units import format_count, format_s
 
 LINE = 80  # columns
 
@@ -35,10 +35,11 @@ class JobFacts:
 
     @property
     def title(self) -> str:
-        """Name, model, devices and degrees on one line; without the model, which the name tells in part, where it is too long."""
+        """Name, model, devices, degrees and batch on one line; without the model, then the batch, where it is too long."""
         devices = f"{self.n_devices:,} x {self.device}, {self.axes}"
-        whole = f"{self.name}: {self.model} on {devices}"
-        return whole if len(whole) <= LINE else f"{self.name}: {devices}"
+        batch = f"{format_count(self.tokens_per_step, 3)} {self.sample_unit}/step"
+        titles = (f"{self.name}: {self.model} on {devices}, {batch}", f"{self.name}: {devices}, {batch}")
+        return next((title for title in titles if len(title) <= LINE), f"{self.name}: {devices}")
 
     @property
     def axes(self) -> str:
@@ -208,11 +209,10 @@ class PublishedFigure:
     whole_matrix: float | None = None
 
     @property
-    def short(self) -> str:
-        """Published and predicted, whole attention counted where that is another number."""
+    def figure(self) -> str:
+        """The published figure with its unit; an MFU, which the reader has just read of, without its name."""
         number, unit = _FIGURES[self.name]
-        value = self.predicted if self.whole_matrix is None else self.whole_matrix
-        return f"{number(self.published)}{unit}; predicted {number(value)} ({value / self.published - 1.0:+.1%})"
+        return f"{number(self.published)}{'' if self.name == 'mfu' else unit}"
 
     @property
     def sentence(self) -> str:

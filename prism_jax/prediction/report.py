@@ -139,7 +139,7 @@ class PredictionReport(Report):
         return found
 
 
-FIRST = ("step_s", "mfu", "tflops_per_gpu")  # of several published figures
+FIRST = ("mfu", "step_s", "tflops_per_gpu")  # of several published figures
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 
@@ -150,52 +150,62 @@ def prediction_card(report: PredictionReport) -> Card:
     verdict, tone = memory.verdict(fits=report.fits)
     return Card(
         title=job.title,
-        verdict=f"{verdict} {_step_sentence(report)}",
+        verdict=f"{verdict} {_quantiles_in_seconds(report)}",
         tone=tone,
-        facts={
-            "step time": _step_time(report),
-            "speed": _speed(report),
-            **_published(report),
-            "memory": memory.words,
-        },
+        facts={"p50": _median(report), **_variation(report), "speed": _speed(report), "memory": memory.words},
         evidence=_evidence(report),
         assumptions=tuple(one.sentence for one in report.open_fields[:MOST_ASSUMED]),
         next_step=_next(report),
     )
 
 
-def _middle(report: PredictionReport) -> str:
-    """The median with the digits that its interval allows."""
+def _varies(times: StepTime) -> bool:
+    return times.p95 > times.p50 * (1.0 + 1e-6)
+
+
+def _smallest_s(report: PredictionReport) -> float:
+    """Seconds that the digits of quantiles go down to: what the model leaves open, and far enough to tell p95 from p50."""
     times, band = report.step_time_s, report.model_band_s
-    return time_to(times.p50, max(0.1 * (band.p95 - band.p5), report.mc_error_s.p50, 1e-4 * times.p50))
+    widest = max(0.1 * (band.p95 - band.p5), report.mc_error_s.p50, 1e-4 * times.p50)
+    return min(widest, 0.5 * (times.p95 - times.p50)) if _varies(times) else widest
 
 
-def _step_sentence(report: PredictionReport) -> str:
-    times = report.step_time_s
-    if times.p95 <= times.p50 * (1.0 + 1e-6):
-        return f"Every step takes about {_middle(report)}."
-    return f"A step takes {_middle(report)}; 1 in 20 at least {percent(times.p95 / times.p50 - 1.0)} more."
+def _quantiles_in_seconds(report: PredictionReport) -> str:
+    times, smallest_s = report.step_time_s, _smallest_s(report)
+    if not _varies(times):
+        return f"Every step takes {time_to(times.p50, smallest_s)}."
+    return f"p50 {time_to(times.p50, smallest_s)}, p95 {time_to(times.p95, smallest_s)}."
 
 
-def _step_time(report: PredictionReport) -> str:
-    times, band = report.step_time_s, report.model_band_s
-    over = ", ".join(f"{n} {percent(getattr(times, n) / times.p50 - 1.0, sign=True)}" for n in ("p95", "p99"))
-    width = band.p95 - band.p5
-    if width <= 1e-7 * times.p50:
-        return f"median {_middle(report)}; {over}"
-    return f"median {_middle(report)} (90%: {times_to((band.p5, band.p95), 0.1 * width)}); {over}"
+def _median(report: PredictionReport) -> str:
+    band = report.model_band_s
+    width_s = band.p95 - band.p5
+    if width_s <= 1e-7 * report.step_time_s.p50:
+        return time_to(report.step_time_s.p50, _smallest_s(report))
+    return f"90% sure that a measured p50 lies within {times_to((band.p5, band.p95), 0.1 * width_s)}"
+
+
+def _variation(report: PredictionReport) -> dict[str, str]:
+    """How far upper quantiles lie above the median, in seconds and in per cent."""
+    times, smallest_s = report.step_time_s, _smallest_s(report)
+    if not _varies(times):
+        return {}
+    upper = ((name, getattr(times, name)) for name in ("p95", "p99"))
+    parts = (f"{n} {time_to(v, smallest_s)} ({percent(v / times.p50 - 1.0, sign=True)})" for n, v in upper)
+    return {"spread": f"from step to step: {', '.join(parts)}"}
 
 
 def _speed(report: PredictionReport) -> str:
-    whole = f", {percent(report.whole_matrix.mfu)} if all of attention counts" if report.whole_matrix else ""
-    return f"{report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU, MFU {percent(report.mfu)}{whole}"
+    whole = f" (causal), {percent(report.whole_matrix.mfu)} (full)" if report.whole_matrix else ""
+    rate = f"{report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU"
+    return f"{rate}; MFU {percent(report.mfu)}{whole}{_published(report)}"
 
 
-def _published(report: PredictionReport) -> dict[str, str]:
-    """The first published figure that the job file states; of FLOPs that of the count of whole attention."""
+def _published(report: PredictionReport) -> str:
+    """The first published figure that the job file states."""
     published = {one.name: one for one in report.published or ()}
     one = next((published[name] for name in (*FIRST, *published) if name in published), None)
-    return {} if one is None else {"published": one.short}
+    return "" if one is None else f"; published {one.figure}"
 
 
 def _evidence(report: PredictionReport) -> str:
@@ -209,10 +219,10 @@ def _next(report: PredictionReport) -> str:
     job = report.record.inputs.get("job")
     file = job if isinstance(job, str) and job else report.job.name
     if not report.fits:
-        return f"prism-jax search {file}: plans that fit; {more(report.notes)}"
+        return f"prism-jax search {file} finds plans that fit; {more(report.notes)}"
     if report.level is None:
-        return f"a log of yours narrows this: calibrate --log; {more(report.notes)}"
-    return f"prism-jax search {file}: faster plans; {more(report.notes)}"
+        return f"prism-jax calibrate --log JOB=LOG narrows p50; {more(report.notes)}"
+    return f"prism-jax search {file} finds faster plans; {more(report.notes)}"
 
 
 def job_values(job: JobFacts) -> dict[str, str]:

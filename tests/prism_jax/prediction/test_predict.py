@@ -51,7 +51,7 @@ def test_a_job_that_does_not_fit_is_predicted_and_ends_with_1(job, capsys):
     assert main(arguments) == 1
     captured = capsys.readouterr()
     assert "DOES NOT FIT" in captured.out
-    assert "median" in captured.out
+    assert "p50" in captured.out
     assert "--ignore-memory accepts that" in captured.err
     assert main([*arguments, "--ignore-memory"]) == 0
 

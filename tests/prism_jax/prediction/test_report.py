@@ -77,7 +77,7 @@ def test_published_figures_stand_next_to_the_prediction_by_both_counts():
     shown = replace(plain, published=(PublishedFigure("tflops_per_gpu", 400.0, 360.0, 420.0),))
     sentence = "published 400 TFLOP/s per GPU: predicted 360 (-10.0%), by Megatron-LM's count 420 (+5.0%)"
     assert sentence in " ".join(" ".join(shown.lines()).split())
-    assert shown.card().facts["published"] == "400 TFLOP/s per GPU; predicted 420 (+5.0%)"
+    assert shown.card().facts["speed"].endswith("; published 400 TFLOP/s per GPU")
     assert not any("published" in line for line in plain.lines())
     assert PublishedFigure("step_s", 2.0, 1.0).sentence == "published 2 s per step: predicted 1 s (-50.0%)"
 
@@ -168,9 +168,10 @@ def test_the_first_screen_answers_in_ten_lines_of_eighty_columns():
     made = report()
     band, card = made.model_band_s, made.card()
     assert band.p5 < band.p50 < band.p95
-    assert card.facts["step time"].startswith("median 6.5 s (90%: ")
-    assert "p95 +" in card.facts["step time"]
-    assert set(card.facts) >= {"step time", "speed", "memory"}
+    assert card.verdict.startswith("Fits. p50 6.5")
+    assert card.facts["p50"].startswith("90% sure that a measured p50 lies within ")
+    assert "p99 " in card.facts["spread"]
+    assert list(card.facts) == ["p50", "spread", "speed", "memory"]
     assert card.evidence
     assert card.next_step
     lines = page_lines(made.page(), 80, details=False)
@@ -211,4 +212,4 @@ def test_a_model_that_knows_everything_has_no_band():
     made = report()
     median_s = made.step_time_s.p50
     sure = replace(made, model_band_s=ModelBand(median_s, median_s, median_s))
-    assert "90%:" not in sure.card().facts["step time"]
+    assert "90% sure" not in sure.card().facts["p50"]
