@@ -222,9 +222,9 @@ class Evidence:
         if self.median_error is None:
             return "no measured run is near this job: the interval is that of all measured ones"
         alike = "most similar" if self.is_extrapolated else "similar"
+        runs = f"{self.n_rows:,} {alike} run{'s' * (self.n_rows > 1)}"
         sources = f"{self.n_sources} source{'s' * (self.n_sources > 1)}"
-        runs = f"{self.n_rows:,} {alike} measured run{'s' * (self.n_rows > 1)}"
-        return f"{runs} ({sources}): off by {self.median_error:.0%} (median)"
+        return f"predictions of {runs} ({sources}) were {self.median_error:.0%} off (median)"
 
     @property
     def nearest(self) -> str:

@@ -168,7 +168,7 @@ class MemoryFacts:
         """Peak and capacity, and the 90% interval of the peak that would be measured."""
         total, low, high, capacity = (self._in_unit(size) for size in (self.total, self.low, self.high, self.capacity))
         unit = format_bytes(self.capacity).rpartition(" ")[2]
-        return f"{total} of {capacity} {unit} on the fullest GPU (90%: {low} to {high} {unit})"
+        return f"{total} of {capacity} {unit} on the fullest GPU (90% sure: {low} to {high} {unit})"
 
     def _in_unit(self, size: float) -> str:
         """In the unit in which the capacity reads best."""

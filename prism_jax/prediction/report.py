@@ -174,7 +174,7 @@ def _quantiles_in_seconds(report: PredictionReport) -> str:
     times, smallest_s = report.step_time_s, _smallest_s(report)
     if not _varies(times):
         return f"Every step takes {time_to(times.p50, smallest_s)}."
-    return f"p50 {time_to(times.p50, smallest_s)}, p95 {time_to(times.p95, smallest_s)}."
+    return f"Step p50 {time_to(times.p50, smallest_s)}, p95 {time_to(times.p95, smallest_s)}."
 
 
 def _median(report: PredictionReport) -> str:

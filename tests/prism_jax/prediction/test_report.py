@@ -168,7 +168,7 @@ def test_the_first_screen_answers_in_ten_lines_of_eighty_columns():
     made = report()
     band, card = made.model_band_s, made.card()
     assert band.p5 < band.p50 < band.p95
-    assert card.verdict.startswith("Fits. p50 6.5")
+    assert card.verdict.startswith("Fits. Step p50 6.5")
     assert card.facts["p50"].startswith("90% sure that a measured p50 lies within ")
     assert "p99 " in card.facts["spread"]
     assert list(card.facts) == ["p50", "spread", "speed", "memory"]
