@@ -112,7 +112,7 @@ def capture_step(
     """Capture a training step from its code, on one machine without a GPU.
 
     Args:
-        source: program to capture: a file and what it defines (train.py:build), HLO text, execution traces, a job file, a
+        source: program to capture: a file and the name it defines (train.py:build), HLO text, execution traces, a job file, a
             capture.
         output: write the program to FILE (NAME.capture.gz).
         mesh: ranks of the job.

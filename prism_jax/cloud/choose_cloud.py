@@ -132,7 +132,7 @@ class Market(OptionGroup):
         regions: regions, zones or clouds, with commas; may be repeated; all by default.
         spot: use of spot instances: auto, never or only.
         policies: on-demand and spot strategies: on_demand, spot, spot_with_fallback, mixture; may be repeated; all by default.
-        catalogues: CSV of instances and prices instead of what ships; may be repeated: later rows replace earlier ones.
+        catalogues: CSV of instances and prices instead of the shipped ones; may be repeated: later rows replace earlier ones.
         columns: which column of a catalogue is which field, where its name does not say it.
         availability: law of spot capacity: a name, or a fit of revocations.
         most_gpus: largest number of GPUs to rent; default: those of the job, at least 128.
@@ -183,7 +183,7 @@ class CloudRun(OptionGroup):
     """State of a running job, fits, and settings of the simulation.
 
     Attributes:
-        resume: JSON of what a running job has done and spent: re-plan the rest.
+        resume: JSON of the work done and money spent by a running job; the rest is planned anew.
         fits: files of `prism-jax calibrate`, or of `fit startup` and `fit saves`, to apply.
         n_worlds: simulated worlds.
         seed: of the simulation.

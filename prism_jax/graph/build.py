@@ -222,7 +222,7 @@ def work_terms(schedule: ScheduleOrder, table: LevelTable, cost: StepCost, porti
 def op_work_terms(
     schedule: ScheduleOrder, sigs: Signatures, compute_s: Values, portions: Sequence[Portion]
 ) -> WorkTerms:
-    """The same terms [op, term] of ops in the order of `op_signatures`, of compute seconds [kind, chunk, class]."""
+    """Returns the terms [op, term] of ops in the order of `op_signatures`, of compute seconds [kind, chunk, class]."""
     xp, ops = namespace(compute_s, portions), schedule.ops
     used = sigs.kind >= 0
     total_s = xp.asarray(compute_s).sum(axis=-1)[sigs.kind, sigs.chunk]

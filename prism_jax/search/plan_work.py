@@ -53,7 +53,7 @@ class PlanWorks:
     def spread(self, cost: TableCost, row: int) -> float:
         """Returns the standard deviation of what work adds to a replica's step of a plan, relatively, rounded to a power of two.
 
-        Notes: plans whose GPUs share draws have one spread, whichever plans they stand beside.
+        Notes: plans whose GPUs share draws have one spread, with any other plans.
         """
         key = _key(cost.table, row)
         if key not in self._spreads:
@@ -73,7 +73,7 @@ class PlanWorks:
         return found
 
     def columns(self, cost: TableCost, rows: Rows, drawn: Proposal) -> ColumnWork:
-        """Returns the work of the columns of some plans that share a pipeline, drawn beside their GPUs."""
+        """Returns the work of the columns of some plans that share a pipeline, drawn together with their GPUs."""
         layout, n_micro_batch = cost.table.layout, int(cost.table.n_micro_batch[rows[0]])
         factors, weights, popularity = [], [], []
         for work in (self.of(cost, int(row)) for row in rows):

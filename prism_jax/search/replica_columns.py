@@ -87,7 +87,7 @@ class ReplicaDraws:
         link: [axis, lane, column]; None where links do not differ.
         regime: [axis, score].
         weight: [column] importance weights.
-        drawn: where the columns were put, to draw work beside them.
+        drawn: positions of the columns, to draw their work.
     """
 
     chip: Single

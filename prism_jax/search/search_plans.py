@@ -348,7 +348,7 @@ class SearchRun(OptionGroup):
 
     Attributes:
         price: of a GPU-hour.
-        output: write the job with the best plan to FILE, as YAML (one size alone).
+        output: write the job with the best plan to FILE, as YAML (only when one size is searched).
         plot: write a picture of one size.
     """
 
@@ -389,9 +389,9 @@ class Continuous(OptionGroup):
         continuous: tune this field instead: bandwidth, power, layers, share or checkpoint; repeat the option for several at once.
         tier_price: cost of the bandwidth of a tier relative to that of other tiers, for bandwidth; 1 by default; may be repeated.
         power_watts: average power budget per GPU, for power; by default 80 % of the device's limit.
-        slowdowns: measured slowdowns of GPUs, for share, and for power by node: a CSV file as of `predict`.
+        slowdowns: measured slowdowns of GPUs, for share, and for power by node: a CSV file as for `predict`.
         mtbf_h: mean time between interruptions of the job, for checkpoint, e.g. 3h.
-        restart_s: time from an interruption to the load, for checkpoint, e.g. 10min; by default 11 minutes.
+        restart_s: time from an interruption to the start of loading, for checkpoint, e.g. 10min; by default 11 minutes.
     """
 
     heading = "Continuous fields"
@@ -451,7 +451,7 @@ def search(
         gpus: search this cluster size instead; repeat the option to compare sizes.
         tuned: continuous fields, whose values for the job's own plan are sought instead.
         saves: times of checkpoints, where their interval is tuned; the interval is the start.
-        run: price, seed, and what one size alone has.
+        run: price, seed, and options of a search of one size.
     """
     tuned.check(saves)
     if tuned.continuous:

@@ -45,7 +45,7 @@ class TuneLimits:
         power_watts: per GPU on average; None: `USUAL_POWER` of the device's limit.
         mtbf_h: mean time between interruptions of the job, hours; without it there is no best checkpoint interval.
         checkpoint: its times; None: `usual_checkpoint`. Its interval is the start.
-        restart_s: from an interruption to the load of a checkpoint.
+        restart_s: from an interruption until a checkpoint starts to load.
         slowdowns: of GPUs that were measured: kernel class (or "all", "link", "nic") -> device -> factor.
     """
 
