@@ -106,7 +106,7 @@ class Ladder(Model[LadderData]):
         numpyro.factor("rungs", dist.StudentT(TAIL, mean, noise).log_prob(jnp.asarray(data.log_s)).sum())
 
     def start(self, data: LadderData) -> dict[str, Any]:
-        """What was measured at the top, and a third of it as the floor."""
+        """Initial values: the measured rate of the largest batch, and 0.3 of it as floor."""
         n = len(data.setups)
         return {"log_top": np.asarray(data.log_top), "floor": np.full(n, 0.3), "noise": np.asarray(NOISE.median)}
 
@@ -157,7 +157,7 @@ class Ladder(Model[LadderData]):
     def score(
         self, data: LadderData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Errors of rungs that were left out, of setups that have others, beside seconds in proportion to the batch."""
+        """Errors of left-out rungs, of setups that have others, with those of seconds in proportion to the batch."""
         names = [name or ONE for name in texts_of(left_out, "setup")]
         rows = left_out[[name in data.setups for name in names]]
         return group_scores(

@@ -1,11 +1,11 @@
 """Slowdown of kernels in a job, from an overlap fit: draws, point predictions, and the scores of kernels left out.
 
-Seconds that compute loses per second of communication beside it, from an overlap fit: the cost model's `overlap_slowdown`.
+Seconds that compute loses per second of communication at the same time, from an overlap fit: the cost model's `overlap_slowdown`.
 
     slowdown = sum_k d_k (f_k - 1) / sum_k r_k d_k f_k
 
-over the measured kernels that ran during communication: d seconds alone, f the fitted factor, r the share of the run with
-communication beside it. Each kernel counts as often as it was measured, so a table of whole steps has the mix of a step.
+over the measured kernels that ran during communication: d seconds alone, f the fitted factor, r the share of the run that
+communication overlaps. Each kernel counts as often as it was measured, so a table of whole steps has the mix of a step.
 
 Slowdown of compute kernels under communication, from kernel features, with an honest answer for kernels never measured.
 
@@ -69,7 +69,7 @@ def slowdown(
 
     Args:
         kernel: names, [row]; a name of the fit has that kernel's own effect, any other is a new kernel.
-        overlap_ratio: share of the run beside communication, 0-1, [row] or one for all.
+        overlap_ratio: share of the run during communication, 0-1, [row] or one for all.
         duration_s: seconds alone, [row] or one for all.
         counters: hardware counters in percent by column name; what is missing counts as average.
         noisy: whether to predict single measurements (which may fall below 1, and whose spread holds whatever the decision
@@ -162,7 +162,7 @@ def by_kernel(data: OverlapData, draws: Draws, key: Array) -> dict[str, dict[str
 
 
 def sentence(data: OverlapData) -> str:
-    """What the decision was and why."""
+    """Sentence on the decision whether features carry over, and why."""
     if not np.isfinite(data.gain):
         return f"too few kernels under overlap ({data.n_judged}) to ask whether features carry over: no slowdown for others"
     figures = f"{data.mape_model:.1%} against {data.mape_none:.1%} error on {data.n_judged} kernels left out in turn"
@@ -307,7 +307,7 @@ class OverlapModel(Model[OverlapData]):
     def measured_cost(
         self, data: OverlapData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables:
-        """What compute loses beside communication."""
+        """Slowdown of compute during communication."""
         rng = generator(key)
         return measured_slowdown(data, draws, cluster.device, n_draw, rng)
 

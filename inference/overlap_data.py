@@ -1,4 +1,4 @@
-"""What the overlap model reads: rows of kernels timed alone and beside communication, and their standardised features.
+"""Data of the overlap model: rows of kernels timed alone and during communication, and their standardised features.
 
 A feature is log(seconds alone) or a hardware counter in percent of its peak. Features are centred and scaled by the rows of the
 fit, blanks become the centre, and values outside +-3 standard deviations count as 3: the linear form is not carried further.

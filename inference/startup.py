@@ -162,7 +162,7 @@ class Startup(Model[StartupData]):
     def score(
         self, data: StartupData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Coverage of whole starts, error of the median, and the continuous ranked score beside all other starts pooled."""
+        """Coverage of whole starts, error of the median, and the continuous ranked score with that of all other starts pooled."""
         rng = generator(key)
         names = np.array(texts_of(left_out, column))
         pooled = np.exp(data.log_s).sum(axis=1)
@@ -184,7 +184,7 @@ class Startup(Model[StartupData]):
 
 
 def _score(name: str, parts: Sequence[tuple[np.ndarray, np.ndarray]], pooled: np.ndarray) -> GroupScore:
-    """Of measured and drawn seconds of every tier."""
+    """Score of measured and drawn seconds of every tier."""
     measured = np.concatenate([one for one, _ in parts])
     inside = [(one >= np.quantile(drawn, 0.05)) & (one <= np.quantile(drawn, 0.95)) for one, drawn in parts]
     trivial = (measured >= np.quantile(pooled, 0.05)) & (measured <= np.quantile(pooled, 0.95))

@@ -58,7 +58,7 @@ class SumTerm:
 
 @dataclass(frozen=True)
 class SumsData:
-    """What the program of `sums` needs.
+    """Data for the program of `sums`.
 
     Attributes:
         terms: names; factor: of their priors, [term].
@@ -224,7 +224,7 @@ def _cells(sizes: np.ndarray, groups: Sequence[Sequence[str]]) -> np.ndarray:
 def group_scores(
     left_out: pd.DataFrame, column: str, seconds: str, predict: Predict, trivial: Callable[..., np.ndarray], key: Array
 ) -> list[GroupScore]:
-    """One score per group: mean relative error of the median beside that of the trivial prediction, coverage of rows.
+    """One score per group: mean relative error of the median and of the trivial prediction, coverage of rows.
 
     Args:
         predict: log seconds [draw, row] of rows.
@@ -265,7 +265,7 @@ class AbstractSums(Model[SumsData]):
 
     @abstractmethod
     def trivial(self, data: SumsData, frame: pd.DataFrame) -> np.ndarray:
-        """Seconds [row] by the plainest rule, which scores print beside."""
+        """Seconds [row] by the plainest rule, which scores print for comparison."""
 
     def program(self, data: SumsData) -> None:
         """Factors of terms, effects of groups (non-centred), errors."""
@@ -319,7 +319,7 @@ class AbstractSums(Model[SumsData]):
         return log_seconds(data, draws, self.sizes(frame), groups, rng, with_noise=with_noise)
 
     def score(self, data: SumsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
-        """Mean relative errors of groups that were left out, beside the trivial ones."""
+        """Mean relative errors of groups that were left out, with those of the trivial prediction."""
         return group_scores(
             left_out,
             column,

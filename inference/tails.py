@@ -1,4 +1,4 @@
-"""How far the tails of measured steps lie from those of a preset of variability, over systems.
+"""Model of the ratio between tails of measured steps and those of a preset of variability, over systems.
 
     ln(measured excess / excess of the preset)[system, level] = kind x (-1/2 or 1/2) + deviation[system, level]
 

@@ -1,4 +1,4 @@
-"""Which columns a table of collectives has, and its rows made plain: one duration per row, known operations, two GPUs or more.
+"""Columns of a table of collectives, and its rows made plain: one duration per row, known operations, two GPUs or more.
 
 Rows that are no measurement of a collective are dropped and counted: one GPU alone, operations that are no collective of the cost
 model, times of more than an hour (placeholders), and rows that their source flags as suspect (TCP fallback, wrong results).
@@ -100,7 +100,7 @@ def texts(rows: pd.DataFrame, name: str) -> list[str]:
 
 
 def says(rows: pd.DataFrame, name: str, what: str) -> NDArray[np.bool_]:
-    """Where the column's text contains `what`, upper or lower case."""
+    """Tells which rows' text in the column contains `what`, upper or lower case."""
     return np.array([what.lower() in text.lower() for text in texts(rows, name)], dtype=bool)
 
 

@@ -1,8 +1,8 @@
-"""What jobs take over from a fit of collectives: its curves, and seconds over those of a cluster's own network.
+"""Measured collectives of a cluster for jobs: seconds over those of the cluster's own network, from a fit, and its curves.
 
 At the measured group sizes the fit says how long a message takes, noise and unevenness apart, and so does the network by its
 figures; the ratio, one value per doubling of the message, is what predictions take over
-(`system.network_kinds.MeasuredNetwork`). Fitted curves beside what was measured, bus bandwidth by message size, are for
+(`system.network_kinds.MeasuredNetwork`). Fitted curves next to measured points, bus bandwidth by message size, are for
 pictures and for checks.
 """
 

@@ -24,7 +24,7 @@ from .laws import BEYOND, SPACING, Ints, Places, Reference, axis, between_knots,
 
 @dataclass(frozen=True)
 class CollectivesData:
-    """What the likelihood needs.
+    """Arrays of measured cells and curves that the likelihood is evaluated on.
 
     Attributes:
         fabrics: names, "op | gpu | network | source" without the unknown ones at its end, in the order of `curve_fabric`.
@@ -108,7 +108,7 @@ class CollectivesData:
 
     @property
     def reference(self) -> Reference:
-        """Where the law of every fabric is held, [fabric]."""
+        """Place at which the law of every fabric is held, [fabric]."""
         return Reference(*self.held)
 
     @property
@@ -187,7 +187,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
 
 
 def _reference(curves: pd.DataFrame, at: Places, n_fabric: int) -> Reference:
-    """Where the law of every fabric is held, [fabric]; curves follow one another with scale."""
+    """Returns the place at which the law of every fabric is held, [fabric]; curves follow one another with scale."""
     fabric, across = floats(curves, "order").astype(np.int64), at.n_nodes > 1
     smallest = [int(np.flatnonzero(fabric == i)[0]) for i in range(n_fabric)]
 
@@ -199,7 +199,7 @@ def _reference(curves: pd.DataFrame, at: Places, n_fabric: int) -> Reference:
 
 
 class _Grid(NamedTuple):
-    """Where cells lie on their curves.
+    """Positions of cells along their curves.
 
     Attributes:
         knots: positions along x, [knot].

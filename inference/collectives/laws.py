@@ -82,7 +82,7 @@ TWO_NODE_SCALE = 0.05
 
 
 class Places(NamedTuple):
-    """Where collectives run; arrays of one shape.
+    """Groups and networks on which collectives run; arrays of one shape.
 
     Attributes:
         n_gpus, n_nodes: members, and nodes that they are spread over.
@@ -110,7 +110,7 @@ def place(op: ArrayLike, n_gpus: ArrayLike, n_nodes: ArrayLike) -> Places:
 
 
 class Reference(NamedTuple):
-    """Where the law of each fabric is held, arrays [fabric].
+    """Place at which the law of each fabric is held, arrays [fabric].
 
     Attributes:
         hops, net_hops: of its smallest measured group, where the latency is held.
@@ -256,7 +256,7 @@ ALIKE = 0.1  # doublings between two places with as many GPUs, which still diffe
 
 
 def axis(n_bytes: ArrayLike, n_gpus: ArrayLike) -> Floats:
-    """Where a message stands along the knots."""
+    """Returns the positions of messages along the knots."""
     return np.log2(np.asarray(n_bytes, float)) - SLOPE * np.log2(np.asarray(n_gpus, float))
 
 

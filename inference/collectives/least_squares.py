@@ -306,7 +306,7 @@ def left_open(law: str, found: Sequence[FittedLaw], data: CollectivesData) -> li
 
 
 def _open(law: str, found: Sequence[FittedLaw], data: CollectivesData) -> dict[tuple[str, str, str], str]:
-    """What is known, what is not, and the sizes in words -> fabrics in brackets, where others are there."""
+    """Fabrics in brackets (where there are several) by (known parameter, unknown parameter, sizes in words)."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for fabric, one in enumerate(found):
         size = np.exp(np.unique(data.log_bytes[data.curve_fabric[data.curve] == fabric]))

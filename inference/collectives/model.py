@@ -73,7 +73,7 @@ def _score(
 def curve_figures(
     rows: pd.DataFrame, law: str, data: CollectivesData, draws: Draws, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Per row of one configuration at one scale: log seconds measured, predicted (median, 5 %, 95 %) and by simple fits."""
+    """Measured, predicted (median, 5 %, 95 %) and simply fitted log seconds, per row of one configuration at one scale."""
     first = rows.iloc[0]
     place = FabricPlace(
         str(first["op"]),
@@ -109,7 +109,7 @@ def alpha_beta(size: Floats, log_s: Floats, bus: float = 1.0) -> Floats:
 
 
 def sigmoid(size: Floats, log_s: Floats, bus: float = 1.0) -> Floats:
-    """The same of log10(bus bandwidth) = L / (1 + exp(-k (log2 size - x0))) + b, four parameters."""
+    """Log seconds by a sigmoid, log10(bus bandwidth) = L / (1 + exp(-k (log2 size - x0))) + b, four parameters."""
     octave, log_bus = np.log2(size), np.log(bus * size)
     decades = (log_bus - log_s) / np.log(10.0)
 
@@ -270,7 +270,7 @@ class Collectives(Model[CollectivesData]):
         return predict.drawn_residuals(self.size_law, data, draws, generator(key))
 
     def judged(self, data: CollectivesData, draws: Draws) -> Mapping[str, np.ndarray]:
-        """What the data can tell [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
+        """Draws that data can determine [chain, draw, ...]: the law where it was measured, and spreads of their levels."""
         fabric = data.curve_fabric
         p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(self.size_law), "two_node")}
         latency = laws.log_seconds(self.size_law, p, data.curve_where, SHORT_BYTES)
@@ -382,7 +382,7 @@ class Collectives(Model[CollectivesData]):
 
 
 def _profile(data: CollectivesData) -> Any:
-    """How much more restless than others each size is, a log factor at the knots [knot]."""
+    """Returns how much noisier than others each size is, a log factor at the knots [knot]."""
     restless = _sample("restless", dist.Normal(0.0, RESTLESS).expand([data.coarse.shape[1]]).to_event(1))
     profile = data.coarse @ (restless - jnp.mean(restless))  # levels have sites of their own
     return jnp.asarray(numpyro.deterministic("profile", profile))
@@ -407,7 +407,7 @@ def _level(kind: str, spread: Mapping[str, Any], n_fabric: int) -> Any:
 
 
 def _scale(kind: str, levels: Mapping[str, Any], spread: Mapping[str, Any], fabric: Any, n_gpus: Any) -> Any:
-    """The same of every row of `fabric` and `n_gpus`; it grows with the doublings of scale."""
+    """Log scale of unevenness or noise of every row of `fabric` and `n_gpus`; it grows with the doublings of scale."""
     return levels[kind][fabric] + spread[f"{kind}_growth"] * jnp.log2(n_gpus / laws.REFERENCE_GPUS)
 
 

@@ -110,7 +110,7 @@ def residuals(
 
 
 def _mixed(data: CollectivesData) -> Any:
-    """What each knot adds to each cell [cell, knot]."""
+    """Linear interpolation weights of the knots in every cell, [cell, knot]."""
     knot, here = np.arange(data.knots.shape[0]), data.knot[:, None]
     return (knot == here) * (1.0 - data.weight[:, None]) + (knot == here + 1) * data.weight[:, None]
 

@@ -46,7 +46,7 @@ MOST = 150
 
 
 def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
-    """Some rows; names that none of them has are dropped."""
+    """Selects some rows; names that none of them has are dropped."""
     arrays = {
         item.name: getattr(data, item.name)[rows]
         for item in fields(data)

@@ -126,7 +126,7 @@ def step_folds(
 
 
 def thinned_rows(rows: Sequence[MeasuredRow], most: int = MOST) -> list[MeasuredRow]:
-    """At most `most` rows of every source, in the order given; which ones does not depend on it."""
+    """Selects at most `most` rows of every source, in the order given; which ones does not depend on it."""
     return [rows[index] for index in few_rows(rows, most)]
 
 
@@ -152,7 +152,7 @@ def in_one_order(rows: Sequence[MeasuredRow]) -> list[MeasuredRow]:
 
 
 def without(data: StepTimesData, left_out: NDArray[np.bool_]) -> StepTimesData:
-    """The same rows in the same places, those that are left out [row] without weight and without a measured time."""
+    """Data with the same rows in the same places; those that are left out [row] have no weight and no measured time."""
     n_site = len(data.names["site"])
     count = np.bincount(data.site[~left_out], minlength=n_site)[data.site]
     weight = np.where(left_out, 0.0, np.minimum(1.0, MAX_ROWS / np.maximum(count, 1)))

@@ -56,7 +56,7 @@ OF_SITE = (
 
 @dataclass(frozen=True)
 class SiteMode:
-    """Where the density of the parameters is highest.
+    """Mode of the density of the parameters.
 
     Attributes:
         at: [parameter]
@@ -89,7 +89,7 @@ class SiteDensity:
         return self._measured - np.asarray(expected), np.asarray(slope)
 
     def mode(self, misfit: float, start: Floats) -> SiteMode:
-        """Where the density is highest if configurations deviate by `misfit`: steps of Gauss and Newton, halved until they help.
+        """Finds the mode of the density if configurations deviate by `misfit`: steps of Gauss and Newton, halved until they help.
 
         Raises:
             FitError: nowhere.
@@ -135,7 +135,7 @@ class SiteDensity:
 
 
 def padded(runs: SiteRuns) -> SiteRuns:
-    """As many runs as the next power of two, those added without weight: few shapes, few compilations."""
+    """Adds runs without weight up to the next power of two: few shapes, few compilations."""
     n = max(FEWEST, 1 << (runs.n_run - 1).bit_length())
     whole = some_of(runs, np.minimum(np.arange(n), runs.n_run - 1))
     return replace(whole, weight=np.where(np.arange(n) < runs.n_run, whole.weight, 0.0))
@@ -258,7 +258,7 @@ def _of_date(calibration: Calibration, site: CalibrationKey) -> Floats:
 
 
 def _of_jobs(calibration: Calibration, site: CalibrationKey) -> Iterator[Term]:
-    """What jobs of one site may differ in (kernels, compilation, adapters), counted from what all its runs share."""
+    """Yields the terms in which jobs of one site may differ (kernels, compilation, adapters), relative to all its runs."""
     own = site.members()
     for term in calibration.terms:
         if term.knob == MISFIT or term.level in OF_SITE or not term.names:
@@ -275,7 +275,7 @@ def _of_jobs(calibration: Calibration, site: CalibrationKey) -> Iterator[Term]:
 
 
 def _nearby(made: Calibration, runs: SiteRuns) -> ResidualGP:
-    """What the mean of the knobs leaves of the runs that count."""
+    """Gaussian process of the residuals that the mean of the knobs leaves in the runs that count."""
     seen = some_of(runs, np.flatnonzero(runs.weight > 0.0)[:MOST])
     correction = run_corrections(made, seen)
     left = seen.log_measured - seen.left_out - np.log(surrogate_seconds(seen, correction))

@@ -129,7 +129,7 @@ def _sizes(n_run: int) -> list[int]:
 
 
 def _choices(n_run: int, size: int) -> list[NDArray[np.intp]]:
-    """Which runs are seen: all choices, some by chance, or one by chance, to which the next size adds."""
+    """Returns choices of the runs that are seen: all choices, some by chance, or one by chance, to which the next size adds."""
     if n_run > FEW:
         return [np.sort(np.random.default_rng(SEED).permutation(n_run)[:size])]
     if comb(n_run, size) <= MOST_CHOICES:
@@ -143,7 +143,7 @@ Source = str | Path | Sequence[MeasuredRun]
 
 @dataclass(frozen=True)
 class SiteFit:
-    """What `calibrate_runs` found.
+    """Result of `calibrate_runs`.
 
     Attributes:
         calibration: of this site; `before` where that is no worse on runs that are left out.
@@ -175,7 +175,7 @@ class SiteFit:
         save(self.calibration, path)
 
     def report(self, notes: tuple[str, ...] | None = None) -> SiteReport:
-        """Everything as a report: what `prism-jax calibrate` prints; seconds, fractions 0-1."""
+        """Report as plain values, which `prism-jax calibrate` prints; seconds, fractions 0-1."""
         before, after = errors(self.before, self.runs), errors(self.calibration, self.runs)
         setting = self.runs.setting
         return SiteReport(
@@ -197,7 +197,7 @@ class SiteFit:
         )
 
     def _two_softwares(self) -> Iterator[str]:
-        """That two runs made of the same parts are too far apart, if they are."""
+        """Yields a warning if two runs made of the same parts are too far apart."""
         if found := two_softwares(self.before, self.runs):
             first, second = (self.table.runs[int(np.flatnonzero(self.place == index)[0])].id for index in found[:2])
             yield (
@@ -211,7 +211,7 @@ class SiteFit:
         return tuple(SiteRun(run.id, run.measured_s, *own) for run, own in zip(self.table.runs, columns, strict=True))
 
     def _corrections(self) -> dict[str, CorrectionFacts]:
-        """Per knob in its own unit; `shift`: how far it moved, in standard deviations of the prior."""
+        """Corrections per knob in its own unit; `shift`: how far it moved, in standard deviations of the prior."""
         spread = np.sqrt((self.prior.factor**2).sum(axis=1))
         found = {}
         for index, knob in enumerate(KNOBS):
@@ -241,7 +241,7 @@ def calibrate_runs(
         framework: training software of all runs, where they do not say.
         only_version: of the software, or method; only such runs of the table are used.
         calibration: what to start from; None: the shipped one.
-        more: further jobs with their measured seconds, beside a table.
+        more: further jobs with their measured seconds, in addition to a table.
         progress: called with the share that is done.
         record: inputs and versions, kept with the result.
 

@@ -58,7 +58,7 @@ SMALLEST_MISFIT = 1e-3  # of a calibration that knows none
 
 @dataclass(frozen=True)
 class SitePrior:
-    """What is known of a site before any run of its own.
+    """Knowledge of a site before any run of its own.
 
     Attributes:
         mean: [knob] on the link's scale.
@@ -214,7 +214,7 @@ def site_runs(
 
 
 def one_order(runs: Sequence[MeasuredRun]) -> NDArray[np.intp]:
-    """Which run comes first, second, ...: by what jobs consist of and how long they took, not by their places in a table."""
+    """Returns the order of runs by what jobs consist of and how long they took, not by their places in a table."""
     keys = [(content_hash(run.job.model, run.job.cluster, run.job.plan), run.measured_s) for run in runs]
     return np.array(sorted(range(len(runs)), key=keys.__getitem__), dtype=np.intp)
 

@@ -40,7 +40,7 @@ from prism_jax.cost.efficiency import CostCorrection
 
 @dataclass(frozen=True)
 class Assumed:
-    """How far the members of a level deviate in one knob, in `MISFIT`, or in `STEP`.
+    """Assumed standard deviation of the members of a level in one knob, in `MISFIT`, or in `STEP`.
 
     Attributes:
         sd_unmeasured: where kernels of the member were not measured one by one; 0: as `sd`.
@@ -64,7 +64,7 @@ class Assumed:
 
     @property
     def sd_unseen(self) -> float:
-        """The same of a member that is not in the data."""
+        """Standard deviation of a member that is not in the data."""
         return self.sd_new or self.sd_unmeasured or self.sd
 
 

@@ -77,7 +77,7 @@ def _arrays(archive: Archive) -> dict[str, np.ndarray]:
     drawn = [_variable(term["knob"], term["level"]) for term in archive.about["terms"]]
     wanted = {GROUP + name: name for name in (*SPREADS, "site", *NEARBY, *drawn)}
     for name in archive.headers.keys() - wanted.keys():
-        raise DataError(f"{name[:40]!r} is no part of a calibration.")
+        raise DataError(f"{name[:40]!r} is not an array of a calibration.")
     return {wanted[name]: np.asarray(archive.load(name), dtype=float) for name in archive.headers}
 
 

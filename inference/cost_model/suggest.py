@@ -1,4 +1,4 @@
-"""Which jobs of a table to measure first: those whose times narrow the intervals of the jobs that are asked about most.
+"""Suggests which jobs of a table to measure first: those whose times narrow the intervals of the requested jobs most.
 
 Around the population's mean the logarithm of a step is nearly linear in what a site deviates by, and the law of that is nearly
 normal (`site_density.py`), so that the variance that remains after a run follows before it is made:
@@ -33,7 +33,7 @@ MOST = 2000  # jobs of a table: all pairs of them are held against each other
 
 @dataclass(frozen=True)
 class JobLaw:
-    """What is known of the logarithms of the steps of some jobs of one site before any run of it.
+    """Joint law of the logarithms of the steps of some jobs of one site before any run of it.
 
     Attributes:
         parts: [job, knob] shares of the step's time.
@@ -46,7 +46,7 @@ class JobLaw:
     own: Floats
 
     def after(self, job: int) -> JobLaw:
-        """The same once that job was measured."""
+        """Law of the jobs once `job` was measured."""
         of_job = self.covariance[job]
         return replace(self, covariance=self.covariance - np.outer(of_job, of_job) / (of_job[job] + self.own[job]))
 
@@ -55,7 +55,7 @@ class JobLaw:
         return float(np.sqrt((np.diag(self.covariance) + self.own)[list(asked)].mean()))
 
     def best(self, n: int, asked: Sequence[int]) -> list[tuple[int, float]]:
-        """At most `n` jobs in the order in which to measure them, and the standard deviation that each leaves."""
+        """Returns at most `n` jobs in the order in which to measure them, and the standard deviation that each leaves."""
         law, found, allowed = self, list[tuple[int, float]](), np.ones(len(self.own))
         for _ in range(min(n, len(self.own))):
             gain = (law.covariance[list(asked)] ** 2).sum(axis=0) / (np.diag(law.covariance) + law.own)

@@ -1,4 +1,4 @@
-"""What is wrong in measurements: rows refused by their number, values that look wrong, rows that were read before.
+"""Checks of measurements: rows refused by their number, values that look wrong, rows that were read before.
 
 Where every row is an event, to leave one out would make a rate wrong in silence: such rows are refused. What looks wrong in
 values that are all valid is said, never acted on.
@@ -224,7 +224,7 @@ MIN_NEAR = 0.5
 
 
 def copied_rows(row_hash: Hashes, value: pd.Series | None) -> tuple[NDArray[np.bool_], int]:
-    """Which rows are copies of one before them, and how many are equal to one before by chance, which makes none a copy.
+    """Marks rows that are copies of an earlier one, and counts rows equal to one before by chance, which makes none a copy.
 
     Args:
         row_hash: of whole rows, as `RawTable.row_hash`.
@@ -266,7 +266,7 @@ def _decimals(value: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def resubmitted(dup_of: pd.Series, run_id: pd.Series | None, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows belong to a run that is there already under another number.
+    """Marks rows that belong to a run that is there already under another number.
 
     Args:
         dup_of: number of the run that this one repeats; blank in a run of its own.

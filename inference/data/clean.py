@@ -58,7 +58,7 @@ def naming(sources: Sequence[str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Clean:
-    """What one file comes to.
+    """Checked rows of one file.
 
     Attributes:
         frame: canonical names; all rows of the file.
@@ -76,7 +76,7 @@ class Clean:
 
 
 class Rows:
-    """Which rows of a file are still there, and how many went by which rule."""
+    """Rows of a file that are still there, and how many went by which rule."""
 
     def __init__(self, n: int) -> None:
         self.kept = np.ones(n, bool)

@@ -131,7 +131,7 @@ def family(column: ModelColumn) -> str:
 
 @functools.lru_cache(maxsize=100_000)
 def understand(name: str, suffix: str) -> Name:
-    """What a name says, for a column whose unit is of the family `suffix`."""
+    """Reads quantity, unit and words from a name, for a column whose unit is of the family `suffix`."""
     spellings = SPELLINGS.get(suffix, {})
     name = name.rstrip()
     brackets = _BRACKETS.search(name, max(0, len(name) - _LONGEST_BRACKETS))

@@ -1,4 +1,4 @@
-"""Which format a file of measurements has: by its content, by its ending only where that leaves it open. Training logs.
+"""Detects the format of a file of measurements: by its content, by its ending only where that leaves it open. Training logs.
 
 Logs hold one run per file: MLPerf logs (`:::MLLOG`), and every other log that `prism_jax.recorded` reads. The step times are read
 there; here the log's own words about the run are added. As in tables of step times, `duration_s` is what was measured: one step
@@ -116,7 +116,7 @@ def _table(log: StepLog, run: str, about: dict[str, Any], single: str) -> RawTab
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What the log says of the run."""
+    """Reads what the log records about the run."""
     found: dict[str, Any] = {}
     for _, line in lines(path, cut=True):
         if MARKER not in line or len(line) > MAX_LINE or not any(key in line for key in _KEYS):

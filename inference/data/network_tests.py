@@ -8,7 +8,7 @@
 | Intel MPI Benchmarks (Allreduce, PingPong, ...) | #bytes #repetitions t_avg[usec] | a time |
 | all_reduce_bench.py (ml-engineering) | payload, busbw, algbw | a time |
 
-Out of place and in place are two rows. Which nodes took part stands beside them (`node`) where the log lists ranks, and the
+Out of place and in place are two rows. Which nodes took part is in a column `node` where the log lists ranks, and the
 `day` where times stand before lines or a date in the file's name. A test of bandwidth sends many messages at once, so a row of
 it is one long message: all bytes over the bandwidth (perftest: of all iterations; OSU: of a window of 64). Its sizes below 64
 KB tell how many messages pass per second, not how many bytes, and are left out.
@@ -96,7 +96,7 @@ _FEW_GPUS = "Say it: --gpus 16 --nodes 2"
 
 @dataclass
 class Test:
-    """What is known of the test whose rows come next."""
+    """Facts about the test whose rows come next."""
 
     op: str = ""
     collective_library: str = ""  # NCCL or RCCL with its version
@@ -230,7 +230,7 @@ def _row(test: Test, line: str) -> list[tuple[float | str, float | str, str]]:
 
 
 def _nccl_row(line: str, columns: Sequence[str] = ()) -> list[tuple[float | str, float | str, str]]:
-    """Out of place and in place; where the line is cut off, the time is blank.
+    """Reads a row of out-of-place and in-place times; where the line is cut off, the time is blank.
 
     Notes:
         Columns are counted from the right, since old versions leave redop and root blank; of a line that is cut off, from the

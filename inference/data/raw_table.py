@@ -133,7 +133,7 @@ class Unpacked(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
-        """Always true: the stream is for reading only."""
+        """True: the stream is for reading only."""
         return True
 
     def readinto(self, buffer: object) -> int:
@@ -254,7 +254,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def separator_of(line: str) -> str:
-    """What stands between the fields of a line; a comma if nothing does."""
+    """Separator between the fields of a line; a comma if there is none."""
     return max(SEPARATORS, key=line.count)
 
 
@@ -391,6 +391,6 @@ def _is_nested(kind) -> bool:
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Without categories, which differ from piece to piece."""
+    """Converts categories, which differ from piece to piece, to plain values."""
     categories = [name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
     return frame.astype({name: frame[name].cat.categories.dtype for name in categories}) if categories else frame

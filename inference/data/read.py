@@ -245,7 +245,7 @@ def _together(
 def _copied(
     tables: Sequence[RawTable], parts: Sequence[Clean], kept: Sequence[np.ndarray], notes: list[str]
 ) -> np.ndarray:
-    """Which of the rows that are left were there before, in the same file or another of the same columns."""
+    """Marks rows that were there before, in the same file or another of the same columns."""
     again = [np.zeros(len(rows), bool) for rows in kept]
     alike: dict[tuple[str, ...], list[int]] = {}
     for index, table in enumerate(tables):

@@ -134,7 +134,7 @@ RUNS = "_runs"
 
 
 def part(path: Path) -> tuple[str, str]:
-    """What comes before and after the last "_" of a file's name, without endings: ("mlperf", "_series")."""
+    """Splits a file's name, without endings, before its last "_": ("mlperf", "_series")."""
     stem = path.name.partition(".")[0]
     front, bar, back = stem.rpartition("_")
     return front, bar + back
@@ -151,7 +151,7 @@ def is_runs(path: Path) -> bool:
 
 
 def sibling(path: Path) -> Path | None:
-    """The file of runs that lies beside a file of steps, if one does."""
+    """File of runs in the same folder as a file of steps, if there is one."""
     front, _ = part(path)
     for ending in dict.fromkeys(("".join(path.suffixes), ".csv.gz", ".csv", ".tsv", ".parquet")):
         beside = path.with_name(f"{front}{RUNS}{ending}")
@@ -165,7 +165,7 @@ def join_runs(tables: Mapping[Path, RawTable], read: Callable[[Path], RawTable])
 
     Args:
         tables: by file.
-        read: reads a table of runs that lies beside and was not named.
+        read: reads a table of runs from the same folder that was not named.
 
     Raises:
         DataError: a run is there twice in a table of runs.
@@ -191,7 +191,7 @@ def join_runs(tables: Mapping[Path, RawTable], read: Callable[[Path], RawTable])
 
 
 def missing_half(path: Path) -> str:
-    """What to add to an error about a table of runs that came without its steps."""
+    """Completes an error about a table of runs that came without its steps."""
     if not is_runs(path):
         return ""
     front, _ = part(path)

@@ -1,4 +1,4 @@
-"""Values of one column: numbers with or without a unit beside them, dates, labels; which rows hold none, and which are asked for.
+"""Values of one column: numbers with or without a unit after them, dates, labels; which rows hold none, and which are asked for.
 
 Units are from the column's name, from a column of units, declared, or from the kind of file; otherwise refused. `where` keeps the
 rows whose column equals a text; numbers are compared as numbers.
@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
 
     Attributes:
         value: NaN where there is none.
-        unit_factor: of the unit that stands beside a value; NaN where none does; None if that is so everywhere.
+        unit_factor: of the unit that is written after a value; NaN where none does; None if that is so everywhere.
         is_text: where something stands that is no number.
     """
 
@@ -120,7 +120,7 @@ def _text_numbers(texts: NDArray[np.object_], column: ModelColumn) -> Numbers:
 
 
 def _with_units(texts: NDArray[np.object_], suffix: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Numbers, and factors of the units beside them, of texts such as "1410 MHz"; NaN where a text is not of that kind."""
+    """Numbers, and factors of the units after them, of texts such as "1410 MHz"; NaN where a text is not of that kind."""
     factors = {spelling: FACTORS[suffix][unit] for spelling, unit in SPELLINGS[suffix].items()}
     parts = [_WITH_UNIT.match(text) for text in texts]
     factor = np.array([factors.get(part[2].lower(), np.nan) if part else np.nan for part in parts], np.float64)
@@ -137,7 +137,7 @@ def _since_1970(dates: pd.Series) -> NDArray[np.float64]:
 
 
 class Factor(NamedTuple):
-    """What values are multiplied by.
+    """Factor by which values are multiplied.
 
     Attributes:
         value: one factor, or one per row; NaN for a row whose unit is not known.
@@ -151,7 +151,7 @@ class Factor(NamedTuple):
 
 
 def factor(table: RawTable, column: ModelColumn, name: str, options: DataOptions) -> Factor:
-    """What the values of column `name` of a file are multiplied by, to be in the unit of the model's column.
+    """Returns the factor that converts values of column `name` of a file to the unit of the model's column.
 
     Raises:
         UnitError: a duration of unknown unit, or a declared unit that the file contradicts.

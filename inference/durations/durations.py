@@ -224,7 +224,7 @@ def of_pairs(theta: Any, log_weight: Any, mean: Any, sd: Any) -> Array:
 
 
 def of_line(at: Any, log_weight: Any, mean: Any, sd: Any) -> Array:
-    """The same of one parameter: at [..., system, place], mean and sd [...]."""
+    """Log probability of grids of one parameter: at [..., system, place], mean and sd [...]."""
     mean, sd = jnp.asarray(mean)[..., None, None], jnp.asarray(sd)[..., None, None]
     return logsumexp(log_weight - 0.5 * ((at - mean) / sd) ** 2 - jnp.log(sd) - 0.5 * LOG_2PI, axis=-1)
 

@@ -155,7 +155,7 @@ def from_frame(frame: pd.DataFrame) -> FailuresData:
 
 
 def _windows(what: np.ndarray, causes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First row of every window, and the window of every row; a cause that comes again in equal rows is another window's."""
+    """First row of every window, and the window of every row; a repeated cause in equal rows has another."""
     table = pd.DataFrame(what)
     again = table.assign(cause=causes).groupby([*table.columns, "cause"]).cumcount().to_numpy()
     _, first, window = np.unique(np.column_stack([what, again]), axis=0, return_index=True, return_inverse=True)
@@ -286,7 +286,7 @@ def _mtbf_by_cluster(data: FailuresData, draws: Draws, rng: np.random.Generator)
 
 
 def _untold(data: FailuresData) -> list[str]:
-    """Which levels the table cannot tell from GPUs."""
+    """Names the levels that the table cannot tell from GPUs."""
     missing = [f"{LEVELS[level]}s" for level in range(len(LEVELS)) if data.levels[level] == 0.0]
     if not missing:
         return []

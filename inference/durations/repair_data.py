@@ -1,4 +1,4 @@
-"""What the repairs model reads: a log of nodes that went down and came back, of one or more systems, as likelihoods on grids.
+"""Data of the repairs model: a log of nodes that went down and came back, of one or more systems, as likelihoods on grids.
 
 A row is one node that went down: `start_time`, `end_time` (blank where it is not back yet), its `node`, the `system` with
 `nodes_total` nodes, and where it is known from when and until when the system was watched. Downs that start within minutes of the
@@ -38,7 +38,7 @@ WITHIN_S = 300.0
 
 @dataclass(frozen=True)
 class SystemLog:
-    """What the log of one system comes to.
+    """Times, sizes and counts from the log of one system.
 
     Attributes:
         n_node: nodes of the system.
@@ -143,7 +143,7 @@ def _alone(downs: pd.DataFrame, sizes: np.ndarray) -> np.ndarray:
 
 
 def _log_which(sizes: np.ndarray, n_node: float) -> float:
-    """Of events of several nodes: all nodes alike, one is first, the others go within `WITHIN_S` of it."""
+    """Log density of events of several nodes: all nodes alike, one is first, the others go within `WITHIN_S` of it."""
     rest = np.asarray(sizes[sizes > 1], dtype=float) - 1.0
     choose = gammaln(n_node) - gammaln(rest + 1.0) - gammaln(n_node - rest)  # of the n_node - 1 others
     return float((-np.log(n_node) - choose - rest * np.log(WITHIN_S)).sum())

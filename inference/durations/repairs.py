@@ -4,8 +4,8 @@ Times of a system are Weibull or log-normal with a median and a spread of its ow
 likelihood, so that what is sampled is the population alone.
 
 The density of a system that was left out is that of its whole log, its own parameters unknown: by the chain rule, of every time
-given those before it. A score holds it against two laws that are fitted beside the model: the exponential law, and independent
-nodes, which renew one by one by the law of `of_node`; all are densities of the same thing, which node went when.
+given those before it. A score holds it against two laws that are fitted together with the model: the exponential law, and
+independent nodes, which renew one by one by the law of `of_node`; all are densities of the same thing, which node went when.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .repair_data import (
 
 
 class LogProbabilities(NamedTuple):
-    """By system: of times under the model's and the exponential law [quantity, system], of sizes, of which nodes [system]."""
+    """Log probabilities, by system: times under the model's and the exponential law [quantity, system], sizes, nodes [system]."""
 
     times: Array
     exponential: Array
@@ -54,7 +54,7 @@ class LogProbabilities(NamedTuple):
 
 
 def log_probabilities(data: RepairsData, site: Mapping[str, Any]) -> LogProbabilities:
-    """What the systems showed, at one draw of the population."""
+    """Log probabilities of the logs of the systems, at one draw of the population."""
     several = jnp.asarray(data.n_node) > 1.0
     mean = jnp.stack([site["location"], site["log_spread"]], axis=-1)
     sd = jnp.stack([site["between_sd"], site["spread_sd"]], axis=-1)
@@ -89,7 +89,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class RepairParameters:
-    """Of the times of one system.
+    """Law of the times of one system.
 
     Attributes:
         is_weibull: or else log-normal, [draw].

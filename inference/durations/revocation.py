@@ -76,7 +76,7 @@ def by_draw(data: RevocationData, draws: Draws) -> np.ndarray:
 
 
 def _log_prob(data: RevocationData, draws: Draws, family: str, quantity: int) -> np.ndarray:
-    """The same of one population, [draw, group]."""
+    """Log probabilities of the spells under one population, [draw, group]."""
     there = seen(data, family, quantity)
     arrays = there.trait, there.theta, there.log_weight
     with jax.enable_x64(True):

@@ -52,7 +52,7 @@ BULK_S = 15.0
 
 
 class SpellGroup(NamedTuple):
-    """What is taken for alike."""
+    """Key of spells that are taken for alike."""
 
     zone: str
     gpu: str
@@ -155,11 +155,11 @@ def _tick(rows: pd.DataFrame) -> float:
 
 @dataclass(frozen=True)
 class SeriesSpells:
-    """What one series comes to.
+    """Spells and losses of one series.
 
     Attributes:
         up, up_beyond: seconds between losses, and those that are known to be longer, [spell].
-        down, down_beyond: the same of none being there, [spell].
+        down, down_beyond: seconds without any node there, and those known to be longer, [spell].
         alive, lost: nodes before a loss and nodes lost, [loss].
     """
 

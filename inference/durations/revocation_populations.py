@@ -135,7 +135,7 @@ def populations(data: RevocationData) -> dict[str, tuple[Population, Any]]:
 
 
 def seen(data: RevocationData, family: str, index: int) -> SpellData:
-    """What groups showed of one quantity, under the laws of a family."""
+    """Spells of the groups of one quantity, as likelihoods under the laws of a family."""
     if family in SHAPES_OF:
         shapes = slice(SHAPES_OF[family][0], SHAPES_OF[family][-1] + 1)
         theta, log_weight = data.theta[shapes, index], data.log_weight[shapes, index]

@@ -160,7 +160,7 @@ GROUPS_SEEN = 0.7  # Pareto shape above which a group is too influential for the
 
 
 class ArvizLoo(Protocol):
-    """What `arviz.loo` returns, as far as the names of its versions agree.
+    """Result of `arviz.loo`, as far as the names of its versions agree.
 
     Attributes:
         pareto_k: [group] Pareto shape of the importance weights.

@@ -1,4 +1,4 @@
-"""What a model is to the engine, to the files and to the command line: its base class, and the score of what was left out."""
+"""Model of a fit, as the engine, files and the command line see it: its base class, and the score of left-out data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Draws = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class GroupScore:
-    """How well a fit predicted one group (or one split) that it had not seen; NaN where a figure has no meaning.
+    """Score of a fit on one group (or one split) that it had not seen; NaN where a figure has no meaning.
 
     Attributes:
         group: the group's name.
@@ -113,7 +113,7 @@ class Model(ABC, Generic[Data]):
 
     @abstractmethod
     def describe(self, data: Data, draws: Draws) -> dict[str, Any]:
-        """What the fit says, for people and for JSON: variance shares, parameters with intervals, notes."""
+        """Describes the fit, for people and for JSON: variance shares, parameters with intervals, notes."""
 
     @abstractmethod
     def score(self, data: Data, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
@@ -132,7 +132,7 @@ class Model(ABC, Generic[Data]):
         raise FitError(self.no_variability)
 
     def method_for(self, data: Data) -> str:
-        """What fits these data best where nobody asks for a method."""
+        """Method that fits these data best where nobody asks for one."""
         return self.default_method
 
     def least_squares(self, data: Data, n_draw: int, key: Array) -> tuple[Draws, Verdict]:
@@ -156,7 +156,7 @@ class Model(ABC, Generic[Data]):
         return {}
 
     def judged(self, data: Data, draws: Draws) -> Draws:
-        """What the verdict looks at [chain, draw, ...]: the reported sites, where data do not leave some at their prior."""
+        """Draws that the verdict is about [chain, draw, ...]: reported sites, where data do not leave some at their prior."""
         return {name: draws[name] for name in self.reported if name in draws}
 
     def replicate(self, data: Data, draws: Draws, key: Array) -> Checks | None:
@@ -164,26 +164,26 @@ class Model(ABC, Generic[Data]):
         return None
 
     def curves(self, data: Data, draws: Draws) -> Sequence[Any]:
-        """What a picture is drawn of."""
+        """Curves that a picture is drawn of."""
         return ()
 
     def log_likelihood(self, data: Data, draws: Draws) -> tuple[np.ndarray, str] | None:
-        """By draw and group, and what a group is."""
+        """Log likelihood by draw and group, and what a group is."""
         return None
 
     def measured_level(self, data: Data, draws: Draws) -> MeasuredLevel | NoLevel | None:
-        """How long the steps of the job took."""
+        """Measured level of the job's steps."""
         return None
 
     def measured_cost(
         self, data: Data, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
     ) -> MeasuredTables | None:
-        """What jobs cost on that hardware."""
+        """Measured costs of jobs on that hardware."""
         return None
 
     def reliability(self, data: Data, draws: Draws, group: str | None) -> Reliability:
-        """What interrupts a job."""
-        raise FitError(f"a fit of {self.name} says nothing of failures. Use one of failures or repairs.")
+        """Failures that interrupt a job."""
+        raise FitError(f"a fit of {self.name} has no failure rates. Use one of failures or repairs.")
 
     def law(self, data: Data, draws: Draws, *what: str) -> Any:
         """The law that the fit amounts to; see `prism_jax.cloud.laws`."""
@@ -191,4 +191,4 @@ class Model(ABC, Generic[Data]):
 
     def market(self, data: Data, draws: Draws, zone: str | None) -> Any:
         """Posterior predictive spot capacity."""
-        raise FitError(f"a fit of {self.name} says nothing of spot capacity. Use one of revocation.")
+        raise FitError(f"a fit of {self.name} has no spot capacity. Use one of revocation.")

@@ -78,7 +78,7 @@ class ChainCheckpoint:
         return max(0, n_block - self._settings.n_warmup // self._settings.block)
 
     def _schema(self, leaves: Sequence[Any], n_kept: int, position: tuple[int, ...]) -> Schema:
-        """What the arrays of this run are."""
+        """Type and shape that the arrays of this run must have."""
         drawn = (self._settings.n_chain, self._settings.block)
         found = {f"state/{i}": _like(leaf) for i, leaf in enumerate(leaves)}
         draws = (Expected("f", (*drawn, *position)), Expected("b", drawn), Expected("iu", drawn, 0))
@@ -86,7 +86,7 @@ class ChainCheckpoint:
 
 
 def _like(leaf: Any) -> Expected:
-    """Of the same type and shape; numbers of a chain may be any (energies of steps that diverged)."""
+    """Expects the type and shape of `leaf`; numbers of a chain may be any (energies of steps that diverged)."""
     return Expected(np.asarray(leaf).dtype.kind, np.shape(leaf), may_be_nan=True, may_be_infinite=True)
 
 

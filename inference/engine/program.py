@@ -89,7 +89,7 @@ WHOLE = ""
 
 
 class ModelPart(Protocol[PartData]):
-    """What the engine samples: a density and where to begin; a model, or a part of one.
+    """Density that the engine samples, and where to begin; a model, or a part of one.
 
     Notes: `PartData` is a frozen dataclass as described in `model.Model`.
     """
@@ -166,7 +166,7 @@ Sites = dict[str, Any]
 
 @dataclass(frozen=True)
 class ModelProgram:
-    """What every method needs of a model and its data.
+    """Model compiled for its data, as every method needs it.
 
     Attributes:
         model: the class that says it.
@@ -201,7 +201,7 @@ class ModelProgram:
         return call
 
     def given(self, arrays: Arrays) -> ModelProgram:
-        """The same model on other arrays of the same shapes; what is compiled for one serves the other."""
+        """Program on other arrays of the same shapes, without compiling again."""
         other = replace(self, arrays={name: jnp.asarray(value) for name, value in arrays.items()})
         vars(other).update(_both=self._both, convert=self.convert)
         return other

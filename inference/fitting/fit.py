@@ -67,7 +67,7 @@ def _codes(values: Any) -> tuple[NDArray[np.int64], int]:
 
 
 def _combined(columns: list[tuple[NDArray[np.int64], int]]) -> list[NDArray[np.int64]]:
-    """As few keys as hold all codes: one sort is dearer than one sum."""
+    """Packs codes into as few integer keys as possible, because sorting costs more than adding."""
     keys: list[tuple[NDArray[np.int64], int]] = []
     for codes, n in columns:
         if keys and keys[-1][1] * n < MAX_KEY:
@@ -164,7 +164,7 @@ def _least_squares(model: Model[Any], data: Any, key: jax.Array, settings: Setti
 
 
 def _verdict(model: Model[Any], data: Any, sampled: PosteriorDraws) -> Verdict:
-    """On what the model judges: the reported sites, or what it puts in their place."""
+    """Verdict on what the model judges: the reported sites, or what it puts in their place."""
     draws = dict(model.judged(data, sampled.draws))
     return verdict(replace(sampled, draws=draws), tuple(draws))
 
@@ -239,7 +239,7 @@ def posterior_near(
     *,
     settings: Settings | None = None,
 ) -> PosteriorDraws:
-    """The same of part of the data: weighted draws around those of a fit to all, and by the method where they are no good.
+    """Posterior of part of the data: weighted draws around those of a fit to all, and by the method where they are no good.
 
     Args:
         near: unconstrained draws [draw, dim] of the fit to all data; None: it has none.

@@ -1,4 +1,4 @@
-"""How well a model predicts what it has not seen: whole groups of a column are left out, the rest fitted, the groups scored."""
+"""Scores a model on data that it has not seen: whole groups of a column are left out, the rest fitted, the groups scored."""
 
 from __future__ import annotations
 
@@ -143,6 +143,6 @@ def _median(values: list[float]) -> float | None:
 
 
 def _mean(values: list[float]) -> float | None:
-    """Of one run a coverage is 0 or 1, and only the mean over runs means something."""
+    """Mean of the finite values; None without any. Coverage of one run is 0 or 1: only its mean is meaningful."""
     known = [value for value in values if np.isfinite(value)]
     return float(np.mean(known)) if known else None

@@ -28,7 +28,7 @@ from . import store
 
 @dataclass(frozen=True)
 class Fit:
-    """What `prism_jax.fit` returns.
+    """Fit of a model to data, as `prism_jax.fit` returns it.
 
     Attributes:
         model: the model that was fitted.
@@ -58,11 +58,11 @@ class Fit:
         return {name: value.reshape(-1, *value.shape[2:]) for name, value in self.sampled.draws.items()}
 
     def describe(self) -> dict[str, Any]:
-        """What the fit says, as plain values: parameters with 90 % intervals, variance shares, notes."""
+        """Describes the fit in plain values: parameters with 90 % intervals, variance shares, notes."""
         return self._of_model("describe", self.draws)
 
     def summary(self) -> dict[str, Any]:
-        """What `prism-jax fit --json` prints."""
+        """Summary that `prism-jax fit --json` prints."""
         about = self.describe()
         return {
             **self.record,
@@ -82,7 +82,7 @@ class Fit:
         return self._of_model("replicate", self.draws, jax.random.key(0))
 
     def curves(self) -> Sequence[Any]:
-        """Fitted curves beside what was measured, such as bandwidth by message size; none where the model has none."""
+        """Fitted curves with the measured points, such as bandwidth by message size; none where the model has none."""
         return self._of_model("curves", self.draws)
 
     def loo(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Fit:
     def measured_cost(
         self, cluster: Cluster, dtype: str, n: int, *, key: jax.Array, force: bool = False
     ) -> MeasuredTables | None:
-        """What the fit says of the cost of jobs on `cluster` in `dtype`, with `n` draws; None of models that say nothing of it.
+        """Measured costs of jobs on `cluster` in `dtype`, with `n` draws; None of models without effect on a step's time.
 
         Raises:
             FailedFitError: the verdict is failed and `force` is not set.
@@ -139,11 +139,11 @@ class Fit:
         return self._checked("measured_cost", force, cluster, dtype, n, key)
 
     def measured_level(self) -> MeasuredLevel | NoLevel | None:
-        """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""
+        """Measured level of the job's steps, where this is a fit to its log; why that cannot be said; None of other models."""
         return self._of_model("measured_level", self.draws)
 
     def reliability(self, group: str | None = None, *, force: bool = False) -> Reliability:
-        """What interrupts a job, from a fit of failures or repairs.
+        """Failures that interrupt a job, from a fit of failures or repairs.
 
         Args:
             group: a cluster (system) of the fit; None: one that was not measured, with what is not known of it.
@@ -151,7 +151,7 @@ class Fit:
 
         Raises:
             FailedFitError: the verdict is failed and `force` is not set.
-            FitError: the model says nothing of failures, or the fit has no such group.
+            FitError: the model has no failure rates, or the fit has no such group.
         """
         return self._checked("reliability", force, group)
 
@@ -177,7 +177,7 @@ class Fit:
 
         Raises:
             FailedFitError: the verdict is failed and `force` is not set.
-            FitError: the model says nothing of spot capacity, or the fit has no such zone.
+            FitError: the model has no spot capacity, or the fit has no such zone.
         """
         return self._checked("market", force, zone)
 
@@ -200,7 +200,7 @@ class Fit:
         return Fit(**store.read(path), file=Path(path))
 
     def _checked(self, method: str, force: bool, *arguments: Any) -> Any:
-        """The same of the draws, if they may be used: a model without an own method answers whatever the verdict.
+        """Calls a method of the model with the draws; a failed verdict is no obstacle to a model that lacks the method.
 
         Raises:
             FailedFitError: the verdict is failed and `force` is not set.
@@ -210,7 +210,7 @@ class Fit:
         return self._of_model(method, self.draws, *arguments)
 
     def _of_model(self, method: str, *arguments: Any) -> Any:
-        """What a method of the model says of the data.
+        """Calls a method of the model with the data.
 
         Raises:
             DataError: the fit was read from a file, of which the model can make nothing.

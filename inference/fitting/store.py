@@ -42,7 +42,7 @@ def built(kind: type[T], given: Mapping[str, Any]) -> T:
     hints = get_type_hints(kind)
     known = {item.name: item for item in fields(kind)}  # pyright: ignore[reportArgumentType]
     for name in given.keys() - known.keys():
-        raise DataError(f"{name[:40]!r} is no part of {kind.__name__}.")
+        raise DataError(f"{name[:40]!r} is not a field of {kind.__name__}.")
     found = {}
     for name, item in known.items():
         if name in given:
@@ -92,7 +92,7 @@ def _check_lengths(name: str, axes: list[str], shape: tuple[int, ...], lengths: 
 
 
 def _outer(value: Any) -> Any:
-    """Of tuples, one place per item."""
+    """Wraps a tuple, so that there is one place per item."""
     return np.empty(len(value), bool) if isinstance(value, tuple) else value
 
 
@@ -127,7 +127,7 @@ def _is(hint: Any, value: Any) -> bool:
 
 
 def _kind(parts: tuple[Any, ...]) -> str:
-    """Of `NDArray[np.float64]`, in whichever way NumPy spells it: that of floats, of whatever width; empty where none is said."""
+    """Kind of the numbers in `NDArray[np.float64]`, however NumPy spells it and of any width; empty where none is stated."""
     for part in parts:
         if isinstance(part, type) and issubclass(part, np.generic):
             return np.dtype(part).kind
@@ -233,7 +233,7 @@ def _data(model: Any, archive: archives.Archive) -> Any:
 
 
 def _record(plain: dict[str, Any]) -> dict[str, Any]:
-    """What `io.write.run_record` made, or a caller in Python.
+    """Checks a record that `io.write.run_record` or a caller in Python made.
 
     Raises:
         DataError: a part of it is of another type.
@@ -250,7 +250,7 @@ def _with_nan(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(about: Mapping[str, Any], name: str, kind: type) -> Any:
-    """What `about` says of `name`.
+    """Returns the value that `about` holds under `name`.
 
     Raises:
         DataError: it is of another type.

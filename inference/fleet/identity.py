@@ -1,4 +1,4 @@
-"""Which GPU a row is about, and on which node: (node, index) where GPUs are numbered inside their nodes.
+"""Identity of the GPU of a row, and its node: (node, index) where GPUs are numbered inside their nodes.
 
 A column of GPUs that holds 0 to 7 on every host names eight places, not eight GPUs. Serial numbers and UUIDs name GPUs wherever
 they are. What a column holds, its values say: those that most nodes have in common are indices. A name such as "gpu013:4" holds

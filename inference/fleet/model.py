@@ -1,4 +1,4 @@
-"""How GPUs and nodes of a fleet differ: log kernel time = kernel + node + GPU + run.
+"""Model of the differences between GPUs and nodes of a fleet: log kernel time = kernel + node + GPU + run.
 
     log t = mu[series] + nu[kernel] b[node] + tau[kernel] z[GPU] + omega[kernel] e[GPU, kernel]
             + rho[kernel] u[node, run] + beta . (x - mean x of the GPU) + sigma[kernel] eps
@@ -122,7 +122,7 @@ def _no_nodes(data: FleetData) -> str:
 
 
 def _known_to(intervals: Mapping[str, Mapping[str, float]], data: FleetData) -> list[str]:
-    """Which shares are ranges, why, and what would tell them."""
+    """Lists shares that are ranges, why, and which data would narrow them."""
     half = {name: 0.5 * (part["p95"] - part["p5"]) for name, part in intervals.items()}
     wide = [name for name, points in half.items() if points > KNOWN_TO]
     if not wide:
@@ -141,7 +141,7 @@ def _known_to(intervals: Mapping[str, Mapping[str, float]], data: FleetData) -> 
 
 
 def _kernel(data: FleetData, draws: Draws, k: int, parts: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What a fit says of one kernel: shares of the measured fleet, spreads of the population.
+    """Describes one kernel: shares of the measured fleet, spreads of the population.
 
     Args:
         parts: draws of the shares [draw, kernel].
@@ -202,7 +202,7 @@ def kernel_class(name: str) -> str | None:
 
 
 def _factors(data: FleetData, draw: Mapping[str, np.ndarray], kernels: list[int]) -> ClassVariability:
-    """Of several kernels of a class, the one in the middle."""
+    """Factors of the kernel in the middle, of several kernels of a class."""
     k = sorted(kernels, key=lambda i: float(draw["gpu_spread"][i]))[len(kernels) // 2]
     rest = float(draw["rest_spread"][k])
     shared = float(draw["run_spread"][k]) if "run_spread" in draw else 0.0
@@ -232,7 +232,7 @@ def _gpu_family(draw: Mapping[str, np.ndarray], k: int) -> Family:
 
 
 def _prob(drawn: float) -> float:
-    """What a mixture takes for the probability of its slower component: draws may put all chips into one of the two."""
+    """Bounds the probability of the slower component of a mixture: draws may put all chips into one of the two."""
     return min(max(drawn, 1.0 - LARGEST_PROB), LARGEST_PROB)
 
 
@@ -358,7 +358,7 @@ class FleetModel(Model[FleetData]):
         }
 
     def judged(self, data: FleetData, draws: Draws) -> Draws:
-        """What the data can tell, as draws [chain, draw, ...]: the spread of all chips, and no component that is not found."""
+        """Draws that data can determine [chain, draw, ...]: the spread of all chips, and no component that is not found."""
         draws = {name: value for name, value in draws.items() if name in REPORTED}
         unknown = [] if slow_chips(data, draws).is_found else ["slow_shift", "slow_spread"]
         unknown += [] if far_nodes(data, draws).is_found else ["far_spread"]

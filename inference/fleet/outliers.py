@@ -46,7 +46,7 @@ class Outlier:
 
     @property
     def name(self) -> str:
-        """Of the GPU with its node, or of the node."""
+        """Name of the GPU with its node, or of the node."""
         if not self.gpu:
             return self.node
         return self.gpu if not self.node or self.gpu.startswith(f"{self.node}:") else f"{self.gpu} on {self.node}"
@@ -54,7 +54,7 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Outliers:
-    """Those of a fleet, farthest first."""
+    """Outliers of a fleet, farthest first."""
 
     chips: tuple[Outlier, ...]
     nodes: tuple[Outlier, ...]

@@ -3,7 +3,7 @@
 Scores of GPUs and nodes are integrated out. Given its node's score b, a GPU's score is a two-component normal mixture and its
 measurements are normal: closed form. The integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the
 node's GPUs put it and reaching far into the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes
-differ much or hardly at all. A table that names no nodes (ranks alone) or one says nothing of how nodes differ: its GPUs hold it,
+differ much or hardly at all. A table that names no nodes (ranks alone) or one does not show how nodes differ: its GPUs hold it,
 and the spread of nodes keeps its prior. As a second unknown of one sum it made chains ten times as long.
 
 Whether the data ask for a second component (slow chips among the GPUs, far nodes among the nodes) a Bayes factor says. The
@@ -229,7 +229,7 @@ class Component:
 
     @property
     def bayes_factor(self) -> float:
-        """For the component against none; as large as the number of draws can tell."""
+        """Bayes factor for the component against none; as large as the number of draws can tell."""
         from scipy.stats import beta  # half a second, which a prediction does not pay
 
         fewer_than_one = 1.0 / self.n_member
@@ -372,7 +372,7 @@ def _score_series(
 
 
 def _run_noise(data: FleetData, draws: Draws, s: int, size: np.ndarray, n_draw: int, key: jax.Array) -> np.ndarray:
-    """What is left of the runs' noise in means of `size` runs [draw, GPU]."""
+    """Draws the noise of the runs that is left in means of `size` runs [draw, GPU]."""
     rng = generator(jax.random.fold_in(key, 1))
     k = int(data.cell_kernel[data.cell_series == s][0])
     sigma = float(np.mean(draws["rest_spread"][:, k]))

@@ -1,4 +1,4 @@
-"""How much of a fleet's variance is its chips, its nodes and its runs: of those that were measured, and how well it is known.
+"""Shares of chips, nodes and runs in a fleet's variance: of those that were measured, and how well they are known.
 
 Spreads of a fit are those of the population, from which the next fleet's GPUs are drawn. What a person asks of a table is how
 *these* GPUs differ: a chip at 15 standard deviations is in their variance with the place it has, and does not widen what is said

@@ -115,7 +115,7 @@ def measured_constants(
 def _parts(
     data: KernelsData, tables: np.ndarray, device: Device, dtype: str, preset: Efficiency
 ) -> tuple[list[KernelPart], list[str]]:
-    """What the tables of the device hold that the cost model has a law for, and what is as the preset has it."""
+    """Parts of the cost model that the tables of the device determine, and notes on parts kept as the preset has them."""
     product = device.product_dtype(dtype)
     base = HALF if product in (*HALF, "fp8") else (product,)
     parts, notes = [], []
@@ -281,6 +281,6 @@ def _with(eff: Efficiency, constants: Sequence[tuple[str, float]], centre: Float
 
 
 def _changes(found: Efficiency, preset: Efficiency) -> MeasuredCost:
-    """What differs from the preset."""
+    """Returns the values that differ from the preset."""
     names = [name for name in vars(preset) if name != "correction"]
     return MeasuredCost({name: getattr(found, name) for name in names if getattr(found, name) != getattr(preset, name)})

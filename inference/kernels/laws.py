@@ -62,7 +62,7 @@ BLOCKS = ("level", "shape", "roofline", "waves")
 
 
 def family(op: str) -> str:
-    """As "gemm", "attention", "memory", "convolution" or "vector": which axes an op has."""
+    """Family of an op, which says which axes it has, such as "gemm", "attention", "memory", "convolution" or "vector"."""
     if op in MEMORY_OPS:
         return "memory"
     if op in CONVOLUTIONS or op in VECTOR_OPS:
@@ -135,7 +135,7 @@ def features(kind: str, size: Floats, multiprocessors: Floats) -> tuple[Floats, 
 
 
 def n_features() -> int:
-    """How many there are, the same for both families."""
+    """Number of features, the same for both families."""
     return features("gemm", np.ones((1, 4)), np.ones(1))[0].shape[1]
 
 
@@ -196,7 +196,7 @@ class Law:
 
     @property
     def names(self) -> list[str]:
-        """Of the constants."""
+        """Names of the constants."""
         return [name for name, *_ in self.constants]
 
     def at(self, op: str, size: Floats, device: Device, logs: Floats) -> Floats:

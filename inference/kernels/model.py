@@ -118,5 +118,5 @@ class Kernels(Model[KernelsData]):
     def score(
         self, data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """Relative error of kernel times by left-out group, beside the nearest measured shape and the median."""
+        """Relative error of kernel times by left-out group, with those of the nearest measured shape and of the median."""
         return predict.scores(data, draws, left_out, column, key)

@@ -200,7 +200,7 @@ def efficiency(
 
 
 class _Use(NamedTuple):
-    """What speaks for a query.
+    """Evidence for a query.
 
     Attributes:
         table: index; -1 for a GPU that was not measured.
@@ -266,7 +266,7 @@ class _Predictor:
         )
 
     def _law(self, name: str, gpu: str, size: np.ndarray) -> np.ndarray | float:
-        """What the law of the class says of log efficiency, [row]; 0 without one."""
+        """Log efficiency by the law of the class, [row]; 0 without one."""
         law, c = laws.law_of(name), self.data.classes.index(name)
         if law is None:
             return 0.0
@@ -303,7 +303,7 @@ class _Predictor:
 
 
 def _of_gpu(data: KernelsData, c: int, gpu: str) -> np.ndarray:
-    """Which tables are of class `c` and that GPU, [table]."""
+    """Indices of tables of class `c` and that GPU, [table]."""
     return (data.table_class == c) & (np.array(data.table_gpus) == gpu)
 
 

@@ -1,4 +1,4 @@
-"""What smooth features leave of log efficiency is alike at neighbouring shapes: kriging from the nearest measured shapes.
+"""Residuals of log efficiency after smooth features, by kriging from the nearest measured shapes.
 
     cov(r, r') / variance = (1 - nugget) exp(-distance / reach) + nugget [same cell]
 
@@ -87,7 +87,7 @@ def krige(position: np.ndarray, left: np.ndarray, at: np.ndarray, field: Residua
 
 
 def weights(at: np.ndarray, place: np.ndarray, field: ResidualField) -> np.ndarray:
-    """What the values at places [row, neighbour, axis] count for at `at` [row, axis]; [row, neighbour]."""
+    """Weights of the values at places [row, neighbour, axis] in the prediction at `at` [row, axis]; [row, neighbour]."""
     return _solved(at, place, field.reach, field.nugget)[0]
 
 

@@ -1,4 +1,4 @@
-"""What the steps model is fitted to: one row per configuration, in coordinates in which runs differ independently.
+"""Data of the steps model: one row per configuration, in coordinates in which runs differ independently.
 
 A *configuration* is what repeats have in common: metric, benchmark, system, release, GPUs. Shapes of runs are rotated (Fisher's
 discriminant coordinates) so that repeats of a configuration are uncorrelated and configurations have unit variance,
@@ -116,7 +116,7 @@ def key_of(run: Run) -> str:
 
 
 def kind_of(labels: dict[str, str] | Run) -> str:
-    """As "metric | benchmark" of a run or of its labels."""
+    """Kind of a run or of its labels, as "metric | benchmark"."""
     found = labels.labels if isinstance(labels, Run) else labels
     return f"{found['metric']} | {found['benchmark']}"
 
@@ -131,7 +131,7 @@ def steps_data(frame: pd.DataFrame) -> StepsData:
 
 
 def data_of_runs(table: RunTable) -> StepsData:
-    """The same from runs that were read before."""
+    """The fit's data from runs that were read before."""
     if not table.runs:
         why = "; ".join(table.notes) or "the table is empty"
         raise DataError(f"steps: no run to fit to ({why}). Give longer logs, one row per step or log interval")

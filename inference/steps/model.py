@@ -1,4 +1,4 @@
-"""How steps of a run vary, from run to run, from system to system and with the number of GPUs.
+"""Model of how steps vary, from run to run, from system to system and with the number of GPUs.
 
     shape[configuration] ~ Gaussian process: sum of effects of benchmark, GPU, release, submitter, system, bending with log2(GPUs)
     shape[run] = shape[configuration] + deviation,  deviation ~ Student-t
@@ -126,7 +126,7 @@ class StepsModel(Model[StepsData]):
         }
 
     def describe(self, data: StepsData, draws: Draws) -> dict[str, Any]:
-        """How steps scatter, shares of the variance of that, what totals of repeats differ by, and what could not be told."""
+        """Describes how steps scatter, variance shares, differences between totals of repeats, and what could not be told."""
         return describe(data, draws)
 
     def variability(self, data: StepsData, draw: Mapping[str, np.ndarray]) -> Variability:

@@ -139,7 +139,7 @@ class Run:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What repeats of a configuration have in common."""
+        """Key that repeats of a configuration have in common."""
         size = self.n_gpus if np.isfinite(self.n_gpus) else -1.0
         return (*(self.labels[name] for name in LABELS), self.labels["group"], size)
 
@@ -172,7 +172,7 @@ class RunTable:
 
 
 def gpu_class(name: str) -> str:
-    """As "H100" of "NVIDIA H100-SXM5-80GB"; the name itself where no model number is found."""
+    """GPU model in short, such as "H100" for "NVIDIA H100-SXM5-80GB"; the name itself where no model number is found."""
     found = GPU_CLASS.search(name.upper())
     return found.group(0) if found else name
 

@@ -141,7 +141,7 @@ def test_a_missing_knob_is_refused(file: Path):
 
 def test_an_unknown_array_is_refused(file: Path):
     changed(file, lambda _, arrays: arrays.update({"posterior/speed": np.zeros((1, 3))}))
-    with pytest.raises(DataError, match="'posterior/speed' is no part of a calibration"):
+    with pytest.raises(DataError, match="'posterior/speed' is not an array of a calibration"):
         load(file)
 
 

@@ -266,7 +266,7 @@ def test_other_archives_are_refused(kept):
         (lambda about: about["data"].update(levels="one"), "levels is of another type"),
         (lambda about: about["data"].update(levels=[["one"]]), "levels is of another type"),
         (lambda about: about["data"].update(count=1e30), "count is of another type"),
-        (lambda about: about["data"].update(other=1), "'other' is no part of"),
+        (lambda about: about["data"].update(other=1), "'other' is not a field of"),
         (lambda about: about["data"].pop("levels"), "levels of AllKinds is missing. Fit again"),
     ],
 )
