@@ -1,4 +1,4 @@
-"""How far measured steps may be from predictions because of what the cost model does not know: factors, one per draw.
+"""Factors between measured steps and predictions because of what the cost model does not know, one per draw.
 
 The corrections of every draw, and measured tables under each of their posterior draws, go through the outline of the step,
 not through its simulation: of their ratio, what the outline leaves out cancels. Factors of several jobs are on the same
@@ -107,7 +107,7 @@ def outline_factors(
     seed: int = 0,
     open_fields: Sequence[OpenField] = (),
 ) -> Floats:
-    """[draw] the same of a step whose outline is at hand: stacked, one row."""
+    """[draw] factors between measured and predicted median step of an outline: stacked, one row."""
     left = unsaid(open_fields, calibration, calibration.n_draw, seed)
     return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(left)
 
@@ -134,7 +134,7 @@ def evidence_of_rows(
 def why_wide(
     model: Workload, cluster: Cluster, plan: ParallelPlan, calibration: Calibration, framework: str | Framework
 ) -> dict[str, float] | None:
-    """What makes a job less sure than others, by how much each holds; None where no law says it.
+    """Reasons that make a job less sure than others, by how much each holds; None where no law gives them.
 
     Raises:
         SpecError: no constants for the device.
@@ -152,7 +152,7 @@ def unsaid(open_fields: Sequence[OpenField], calibration: Calibration, n_draw: i
 
 
 def unsaid_factor(calibration: Calibration) -> float:
-    """By how much what is left unsaid proves wider than its odds are."""
+    """Factor by which unstated fields prove wider than their odds."""
     return 1.0 if calibration.width is None or calibration.site is not None else calibration.width.unsaid
 
 

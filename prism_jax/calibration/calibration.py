@@ -82,10 +82,10 @@ class Calibration(ByContent):
         misfit: [draw] median over sites of the scale of a configuration's own log factor.
         misfit_sd: [draw] spread of that scale between sites, as a standard deviation of its logarithm.
         expert_misfit: how much wider it is for models with experts.
-        site: [draw] log factor of the site at hand; None where the site was not measured.
+        site: [draw] log factor of this site; None where the site was not measured.
         nearby: measured runs of the site, whose own deviations carry over to jobs like them; None: none are known.
         record: how it was made.
-        measured: tables measured on the hardware at hand, in place of presets and of what they were off by; None: none.
+        measured: tables measured on this hardware, in place of presets and of what they were off by; None: none.
         width: how much wider what it leaves open is for the evidence near a job; None: as it is. A site that was measured
             itself is as sure as its runs make it.
     """
@@ -151,7 +151,7 @@ class Calibration(ByContent):
     def efficiency_of(
         self, model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str | Framework
     ) -> Efficiency:
-        """The same for one job: with what carries over from measured runs like it.
+        """Efficiency for one job, with what carries over from measured runs like it.
 
         Raises:
             SpecError: no constants for the device.
@@ -201,7 +201,7 @@ class Calibration(ByContent):
 
     @cached_property
     def _frameworks(self) -> tuple[str, ...]:
-        """Those whose runs were measured."""
+        """Frameworks with measured runs."""
         return tuple(sorted({name for term in self.terms if term.level == Level.FRAMEWORK for name in term.names}))
 
     def _summed(self, setting: CalibrationKey, seed: int | None) -> dict[str, Floats]:
@@ -219,7 +219,7 @@ class Calibration(ByContent):
         return {knob: value[which, np.arange(self.n_draw)] for knob, value in stacked.items()}
 
     def _summed_of(self, setting: CalibrationKey, seed: int | None) -> dict[str, Floats]:
-        """The same of a framework that is stated."""
+        """Knob -> [draw] on the link's scale, for a framework that is stated."""
         own = setting.members()
         total: dict[str, Any] = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
         total[STEP] = np.zeros(self.n_draw)

@@ -36,7 +36,7 @@ LEVELS_OF_LENGTH = (2048, 8192, 32768)  # tokens
 
 
 class Cell(NamedTuple):
-    """What rows of a cell have in common."""
+    """Properties that the rows of a cell have in common."""
 
     generation: str
     framework: str
@@ -105,7 +105,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class WidthLaw:
-    """How wide an interval must be for the evidence near a job.
+    """Law of the width of an interval, by the evidence near a job.
 
     Attributes:
         usual: logarithm of the factor of what the calibration itself leaves open, of a job without a reason to doubt.
@@ -120,7 +120,7 @@ class WidthLaw:
     unsaid: float = 1.0
 
     def reasons(self, setting: CalibrationKey, has_experts: bool, network_share: float) -> dict[str, float]:
-        """How much each of `REASONS` holds, 0 to 1; those that do not are left out.
+        """Degrees to which `REASONS` hold, 0 to 1; those that do not are left out.
 
         Args:
             network_share: of the step, 0 to 1; see `surrogate.network_share`.
@@ -145,7 +145,7 @@ class WidthLaw:
 
 
 def log_factor(usual: float, effects: Mapping[str, float], reasons: Mapping[str, float]) -> float:
-    """What reasons make of a width, as a logarithm: at most what the two largest do, as hardly any measured row has more."""
+    """Logarithm of a width for these reasons: at most the effect of the two largest, as hardly any measured row has more."""
     most = sum(sorted(effects.values())[-2:])
     return usual + min(sum(effects[name] * much for name, much in reasons.items()), most)
 
@@ -205,7 +205,7 @@ class Evidence:
     @property
     @shown
     def sentence(self) -> str:
-        """What a person reads."""
+        """Sentence for people."""
         return f"{self.known}; {self.nearest}" if self.kind else self.nearest
 
     @property
@@ -228,7 +228,7 @@ class Evidence:
 
     @property
     def nearest(self) -> str:
-        """How many measured runs are near the job, in what they differ from it, and how far off they were when left out."""
+        """Sentence on measured runs near the job: how many, how they differ from it, and how far off they were when left out."""
         if self.median_error is None or self.inside is None:
             return "no measured run is near this job: its interval rests on the spread between all measured ones"
         n_rows = f"{self.n_rows:,} measured runs of {self.n_sources} source{'s' if self.n_sources > 1 else ''}"
@@ -257,7 +257,7 @@ def cell_of(model: Workload, cluster: Cluster, plan: ParallelPlan, framework: st
 def evidence(
     own: Cell, cells: Sequence[CellScore] | None = None, reasons: Mapping[str, float] | None = None
 ) -> Evidence:
-    """What was measured near a job of that cell.
+    """Finds the measured runs near a job of that cell.
 
     Args:
         cells: the scored cells; None: those of the shipped calibration.

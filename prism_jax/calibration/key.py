@@ -21,7 +21,7 @@ from ..workload.catalog import TRANSFORMER, kind_of
 
 
 class Level(StrEnum):
-    """What the members of a term share; the value is its name in files."""
+    """Property that the members of a term share; the value is its name in files."""
 
     ALL = "all"
     GENERATION = "generation"
@@ -64,7 +64,7 @@ def years_of(date: str, framework: str = "") -> float:
 
 
 def workload_of(model: Workload) -> str:
-    """What the calibration calls a kind of model: empty for transformers, "other" for one that job files do not know."""
+    """Name of a kind of model in the calibration: empty for transformers, "other" for one that job files do not know."""
     own = getattr(model, "calibrated_as", None)
     if isinstance(own, str):  # a captured program says itself what it resembles
         return own
@@ -73,7 +73,7 @@ def workload_of(model: Workload) -> str:
 
 
 class CalibrationKey(NamedTuple):
-    """What the knobs of a job depend on; empty where it is not known.
+    """Facts about a job that its knobs depend on; empty where not known.
 
     Attributes:
         generation: of the device.
@@ -119,7 +119,7 @@ class CalibrationKey(NamedTuple):
 
     @property
     def years(self) -> float:
-        """Of its software, see `years_of`."""
+        """Years of its software, see `years_of`."""
         return years_of(self.software.date, self.framework)
 
     def members(self) -> dict[str, str]:
@@ -146,7 +146,7 @@ class CalibrationKey(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredLevel:
-    """What a log of one configuration says of its typical step.
+    """Typical step in the log of one configuration.
 
     Attributes:
         step_s: typical step, seconds.
@@ -166,7 +166,7 @@ class MeasuredLevel:
 
 @dataclass(frozen=True)
 class NoLevel:
-    """Why a fit of step times says nothing of the level of a job."""
+    """Reason why a fit of step times gives no level of a job."""
 
     why: str
 
@@ -184,5 +184,5 @@ class LevelFactor:
     log_sd: float
 
     def quantile(self, score: float) -> float:
-        """Of the typical step over its estimate, at a normal score."""
+        """Quantile of the typical step over its estimate, at a normal score."""
         return float(np.exp(score * self.log_sd))

@@ -294,7 +294,7 @@ _GRAPHS_THAT_END = (("none", 0.9), ("layers", 0.1))
 
 
 def _odds(name: str, framework: Framework, generation: str, plan: ParallelPlan, model: Workload) -> Odds:
-    """As usual, but for graphs of a model whose host waits in every layer with experts."""
+    """Odds as usual, but for graphs of a model whose host waits in every layer with experts."""
     odds = usual_odds(name, framework, generation, plan.software)
     if name != "cuda_graphs" or len(odds) == 1:
         return odds

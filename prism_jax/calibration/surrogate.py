@@ -97,7 +97,7 @@ def surrogate_of(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Eff
 
 
 def outline_of(blocks: BlockCostModel) -> StepSurrogate:
-    """The same of a model of the blocks, whose correction is not used.
+    """Outline of one step from a model of the blocks, whose correction is not used.
 
     Raises:
         PlanError: as `surrogate_of`.
@@ -207,7 +207,7 @@ def surrogate_seconds(o: StepSurrogate, correction: CostCorrection, xp: Any = np
 
 @dataclass(frozen=True)
 class _Constants:
-    """What `chunk_cost` and `stage_end` need of an `Efficiency`, as arrays."""
+    """Constants of an `Efficiency` that `chunk_cost` and `stage_end` need, as arrays."""
 
     host_launch_s: Any
     overlap_slowdown: Any

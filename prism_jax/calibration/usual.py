@@ -1,4 +1,4 @@
-"""What a run may have done where its table or its job file says nothing: formats, recomputation, chunks, routing. Odds.
+"""Usual formats, recomputation, chunks and routing of runs whose table or job file does not state them. Odds.
 
 Judgements as those of `open_fields`, each with what speaks for it.
 """
@@ -16,7 +16,7 @@ _RECOMPUTE: dict[str, Odds] = {"megatron-deepspeed": (("full", 0.8), ("none", 0.
 
 
 def usual_recompute(framework: str) -> Odds:
-    """What a run of that framework may have recomputed, most likely first."""
+    """Odds of what a run of that framework recomputed, most likely first."""
     return _RECOMPUTE.get(framework, (("none", 1.0),))
 
 

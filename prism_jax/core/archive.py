@@ -40,7 +40,7 @@ MAX_BYTES = 4 << 30  # of a file
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """What an array says of itself.
+    """Shape, type and size of an array, from its header.
 
     Attributes:
         shape, kind, itemsize: of the array; `kind` as in NumPy's dtypes ("f").
@@ -101,7 +101,7 @@ def write_archive(path: str | Path, kind: str, about: Mapping[str, Any], arrays:
 
 
 def kind_of(path: str | Path) -> str:
-    """What the archive at `path` says it is; empty where it cannot be read."""
+    """Kind of the archive at `path`, as it states it; empty where it cannot be read."""
     try:
         with open_input(path) as stream, _entries(stream, MAX_BYTES) as archive:
             return str(_about(archive).get("kind", ""))
@@ -164,7 +164,7 @@ def _entries(stream: BinaryIO, max_bytes: int) -> Iterator[zipfile.ZipFile]:
 
 
 def _n_entries(stream: IO[bytes]) -> int:
-    """At least as many as the archive's directory has."""
+    """Counts the entries: at least as many as the archive's directory has."""
     stream.seek(0)
     found, rest = 0, b""
     while part := stream.read(PART):
@@ -223,4 +223,4 @@ def _plain(value: Any) -> Any:
     """NumPy's numbers in JSON."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} is no part of JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

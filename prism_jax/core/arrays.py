@@ -134,7 +134,7 @@ def _foreign(things: Iterable[Any]) -> Any | None:
 
 
 def _foreign_in(frozen: Any) -> Any | None:
-    """The same of what never changes, of which most is asked many times: what was seen to be plain stays so."""
+    """Checks an object that never changes, and remembers objects that were plain, since most are checked many times."""
     if _seen_plain.get(id(frozen)) is frozen:
         return None
     found = _foreign(vars(frozen).values())
@@ -150,7 +150,7 @@ def _is_plain(thing: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _kind(of: type) -> str:
-    """What objects of a type are to `_foreign`; asked once per type, since costs ask thousands of times."""
+    """Kind of the objects of a type, for `_foreign`; determined once per type, since costs ask thousands of times."""
     if of in _PLAIN or of.__module__ == "numpy":
         return "plain"
     if issubclass(of, (tuple, list)):

@@ -18,7 +18,7 @@ MOST_LINES = 20  # of a message: who has more mistakes mends the first ones and 
 
 
 def first_lines(lines: Sequence[str], n: int | None = None) -> list[str]:
-    """The first lines of a message, and how many more there are; `n` of them in all, where not all are at hand."""
+    """The first lines of a message, and how many more there are; `n` of them in all, where `lines` has not all."""
     n = len(lines) if n is None else n
     return list(lines) if n <= MOST_LINES else [*lines[: MOST_LINES - 1], f"... and {n - MOST_LINES + 1:,} more"]
 
@@ -35,7 +35,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text whose line ends are meant."""
+    """Replaces what cannot be printed in a text whose line ends are meant."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -147,7 +147,7 @@ class UnitError(SpecError):
 
 @dataclass(frozen=True)
 class Mark:
-    """Where something was written.
+    """Place where something was written.
 
     Attributes:
         source: the file as the user named it, or the option ("--set plan.tp=4").
@@ -187,7 +187,7 @@ class Mistake:
 
     @property
     def place(self) -> tuple[bool, int, int]:
-        """For listing mistakes in the order of the file; those of options come last."""
+        """Sort key that lists mistakes in the order of the file; those of options come last."""
         mark = self.mark or Mark("")
         return mark.option is not None, mark.line, mark.column
 

@@ -74,7 +74,7 @@ def _code_of(module: str) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """What an array of kept work must be.
+    """Type, shape and bounds that an array of kept work must have.
 
     Attributes:
         kind: of NumPy's scalars: "f", "iu", "b" or "U".
@@ -91,7 +91,7 @@ class Expected:
     may_be_infinite: bool = False
 
     def problem(self, value: Any) -> str:
-        """What is wrong with an array; empty if nothing is."""
+        """Reason why an array is refused; empty if it is not."""
         if value.dtype.kind not in self.kind or len(value.shape) != len(self.shape):
             return "of another type"
         if any(length is not None and length != own for length, own in zip(self.shape, value.shape, strict=True)):

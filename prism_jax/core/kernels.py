@@ -34,7 +34,7 @@ class KernelSizes(NamedTuple):
 
 
 class Roof(NamedTuple):
-    """What limits the kernels of one class on one device.
+    """Limits of the kernels of one class on one device.
 
     Attributes:
         peak_flops_per_s: [kernel] of the tensor cores, in the precision that each kernel runs in.

@@ -126,7 +126,7 @@ Block: TypeAlias = Note | Facts | Table | Bars | Code | Group
 
 @dataclass(frozen=True)
 class Page:
-    """What a person sees of a report.
+    """Report as a person sees it.
 
     Attributes:
         card: the first screen; None where the blocks are short or a list is all that was asked for.

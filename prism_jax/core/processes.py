@@ -94,7 +94,7 @@ def _keep_programs() -> None:
 
 
 def cache_folder() -> Path:
-    """Where compiled programs are kept: in the user's own cache folder, since compiled code is run as it is found."""
+    """Folder for compiled programs: in the user's own cache folder, since compiled code is run as it is found."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get(CACHE_VARIABLE) or Path(base) / "prism-jax" / "jax")
 

@@ -142,7 +142,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 @contextmanager
 def explained(path: str | Path, remedy: str = "") -> Iterator[None]:
-    """What goes wrong inside it when a file is opened or read becomes one kind of error, which names the file.
+    """Turns errors inside it, when a file is opened or read, into one kind of error, which names the file.
 
     Raises:
         DataError: the file cannot be read, or is gzip that is damaged.
@@ -180,7 +180,7 @@ def parse_json(text: str, name: str) -> Any:
     """The value that a text in JSON describes.
 
     Args:
-        text: at hand as a whole; what is made of it takes up to 30 bytes of memory per character.
+        text: the whole text; the value read from it takes up to 30 bytes of memory per character.
         name: what messages call the text.
 
     Raises:

@@ -23,7 +23,7 @@ def with_error(value: float, error: float) -> tuple[str, str]:
 
 
 def unit_of_time(seconds: float) -> tuple[float, str]:
-    """How many of the unit in which a time reads best are a second, and that unit.
+    """Chooses the unit in which a time reads best, and how many of it are a second.
 
     Example:
         >>> unit_of_time(0.25)
@@ -135,7 +135,7 @@ def prob(value: float) -> str:
 
 
 def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -> str:
-    """What a peak of memory would be measured as, and how probable it is that it does not fit."""
+    """Interval of the peak of memory that would be measured, and the probability that it does not fit, in words."""
     low, high = (format_bytes(n_bytes, 3) for n_bytes in interval_bytes)
     chance = prob(not_fit_prob) if not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
     return f"90% interval {low} to {high}, does not fit with probability {chance}"

@@ -1,7 +1,7 @@
 """A use case: a function that takes plain inputs and answers with a report; all that a command needs is read off it.
 
-How a parameter is typed is said once, beside it: `Annotated[int, Option("--seeds", "N")]` is an option, `Annotated[str,
-Argument(metavar="TRACE")]` an argument by position. What is left out follows from the parameter: a keyword-only `n_gpus` is
+The type of a parameter on the command line is declared with it: `Annotated[int, Option("--seeds", "N")]` is an option,
+`Annotated[str, Argument(metavar="TRACE")]` an argument by position. What is left out follows from the parameter: a keyword-only `n_gpus` is
 `--n-gpus`, the help is what the docstring says of it, its default is the default. Parameters that recur are fields of an
 `OptionGroup`, which counts as one parameter. `@use_case()` lets callers give these fields by keyword, and completes the record of
 the report: inputs, seed and versions. What a command does besides printing is a list of functions of the report.
@@ -85,7 +85,7 @@ class OptionGroup:
     heading: ClassVar[str] = ""
 
     def inputs(self) -> dict[str, Any]:
-        """What the record of a run says of the group."""
+        """Values of the group in the record of a run."""
         return {
             name: value
             for part in parts_of_group(self)
@@ -115,7 +115,7 @@ class OptionSpec:
     takes_many: bool = False
 
     def recorded(self, value: Any) -> dict[str, Any]:
-        """What the record says of it."""
+        """Entry of the record for its value."""
         key = self.name if self.option.key == SAME else self.option.key
         return (
             {} if key is None else {key: value if self.option.recorded_as is None else self.option.recorded_as(value)}
@@ -158,7 +158,7 @@ def parts_of_group(group: OptionGroup) -> tuple[OptionSpec, ...]:
 
 
 def command_line_type(hint: Any, option: Option) -> type:
-    """What the parser makes of the texts: str, int, float or bool, or a list of one of these.
+    """Type to which the parser converts texts: str, int, float or bool, or a list of one of these.
 
     Example:
         >>> command_line_type(float | None, Option())
@@ -178,7 +178,7 @@ def command_line_type(hint: Any, option: Option) -> type:
 
 @functools.cache
 def said_of(thing: Any) -> dict[str, str]:
-    """What the docstring of a function or dataclass, or of its bases, says of each parameter or field."""
+    """Descriptions of the parameters or fields in the docstring of a function or dataclass, or of its bases."""
     text = inspect.getdoc(thing) or ""
     inherited = [said_of(base) for base in reversed(getattr(thing, "__bases__", ())) if issubclass(base, OptionGroup)]
     section = re.search(r"^(?:Args|Attributes):\n((?:[ ]+.*\n?|\n)+)", text, re.MULTILINE)
@@ -227,7 +227,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Message:
-    """What a command says on stderr after its report.
+    """Message of a command on stderr after its report.
 
     Attributes:
         text: one line.
@@ -244,7 +244,7 @@ class Message:
 
 @dataclass(frozen=True)
 class UseCase:
-    """What `use_case` knows of a function.
+    """Function that is a use case, and how the command line calls it.
 
     Attributes:
         function: as it was written.
@@ -284,7 +284,7 @@ class UseCase:
         return answer.changed(**changes) if changes else answer
 
     def options(self) -> tuple[OptionSpec, ...]:
-        """What is typed for the function, without that of `then` and `text`."""
+        """Options of the function, without those of `then` and `text`."""
         return parts_of(self.function)
 
     def _gathered(self, values: Mapping[str, Any]) -> dict[str, Any]:

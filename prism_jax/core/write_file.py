@@ -1,6 +1,6 @@
 """Files that are whole or absent: the one way in which every command writes texts, bytes and JSON; and the record of a run.
 
-A temporary file beside the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
+A temporary file next to the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
 mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it.
 
 A process holds a lock on its temporary file, which the system lets go of when the process ends, also by `kill -9` or a crash. So
@@ -45,7 +45,7 @@ STEM, ENDING = (
 
 @contextmanager
 def temporary_file(target: Path) -> Iterator[Path]:
-    """A new empty file beside `target`, with its ending, that is removed in the end if it is still there.
+    """A new empty file in the folder of `target`, with its ending, that is removed in the end if it is still there.
 
     Raises:
         OSError: it cannot be made.
@@ -72,7 +72,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def _name(target: Path) -> tuple[str, str]:
-    """How the names of its temporary files begin and end."""
+    """Beginning and ending of the names of its temporary files."""
     return f".{target.stem[:STEM]}{MARK}", target.suffix[-ENDING:]
 
 
@@ -115,7 +115,7 @@ KINDS = (
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A temporary file beside `path` that becomes `path` when the block ends well, and disappears when it does not.
+    """A temporary file next to `path` that becomes `path` when the block ends well, and disappears when it does not.
 
     The temporary name keeps the ending of `path`, which some writers (pictures, gzip) read the format from.
 
@@ -182,7 +182,7 @@ def _target(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _temporary(path: Path, target: Path) -> Iterator[Path]:
-    """A new empty file beside `target`; what the user called it is `path`."""
+    """A new empty file next to `target`; what the user called it is `path`."""
     with ExitStack() as stack:
         try:
             temporary = stack.enter_context(temporary_file(target))
@@ -248,7 +248,7 @@ def to_json(value: object) -> str:
 
 
 def run_record(inputs: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
-    """What is needed to repeat a run: versions, git revision of the code (None outside a checkout), inputs, seed."""
+    """Facts needed to repeat a run: versions, git revision of the code (None outside a checkout), inputs, seed."""
     return {
         "versions": {
             "prism-jax": __version__,

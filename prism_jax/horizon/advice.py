@@ -36,7 +36,7 @@ class TwoLevels:
 
     Attributes:
         soft_rate, hard_rate: interruptions per time that lose no node, and that lose some.
-        local_blocking, remote_blocking: that training waits for a copy into memory, and for a remote one beside it.
+        local_blocking, remote_blocking: time that training waits for a copy into memory, and for a remote one.
         soft_outage, hard_outage: from an interruption to the first new step.
         soft_noticed, hard_noticed: from an interruption to the outage, in which no other strikes.
     """
@@ -97,7 +97,7 @@ class TwoLevels:
 
 
 def two_levels_of(run: TrainingRun) -> TwoLevels | None:
-    """The run with a copy in memory beside its checkpoints; None where the seconds of one are not known or nothing is soft."""
+    """Levels of the run with copies in memory and its checkpoints; None where a copy's seconds are not known or nothing is soft."""
     copy_s, checkpoint = run.checkpoint.memory_s, run.checkpoint
     hazards = [(hazard, hazard.rate_h(run.n_gpus, run.node_size) / HOUR_S) for hazard in run.reliability.hazards]
     soft, hard = ([(h, rate) for h, rate in hazards if (h.nodes_lost == 0.0) == is_soft] for is_soft in (True, False))
@@ -139,7 +139,7 @@ LEAST_SHARE = 1e-3  # of the expected time; less is not worth a line
 
 
 def changes(run: TrainingRun) -> list[RunChange]:
-    """What would shorten the run, most first; changes are alone, so that savings do not add up."""
+    """Lists changes that would shorten the run, most first; changes are alone, so that savings do not add up."""
     now_s = float(run.expected_s())
     found = [RunChange(what, now_s - float(other.expected_s())) for what, other in _others(run)]
     found += [RunChange(what, now_s - expected_s) for what, expected_s in _with_a_copy_in_memory(run)]

@@ -44,7 +44,7 @@ class CheckpointTier:
                 raise SpecError.of(Problem(field, f"{getattr(self, field):g}, but it must be above 0"), self.name)
 
     def seconds(self, n_bytes: float, n_writer: int) -> float:
-        """To write or read `n_bytes` from `n_writer` nodes."""
+        """Seconds to write or read `n_bytes` from `n_writer` nodes."""
         return n_bytes / (GB * min(n_writer * self.gb_per_s_node, self.gb_per_s_cluster))
 
 
@@ -93,7 +93,7 @@ class Checkpoint:
     def of_bytes(
         cls, n_bytes: float, n_writer: int, tiers: Sequence[CheckpointTier] = (DISK,), interval_s: float | None = None
     ) -> Checkpoint:
-        """From its size, the nodes that write it, and the tiers that it passes, nearest first; loaded from the last.
+        """Checkpoint by its size, the nodes that write it, and the tiers that it passes, nearest first; loaded from the last.
 
         Raises:
             SpecError: no tier, no bytes, or no writer.
@@ -133,13 +133,13 @@ class PlannedStop:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What is done after an interruption.
+    """Restart after an interruption: times, spare nodes and policy.
 
     Attributes:
         restart_s: from the interruption, once noticed, until a checkpoint is loaded: drain, schedule, start processes.
-        swap_s: the same where a hot spare takes over (policy "hot_spare"); None: as long.
+        swap_s: time until then where a hot spare takes over (policy "hot_spare"); None: as long.
         warmup_steps, warmup_slowdown: first steps after a restart, and how much longer they take (1.05: 5 %).
-        spares: idle nodes beside the job; None: the fewest that suffice 99 % of the time.
+        spares: idle nodes in addition to the job's; None: the fewest that suffice 99 % of the time.
         policy: "restart" waits for nodes where spares do not suffice, "hot_spare" too, "shrink" goes on with fewer.
         planned: stops that are planned.
 

@@ -83,7 +83,7 @@ class RunState:
 
 
 def before_first(worlds: RunDraws, done: Int[Array, " world"]) -> Float[Array, " world"]:
-    """Where an interval starts: at zero, but the first as if what it lacks were done."""
+    """Work done where an interval starts: zero, but in the first as if what it lacks were done."""
     return jnp.where(done == 0, worlds.interval_s - worlds.first_s, 0.0)
 
 
@@ -97,7 +97,7 @@ class Ahead:
 
 
 def ahead(worlds: RunDraws, state: RunState) -> Ahead:
-    """What is left to be done, without interruptions."""
+    """Work and time that remain, without interruptions."""
     stop_s, pace = worlds.checkpoint_s + worlds.planned_s, state.pace
     cycle_s = worlds.interval_s * pace + stop_s
     rest_s = (worlds.interval_s - state.work_s) * pace + stop_s - state.stop_s
@@ -154,7 +154,7 @@ class RunRules:
     index: UInt32[Array, " world"]
 
     def start(self) -> RunState:
-        """Before the first step."""
+        """Initial state."""
         worlds, shape = self.worlds, self.shape
         zero = jnp.zeros_like(worlds.interval_s)
         count = jnp.zeros_like(worlds.n_interval)
@@ -223,7 +223,7 @@ class RunRules:
         waits: Bool[Array, " world"],
         finished: Bool[Array, " world"],
     ) -> RunState:
-        """After `step_s` seconds of waiting or of running."""
+        """State after `step_s` seconds of waiting or of running."""
         restart_s = jnp.where(waits, 0.0, jnp.minimum(state.restart_left_s, step_s))
         run_s = jnp.where(waits, 0.0, step_s - restart_s)
         after, kept_slow_s = run_on(self.worlds, state, run_s, plan, finished)
@@ -246,7 +246,7 @@ class RunRules:
         )
 
     def _after_failure(self, state: RunState, failed: Bool[Array, " world"], turn: UInt32[Array, ""]) -> RunState:
-        """Where `failed`: work since the last checkpoint that can be loaded is lost, nodes go to repair, a restart begins."""
+        """State after a failure, where `failed`: work since the last loadable checkpoint is lost, nodes are repaired, a restart begins."""
         worlds, threats = self.worlds, self.setting.threats
         undone = failed & (state.kept_s < worlds.background_s)
         again_s = jnp.where(state.done == 1, worlds.first_s, worlds.interval_s) + worlds.checkpoint_s + worlds.planned_s

@@ -80,7 +80,7 @@ Tokens = Annotated[
 
 @dataclass(frozen=True)
 class WorkOptions(OptionGroup):
-    """What is to be done: one of both; tokens are what the job counts (samples, images)."""
+    """Work to be done: one of both; tokens are what the job counts (samples, images)."""
 
     n_steps: Steps = None
     n_tokens: Tokens = None
@@ -88,7 +88,7 @@ class WorkOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class FailureOptions(OptionGroup):
-    """What interrupts the job: one of both; the published rates of such devices where neither is stated.
+    """Interruptions of the job: one of both; the published rates of such devices where neither is stated.
 
     Attributes:
         mtbf_h: mean time between interruptions of this job, e.g. 3h, in place of --reliability.
@@ -101,7 +101,7 @@ class FailureOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class CheckpointOptions(OptionGroup):
-    """What checkpoints cost, and how often they are written.
+    """Costs of checkpoints, and how often they are written.
 
     Attributes:
         checkpoint: all costs as one; None: those stated by the others, or from the size of the states, written to a parallel
@@ -133,7 +133,7 @@ class CheckpointOptions(OptionGroup):
         return Checkpoint(self.blocking_s, behind_s, self.blocking_s + behind_s if self.load_s is None else self.load_s)
 
     def assumed(self, made: Checkpoint) -> tuple[str, ...]:
-        """What was not stated of the checkpoints `made`, and what was taken instead."""
+        """Notes on what was not stated of the checkpoints `made`, and what was taken instead."""
         if self.checkpoint is not None:
             return ()
         if self.blocking_s is None:
@@ -150,7 +150,7 @@ class CheckpointOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class Restarts(OptionGroup):
-    """How the job comes back.
+    """Restart of the job after an interruption.
 
     Attributes:
         recovery: all of it as one; None: what the others state.
@@ -174,14 +174,14 @@ class Restarts(OptionGroup):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was not stated, and what was taken instead."""
+        """Notes on what was not stated, and what was taken instead."""
         if self.recovery is not None or self.restart_s is not None:
             return ()
         took = f"a restart takes {RESTART_S / 60:g} min (median of 504 B200, arXiv 2605.09370) besides the load"
         return (f"{took}; state --restart",)
 
     def inputs(self) -> dict[str, Any]:
-        """Nothing."""
+        """No inputs to record."""
         return {}
 
 
@@ -190,7 +190,7 @@ FIT = "fit"  # kind of archive
 
 @dataclass(frozen=True)
 class SimulatedRun(OptionGroup):
-    """By when the run is to be done, and how it is simulated.
+    """Deadline of the run, and how it is simulated.
 
     Attributes:
         deadline_s: deadline for which the probability of being done is reported: 54d, 1300h.
@@ -258,7 +258,7 @@ def predict_run(
 def _threats(
     job: Job, reliability: Reliability | str | Path | None, mtbf_h: float | None, force: bool
 ) -> tuple[Reliability | None, tuple[str, ...]]:
-    """What interrupts the job, and what was assumed of it: published rates of such devices where nothing is stated."""
+    """Interruptions of the job, and what was assumed of them: published rates of such devices where nothing is stated."""
     if reliability is not None and mtbf_h is not None:
         raise DataError("reliability and mtbf: both say how often the job is interrupted. Keep one.")
     if mtbf_h is not None:
@@ -273,7 +273,7 @@ def _threats(
 
 
 def threats_of(reliability: Reliability | str | Path | None, *, force: bool = False) -> Reliability | None:
-    """What interrupts jobs, by an object, a preset, a file, or a fit; None where nothing is said.
+    """Reads interruptions of jobs from an object, a preset, a file, or a fit; None where none are stated.
 
     Raises:
         DataError, FitError, SpecError: the file is none of these, or a fit whose verdict is failed, without `force`.
@@ -293,7 +293,7 @@ def _check_numbers(deadline_s: float | None, n_worlds: int) -> None:
 
 
 def _checkpoint(job: Job, stated: Checkpoint | None, interval_s: float | None) -> Checkpoint:
-    """What checkpoints cost; where that is not stated, by size and a parallel file system."""
+    """Costs of checkpoints; where not stated, by size and a parallel file system."""
     if stated is None:
         n_node = -(-job.plan.n_devices // job.cluster.node_size)
         return Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,), interval_s)

@@ -29,7 +29,7 @@ SHAPES = 0.2, 20.0  # of Weibull laws: measured ones lie between .4 and 3
 
 @dataclass(frozen=True)
 class Cause:
-    """What hazards and slow phases share: a name, and how often they strike.
+    """Cause of an interruption or a slow phase: a name, and how often it strikes.
 
     Attributes:
         cause: what a report calls it.
@@ -130,7 +130,7 @@ class SlowPhase(Cause):
 
 @dataclass(frozen=True)
 class Reliability:
-    """Everything that interrupts or slows a job.
+    """Reliability of a job: everything that interrupts or slows it.
 
     Attributes:
         hazards: causes of interruptions.

@@ -36,7 +36,7 @@ DEVICES = "devices"  # key of presets alone: which devices the rates were counte
 
 @dataclass(frozen=True)
 class Observed:
-    """What events were counted on: a job of `n_gpus` GPUs in nodes of `node_size`, for `hours`."""
+    """Job on which events were counted: `n_gpus` GPUs in nodes of `node_size`, for `hours`."""
 
     n_gpus: float
     node_size: float
@@ -65,7 +65,7 @@ def reliability_from_dict(data: Mapping[str, Any], name: str = "reliability") ->
 
 
 def described_reliability(data: Any, found: list[SpecError], name: str = "reliability") -> Reliability | None:
-    """The same, or None after adding every mistake to `found`."""
+    """Reliability that `data` describe, or None after adding every mistake to `found`."""
     n_before = len(found)
     if not _are_fields(data, TOP, (), found):
         return None

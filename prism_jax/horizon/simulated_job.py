@@ -40,7 +40,7 @@ NOTHING = Reliability((), name="none")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is asked of a run; `reliability` is None where nothing is said of failures."""
+    """Request for a run; `reliability` is None where no failure rates are stated."""
 
     n_steps: int
     reliability: Reliability | None

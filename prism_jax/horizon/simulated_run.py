@@ -35,7 +35,7 @@ MOST_TURNS = 1_000_000  # a world with more events than that is not going to end
 
 @dataclass(frozen=True)
 class Lost:
-    """What became of the worlds; [world].
+    """Times and losses of the simulated worlds; [world].
 
     Attributes:
         clock_s: wall time, summed up on its own; infinite where a world did not end.
@@ -57,7 +57,7 @@ def simulate(
         worlds: what differs between them; the last axis of every leaf is theirs.
         setting: what they share.
         shape: what decides which program is compiled.
-        key: typed PRNG key; the same key gives the same worlds, however many run beside them.
+        key: typed PRNG key; the same key gives the same worlds, however many run together.
         most_turns: events of a world, after which it counts as one that does not end.
     """
     n_world = worlds.interval_s.shape[0]
@@ -75,7 +75,7 @@ def simulate(
 
 
 def _as_computed(leaf: np.ndarray) -> np.ndarray:
-    """In the precision of the simulation, still of NumPy: to convert and to cut it on the device is a program for each shape."""
+    """Casts to the precision of the simulation, still in NumPy: on the device each shape would need a program of its own."""
     return leaf.astype(np.int32 if leaf.dtype.kind == "i" else jnp.result_type(float))
 
 

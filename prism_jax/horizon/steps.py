@@ -72,7 +72,7 @@ class StepSum:
         variability: Variability,
         popularity: StepFactor | None = None,
     ) -> StepSum:
-        """From the spreads within and between allocations of a prediction; the step factor and `popularity` drift."""
+        """Step law from the spreads within and between allocations of a prediction; the step factor and `popularity` drift."""
         within = spread.within_s**2
         drift = min((distribution.mean_s * variability.step.cv) ** 2, within) if variability.step_ar1 != 0.0 else 0.0
         popular = 0.0 if popularity is None else min((distribution.mean_s * popularity.sd) ** 2, within - drift)

@@ -21,7 +21,7 @@ from ..graph.draws import threefry2x32
 
 @dataclass(frozen=True)
 class ProgramKey:
-    """What decides which program is compiled; the rest is numbers.
+    """Settings that decide which program is compiled; the rest is numbers.
 
     Attributes:
         n_constant: threats of constant rate, which stand in front; the others age since the last start.
@@ -57,10 +57,10 @@ class SlowArrays(eqx.Module):
 
 
 class RunConstants(eqx.Module):
-    """What all worlds share.
+    """Constants that all worlds share.
 
     Attributes:
-        n_node, n_spare: of the job, and idle ones beside it.
+        n_node, n_spare: nodes of the job, and idle ones in addition.
     """
 
     threats: Threats
@@ -70,17 +70,17 @@ class RunConstants(eqx.Module):
 
 
 class RunDraws(eqx.Module):
-    """What differs from world to world.
+    """Numbers that differ from world to world.
 
     Attributes:
         scale_s: of the Weibull law of the time from a start to each threat: the mean where its shape is one.
         n_interval: intervals of work, each followed by a checkpoint.
         interval_s, first_s: work of an interval without slow phases, and of the first, which holds what is left over.
-        checkpoint_s: that training waits for one.
+        checkpoint_s: time that training waits for one.
         planned_s: of planned stops that fall on one interval.
         background_s: from the end of the wait until a checkpoint can be loaded; at most an interval.
         restart_s: from the start after an interruption to the first new step, in which the next one may strike.
-        swap_s: the same where no node had to be waited for.
+        swap_s: as `restart_s`, where no node had to be waited for.
     """
 
     scale_s: Float[Any, "threat world"]

@@ -23,7 +23,7 @@ INTERVAL = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True)
 class QueueCase:
-    """What is simulated.
+    """Cluster, variability and seeds that are simulated.
 
     Attributes:
         n_gpus: of the cluster.
@@ -115,7 +115,7 @@ def _in_world(
 
 
 def _rows(cv: float, found: dict[tuple[str, str], Floats]) -> list[QueueRow]:
-    """From [seed, figure] of every policy and estimate."""
+    """Rows of the comparison, from [seed, figure] of every policy and estimate."""
     base = found[BASE_POLICY, ""][:, 0]
     rows = []
     for (policy, estimate), values in found.items():

@@ -79,7 +79,7 @@ def check_capacity(jobs: QueuedJobs, n_gpus: int) -> None:
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """Of one schedule.
+    """Figures of one schedule.
 
     Attributes:
         jct_mean_s, jct_p50_s, jct_p95_s, jct_p99_s: job completion time: from submission to the end.
@@ -99,13 +99,13 @@ class QueueFigures:
     interruptions: float
 
     def values(self) -> tuple[float, ...]:
-        """In order."""
+        """Values in order."""
         return tuple(getattr(self, each.name) for each in fields(self))
 
 
 @dataclass(frozen=True, eq=False)
 class QueueOutcome:
-    """What became of the jobs.
+    """End time, GPU time and interruptions of every job.
 
     Attributes:
         jobs, deadline_s: as in the world.
@@ -126,7 +126,7 @@ class QueueOutcome:
         return self.end_s - self.jobs.submit_s
 
     def figures(self) -> QueueFigures:
-        """What is reported."""
+        """Figures that are reported."""
         jct_s = self.jct_s
         p50, p95, p99 = np.quantile(jct_s, (0.5, 0.95, 0.99)).tolist()
         return QueueFigures(

@@ -74,7 +74,7 @@ class AnyGpus:
         return [leave()] if n_gpus == 1 else [leave() for _ in range(n_gpus)]
 
     def give(self, gpus: list[int]) -> None:
-        """To the end of the row."""
+        """Puts GPUs at the end of the row."""
         self._free.extend(gpus)
 
 
@@ -94,7 +94,7 @@ class FastFirst:
         return taken
 
     def give(self, gpus: list[int]) -> None:
-        """In their places."""
+        """Puts GPUs back in their places."""
         for gpu in gpus:
             insort(self._free, gpu)
 
@@ -121,10 +121,10 @@ class QueuePolicy(ABC):
 
     @abstractmethod
     def rank(self, job: int, view: QueueView) -> float:
-        """Where a job stands at this moment: small ones run first, equal ones in the order of submission."""
+        """Rank of a job at this moment: small ones run first, equal ones in the order of submission."""
 
     def review_s(self, _job: int, _view: QueueView, _is_running: bool) -> float:
-        """Seconds after which the rank changes by itself (beside `drift`); infinite: never."""
+        """Seconds after which the rank changes by itself (in addition to `drift`); infinite: never."""
         return inf
 
     def pool(self, factor: list[float], seed: int) -> FreeGpus:
@@ -145,7 +145,7 @@ class FirstIn(QueuePolicy):
     backfills: ClassVar[bool] = False
 
     def rank(self, job: int, view: QueueView) -> float:
-        """Its submission."""
+        """Submission of the job."""
         return view.submit_s[job]
 
 
@@ -162,12 +162,12 @@ class EarliestDeadline(QueuePolicy):
     preempts: ClassVar[bool] = True
 
     def rank(self, job: int, view: QueueView) -> float:
-        """Its deadline, later by an age if it cannot be met."""
+        """Deadline of the job, later by an age if it cannot be met."""
         deadline = view.deadline_s[job]
         return deadline if view.now_s + view.remaining_s(job) <= deadline else deadline + LATE_S
 
     def review_s(self, job: int, view: QueueView, is_running: bool) -> float:
-        """Until a waiting job cannot make it any more."""
+        """Seconds until a waiting job cannot make it any more."""
         spare = view.deadline_s[job] - view.now_s - view.remaining_s(job)
         return inf if is_running or spare < 0.0 else spare + 1e-6 * (1.0 + abs(spare))
 
@@ -190,11 +190,11 @@ class LeastAttained(QueuePolicy):
     thresholds_gpu_s: tuple[float, ...] = (3_600.0, 36_000.0)
 
     def rank(self, job: int, view: QueueView) -> float:
-        """Its queue, then its submission."""
+        """Rank by the job's queue, then by its submission."""
         return self._queue(job, view) * QUEUE_S + view.submit_s[job]
 
     def review_s(self, job: int, view: QueueView, is_running: bool) -> float:
-        """Until a running job has used what its queue allows."""
+        """Seconds until a running job has used what its queue allows."""
         queue = self._queue(job, view)
         if not is_running or queue == len(self.thresholds_gpu_s):
             return inf
@@ -226,7 +226,7 @@ class ShortestFirst(QueuePolicy):
     has_estimates: ClassVar[bool] = True
 
     def rank(self, job: int, view: QueueView) -> float:
-        """Its estimated duration."""
+        """Estimated duration of the job."""
         return view.estimate_s[job]
 
 
@@ -241,7 +241,7 @@ class ShortestRemaining(QueuePolicy):
     drift: ClassVar[float] = -1.0
 
     def rank(self, job: int, view: QueueView) -> float:
-        """Its estimated time left."""
+        """Estimated time left of the job."""
         return view.remaining_s(job)
 
 

@@ -32,7 +32,7 @@ _PERCENT = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,3})?)")
 
 @dataclass(frozen=True)
 class Compared(OptionGroup):
-    """What is compared.
+    """Policies, estimates and spreads that are compared.
 
     Attributes:
         policies: names of policies: fifo, sjf, srtf, las, edf, pal; may be repeated; all by default.

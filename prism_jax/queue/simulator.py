@@ -37,11 +37,11 @@ def simulate(
     restart_s: float = 0.0,
     segments: list[QueueSegment] | None = None,
 ) -> QueueOutcome:
-    """What becomes of the jobs of a world under a policy.
+    """Simulates the jobs of a world under a policy.
 
     Args:
         estimate_s: [job] duration as the scheduler takes it; the seen one if left out.
-        restart_s: that an interrupted job holds its GPUs, when it comes back, before it goes on.
+        restart_s: seconds that an interrupted job holds its GPUs, when it comes back, before it goes on.
         segments: takes every stretch of every job, for tests and pictures.
     """
     return _Run(world, policy, world.seen_s if estimate_s is None else estimate_s, restart_s, segments).result()
@@ -83,7 +83,7 @@ class _Run:
         self.running: list[tuple[float, int, int]] = []  # heap of minus the rank at time zero, minus job, stamp
 
     def result(self) -> QueueOutcome:
-        """Everything until the last job is done."""
+        """Runs until the last job is done."""
         submit_s, events, n, arrived = self.submit_s, self.events, len(self.submit_s), 0
         view = self.view
         while arrived < n or events:
@@ -203,7 +203,7 @@ class _Run:
         self.enlist(job)
 
     def count(self, job: int) -> None:
-        """What a running job has done until now."""
+        """Counts the work that a running job has done until now."""
         ran_s = self.view.now_s - self.mark_s[job]
         if ran_s > 0.0:
             self.view.ran_s[job] += ran_s
@@ -233,7 +233,7 @@ class _Run:
         self.end_s[job] = self.view.now_s
 
     def outcome(self) -> QueueOutcome:
-        """What became of the jobs."""
+        """End time, GPU time and interruptions of every job."""
         return QueueOutcome(
             self.jobs, self.deadline_s, np.array(self.end_s), np.array(self.used_s), np.array(self.n_stops)
         )

@@ -124,7 +124,7 @@ MAX_SUSPECTS = 1000  # bad rows of a parquet file that are looked at one by one
 
 
 class QueueTrace(NamedTuple):
-    """What a file holds.
+    """Jobs that a file holds, and their groups.
 
     Attributes:
         jobs: in the order of submission, from second zero on.
@@ -225,7 +225,7 @@ def _passed_over(n: int, what: str, which: str) -> tuple[str, ...]:
 
 
 def _columns(numbers: dict[str, Floats], groups: Sequence[str], notes: tuple[str, ...]) -> _Columns:
-    """With durations from start and end, and without groups that are numbers: seconds in the queue."""
+    """Columns, with durations from start and end, and without groups that are numbers: seconds in the queue."""
     if "start_s" in numbers:
         start_s, end_s = numbers.pop("start_s"), numbers.pop("end_s")
         numbers["duration_s"] = end_s - start_s
@@ -316,7 +316,7 @@ def _rules(values: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
 
 
 def _good(numbers: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """Which rows are jobs."""
+    """Marks the rows that are jobs."""
     with np.errstate(invalid="ignore"):
         return np.logical_and.reduce([good for _, good, _ in _rules(numbers)])
 

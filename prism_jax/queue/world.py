@@ -52,7 +52,7 @@ class World:
 
 
 def spread_to(variability: Variability, cv: float) -> Variability:
-    """The same shape with a coefficient of variation of `cv` between GPUs, in matrix products.
+    """Variability of the same shape with a coefficient of variation of `cv` between GPUs, in matrix products.
 
     Raises:
         DataError: its GPUs do not differ.

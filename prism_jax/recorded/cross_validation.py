@@ -1,4 +1,4 @@
-"""Predictions of recorded jobs, scored on steps that were not used for them, beside what simpler ways would have said.
+"""Predictions of recorded jobs, scored on steps that were not used for them, and compared with simpler predictions.
 
 A split takes some recorded steps for fitting and keeps the others; it may also fit on some of the data-parallel replicas only
 and predict the steps of the whole job. The error of a quantile compares like with like: the p95 of n measured steps with the
@@ -156,7 +156,7 @@ def independent_pools(trace: Trace, *, seed: int, n_draw: int) -> Floats:
 
 
 def slowest_recorded(trace: Trace) -> Floats:
-    """[step] the recorded steps of the replicas at hand, as if they were the whole job."""
+    """[step] the recorded steps of the replicas that were recorded, as if they were the whole job."""
     job = fit_job(trace)
     return replay(replay_program(trace, job.waits.needs), job.run_s, job.gap_s)
 

@@ -125,7 +125,7 @@ def describe_trace(
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
-        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
         log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
         kernels: Kineto profiles of the run of execution traces: files, archives or folders.
@@ -174,7 +174,7 @@ def replay_trace(source: TraceFile, *, meta: Meta = None) -> TraceReplayReport:
 
 
 def steps_messages(steps: tuple[int, ...], perfetto: str | Path) -> Message:
-    """Which steps were written."""
+    """Message that lists the steps that were written."""
     return Message(f"wrote {perfetto}: step {', '.join(map(str, steps))}")
 
 
@@ -191,7 +191,7 @@ def export_trace(
     Args:
         source: a Trace, or a file, folder or pattern that `open_trace` reads.
         perfetto: write a timeline for ui.perfetto.dev (.json, .json.gz).
-        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         steps: recorded step to write; may be repeated; by default the median and the slowest.
 
     Raises:

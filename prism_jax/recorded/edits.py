@@ -153,7 +153,7 @@ def _compute(op_type: str) -> str:
 
 
 def _beside_compute(op_type: str) -> float:
-    """Where a numbered op stands from the position of its compute: receives before, sends behind."""
+    """Offset of a numbered op from the position of its compute: receives before, sends behind."""
     if op_type not in TRANSFERS:
         return 0.0
     return 0.6 if TRANSFERS[op_type].is_send else -0.3

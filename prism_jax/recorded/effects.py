@@ -1,4 +1,4 @@
-"""What the computations of a recorded job share: effects of the step, of the rank, and of the micro-batch.
+"""Effects that the computations of a recorded job share: of the step, of the rank, and of the micro-batch.
 
     log seconds = base(signature, position) + step effect + rank effect + micro-batch residual
 
@@ -87,7 +87,7 @@ class VarianceShares:
 
 @dataclass(frozen=True)
 class Effects:
-    """Everything needed to draw the compute of new steps.
+    """Effects and residuals needed to draw the compute of new steps.
 
     Attributes:
         op: [mb, signature] index of the op in the trace.
@@ -152,7 +152,7 @@ def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:
 
 
 class _Units(NamedTuple):
-    """What has effects: a signature, or all compute of a stage.
+    """Units that have effects: a signature, or all compute of a stage.
 
     Attributes:
         of: [signature] unit that it belongs to.

@@ -42,7 +42,7 @@ class ShapeCandidate(NamedTuple):
 
 
 class ShapeChoice(NamedTuple):
-    """What was chosen: `name` of the family or `POOL`, and the held-out log density per value of every candidate, in nats."""
+    """Chosen shape: `name` of the family or `POOL`, and the held-out log density per value of every candidate, in nats."""
 
     name: str
     scores: Mapping[str, float]
@@ -73,7 +73,7 @@ def reshaped(sorted_log_factor: Floats, name: str) -> Floats:
 
 
 def _thin(values: Floats) -> Floats:
-    """At most `MOST` values, evenly picked."""
+    """Picks at most `MOST` values evenly."""
     flat = values.ravel()
     return flat[np.linspace(0, flat.size - 1, min(MOST, flat.size)).astype(int)]
 

@@ -35,7 +35,7 @@ FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 
 @dataclass(frozen=True)
 class Check(OptionGroup):
-    """How to check a prediction on recorded steps that are held out.
+    """Check of a prediction on recorded steps that are held out.
 
     Attributes:
         train_fraction: share of the steps that the check fits on; by default 0.5, 1 with --fit-replicas or where steps are few.
@@ -64,7 +64,7 @@ def predict_trace(
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
-        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         check: how to check the prediction.
         n_replica: predict the job with another number of dp replicas.
         n_micro_batch: predict the job with another number of micro-batches per step.
@@ -153,7 +153,7 @@ LEVELS = ("position", "step", "rank", "micro_batch", "own")
 
 
 def evidence_facts(job: RecordedJob) -> EvidenceFacts:
-    """Which shared factors were found, and the waits that no rule states."""
+    """Facts about the evidence: which shared factors were found, and the waits that no rule states."""
     found = job.effects.evidence if job.effects else None
     return EvidenceFacts(
         variance_shares={} if found is None else {name: getattr(found, name) for name in LEVELS},

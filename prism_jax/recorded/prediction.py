@@ -83,7 +83,7 @@ class TracePrediction(SampleStatistics):
         return refit_bound(np.quantile(self.step_s, check_prob(p), axis=1), p, check_prob(confidence, "confidence"))
 
     def expected(self, p: float, n_step: int) -> float:
-        """What the p-quantile of the next `n_step` steps is as likely to exceed as not, seconds."""
+        """Median prediction of the p-quantile of the next `n_step` steps, seconds."""
         return float(np.median(self._of_samples(p, n_step)))
 
     def expected_interval(self, p: float, n_step: int, level: float = 0.9) -> tuple[float, float]:
@@ -167,7 +167,7 @@ LEVEL = 0.9  # of the intervals
 
 @dataclass(frozen=True)
 class MomentMatch:
-    """What drawn steps are multiplied by to agree with recorded ones: their mean, and their deviations from it."""
+    """Factors that make drawn steps agree with recorded ones: of their mean, and of their deviations from it."""
 
     mean: float = 1.0
     spread: float = 1.0
@@ -240,7 +240,7 @@ def _unlike_recorded(prediction: TracePrediction, recorded_s: Floats) -> list[st
 
 
 def _too_few(n_step: int) -> list[str]:
-    """Of n steps the longest stands for the n/(n+1) quantile on average; what lies beyond was seen in none."""
+    """Notes on quantiles beyond the steps: the longest of n stands for the n/(n+1) quantile on average; none was seen beyond."""
     beyond = [name for name, p in QUANTILES.items() if p > n_step / (n_step + 1)]
     if not beyond:
         return []

@@ -38,8 +38,9 @@ class RecordedJob:
 
 
 def fit_job(trace: Trace) -> RecordedJob:
-    """What `trace` tells about steps that were not recorded. Where fewer replicas are at hand than the job has, meetings of all
-    replicas are counted without the wait for the missing ones.
+    """Fits a recorded job, from which steps that were not recorded are drawn.
+
+    Where fewer replicas were recorded than the job has, meetings of all replicas are counted without the wait for the missing ones.
     """
     waits = observed_waits(trace, dependencies(trace))
     run_s, gap_s = work(trace, waits)
@@ -50,7 +51,7 @@ def fit_job(trace: Trace) -> RecordedJob:
 def _without_absent(run_s: Floats, needs: Dependencies, share: float) -> Floats:
     """Transfers across replicas of which only a share was looked at.
 
-    The last replica of a step is among those at hand with probability `share`; else the transfer contains the wait for it. So the
+    The last replica of a step is a recorded one with probability `share`; else the transfer contains the wait for it. So the
     shortest `share` of the steps are free of it; the other steps take their values.
     """
     n_step = run_s.shape[-1]

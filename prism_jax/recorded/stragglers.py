@@ -1,4 +1,4 @@
-"""What a recorded job lost to stragglers, and to whom: counterfactual replays of the recorded steps.
+"""Time that a recorded job lost to stragglers, and to which: counterfactual replays of the recorded steps.
 
 In the ideal step every op lasts as long as its kind does on average: compute its mean, communication the median of its transfer
 (over ranks, stages and steps). The slowdown S is the mean recorded step over the mean ideal one, host gaps left out of both.

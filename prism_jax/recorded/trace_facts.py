@@ -26,7 +26,7 @@ TraceSource: TypeAlias = str | Path | Trace | StepLog
 def recorded(
     source: TraceSource, meta: str | Path | None = None, stated: Mapping[str, Any] | None = None
 ) -> Trace | StepLog:
-    """What is recorded, ops or step times.
+    """Reads the file as an operation trace or a step-time log.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
@@ -56,7 +56,7 @@ def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:
 
 
 def named(source: TraceSource) -> str:
-    """What a run record calls the recording."""
+    """Name of the recording in a run record."""
     return source.source if isinstance(source, (Trace, StepLog)) else str(source)
 
 
@@ -88,7 +88,7 @@ Skip = Annotated[
 
 @dataclass(frozen=True)
 class LogReading(OptionGroup):
-    """What a log or profile does not say of itself.
+    """Statements about a log or profile that it does not make itself.
 
     Attributes:
         unit: unit of step times whose name does not say it: s, ms, us or ns.
@@ -108,7 +108,7 @@ class LogReading(OptionGroup):
     rank: Annotated[int | None, Option("--rank", "N", least=0, most=10_000_000)] = None
 
     def inputs(self) -> dict[str, Any]:
-        """What the record says of it: the unit, and what else was stated."""
+        """Inputs for the record: the unit, and what else was stated."""
         return {"unit": self.unit, **self.stated}
 
     @property
@@ -140,12 +140,12 @@ class StepDraws(OptionGroup):
 
 
 def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequence[str] = ()) -> TraceFacts:
-    """What was recorded.
+    """Facts about a recording.
 
     Args:
         recorded: trace or log.
         n_left_out: first steps that are not in `recorded`.
-        more_notes: beside those of the recording.
+        more_notes: in addition to those of the recording.
     """
     step_s = recorded.step_s
     times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
@@ -184,7 +184,7 @@ def job_facts(trace: Trace) -> RecordedJobFacts:
 
 
 def _op_types(trace: Trace) -> dict[str, OpTypeFacts]:
-    """Per op type how many ops a replica has in a step, and their recorded seconds, waiting included."""
+    """Ops of a replica in a step by op type, and their recorded seconds, waiting included."""
     names = np.array([op.op_type for op in trace.ops])
     seconds = trace.end_s - trace.start_s
     return {

@@ -212,7 +212,7 @@ def match_moments(job: RecordedJob) -> RecordedJob:
 
 
 def agreement(job: RecordedJob, drawn_s: Floats) -> MomentMatch:
-    """Of steps drawn from `job`, with the recorded replicas and not calibrated, with its recorded steps.
+    """Factors by which steps drawn from `job`, with the recorded replicas and not calibrated, agree with its recorded steps.
 
     Raises:
         DataError: drawn steps are nothing like the recorded ones.

@@ -1,4 +1,4 @@
-"""Who slowed a recorded job down, and what a change would bring; what `prism-jax trace what-if` does."""
+"""Finds who slowed a recorded job down, and what a change would bring; what `prism-jax trace what-if` does."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def what_if(
 
     Args:
         source: a Trace, or a file, folder or pattern that `open_trace` reads.
-        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         changes: what to change.
         draws: steps to draw for every change, from the same seed, so that differences are due to the change alone.
         progress: told what is being done.
@@ -161,7 +161,7 @@ def _changes(
 
 
 def _check_ranks(trace: Trace, changes: Changes) -> None:
-    """Before the work, not after."""
+    """Refuses unknown ranks before the work, not after."""
     asked = {
         "--replace-rank": changes.replaced or (),
         "--swap": list(changes.places or ()),
@@ -188,7 +188,7 @@ def what_if_report(
     record: RunRecord,
     n_left_out: int = 0,
 ) -> WhatIfReport:
-    """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
+    """Report of who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
     return WhatIfReport(
         info=trace_facts(trace, n_left_out),
         slowdown=found.slowdown,

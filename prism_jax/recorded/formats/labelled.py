@@ -145,7 +145,7 @@ class LabelledNumber(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What a line says.
+    """Numbers, clock and rank in a line of a log.
 
     Attributes:
         found: its numbers.
@@ -169,7 +169,7 @@ OTHER_BAR = NOTHING._replace(series="other")
 
 @lru_cache(maxsize=1024)  # what is printed over and over is read once
 def read_line(text: str) -> Line:
-    """What a line of a log says of a step."""
+    """Reads the numbers that a line of a log states of a step."""
     text = text[:LONGEST_LINE]
     if "[" in text or "\x1b" in text:
         text = COLOUR.sub("", text)
@@ -207,7 +207,7 @@ def _is_no_training(text: str, found: list[LabelledNumber]) -> bool:
 
 
 def _of_step(found: list[LabelledNumber]) -> int:
-    """Where the number of the step stands, else the first number."""
+    """Index of the number of the step, else of the first number."""
     return next((one.start for one in found if one.kind == QuantityKind.STEP), found[0].start)
 
 
@@ -286,7 +286,7 @@ def _labelled(text: str, begin: int) -> list[LabelledNumber]:
 
 
 def _date_end(text: str) -> int:
-    """Where the date in front of a line ends, whose numbers say nothing."""
+    """End of the date in front of a line, whose numbers are not read."""
     front = _DATES.match(text)
     return 0 if front is None else front.end()
 
@@ -312,7 +312,7 @@ class _Label(NamedTuple):
 
 @lru_cache(maxsize=50_000)
 def _label(left: str) -> _Label | None:
-    """What the text between two numbers calls the second; a name of no kind where it says nothing itself."""
+    """Name of a number in the text between it and the one before; a name of no kind where the text has none."""
     stripped = left.rstrip(_TRAILING)
     tail = left[len(stripped) :]
     if tail == "" and stripped:
@@ -346,7 +346,7 @@ def _label(left: str) -> _Label | None:
 
 @lru_cache(maxsize=50_000)
 def _of_unit(unit: str) -> tuple[QuantityKind, float] | None:
-    """What a unit behind a number says: a time, a rate of steps or of work."""
+    """Kind of quantity by the unit behind a number: a time, a rate of steps or of work."""
     if unit in UNITS:
         return QuantityKind.PLAIN_TIME, UNITS[unit]
     if "/" not in unit and " per " not in unit:

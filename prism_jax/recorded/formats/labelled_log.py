@@ -153,7 +153,7 @@ class LabelledLog:
             column.values.append(value)
 
     def without_times(self) -> str:
-        """What the log says of steps, where it does not say how long they took; empty where it says nothing."""
+        """Message on the steps of the log, where it does not say how long they took; empty where it has none."""
         n = max((len(column.rows) for column in self.columns.values() if column.kind == QuantityKind.STEP), default=0)
         rates = [name for (_, name, _), column in self.columns.items() if column.kind == QuantityKind.WORK_RATE]
         if n == 0:
@@ -188,7 +188,7 @@ class LabelledLog:
 
 
 class _Values(NamedTuple):
-    """A quantity beside the counter of steps that it belongs to: [value] entry, step and number."""
+    """A quantity with the counter of steps that it belongs to: [value] entry, step and number."""
 
     series: str
     name: str
@@ -200,7 +200,7 @@ class _Values(NamedTuple):
 
 
 class _Choice:
-    """Which of the numbers of a log are its step times."""
+    """Choice of the numbers of a log that are its step times."""
 
     def __init__(self, log: LabelledLog, per_step: float | None, unit_s: float | None) -> None:
         self.log, self.per_step, self.unit_s = log, per_step, unit_s

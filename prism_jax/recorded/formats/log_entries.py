@@ -172,7 +172,7 @@ class Entries:
         return len(self._step)
 
     def pause(self) -> None:
-        """Between the last entry and the next one no training went on for a while."""
+        """Marks a pause: between the last entry and the next one no training went on for a while."""
         self.n_pauses += 1
 
     def add(self, entry: Entry) -> None:
@@ -294,7 +294,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class WorkPerStep:
-    """What a rate is turned into seconds by: the work of one step.
+    """Work of one step, by which a rate is turned into seconds.
 
     Attributes:
         facts: name -> what a line that says it contains, and what reads its value, None where it is not there after all.
@@ -309,7 +309,7 @@ class WorkPerStep:
 
 @dataclass(frozen=True)
 class LineFormat:
-    """How one framework writes a step.
+    """Format in which one framework writes a step.
 
     Attributes:
         name: of the format, unique: "DeepSpeed step lines".

@@ -47,7 +47,7 @@ class LogEntry(NamedTuple):
 
 
 class LoggedSteps(NamedTuple):
-    """Last step, seconds per step and number of steps of every entry; and where they come from."""
+    """Entries of a log: last step, seconds per step and number of steps of each; and where they come from."""
 
     step: list[int]
     seconds: list[float]

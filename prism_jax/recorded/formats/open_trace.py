@@ -1,7 +1,7 @@
 """Opens a recorded job in any of the known formats: ops (`TRACE_FORMATS`), or step times alone (`STEP_LOGS`).
 
 The format follows from the content of a file, and from its ending only where the content leaves it open; step logs are asked in
-turn, the last one first. A small YAML file beside a trace states the degrees of the recorded job.
+turn, the last one first. A small YAML file next to a trace states the degrees of the recorded job.
 
 Fields: name (or trial_name), dp, pp, tp, sp (or dp_size, pp_size, tp_size, dsp_size), virtual_stages (or vpp_size), each 1 if
 absent; world_size, which must be their product without virtual_stages; run_id, which is not used.
@@ -134,7 +134,7 @@ def read_meta(path: str | Path) -> JobShape:
 
 
 def find_meta(trace: Path) -> Path | None:
-    """The metadata file beside `trace` (a file or a folder), None if there is none.
+    """Metadata file next to `trace` (a file or a folder), None if there is none.
 
     `trace-A.parquet` has `meta-A.yaml`; any trace may have `<its name>.meta.yaml`; a folder has one `meta.yaml` or `meta-*.yaml`
     for all its traces, except that `meta-B.yaml` is not for `trace-A`.
@@ -228,7 +228,7 @@ def open_trace(
     Args:
         path: a file of any known format (`TRACE_FORMATS`); for Kineto also the folder of the files of all ranks, or a pattern
             such as "run/rank*.json"; or the name of a shipped trace. The content decides the format.
-        meta: file with the degrees of the job (YAML or JSON); by default the one beside the trace, then what the trace itself
+        meta: file with the degrees of the job (YAML or JSON); by default the one next to the trace, then what the trace itself
             says, then the highest ranks in it.
         unit: of step times whose name does not say it: s, ms, us or ns.
         columns: of a log: name in the file -> step, step_time, rate or clock.
@@ -296,13 +296,13 @@ def _one_format(paths: list[Path]) -> TraceFormat:
 
 
 def _named(path: str | Path) -> str | Path:
-    """The folder of a shipped trace, if `path` is its name and nothing of that name is at hand."""
+    """The folder of a shipped trace, if `path` is its name and no file has that name."""
     shipped = example_traces().get(str(path))
     return path if shipped is None or Path(path).exists() else shipped
 
 
 def _assembled(table: OpTable, beside: Path, job: JobShape | None, inside: JobShape | None) -> Trace:
-    """The trace, with the degrees that were given, lie beside it, are in it, or follow from its ranks."""
+    """The trace, with the degrees that were given, are in a file next to it, are in it, or follow from its ranks."""
     note = ""
     if job is None and (file := find_meta(beside)) is not None:
         job, note = read_meta(file), f"degrees from {file}"

@@ -139,7 +139,7 @@ class _Search:
         self._process.stdin.flush()
 
     def find(self, path: Path, block: list[tuple[int, str]]) -> list[ScalarRow]:
-        """What the pattern finds in some lines."""
+        """Finds the pattern in some lines."""
         timer = Timer(MOST_SECONDS, self._process.kill)
         timer.start()
         try:

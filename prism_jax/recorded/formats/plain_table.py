@@ -80,7 +80,7 @@ def _marks(columns: dict[str, NDArray]) -> NDArray[np.uint64]:
 
 
 def _copied(columns: dict[str, NDArray], order: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which rows [row] equal the one before them in an order in which equal rows are neighbours, first ones first."""
+    """Marks rows [row] that equal the one before them in an order in which equal rows are neighbours, first ones first."""
     same = np.ones(len(order) - 1, bool)
     for values in columns.values():
         same &= values[order[1:]] == values[order[:-1]]

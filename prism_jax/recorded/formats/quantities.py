@@ -1,4 +1,4 @@
-"""What the name of a logged number says: the number of a step, its time, a rate, a clock; and in which unit.
+"""Meaning of the names of logged numbers: the number of a step, its time, a rate, a clock; and in which unit.
 
 One vocabulary serves columns of tables, keys of JSON and labels in text. "run-7 - train/step_time", "perf/step_time_seconds",
 "Step Time (ms)", "timing_s/step" and "ms/step" are one quantity: what stands before " - " is the run, what stands before "/" is a
@@ -170,7 +170,7 @@ NOT_OF_STEPS = (  # charts of W&B: spread over what is grouped; the HF Trainer: 
 
 
 class QuantityKind(IntEnum):
-    """What a logged number is."""
+    """Kind of quantity of a logged number."""
 
     STEP = 0
     TIME = 1
@@ -181,7 +181,7 @@ class QuantityKind(IntEnum):
 
 
 class Meaning(NamedTuple):
-    """What a name says.
+    """Quantity, unit and run that a name states.
 
     Attributes:
         base: the quantity without run, group and unit: "step_time".
@@ -200,7 +200,7 @@ class Meaning(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def meaning(name: str) -> Meaning:
-    """What `name` says."""
+    """Reads quantity, unit and run from `name`."""
     run, _, whole = name[-LONGEST:].strip().rpartition(" - ")
     found = _rate(whole)
     if found is not None:
@@ -244,7 +244,7 @@ def _rate(whole: str) -> Meaning | None:
 
 
 def kind_of(name: str, *, beside_steps: bool = True) -> QuantityKind | None:
-    """What a number of this name is; None for anything else.
+    """Kind of a number of this name; None for anything that is not read.
 
     Args:
         beside_steps: whether there are numbers of steps, so that "duration" is enough for a time.

@@ -107,7 +107,7 @@ class RankTable:
         return Steps(found, RankTimes(tuple(self._names), entry, zero, np.array(self._seconds), parts))
 
     def _again(self, step: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows of the same step and rank come before a row, by clock and then by seconds [row]."""
+        """Counts the rows of the same step and rank that come before a row, by clock and then by seconds [row]."""
         order = np.lexsort((np.array(self._seconds), self._when(), rank, step))
         first = np.append(True, (np.diff(step[order]) != 0) | (np.diff(rank[order]) != 0))
         place = np.arange(len(step))

@@ -128,7 +128,7 @@ def header_names(first_line: str) -> list[str]:
 
 
 def separator_of(line: str) -> str:
-    """What stands between the fields of a line; a comma if nothing does."""
+    """Separator between the fields of a line; a comma if there is none."""
     return max(SEPARATORS, key=line.count)
 
 
@@ -236,7 +236,7 @@ def _table_rows(path: Path, rows: CsvRows, names: list[str]) -> Iterator[ScalarR
 
 
 def _tensorboard(path: Path, names: list[str], stated: Stated) -> ScalarNames | None:
-    """Of a file of one tag: its values if the tag is a step time; else the clock alone."""
+    """Names in a file of one tag: its values if the tag is a step time; else the clock alone."""
     if tuple(name.lower() for name in names) != TENSORBOARD or stated.columns:
         return None
     clock, step, value = names

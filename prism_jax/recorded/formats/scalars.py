@@ -1,6 +1,6 @@
 """Reads step times from rows of named scalars, whatever file they stand in: which name is the step, its time, the clock.
 
-What a name says is in `quantities`. A step time comes first, then a rate of steps, a plain time beside steps, the clock, and a
+What a name says is in `quantities`. A step time comes first, then a rate of steps, a plain time next to steps, the clock, and a
 rate of work (tokens/s) where the work of a step is stated. A unit that no name says is that which agrees with the clock; where
 there is none, seconds, if as milliseconds no training step would be so short. Of several runs in one file the first is read,
 and said so.
@@ -95,7 +95,7 @@ class ScalarNames:
 
 
 def is_told(names: Sequence[str]) -> bool:
-    """Whether among these names is a step time, a rate, or a clock beside steps."""
+    """Whether among these names is a step time, a rate, or a clock together with steps."""
     steps = any(map(is_step, names))
     kinds = {kind_of(name, beside_steps=steps) for name in names}
     of_steps = {QuantityKind.CLOCK, QuantityKind.STEP_RATE, QuantityKind.WORK_RATE} if steps else set[QuantityKind]()
@@ -103,7 +103,7 @@ def is_told(names: Sequence[str]) -> bool:
 
 
 def choose(names: Sequence[str], place: str, stated: Stated = NOTHING_STATED) -> ScalarNames:
-    """What is read of a file with these names.
+    """Chooses the names to read in a file.
 
     Args:
         place: for messages.
@@ -190,7 +190,7 @@ def rank_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def part_names(names: Sequence[str], others: set[str], unit_s: float) -> dict[str, float]:
-    """Columns of seconds beside the step time, and their units; `unit_s` is that of the step time, for names that say none."""
+    """Columns of seconds other than the step time, and their units; `unit_s` is that of the step time, for names without one."""
     found: dict[str, float] = {}
     for name in names:
         said = meaning(name)
@@ -334,7 +334,7 @@ def _number(row: ScalarRow, name: str) -> float:
 
 
 def _part(row: ScalarRow, name: str) -> float:
-    """Seconds of a part of a step; NaN for what is no number: it is read beside the step time and ends no file."""
+    """Seconds of a part of a step; NaN for what is no number: parts are read in addition to the step time and end no file."""
     try:
         value = _number(row, name)
     except DataError:
@@ -391,7 +391,7 @@ def _of_work(chosen: ScalarNames) -> list[str]:
 
 
 def clock_scale(found: Clocked, entries: Entries) -> float | None:
-    """By what step times are multiplied to agree with the clock, at the median of steps that both time; None without a clock."""
+    """Factor by which step times agree with the clock, at the median of steps that both time; None without a clock."""
     clocked = steps_by_clock(found.step, entries.clock_s, np.zeros(len(found.step), np.int64), entries.resolution_s)
     if len(clocked.step) == 0:
         return None
@@ -428,7 +428,7 @@ def assumed_unit(step_s: Floats, name: str, place: str) -> tuple[float, str]:
 
 
 def _refuse_no_clock(path: Path, name: str, entries: Entries) -> None:
-    """What goes back again and again is no clock."""
+    """Refuses as a clock a column that goes back again and again."""
     gaps = np.diff(entries.clock_s)
     if (gaps < 0).sum() > max(GOES_BACK * len(gaps), 1):
         raise DataError(
@@ -438,7 +438,7 @@ def _refuse_no_clock(path: Path, name: str, entries: Entries) -> None:
 
 
 def _refuse_clock(path: Path, name: str, found: Clocked) -> None:
-    """What grows with every entry is the time since the start."""
+    """Refuses as step times a column that grows with every entry: it is the time since the start."""
     if grows(found.step_s):
         raise DataError(
             f"{path} {name!r}: grows with every entry, as the time since the start does and step times do not. If it is a clock, "

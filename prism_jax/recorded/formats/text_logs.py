@@ -30,7 +30,7 @@ LINE_FORMATS: Registry[LineFormat] = Registry("log format", lambda: SHIPPED, err
 
 
 class Writer(NamedTuple):
-    """Who writes logs that are read by their labels, for messages and the name of the framework.
+    """Writer of logs that are read by their labels, for messages and the name of the framework.
 
     Attributes:
         name: in `prism-jax show logs`.
@@ -83,7 +83,7 @@ WRITERS = (
 
 
 def frameworks() -> str:
-    """Whose logs are read, in words."""
+    """Names of the writers whose logs are read, in words."""
     names = dict.fromkeys([one.framework for one in WRITERS if one.framework] + [one.framework for one in LINE_FORMATS])
     return f"{', '.join(names)} and others that label a step and its time"
 
@@ -106,7 +106,7 @@ def _parses(known: LineFormat, line: str) -> bool:
 
 
 class Found:
-    """What a log says in one format."""
+    """Entries of a log in one format."""
 
     def __init__(self, known: LineFormat, path: Path) -> None:
         self.known = known
@@ -115,7 +115,7 @@ class Found:
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """What a line contains if it says anything in this format."""
+        """Texts, one of which a line contains if it states anything in this format."""
         work = self.known.work
         facts = () if work is None else (marker for marker, _ in work.facts.values())
         return (self.known.marker, *self.known.pauses, *facts)
