@@ -1,6 +1,6 @@
 """The one way from `prism_jax` to `inference`: checks that the package found under that common name is ours.
 
-`inference` is shipped in the same wheel, so ours lies beside `prism_jax` and says so in its first lines. Another
+`inference` is shipped in the same wheel, so ours lies next to `prism_jax` and says so in its first lines. Another
 distribution of that name may come first on the path, or may have written over ours in site-packages; importing it would
 run foreign code under a familiar name. The check reads files and imports nothing.
 """

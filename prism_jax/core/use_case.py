@@ -1,10 +1,10 @@
 """A use case: a function that takes plain inputs and answers with a report; all that a command needs is read off it.
 
 The type of a parameter on the command line is declared with it: `Annotated[int, Option("--seeds", "N")]` is an option,
-`Annotated[str, Argument(metavar="TRACE")]` an argument by position. What is left out follows from the parameter: a keyword-only `n_gpus` is
-`--n-gpus`, the help is what the docstring says of it, its default is the default. Parameters that recur are fields of an
-`OptionGroup`, which counts as one parameter. `@use_case()` lets callers give these fields by keyword, and completes the record of
-the report: inputs, seed and versions. What a command does besides printing is a list of functions of the report.
+`Annotated[str, Argument(metavar="TRACE")]` an argument by position. What is left out follows from the parameter: a keyword-only
+`n_gpus` is `--n-gpus`, the help is what the docstring says of it, its default is the default. Parameters that recur are fields of
+an `OptionGroup`, which counts as one parameter. `@use_case()` lets callers give these fields by keyword, and completes the record
+of the report: inputs, seed and versions. What a command does besides printing is a list of functions of the report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a log of collectives does not say of its run, by options."""
+"""Facts about the run of a log of collectives that the log does not state, by options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.use_case import Option, OptionGroup
 
 @dataclass(frozen=True)
 class CollectiveRun(OptionGroup):
-    """What was run, for logs that do not say it.
+    """Collective and GPUs of the run, for logs that do not state them.
 
     Attributes:
         collective: collective: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, p2p.

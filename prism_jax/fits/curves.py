@@ -26,7 +26,7 @@ def bandwidth_curves(curves: Sequence[Any]) -> tuple[BandwidthCurve, ...]:
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:
-    """As many as `most` of them, evenly, with the first and the last."""
+    """Selects at most `most` of them, evenly, with the first and the last."""
     chosen = np.unique(np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int))
     return [items[i] for i in chosen]
 

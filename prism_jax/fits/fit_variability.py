@@ -27,7 +27,7 @@ METHOD = (
 
 @dataclass(frozen=True)
 class FitParts:
-    """What a fit was made of.
+    """Result of a fit and its files.
 
     Attributes:
         fit: what `prism_jax.fit` returns; an `inference.Fit`.
@@ -43,7 +43,7 @@ class FitParts:
 
 @dataclass(frozen=True)
 class Columns(OptionGroup):
-    """How to read the files of a fit.
+    """Reading of the files of a fit.
 
     Attributes:
         mapping: name of a column in the files.
@@ -63,7 +63,7 @@ class Columns(OptionGroup):
 
 @dataclass(frozen=True)
 class HoldoutChoice(OptionGroup):
-    """Which groups to leave out.
+    """Groups to leave out.
 
     Attributes:
         column: leave whole groups of a column out and score them.
@@ -76,7 +76,7 @@ class HoldoutChoice(OptionGroup):
 
 @dataclass(frozen=True)
 class Posterior(OptionGroup):
-    """How the posterior is drawn.
+    """Method by which the posterior is drawn.
 
     Attributes:
         n_chain: number of NUTS chains.
@@ -92,7 +92,7 @@ class Posterior(OptionGroup):
 
 
 def fit_messages(report: FitReport) -> list[Message]:
-    """How many rows were used, where the fit is, and whether it failed."""
+    """Messages on how many rows were used, where the fit is, and whether it failed."""
     rows, parts = report.fit.hygiene, report.parts
     told = [Message(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)]
     if parts.kept is not None:
@@ -186,12 +186,12 @@ def _stated(run: CollectiveRun) -> dict[str, Any]:
 
 
 def failed_name(out: str | Path) -> Path:
-    """Where a fit is kept that failed its checks: net.failed.npz for net.npz."""
+    """File of a fit that failed its checks: net.failed.npz for net.npz."""
     return Path(out).with_suffix(f".failed{Path(out).suffix}")
 
 
 def _unfinished_name(out: str | Path) -> Path:
-    """What an interrupted fit goes on from."""
+    """File from which an interrupted fit goes on."""
     return Path(f"{out}.partial")
 
 

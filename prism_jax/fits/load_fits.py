@@ -31,7 +31,7 @@ from ..variability.tree import Variability, overlay
 
 
 def unused_note(fitted: Variability, job: Job, file: str) -> str | None:
-    """That nothing of a fit applies to the job, in words; None where something does, or the fit is not of collectives alone.
+    """Note that nothing of a fit applies to the job; None where something does, or the fit is not of collectives alone.
 
     Raises:
         PlanError: the plan is impossible.
@@ -76,10 +76,10 @@ class JobWithTables:
 def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, force: bool = False) -> JobWithTables:
     """The job with the cost that the fits among `fits` (file, `inference.Fit`) describe; a later one wins over an earlier one.
 
-    Notes: measured steps of the site say more than its tables: beside its calibration, tables are left aside, with a note.
+    Notes: measured steps of the site say more than its tables: with its calibration, tables are left aside, with a note.
 
     Raises:
-        DataError: a fit is of other hardware, or says nothing of a step.
+        DataError: a fit is of other hardware, or of a model without effect on a step's time.
         FailedFitError: a fit failed its checks and `force` is not set.
     """
     tables: MeasuredTables | None = None
@@ -104,7 +104,7 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
 
 
 def _served(measured: MeasuredCollectives | None, job: Job) -> list[str]:
-    """Which collectives of the job take their seconds from measurements of another one, in sentences."""
+    """Sentences on collectives of the job that take their seconds from measurements of another one."""
     if measured is None:
         return []
     found: dict[tuple[str, bool], list[str]] = {}
@@ -148,7 +148,7 @@ def _check_speaks_of_steps(fit: Any, file: str) -> None:
         if threats
         else f"`prism-jax fit report {file}` shows what is in it."
     )
-    raise DataError(f"--fit {file}: a fit of {fit.model.name}, which says nothing of a step. {remedy}")
+    raise DataError(f"--fit {file}: a fit of {fit.model.name}, which has no effect on a step's time. {remedy}")
 
 
 def _measured(fit: Any, job: Job, file: str, key: Any, force: bool) -> MeasuredTables | None:
@@ -184,7 +184,7 @@ class FittedJob:
         job: with the calibration of its site and the variability at the posterior means.
         draws: posterior draws of its variability; empty where no fit speaks of that.
         level: what a fit to the log of this very job says of its typical step; None where there is none. `predict` applies it.
-        notes: why a fit to step times says nothing of that.
+        notes: why a fit to step times gives no level.
         unused: fits of which nothing applies to the job, in words.
         tables: which measured tables the cost of the job is made of, and what they leave to the presets, in words.
     """
@@ -292,7 +292,7 @@ def _centre(fit: Any, file: str, force: bool) -> Variability:
 
 
 def _level_of(found: MeasuredLevel | NoLevel | None, file: str, job: Job) -> LogLevel | str | None:
-    """The level of a log of this job; why a fit of step times says nothing of it, in words; None of other fits."""
+    """Level of the log of this job; or why a fit of step times gives none, in words; None of other fits."""
     if isinstance(found, NoLevel):
         return f"{file}: the level of the log is not used: {found.why}"
     if found is not None and found.n_gpus not in (job.plan.n_devices,) and found.n_gpus == found.n_gpus:

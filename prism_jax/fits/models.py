@@ -13,7 +13,7 @@ from .._inference_loader import inference
 
 
 class FitModel(NamedTuple):
-    """Where a model is, and what it is.
+    """Module and description of a model of fits.
 
     Attributes:
         place: module and class, a subclass of `inference.engine.model.Model`; imported when it is fitted.

@@ -57,7 +57,7 @@ class MemoryOptions:
         grad_bytes: per parameter, of the buffer gradients are accumulated in. 4: fp32 main gradients, which Megatron-LM
             keeps for bf16 training (docs/source/api-guide/dist_optimizer.md: 18 bytes per parameter, `6 + 12/d` with the
             distributed optimizer); 2: gradients in the model's dtype (ZeRO paper, arXiv 1910.02054, section 3.1).
-        model_grad_bytes: per parameter, of low-precision gradients kept beside that buffer.
+        model_grad_bytes: per parameter, of low-precision gradients kept in addition to that buffer.
         optimizer_bytes: per parameter: Adam's fp32 master copy and two moments; a plan's `state_dtypes` take off what they save.
         fp8_copy_bytes: per parameter of a layer, of its fp8 copy and the transposed one, which Transformer Engine keeps from the
             first micro-batch of a step to the last; none where parameters are sharded, or are in fp8 themselves
@@ -69,7 +69,7 @@ class MemoryOptions:
             (`permuted_probs`), from `FIRST_WEIGHTED` on. Where no kernel joins activation and weight, which those of gates do,
             the activation before its weight is kept, too.
         fused_gate: silu(gate) * up in one kernel, which saves its two inputs only.
-        logits_peak_bytes: per logit, while the loss is computed: bf16 logits beside their fp32 copy (6), which an
+        logits_peak_bytes: per logit, while the loss is computed: bf16 logits and their fp32 copy (6), which an
             in-place softmax reuses; 10 if an eager softmax writes to a tensor of its own, 12 with the gradients of PyTorch's.
         dropout: None: the GPT recipe (LayerNorm, plain MLP) has it, Llama-style models do not.
         bucket_elements: parameters per gradient bucket of ZeRO-2 and up. Source: Megatron-LM, `ddp_bucket_size`
@@ -79,7 +79,7 @@ class MemoryOptions:
         workspace_bytes: of cuBLAS and Transformer Engine, held by the allocator from the first product on. PyTorch gives each
             of two threads (forward, autograd) 32 MiB on Hopper and later, Transformer Engine has 32 MiB of its own
             (`CUDABlas.cpp`, `getChosenWorkspaceSize`; `transformer_engine/pytorch/module/base.py`).
-        expert_workspace_bytes: beside it, of a model with experts: 32 MiB for each of the four streams of a grouped product.
+        expert_workspace_bytes: in addition, of a model with experts: 32 MiB for each of the four streams of a grouped product.
         context_bytes: CUDA context and kernels.
         nccl_bytes: per communicator. NCCL allocates NCCL_BUFFSIZE = 4 MiB per channel, direction and protocol group
             (NCCL user guide, environment variables); with 16-24 channels about 0.2 GiB.
@@ -156,7 +156,7 @@ AS_MEGATRON = "as Megatron-LM: no peaks of this framework were compared"
 
 
 class LayerShape(Protocol):
-    """What a layer split may ask of a model: sizes of its layers, in elements."""
+    """Sizes of a model's layers that a layer split may ask for, in elements."""
 
     @property
     def n_layers(self) -> int: ...
@@ -177,7 +177,7 @@ LayerSplit = Callable[[LayerShape, int], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class PlanDefaults:
-    """What a framework does where a plan leaves a field open (None); every name is a field of `ParallelPlan`.
+    """Choices of a framework where a plan leaves a field open (None); every name is a field of `ParallelPlan`.
 
     Attributes:
         offload_gradients: with an optimizer on the host gradients leave the device during the backward pass, and not after it.

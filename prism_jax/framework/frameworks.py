@@ -2,7 +2,7 @@
 
 Megatron-LM and what is built on it have fused kernels and sum gradients inside the matrix product; nanotron has eager
 modules, sums gradients in fp32 in a pass of its own and deals layers out by their cost; DeepSpeed sums either way by
-precision and version, so nothing is said of it; FSDP runs modules as written, whatever trainer runs them; JAX and MindSpore
+precision and version, so it has no default for that; FSDP runs modules as written, whatever trainer runs them; JAX and MindSpore
 compile the step into one program. `OTHER` is known software that is none of them, such as a company's own.
 `FRAMEWORKS.add(Framework(...))` adds one of the caller's.
 """

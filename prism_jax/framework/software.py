@@ -138,7 +138,7 @@ class Software:
         return getattr(self, name) == EAGER and not (self.compile and name in COMPILED)
 
     def filled(self, values: dict[str, Any]) -> Software:
-        """The same with `values` where nothing is stated."""
+        """Software with `values` where nothing is stated."""
         return replace(self, **{name: values[name] for name in self.open_fields if name in values})
 
 

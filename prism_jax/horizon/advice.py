@@ -97,7 +97,7 @@ class TwoLevels:
 
 
 def two_levels_of(run: TrainingRun) -> TwoLevels | None:
-    """Levels of the run with copies in memory and its checkpoints; None where a copy's seconds are not known or nothing is soft."""
+    """Levels of the run with copies in memory and its checkpoints; None where a copy's time is unknown or nothing is soft."""
     copy_s, checkpoint = run.checkpoint.memory_s, run.checkpoint
     hazards = [(hazard, hazard.rate_h(run.n_gpus, run.node_size) / HOUR_S) for hazard in run.reliability.hazards]
     soft, hard = ([(h, rate) for h, rate in hazards if (h.nodes_lost == 0.0) == is_soft] for is_soft in (True, False))

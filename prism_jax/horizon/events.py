@@ -246,7 +246,7 @@ class RunRules:
         )
 
     def _after_failure(self, state: RunState, failed: Bool[Array, " world"], turn: UInt32[Array, ""]) -> RunState:
-        """State after a failure, where `failed`: work since the last loadable checkpoint is lost, nodes are repaired, a restart begins."""
+        """State after a failure, where `failed`: loses work since the last loadable checkpoint, repairs nodes, restarts."""
         worlds, threats = self.worlds, self.setting.threats
         undone = failed & (state.kept_s < worlds.background_s)
         again_s = jnp.where(state.done == 1, worlds.first_s, worlds.interval_s) + worlds.checkpoint_s + worlds.planned_s

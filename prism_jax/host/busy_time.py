@@ -26,10 +26,10 @@ class BusyTime:
     """Seconds of one step.
 
     Attributes:
-        gpu_active_s: kernels, and communication that nothing runs beside.
+        gpu_active_s: kernels, and communication without other work at the same time.
         passes_s: the part of it before the end of the step.
         host_s: in which the host starts kernels and collectives; none of what a CUDA graph starts.
-        hidden_s: communication beside compute.
+        hidden_s: communication during compute.
         p2p_s: handing activations and gradients to other stages.
     """
 
@@ -41,7 +41,7 @@ class BusyTime:
 
     @property
     def naive_sum_s(self) -> float:
-        """Everything one after another, as if nothing ran beside anything: the baseline."""
+        """Sum of all parts, as if they ran one after another: the baseline."""
         return self.gpu_active_s + self.host_s + self.hidden_s + self.p2p_s
 
     @property

@@ -30,7 +30,7 @@ _NONE = -1
 
 
 class ProfileEvent(NamedTuple):
-    """What is used of one event of a profile; microseconds.
+    """Facts about one event of a profile; microseconds.
 
     Attributes:
         link, stream: correlation number and stream of the device; -1 where there is none.
@@ -46,7 +46,7 @@ class ProfileEvent(NamedTuple):
 
     @property
     def end_us(self) -> float:
-        """When it ends."""
+        """End of the event."""
         return self.start_us + self.duration_us
 
 
@@ -96,7 +96,7 @@ def _event(event: Mapping[str, Any], args: Mapping[str, Any]) -> ProfileEvent | 
 
 
 def rank_calls(found: Iterable[ProfileEvent], source: str) -> RankCalls:
-    """As `read_rank_calls`, of events that are at hand; `source` is what messages call them.
+    """Calls of a rank, as by `read_rank_calls`, from a list of events; `source` is what messages call them.
 
     Raises:
         DataError: no calls of the driver that start work.
@@ -129,7 +129,7 @@ def _steps(found: Sequence[ProfileEvent], launches: Sequence[ProfileEvent]) -> t
 
 
 class _Streams:
-    """Which of the three streams work is on, and the one that each thread used last."""
+    """Assigns work to the three streams, and knows the one that each thread used last."""
 
     def __init__(self, work: Mapping[int, ProfileEvent]) -> None:
         busy_us: defaultdict[int, float] = defaultdict(float)

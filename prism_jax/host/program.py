@@ -32,7 +32,7 @@ from ..core.errors import DataError
 
 
 class Action(IntEnum):
-    """What a call does beside taking host time."""
+    """Effect of a call in addition to taking host time."""
 
     NOTHING = 0
     KERNEL = 1  # starts work on a stream
@@ -94,13 +94,13 @@ class HostProgram(ByContent):
 
     @property
     def without_host(self) -> HostProgram:
-        """The same work where hosts take no time and all ranks start together."""
+        """Program with the same work where hosts take no time and all ranks start together."""
         nothing = np.zeros_like(self.gap_s)
         return replace(self, gap_s=nothing, call_s=nothing, start_s=np.zeros_like(self.start_s))
 
     @property
     def without_work(self) -> HostProgram:
-        """The same hosts where devices take no time."""
+        """Program with the same hosts where devices take no time."""
         return replace(self, busy_s=np.zeros_like(self.busy_s))
 
     @property

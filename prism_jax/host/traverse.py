@@ -7,7 +7,7 @@
     join        its stream waits for communication
 
 Source: the two-stream traversal of the universal multi-GPU performance model (arXiv 2404.12674, algorithm 1), with waits that its
-traces show instead of those that its rules guess, and a third stream for copies and input that run beside both.
+traces show instead of those that its rules guess, and a third stream for copies and input that run at the same time as both.
 """
 
 from __future__ import annotations

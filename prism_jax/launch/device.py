@@ -1,4 +1,4 @@
-"""Which GPU a log is of: what it names, or what it leaves possible."""
+"""Finds the GPU of a log: the one it names, or those it leaves possible."""
 
 from __future__ import annotations
 

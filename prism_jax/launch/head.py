@@ -41,7 +41,7 @@ _HOST = re.compile(r"^([A-Za-z][\w-]{0,60}(?:\.[\w-]{1,60}){0,6}|\d{1,3}(?:\.\d{
 
 
 class SaidValue(NamedTuple):
-    """What a log says under a name.
+    """Value that a log states under a name.
 
     Attributes:
         text: as written, cut.
@@ -56,7 +56,7 @@ class SaidValue(NamedTuple):
 
 @dataclass
 class Head:
-    """What one run of a log says of its job.
+    """Facts about the job of one run in a log.
 
     Attributes:
         trainer: who wrote it, as `said.BEGINS` and the arguments tell; empty: nobody that is known.
@@ -169,7 +169,7 @@ class _Reader:
             self._sentence(line, text, number)
 
     def _needles(self) -> re.Pattern[bytes]:
-        """What a line holds that may say something: once steps are there, ever less is looked for."""
+        """Pattern of lines that may state something: once steps are there, ever less is looked for."""
         return BEFORE if not self.has_steps else BESIDE if self.n_after < ENOUGH_STEPS else BETWEEN
 
     def done(self, last: int) -> list[Head]:

@@ -200,7 +200,7 @@ def _lacks_device(stated: StatedJob, given: set[str]) -> bool:
 
 
 def _which_device(head: Head, stated: StatedJob) -> tuple[str, str]:
-    """Which GPUs are possible, in words, and the first of them."""
+    """Names the GPUs that are possible, and the first of them."""
     left = possible_devices(head, stated.get("plan.dtype", "bf16"))
     named = head.facts.get("gpu")
     what = (

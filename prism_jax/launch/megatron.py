@@ -209,7 +209,7 @@ def _precision(head: Head, job: StatedJob) -> None:
 
 
 def _states(head: Head, job: StatedJob) -> None:
-    """How optimizer states are kept and sharded."""
+    """Storage and sharding of optimizer states."""
     stage, shared = head.said("zero_stage"), head.said("use_distributed_optimizer")
     zero = whole(stage, 0, 3) if stage is not None and _framework(head) == "megatron-deepspeed" else None
     if zero == 0 and job.get("plan.dtype") == "bf16" and job.get("plan.dp", 1) > 1:

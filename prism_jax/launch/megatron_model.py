@@ -1,4 +1,4 @@
-"""Which model a block of arguments of Megatron-LM describes: sizes, norms, positions, experts, latent attention."""
+"""Model that a block of arguments of Megatron-LM describes: sizes, norms, positions, experts, latent attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trainers say of a job in sentences: a table of patterns, whose named groups are names of facts.
+"""Facts that trainers state about a job in sentences: a table of patterns, whose named groups are names of facts.
 
 A pattern is looked for only in lines that hold one of its needles. Every repeat in it is bounded, so that a hostile line costs
 time in proportion to its length.
@@ -144,7 +144,7 @@ _OVERRIDES = re.compile(r"(?:Overriding config: |--config_overrides[= ]['\"]?)([
 
 
 def _overrides(text: str) -> Pairs:
-    """What replaces the defaults of `Model config`."""
+    """Values that override the defaults of `Model config`."""
     found = _OVERRIDES.search(text)
     for pair in found[1].split(",") if found is not None else ():
         name, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""What somebody states of a job in a trainer's words, as fields of a job file, each with where it was said."""
+"""Statements about a job in a trainer's words, as fields of a job file, each with where it was said."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StatedField:
 
     @property
     def comment(self) -> str:
-        """Where it is from, without names of hosts and folders: `line 12: num_layers = 32`."""
+        """Comment on the origin, without names of hosts and folders: `line 12: num_layers = 32`."""
         words = [f"line {one.line}: {one.name} = {PRIVATE.sub('...', one.text)[:40]}" for one in self.said if one.name]
         return "; ".join([*words, *([self.why] if self.why else [])]) or "not said: as the trainer does by default"
 

@@ -156,7 +156,7 @@ class ReplicaNoise(eqx.Module):
 
 
 class SharedNoise(eqx.Module):
-    """What the replicas of a step share.
+    """Noise that the replicas of a step share.
 
     Attributes:
         regime: [axis, sample] network regime.
@@ -186,7 +186,7 @@ class WorkNoise(eqx.Module):
 
 
 class NoiseModel(eqx.Module):
-    """How a replica's noise is made.
+    """Model of a replica's noise.
 
     Attributes:
         compute, comm: standardised residuals of a normal score.

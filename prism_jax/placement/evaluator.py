@@ -46,7 +46,7 @@ Assignments = NDArray[np.int32]
 
 
 class Tables(eqx.Module):
-    """Everything about a problem but the draws."""
+    """Arrays of a problem, all but the draws."""
 
     step: StepTables
     nodes: NodeTables
@@ -188,7 +188,7 @@ def _step_times(
 
 
 def padded(assignments: Assignments, multiple: int) -> Int32[Array, "assignment seat"]:
-    """On the device, the last repeated up to a multiple, so that few numbers of assignments are compiled for."""
+    """Moves assignments to the device, the last repeated up to a multiple, so that few shapes are compiled."""
     more = -len(assignments) % multiple
     return jnp.asarray(np.concatenate([assignments, np.repeat(assignments[-1:], more, axis=0)]), jnp.int32)
 

@@ -33,7 +33,7 @@ MOST_REPLICAS = 8  # slowest ones, which alone decide the step and its gradient
 
 
 class Slopes(eqx.Module):
-    """How the seconds of a step grow with the layers of its chunks.
+    """Growth of the seconds of a step with the layers of its chunks.
 
     Attributes:
         share: [lane, kind, chunk] whose layers an op runs.
@@ -102,7 +102,7 @@ def _moves(layers: tuple[int, ...], gradient: Floats) -> Iterator[tuple[int, ...
 
 
 def _allowed(space: SplitSpace, splits: Splits, layers: tuple[int, ...]) -> bool:
-    """Not fewer layers on a chunk than one, or than the job's own split has somewhere, and memory fits."""
+    """Tests a split: not fewer layers on a chunk than one, or than the job's own split has somewhere, and memory fits."""
     return min(layers) >= min(1, *space.even.layers) and layers_fit(
         space.problem.job, layers, max(splits.micro_batches)
     )
@@ -114,7 +114,7 @@ def _value(space: SplitSpace, splits: Splits, kept: Stored, seats: Array, object
 
 
 def _slopes(space: SplitSpace, splits: Splits) -> Slopes:
-    """From the job with one layer more in every chunk."""
+    """Slopes from the job with one layer more in every chunk."""
     job, n_chunk = space.problem.job, len(splits.layers)
     own = space.seconds(with_layers(job, splits.layers))
     deeper = replace(job, model=job.model.deeper(n_chunk))
@@ -192,7 +192,7 @@ def with_splits(
     n_kept: int,
     progress: Progress,
 ) -> list[SplitChoice]:
-    """What every start leads to, and the best of them annealed on; the choice is left to other draws."""
+    """Anneals from every start, and on from the best of them; the choice is left to other draws."""
     space = split_space(problem)
     kept = stored(space.problem, Draws(jax.random.fold_in(key, 1), n_kept))
     few = few_samples(kept)

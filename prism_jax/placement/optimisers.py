@@ -34,7 +34,7 @@ from .tables import NodeTables, PortTables, end_links
 
 
 def descend(gradient: Callable[[Array, int], Array], start: Array, n_step: int, rate: float | optax.Schedule) -> Array:
-    """Where `n_step` steps of Adam lead from `start`.
+    """Result of `n_step` steps of Adam from `start`.
 
     Args:
         gradient: of the parameters and the number of the step.
@@ -145,7 +145,7 @@ HOT, COLD = (
 
 @dataclass(frozen=True)
 class Annealed:
-    """Where a chain has been best.
+    """Best state of a chain.
 
     Attributes:
         assignment: [seat].
@@ -335,6 +335,6 @@ def _mixed(nodes: NodeTables, share: Float[Array, "seat node"]) -> NodeTables:
 
 
 def _mixed_ports(ports: PortTables, whole: Float[Array, "seat node"]) -> PortTables:
-    """The same of links."""
+    """Mixes links as `_mixed` does nodes."""
     link, nic = (jnp.einsum("sn,np->sp", whole, own) for own in (ports.link, ports.nic))
     return PortTables(link, nic, ports.edge_leaves, ports.leaves)

@@ -54,7 +54,7 @@ SEARCHED, SEARCHED_WITH_SPLITS = 0.9, 0.4  # share of the work that is done when
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to search.
+    """Effort of a search.
 
     Attributes:
         n_random: random assignments.
@@ -131,7 +131,7 @@ class Candidates:
 def candidates(
     problem: PlacementProblem, objective: PlanObjective, key: Array, effort: Effort, progress: Progress
 ) -> Candidates:
-    """What every method offers, on kept draws."""
+    """Candidates of every method, on kept draws."""
     kept = stored(problem, Draws(named(key, "kept"), effort.n_kept))
     rng = np.random.default_rng(crc32(np.asarray(jax.random.key_data(key)).tobytes()))
     progress(0.0, "random assignments")

@@ -98,7 +98,7 @@ class LaunchFiles(OptionGroup):
 def files_messages(
     _: PlacementReport, hostfile: str | Path | None = None, rankfile: str | Path | None = None
 ) -> tuple[Message, ...]:
-    """Which files were written."""
+    """Message that names the files that were written."""
     return tuple(Message(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
 
 

@@ -71,12 +71,12 @@ class PlacementResult:
         return min((m for m in BASELINES if m in self.batches_s), key=lambda m: self.value(m)[0])
 
     def gain_over(self, method: str, chosen: str = OPTIMISED) -> Gain:
-        """What the choice is worth against `method`, from paired steps."""
+        """Gain of the choice over `method`, from paired steps."""
         return paired_gain(self.objective.of(self.batches_s[method]), self.objective.of(self.batches_s[chosen]))
 
     @property
     def gain(self) -> Gain:
-        """What the choice is worth against the nodes as they were given."""
+        """Gain of the choice over the nodes as they were given."""
         return self.gain_over(AS_GIVEN)
 
     def _repr_html_(self) -> str:

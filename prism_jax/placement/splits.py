@@ -131,7 +131,7 @@ def exact_problem(problem: PlacementProblem, splits: Splits) -> PlacementProblem
 
 
 def split_space(problem: PlacementProblem) -> SplitSpace:
-    """Everything that may be split in a problem."""
+    """Space of all splits of a problem."""
     job, n_replica = problem.job, problem.slots.n_replica
     even = even_splits(job, n_replica)
     counts = possible_micro_batches(job, n_replica)

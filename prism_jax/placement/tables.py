@@ -90,7 +90,7 @@ class PortTables(eqx.Module):
 
 
 class NodeTables(eqx.Module):
-    """What a node does to a step; the last node is a dummy that slows nothing down.
+    """Factors of nodes on a step; the last node is a dummy that slows nothing down.
 
     Attributes:
         loc, scale: [row, node, part] mean and spread of the slowest GPU's factor.
@@ -105,7 +105,7 @@ class NodeTables(eqx.Module):
 
 
 class SlotTables(eqx.Module):
-    """Where the slots are: the arrays of `Slots`.
+    """Places of the slots: the arrays of `Slots`.
 
     Attributes:
         slot, part: [lane, replica, share].
@@ -118,7 +118,7 @@ class SlotTables(eqx.Module):
 
 
 class GroupFactors(eqx.Module):
-    """What an assignment makes of one replica.
+    """Factors of one replica under an assignment.
 
     Attributes:
         loc, scale: [lane, kind] mean and spread of the slowest GPU's factor.
@@ -134,7 +134,7 @@ class GroupFactors(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Which ops are alike.
+    """Kinds of ops that are alike.
 
     Attributes:
         signatures: per lane, what its kinds run; kind k of a lane is signatures[lane][k - 1].
@@ -287,7 +287,7 @@ def _ports(job: Job, fleet: MeasuredFleet, parts: Sequence[tuple[int, ...]]) -> 
 
 
 def with_seconds(step: StepTables, seconds: KindSeconds) -> StepTables:
-    """The same step with other seconds; mixes of kernel classes and residuals stay."""
+    """Step with other seconds; mixes of kernel classes and residuals stay."""
     busy_s = seconds.compute_s.sum(axis=-1)
     new = (busy_s, seconds.comm_s, seconds.end_s, seconds.end_comm_s)
     return eqx.tree_at(
@@ -316,7 +316,7 @@ def _stacked(arrays: Sequence[NDArray], fill: float) -> NDArray:
 
 
 def _with_deps(array: NDArray, arrays: Sequence[NDArray], fill: float) -> NDArray:
-    """As many dependencies per op as the graph with most."""
+    """Pads dependencies to as many per op as the graph has at most."""
     if array.ndim < 3:
         return array
     most = max(a.shape[2] for a in arrays)
@@ -324,7 +324,7 @@ def _with_deps(array: NDArray, arrays: Sequence[NDArray], fill: float) -> NDArra
 
 
 def _node_tables(loc: Floats, scale: Floats, peak: Floats, ports: PortTables | None) -> NodeTables:
-    """With the dummy node that fills groups of fewer shares."""
+    """Tables of nodes, with the dummy node that fills groups of fewer shares."""
     loc, scale = (np.pad(x, ((0, 0), (0, 1), (0, 0))) for x in (loc, scale))
     peak = np.pad(peak, ((0, 1), (0, 0)))
     return NodeTables(jnp.asarray(loc, float), jnp.asarray(scale, float), jnp.asarray(peak, float), ports)
@@ -338,7 +338,7 @@ def slot_tables(slots: Slots) -> SlotTables:
 def group_factors(
     step: StepTables, nodes: NodeTables, slots: SlotTables, assignment: Int32[Array, " slot"], replica: Int32[Array, ""]
 ) -> GroupFactors:
-    """What an assignment (node of every slot, then spares) makes of one replica."""
+    """Factors of one replica under an assignment (node of every slot, then spares)."""
     dummy = nodes.peak.shape[0] - 1
     seats = jnp.append(assignment[: slots.replicas.shape[0]], jnp.asarray(dummy, assignment.dtype))
     slot = lax.dynamic_index_in_dim(slots.slot, replica, axis=1, keepdims=False)  # [lane, share]

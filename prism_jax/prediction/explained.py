@@ -1,4 +1,4 @@
-"""Where the time of a step goes, what makes its tail, and what given slowdowns of GPUs cost: blocks of a prediction."""
+"""Blocks of a prediction on where the time of a step goes, what makes its tail, and what given slowdowns of GPUs cost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def breakdown_blocks(parts_s: Mapping[str, float], criticality: Mapping[str, flo
 
 
 def owner_blocks(owner_s: Mapping[str, float], error_s: Mapping[str, float] | None, p95_s: float) -> list[Block]:
-    """By how much p95 would fall without each source of variability.
+    """Blocks on how much p95 would fall without each source of variability.
 
     Args:
         error_s: of the sources; None where no table of given slowdowns stands below to compare with.
@@ -55,7 +55,7 @@ def owner_blocks(owner_s: Mapping[str, float], error_s: Mapping[str, float] | No
 
 
 def given_blocks(given: GivenSlowdowns | None) -> list[Block]:
-    """Which GPUs are given, the step with nothing else varying, and a row per node; nothing where none are given."""
+    """Blocks on given GPUs, the step with nothing else varying, and a row per node; nothing where none are given."""
     if given is None:
         return []
     head = ("node", "slowest GPU", "stage", "replica", "cost in p95", "with all above")
@@ -91,7 +91,7 @@ def _node(one: SlowNode) -> tuple[str, ...]:
 
 
 def _numbers(found: tuple[int, ...]) -> str:
-    """As "0-3" or "1, 4"; few of many."""
+    """Lists numbers as "0-3" or "1, 4"; few of many."""
     if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
         return f"{found[0]}-{found[-1]}"
     return ", ".join(map(str, found[:MOST_NUMBERS])) + (", ..." if len(found) > MOST_NUMBERS else "")

@@ -68,7 +68,7 @@ def prediction_report(
     elapsed: Elapsed,
     record: RunRecord,
 ) -> PredictionReport:
-    """Everything that is known of a prediction.
+    """Report of everything that is known of a prediction.
 
     Args:
         explanation: None where none was asked for.

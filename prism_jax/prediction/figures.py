@@ -1,4 +1,4 @@
-"""What the report of a prediction consists of: the job, the step time and its intervals, spreads, money, published figures."""
+"""Parts of the report of a prediction: the job, the step time and its intervals, spreads, money, published figures."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class LevelFacts:
 
 @dataclass(frozen=True)
 class MoneyFacts:
-    """What the mean step costs, in the currency of the price of a GPU-hour; `per_mtoken`: of a million tokens (samples)."""
+    """Cost of the mean step, in the currency of the price of a GPU-hour; `per_mtoken`: of a million tokens (samples)."""
 
     price_per_gpu_hour: float
     per_step: float
@@ -216,7 +216,7 @@ class PublishedFigure:
 
     @property
     def sentence(self) -> str:
-        """Both next to each other, with the difference."""
+        """Sentence with both next to each other, and the difference."""
         number, unit = _FIGURES[self.name]
 
         def against(value: float) -> str:

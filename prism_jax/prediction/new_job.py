@@ -33,7 +33,7 @@ FSDP = "fsdp"
 
 
 def written_messages(job: Job, path: str | Path = "job.yaml") -> tuple[Message, ...]:
-    """What was written, and what to do with it."""
+    """Messages on what was written, and what to do with it."""
     plan = job.plan
     degrees = f"tp {plan.tp} x pp {plan.pp} x dp {plan.dp}"
     found = [Message(f"wrote {path}: {job.model.name} on {plan.n_devices:,} x {job.cluster.device.name}, {degrees}")]
@@ -168,7 +168,7 @@ def _plan(
 
 
 def _sharding(model: Workload, framework: str | None) -> dict[str, Any]:
-    """How states are spread over dp: tables of a recommender have their own way, and its layers are whole on every GPU."""
+    """Sharding of states over dp: tables of a recommender have their own way, and its layers are whole on every GPU."""
     if isinstance(model, DLRMSpec):
         return {"zero_stage": 0}
     return {"sharding": "fsdp"} if framework == FSDP else {"zero_stage": 1}

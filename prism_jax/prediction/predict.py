@@ -42,7 +42,7 @@ Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
 
 @dataclass(frozen=True)
 class PredictionParts:
-    """What the picture and the timeline of a prediction are made of."""
+    """Results from which the picture and the timeline of a prediction are made."""
 
     job: Job
     distribution: StepTimeDistribution
@@ -74,7 +74,7 @@ class Measured(OptionGroup):
 
 @dataclass(frozen=True)
 class Sampling(OptionGroup):
-    """How the step is simulated.
+    """Simulation of the step.
 
     Attributes:
         method: simulation of replicas: symmetric, or brute-force (every GPU of every replica).
@@ -89,7 +89,7 @@ class Sampling(OptionGroup):
 
 @dataclass(frozen=True)
 class SimulatedColumns(OptionGroup):
-    """What `prism_jax.simulate.predict` is told; None for the default there."""
+    """Arguments of `prism_jax.simulate.predict`; None for the default there."""
 
     n_samples: int | None = None
     method: str = "symmetric"
@@ -98,7 +98,7 @@ class SimulatedColumns(OptionGroup):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that are given, by name."""
+        """Arguments that are given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -232,7 +232,7 @@ def explain_step(
         ConfigError: the job file is wrong.
         DataError: unknown method, or a file cannot be used.
         FitError: a fit cannot be used.
-        SpecError: an operation takes for ever.
+        SpecError: an operation never ends.
 
     Example:
         >>> print(explain_step("llama3_405b_16384", seed=1))  # doctest: +SKIP
@@ -263,7 +263,7 @@ def explain_step(
 
 
 def _money(report: PredictionReport, price_per_gpu_hour: float) -> MoneyFacts:
-    """What the mean step costs."""
+    """Cost of the mean step."""
     per_step = report.step_time_s.mean / S_PER_HOUR * report.job.n_devices * price_per_gpu_hour
     return MoneyFacts(price_per_gpu_hour, per_step, per_step / report.job.tokens_per_step * MILLION)
 
@@ -277,7 +277,7 @@ def _known(job: Job, slowdowns: Slowdowns, hosts: str | Path | Sequence[str] | N
 
 
 def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
-    """Which node of the job every host was taken for."""
+    """Note on the node of the job that every host was taken for."""
     n_node = -(-job.plan.n_devices // job.cluster.node_size)
     named = ", ".join(f"{host} is node {node}" for node, host in enumerate(hosts[:MOST_HOSTS]))
     more = ", ..." if len(hosts) > MOST_HOSTS else ""
@@ -289,7 +289,7 @@ def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
 
 
 def _check_finite(cost: StepCost) -> None:
-    """Before times that single precision cannot hold reach the simulation."""
+    """Refuses times that single precision cannot hold before they reach the simulation."""
     parts = (cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s)
     longest_s = max(float(part.max(initial=0.0)) for part in parts)
     if not longest_s < FOREVER_S:  # NaN too

@@ -56,7 +56,7 @@ class JobAtLevel:
     note: str = ""
 
     def with_fleet(self, fleet_sd: float) -> JobAtLevel:
-        """The same with what the log leaves open because its GPUs are one draw of the fleet.
+        """Job with the error that the log leaves because its GPUs are one draw of the fleet.
 
         Args:
             fleet_sd: relative standard deviation of the mean step between allocations of GPUs.
@@ -103,13 +103,13 @@ DEFAULT_STEPS = 1000  # of brute force
 
 @dataclass(frozen=True)
 class Simulation:
-    """What is asked of a simulation.
+    """Request for a simulation.
 
     Attributes:
         method: "symmetric" or "brute_force".
         n_samples: None for the default of the method.
         slowdowns: of GPUs that were measured, and the names of their hosts; None for none.
-        explained: whether the parts of the step and the owners of its tail are asked for, which takes half of the time.
+        explained: whether the parts of the step and the sources of its tail are asked for, which takes half of the time.
     """
 
     method: str
@@ -176,7 +176,7 @@ def simulated(
 
 
 def _gains(explanation: Explanation | None) -> list[str]:
-    """What other work of micro-batches would bring, in a sentence."""
+    """Sentence on what other work of micro-batches would bring."""
     gains = {} if explanation is None else explanation.work_gain
     listed = ", ".join(f"{name} {gain:+.0%}" for name, gain in gains.items())
     return [f"tokens per second at the median, all else alike: {listed}"] if listed else []
@@ -190,7 +190,7 @@ def _known(job: Job, slowdowns: SlowdownTable | None) -> KnownGpus | None:
 
 
 def _with_hosts(explanation: Explanation, hosts: Sequence[str]) -> Explanation:
-    """The same with the names of the nodes that have one."""
+    """Explanation with the names of the nodes that have one."""
     if explanation.given is None:
         return explanation
     nodes = tuple(

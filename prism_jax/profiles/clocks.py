@@ -1,4 +1,4 @@
-"""How far the clocks of ranks are apart, from ops that end together.
+"""Offsets between the clocks of ranks, from ops that end together.
 
 The members of one collective end within microseconds of each other, a receive ends with its send. Ranks that share such groups
 form a graph; along a spanning tree of it (breadth first from the lowest rank, over the peer with the most shared groups) the
@@ -43,7 +43,7 @@ class Meetings:
 
 @dataclass(frozen=True)
 class Clocks:
-    """What the clock of every rank shows, against the clock of the lowest rank it shares groups with.
+    """Offset and drift of the clock of every rank, against the clock of the lowest rank it shares groups with.
 
     Attributes:
         offset_s: [rank] ahead of that clock at `origin_s`.

@@ -41,7 +41,7 @@ class What(IntEnum):
 
 
 class Communication(NamedTuple):
-    """What a communication kernel says of itself.
+    """Kind, group and ranks that a communication kernel states.
 
     Attributes:
         kind: e.g. "all_gather"; "send" and "recv" for point-to-point.
@@ -80,11 +80,11 @@ class Spans:
 
     @property
     def end_us(self) -> Floats:
-        """When each span ends."""
+        """End of each span."""
         return self.start_us + self.duration_us
 
     def pick(self, rows: NDArray) -> Spans:
-        """Some of the spans (mask or indices)."""
+        """Selects some of the spans (mask or indices)."""
         return Spans(*(getattr(self, name)[rows] for name in ("start_us", "duration_us", "code", "lane", "link")))
 
 
@@ -110,7 +110,7 @@ class RankProfile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know of how the file was read."""
+        """Notes for people on how the file was read."""
         return (WHOLE,) if self.is_whole else ()
 
 
@@ -131,7 +131,7 @@ MAX_SIZE = 10_000_000  # ranks of a job
 
 
 def read_profile(path: Path) -> RankProfile:
-    """What is used of the file at `path`.
+    """Reads the events that are used from the file at `path`.
 
     Raises:
         DataError: as `kineto_file.events`; a time, stream or name of a used event is impossible: names the event and field.

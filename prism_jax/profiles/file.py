@@ -1,4 +1,4 @@
-"""What one file of the PyTorch profiler holds: its header and, one by one, its finished spans; in bounded memory.
+"""Reads one file of the PyTorch profiler: its header and, one by one, its finished spans; in bounded memory.
 
 The format is that of Chrome traces: {"distributedInfo": {...}, "baseTimeNanoseconds": n, "traceEvents": [{...}, ...]}, or the
 list of events alone. An event is a flat object and its "args", again flat as far as it is used here; deeper content is skipped.
@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 @dataclass
 class ProfileHeader:
-    """What stands outside "traceEvents"; complete when the last event has been read.
+    """Values outside "traceEvents"; complete when the last event has been read.
 
     Attributes:
         values: plain values by their place, e.g. "baseTimeNanoseconds" or "distributedInfo.rank".
@@ -65,7 +65,7 @@ def events(path: Path, header: ProfileHeader) -> Iterator[tuple[int, Event, Even
 
 
 class _Stream:
-    """What the JSON parser reads from; counts, and stops at what no trace contains."""
+    """Input stream of the JSON parser; counts, and stops at what no trace contains."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

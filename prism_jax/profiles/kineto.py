@@ -131,7 +131,7 @@ def _read_rank(path: Path, paths: Sequence[Path], stated: int | None) -> _Rank:
 
 
 def _base_ns(profile: RankProfile) -> int:
-    """Where the file's times count from; 0 for the epoch, which old versions use."""
+    """Origin of the file's times, in nanoseconds; 0 for the epoch, which old versions use."""
     base = profile.header.values.get("baseTimeNanoseconds", 0)
     if type(base) is not int or not 0 <= base < 2**63:
         raise DataError(f"{profile.path}: baseTimeNanoseconds: {str(base)[:40]} is not a whole number of nanoseconds")

@@ -1,4 +1,4 @@
-"""What the names in a profile mean: annotations of ops, steps, kinds of communication.
+"""Meaning of the names in a profile: annotations of ops, steps, kinds of communication.
 
 An op is annotated with `torch.profiler.record_function("forward-compute mb=3 chunk=0")`: one of `trace.pipeline.OP_TYPES`, then
 fields. The names that Megatron-LM, DeepSpeed and PyTorch's own pipeline schedules use are understood too.
@@ -111,7 +111,7 @@ class Annotation(NamedTuple):
 
 
 def annotation(name: str) -> Annotation | None:
-    """What `name` annotates; None for names that mean nothing here.
+    """Reads the annotation `name`; None for names that mean nothing here.
 
     Raises:
         ValueError: a field of it is not a whole number.

@@ -26,7 +26,7 @@ SLACK_US = 1.0  # steps may overlap by this, from rounding
 
 
 class Meets(IntEnum):
-    """Who meets in an op."""
+    """Ranks that meet in an op."""
 
     NOBODY = 0
     ALL = 1  # every rank with this group
@@ -69,7 +69,7 @@ class RankOps:
         return len(self.step)
 
     def pick(self, rows: NDArray) -> RankOps:
-        """Some of the ops (mask or indices)."""
+        """Selects some of the ops (mask or indices)."""
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
         return replace(self, **columns)
 
@@ -128,7 +128,7 @@ def join(parts: Sequence[RankOps]) -> RankOps:
 
 
 def numbered(*keys: NDArray, by: NDArray) -> Rows:
-    """How many entries with the same keys come before each, in the order of `by` (ties in the given order)."""
+    """Counts entries with the same keys before each, in the order of `by` (ties in the given order)."""
     order = np.lexsort((by, *keys))
     new = np.ones(len(order), dtype=bool)
     if keys:

@@ -53,7 +53,7 @@ class WorkerPlace(NamedTuple):
 
     @property
     def degrees(self) -> tuple[int, int, int, int]:
-        """What all ranks must agree on."""
+        """Parallel degrees; all ranks must state the same."""
         return self.dp_size, self.pp_size, self.tp_size, self.virtual_stages
 
 
@@ -90,7 +90,7 @@ def world_size_of(profile: RankProfile) -> int:
 
 
 def stated_place(profile: RankProfile) -> WorkerPlace | None:
-    """What the program wrote into the profile, None if nothing.
+    """Place that the program wrote into the profile, None if it wrote none.
 
     Raises:
         DataError: an unknown field, or a rank outside its degree.

@@ -40,7 +40,7 @@ class RecordedJob:
 def fit_job(trace: Trace) -> RecordedJob:
     """Fits a recorded job, from which steps that were not recorded are drawn.
 
-    Where fewer replicas were recorded than the job has, meetings of all replicas are counted without the wait for the missing ones.
+    Where fewer replicas were recorded than the job has, meetings of all replicas are counted without the wait for missing ones.
     """
     waits = observed_waits(trace, dependencies(trace))
     run_s, gap_s = work(trace, waits)

@@ -103,7 +103,7 @@ def quantile_error(
 def half_width(
     samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float, prob: float
 ) -> float:
-    """How far the quantile lies from the truth at most with probability `prob` on either side: Student's t."""
+    """Distance of the quantile from the truth that is exceeded at most with probability `prob` on either side: Student's t."""
     degrees = DEGREES * (len(batches_s) - 1)
     return float(stdtrit(degrees, prob)) * quantile_error(samples_s, batches_s, p)
 
@@ -128,7 +128,7 @@ FARTHEST = 0.1  # of the tail beyond p may lie beyond the level that bounds p; f
 
 @dataclass(frozen=True)
 class Guarantee:
-    """With `confidence`, at least a fraction `p` of steps takes at most `bound_s`."""
+    """Guarantee that with `confidence` at least a fraction `p` of steps takes at most `bound_s`."""
 
     p: float
     confidence: float
@@ -235,7 +235,7 @@ QUANTILES = (0.05, 0.5, 0.95, 0.99)  # that a notebook shows
 
 @runtime_checkable
 class Sampled(Protocol):
-    """Anything with sorted samples."""
+    """Protocol of anything with sorted samples."""
 
     @property
     def samples_s(self) -> Floats:

@@ -28,7 +28,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """What is known of a plan besides its step time: numbers, or arrays [plan]; None where it is not known.
+    """Facts about a plan besides its step time: numbers, or arrays [plan]; None where not known.
 
     Attributes:
         n_devices: GPUs that the plan occupies.
@@ -171,7 +171,7 @@ def _sorted_shares(outcome: Outcome) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is to be small about a plan.
+    """Objective that a search minimises.
 
     Attributes:
         name: how `search` and `place` are asked for it.
@@ -278,7 +278,7 @@ class PlanObjective:
 
     @property
     def text(self) -> str:
-        """The same text for the same question, in every process; a function is known by its objective's name and `about`."""
+        """Text that identifies the question in every process; a function is known by its objective's name and `about`."""
         return repr((self.objective.name, self.objective.about, self.facts))
 
     def of(self, samples_s: Array, n_devices: Array | None = None) -> Array:
@@ -286,7 +286,7 @@ class PlanObjective:
         return self.objective.of(Outcome(samples_s, plan=self._facts(n_devices)))
 
     def smoothed(self, samples_s: Array) -> Array:
-        """The same of the objective's stand-in with a smooth gradient."""
+        """Value of the objective's stand-in with a smooth gradient."""
         return self.objective.smoothed(Outcome(samples_s, plan=self.facts))
 
     def _facts(self, n_devices: Array | None) -> PlanFacts:

@@ -85,7 +85,7 @@ class Applied(OptionGroup):
 
 @dataclass(frozen=True)
 class StudyRun(OptionGroup):
-    """How the jobs of a study are predicted.
+    """Prediction of the jobs of a study.
 
     Attributes:
         n_samples: replica columns per job.
@@ -102,7 +102,7 @@ class StudyRun(OptionGroup):
 
 @dataclass(frozen=True)
 class JobChanges(OptionGroup):
-    """What is replaced in a job file.
+    """Changes to a job file.
 
     Attributes:
         overrides: "section.field=value" texts that replace fields of a file.
@@ -136,5 +136,5 @@ class JobChanges(OptionGroup):
         return [*(f"{field}={name}" for field, name in named.items() if name is not None), *self.overrides]
 
     def inputs(self) -> dict[str, Any]:
-        """As `--set` has it."""
+        """Change as `--set` has it."""
         return {"set": self._texts(self.kernels)}

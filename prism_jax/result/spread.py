@@ -14,7 +14,7 @@ CONFIDENCE = 0.9
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much the objective falls, in its unit.
+    """Gain: the fall of the objective, in its unit.
 
     Attributes:
         value_s: on these draws.
@@ -38,20 +38,20 @@ def mean_and_error(of_batch: Floats) -> tuple[float, float]:
 
 
 def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, float]:
-    """Where 90 % of estimates from as many fresh draws fall: both they and this estimate err."""
+    """Interval that holds 90 % of estimates from as many fresh draws: both they and this estimate err."""
     half = float(special.stdtrit(n_batch - 1, 0.5 + 0.5 * CONFIDENCE)) * np.sqrt(2.0) * error
     return float(estimate - half), float(estimate + half)
 
 
 def paired_gain(before: Floats, after: Floats) -> Gain:
-    """By how much the objective [batch] falls from one method to another, on the same draws."""
+    """Gain of the objective [batch] from one method to another, on the same draws."""
     value, error = mean_and_error(before - after)
     return Gain(value, error, *fresh_interval(value, error, len(before)))
 
 
 @dataclass(frozen=True)
 class AllocationSpread:
-    """Both spreads of the step time.
+    """Spread of the step time within and between allocations.
 
     Attributes:
         std_s: standard deviation over allocations and steps, seconds.

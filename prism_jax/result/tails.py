@@ -1,4 +1,4 @@
-"""How far the tail of a job may lie from that of a preset of variability: draws of a posterior over measured systems.
+"""Ratio of the tail of a job to that of a preset of variability: draws of a posterior over measured systems.
 
 A draw is a system that was not measured. Its p95 and p99 lie `exp(log ratio)` times as far above the median as the preset has
 them; in between, the log ratio goes by normal score, beyond it is that of the nearer level. Draws come in pairs of opposite
@@ -60,7 +60,7 @@ class TailDraws:
         return 0.5 * float((excess * np.exp(self._log_ratios(levels)) > fraction).mean())
 
     def guarantee(self, times: StepTimes, p: float, confidence: float) -> Guarantee:
-        """What a fraction `p` of steps does not exceed with `confidence`, on a system that was not measured.
+        """Bound that a fraction `p` of steps does not exceed with `confidence`, on a system that was not measured.
 
         Raises:
             DataError: too little was simulated to bound the quantile of the preset.

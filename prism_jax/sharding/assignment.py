@@ -25,7 +25,7 @@ NO_ROOM = 1e9  # value of an assignment that does not fit, in the unit of the ob
 
 @dataclass(frozen=True)
 class Loads:
-    """What assignments make of the ranks.
+    """Seconds and bytes per rank that assignments lead to.
 
     Attributes:
         task: that was asked.
@@ -151,7 +151,7 @@ def _blocks(
 
 @dataclass(frozen=True)
 class Assignment:
-    """Where all tables are.
+    """Assignment of all tables to ranks.
 
     Attributes:
         cuts: [table] equal parts of every table.
@@ -163,7 +163,7 @@ class Assignment:
 
     @property
     def columns(self) -> Int[np.ndarray, "piece candidate"]:
-        """As one candidate of the evaluator."""
+        """Columns of the assignment as one candidate of the evaluator."""
         return np.array(self.codes, np.int64)[:, None]
 
     def shards(self, n_ranks: int) -> tuple[TableShard, ...]:

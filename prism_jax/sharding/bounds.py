@@ -163,7 +163,7 @@ def linear_bound(tasks: Sequence[ShardingTask]) -> float:
 
 
 def _ways_used(tasks: Sequence[ShardingTask]) -> Iterator[tuple[bool, ...]]:
-    """Which of the ways an assignment uses at all: whole, rows, copies."""
+    """Marks the ways that an assignment uses at all: whole, rows, copies."""
     is_open = np.any([task.allowed.any(axis=1) for task in tasks], axis=0).tolist()
     for ways in product((False, True), repeat=3):
         if any(ways) and all(is_open[way] or not used for way, used in enumerate(ways)):
@@ -200,7 +200,7 @@ def _affine(law: Callable[[float], float], least: float, most: float) -> tuple[f
 
 
 def _even_exchange(task: ShardingTask) -> tuple[float, float]:
-    """Both exchanges as `base + slope s` from below, of the most that a rank sends to each other."""
+    """Lower bound of both exchanges as `base + slope s`, by the most that a rank sends to each other."""
     n, exchange = task.n_ranks, task.rest.exchange
     even = traffic(task) / n
     least = exchange.least_s(even * n, n)

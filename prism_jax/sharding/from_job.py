@@ -1,7 +1,7 @@
 """The sharding problem of a job: what the cost model says of its step, taken apart into tables and the rest.
 
 Lookups, collectives and the pace of the host are those of `cost` under the job's calibration. What remains is the difference to
-`cost.step.step_cost` of the job as it is. What copies add (their gradients are reduced, beside other work or not, and their
+`cost.step.step_cost` of the job as it is. What copies add (their gradients are reduced, during other work or not, and their
 parameters updated) is the difference with more and more tables copied, the smallest first, and linear in between.
 """
 
@@ -88,7 +88,7 @@ def noise_free_s(job: Job, one: Assignment, *, anew: bool = False) -> float:
 
 
 def own_assignment(job: Job) -> Assignment:
-    """Where the job's plan, or the usual rule where it says nothing, has the tables."""
+    """Assignment by the job's plan, or by the usual rule where it states none."""
     model, plan = _checked(job, True)
     n = plan.dp
     parts = parts_of(model.tables, plan.tables, n, plan.micro_batch * n)
@@ -198,7 +198,7 @@ def _law(job: Job, eff: Efficiency, kind: str) -> Law:
 
 
 def _copies_law(job: Job, problem: ShardingProblem, probes: list[Probe]) -> Law:
-    """Seconds that copies add to a step beside their look-ups."""
+    """Seconds that copies add to a step besides their look-ups."""
     task, missing = problem.task(problem.uncut), []
     for probe in probes:
         fixed = np.where(probe.is_copied, problem.n_ranks + 1, -1)
@@ -213,7 +213,7 @@ def _copies_law(job: Job, problem: ShardingProblem, probes: list[Probe]) -> Law:
 
 
 def _missing_s(job: Job, problem: ShardingProblem, one: Assignment) -> float:
-    """What the problem says less than the cost model of the noise-free step."""
+    """Seconds by which the problem's step is shorter than the noise-free step of the cost model."""
     return noise_free_s(job, one) - float(loads(problem.task(one.cuts), one.columns).step_s[0, 0])
 
 

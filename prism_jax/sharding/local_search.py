@@ -26,7 +26,7 @@ MOST_NEIGHBOURS = 3000  # of one start in one round; where there are more, as ma
 
 @dataclass
 class Start:
-    """Where the search from one start stands.
+    """State of the search from one start.
 
     Attributes:
         codes: [piece] the best assignment.
@@ -169,7 +169,7 @@ def cut_further(
 def _tried(
     problem: ShardingProblem, best: Assignment, table: int, finer: Cut, objective: Objective, rng: np.random.Generator
 ) -> tuple[float, Assignment]:
-    """What the search makes of one more cut, from the old places and from the greedy rule."""
+    """Searches with one more cut, from the old places and from the greedy rule."""
     cuts = (*best.cuts[:table], finer, *best.cuts[table + 1 :])
     task = problem.task(cuts)
     cost = predicted_s(task)

@@ -176,7 +176,7 @@ class ShardingProblem:
         return found
 
     def task(self, cuts: Sequence[Cut], lookups: Float[np.ndarray, "table sample"] | None = None) -> ShardingTask:
-        """What assignments of the parts of `cuts` cost; noise-free, or under factors of the look-ups.
+        """Task of assigning the parts of `cuts`; noise-free, or under factors of the look-ups.
 
         Args:
             cuts: [table].

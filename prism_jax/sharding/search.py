@@ -30,7 +30,7 @@ OPTIMISED, OWN = "optimised", "own"  # the chosen assignment, the job's own
 
 @dataclass(frozen=True)
 class RankLoad:
-    """What one rank holds and has to do in a noise-free step.
+    """Tables of one rank, and its seconds and bytes in a noise-free step.
 
     Attributes:
         tables: that it holds, parts as `t3[0/2]`; those that all ranks hold are not among them.
@@ -49,7 +49,7 @@ class RankLoad:
 
 @dataclass(frozen=True)
 class ShardingResult:
-    """Where tables go.
+    """Result of a search for the places of tables.
 
     Attributes:
         problem: tables and ranks.
@@ -78,7 +78,7 @@ class ShardingResult:
 
     @property
     def baseline(self) -> str:
-        """What the gain is over: the job's own assignment, else the best sharder."""
+        """Baseline of the gain: the job's own assignment, else the best sharder."""
         others = [name for name in self.batches_s if name != OPTIMISED]
         return OWN if OWN in others else min(others, key=lambda name: self.value(name)[0], default=OPTIMISED)
 
@@ -94,7 +94,7 @@ class ShardingResult:
         return mean_and_error(np.asarray(own.of(self.batches_s[method])))
 
     def gain_over(self, method: str) -> Gain:
-        """What the choice is worth against `method`, from paired steps."""
+        """Gain of the choice over `method`, from paired steps."""
         of = self.objective.of
         return paired_gain(np.asarray(of(self.batches_s[method])), np.asarray(of(self.batches_s[OPTIMISED])))
 
@@ -166,7 +166,7 @@ def nominal(samples_s: Floats) -> Floats:
 
 
 def _baselines(task: ShardingTask, cuts: tuple[Cut, ...], rng: np.random.Generator) -> dict[str, Assignment]:
-    """What every sharder says."""
+    """Assignment by every sharder."""
     own = {name: SHARDERS.named(name).assign(task, rng) for name in SHARDERS.names}
     return {name: Assignment(cuts, tuple(int(code) for code in codes)) for name, codes in own.items()}
 
@@ -251,7 +251,7 @@ def _fresh(
 def _bound(
     problem: ShardingProblem, methods: Mapping[str, Assignment], objective: PlanObjective, seed: int
 ) -> tuple[float, float]:
-    """What no assignment is below: of the noise-free step, and of the objective on the first of the fresh draws."""
+    """Lower bounds of all assignments: of the noise-free step, and of the objective on the first of the fresh draws."""
     cuts = list(dict.fromkeys([*problem.even_cuts(), *(one.cuts for one in methods.values())]))
     plain = [problem.task(own) for own in cuts]
     free = max(float(lower_bound(plain)[0]), linear_bound(plain))

@@ -36,12 +36,12 @@ class Sharder(Protocol):
 
     @property
     def name(self) -> str:
-        """How results call it."""
+        """Name in results."""
         ...
 
     @property
     def about(self) -> str:
-        """What it does, for people."""
+        """Description of the sharder, for people."""
         ...
 
     def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:

@@ -82,7 +82,7 @@ WHOLE, ROWS, COPIES = 0, 1, 2  # ways to hold a piece, first axis of arrays
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """What is assigned.
+    """Pieces of tables that are assigned.
 
     Attributes:
         tables: [table] names.
@@ -155,7 +155,7 @@ class StepRest:
 
 @dataclass(frozen=True, eq=False)
 class ShardingTask:
-    """What assignments of pieces to ranks cost.
+    """Costs of assignments of pieces to ranks.
 
     Attributes:
         pieces: what is assigned.
@@ -197,11 +197,11 @@ class ShardingTask:
         return self.seconds_s.shape[-1]
 
     def with_seconds(self, seconds_s: Float[np.ndarray, "way part resource piece sample"]) -> ShardingTask:
-        """The same task under other draws of the look-ups."""
+        """Task with other draws of the look-ups."""
         return replace(self, seconds_s=seconds_s)
 
     def of_resources(self, n_resource: int) -> ShardingTask:
-        """The same task with its first resources alone: nothing takes longer than in the whole one."""
+        """Task with its first resources alone: nothing takes longer than in the whole one."""
         return self if self.seconds_s.shape[2] == n_resource else self.with_seconds(self.seconds_s[:, :, :n_resource])
 
     def codes_of_way(self, codes: Int[np.ndarray, "*cell"]) -> Int[np.ndarray, "*cell"]:
@@ -209,7 +209,7 @@ class ShardingTask:
         return np.maximum(codes - (self.n_ranks - 1), 0)
 
     def refused(self, codes: Int[np.ndarray, "piece candidate"]) -> Int[np.ndarray, " candidate"]:
-        """How often an assignment breaks a rule: a way that is not allowed, two parts of a table on one rank."""
+        """Counts how often an assignment breaks a rule: a way that is not allowed, two parts of a table on one rank."""
         way = self.codes_of_way(codes)
         found = (~self.allowed[way, np.arange(len(codes))[:, None]]).sum(axis=0)
         for table in np.unique(self.pieces.table[self.pieces.parts > 1]):

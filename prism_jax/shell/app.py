@@ -131,7 +131,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _settings_of_libraries(error: Exception) -> str:
-    """What the environment asks of JAX beyond its cache and the processor, and of matplotlib where the error names it."""
+    """Settings of the environment for JAX beyond its cache and the processor, and for matplotlib where the error names it."""
     own = {name: value for name, value in os.environ.items() if name.startswith("JAX_") or f"{value!r}" in str(error)}
     odd = [name for name, value in own.items() if value not in ("", "cpu", "cuda,cpu")]
     return ", ".join(

@@ -44,7 +44,7 @@ TALK = (
 
 
 def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callable[..., int]:
-    """What the parser calls for a command: takes what was typed, runs `function`, prints, and returns the exit code.
+    """Function that the parser calls for a command: takes what was typed, runs `function`, prints, and returns the exit code.
 
     Args:
         function: a use case, or another function whose parameters say how they are typed.
@@ -120,7 +120,7 @@ def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> 
 
 
 def _shown_instead(text: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-    """What a use case prints in the place of its report; the report where that is None."""
+    """Text that a use case prints in the place of its report; the report where that is None."""
     found = text()
     return plain() if found is None else found
 
@@ -141,7 +141,7 @@ def _takes_many(part: OptionSpec) -> bool:
 
 
 def _values(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed as the function takes it.
+    """Converts what was typed to what the function takes.
 
     Raises:
         PrismError: a text or a value is not what it must be.
@@ -161,7 +161,7 @@ def _values(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, 
 
 
 def _typed_texts(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What the record of the run tells as it was typed."""
+    """Typed texts that the record of the run keeps as they are."""
     own = (part for part in parts if part.option.is_recorded_as_typed and part.name in typed)
     return {name: typed[part.name] for part in own for name in part.recorded(None)}
 

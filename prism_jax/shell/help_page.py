@@ -49,7 +49,7 @@ def _about(declared: Any) -> Columns:
 
 
 def also(name: str, names: Iterable[str]) -> str:
-    """Other names of a column, the first of them."""
+    """Names of a column other than the first of them."""
     others = [other for other in names if other != name]
     listed = ", ".join([*others[:MOST_ALIASES], *(["..."] if len(others) > MOST_ALIASES else [])])
     return f"also {listed}" if listed else ""

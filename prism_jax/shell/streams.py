@@ -1,4 +1,4 @@
-"""What `prism-jax` returns to the shell.
+"""Exit codes and standard streams of `prism-jax`.
 
 0 done; 1 failed: a fit that failed its checks, a job given to `check` or `predict` that does not fit into memory, a full disk, a
 fault; 2 wrong input: an option, a file, a job; 130 interrupted, 143 terminated (work that is
@@ -54,7 +54,7 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 @dataclass
 class Verbosity:
-    """What was typed, and how talkative this run is; set by the options, read everywhere in `shell`."""
+    """Words that were typed, and how talkative this run is; set by the options, read everywhere in `shell`."""
 
     words: tuple[str, ...] = ()
     quiet: bool = False

@@ -1,4 +1,4 @@
-"""What ships with the package, and what `prism-jax show` can list.
+"""Catalogues that ship with the package, which `prism-jax show` lists.
 
 A catalogue has names, columns of its table, and all facts of every entry. Each imports what it lists when it is opened, so that a
 command pays only for the one it shows.
@@ -174,7 +174,7 @@ def frameworks() -> Catalogue:
 
 
 def objectives() -> Catalogue:
-    """What a search or a placement can minimise."""
+    """Objectives that a search or a placement can minimise."""
     from ..result.objective import OBJECTIVES
 
     def entry(name: str) -> Entry:
@@ -188,7 +188,7 @@ def objectives() -> Catalogue:
 
 
 def variabilities() -> Catalogue:
-    """How much hardware varies."""
+    """Presets of how much hardware varies."""
     from ..variability.config import preset, preset_names
 
     def row(name: str) -> Sequence[str]:
@@ -201,7 +201,7 @@ def variabilities() -> Catalogue:
 
 
 def reliabilities() -> Catalogue:
-    """What interrupts jobs: published failure counts and rates."""
+    """Interruptions of jobs: published failure counts and rates."""
     from ..horizon.reliability_file import preset, preset_names
 
     def row(name: str) -> Sequence[str]:
@@ -331,7 +331,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
 
 
 def show_catalogue(catalogue: str) -> CatalogueReport:
-    """Everything of one kind that ships with the package.
+    """Catalogue of everything of one kind that ships with the package.
 
     Args:
         catalogue: one of `CATALOGUES`.
@@ -353,7 +353,7 @@ def show_catalogue(catalogue: str) -> CatalogueReport:
 
 
 def show_entry(catalogue: str, name: str) -> EntryReport:
-    """Everything known of one thing that ships with the package.
+    """Facts about one thing that ships with the package.
 
     Args:
         catalogue: one of `CATALOGUES`.

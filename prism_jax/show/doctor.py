@@ -64,7 +64,7 @@ def examine_installation() -> DoctorReport:
 
 
 def _looked(look: Callable[[], Finding]) -> Finding:
-    """What a look finds; an installation may be broken in any way, so that any error is a finding."""
+    """Runs a check; an installation may be broken in any way, so that any error is a finding."""
     try:
         return look()
     except Exception as error:
@@ -74,7 +74,7 @@ def _looked(look: Callable[[], Finding]) -> Finding:
 
 
 def requirements() -> Iterator[Requirement]:
-    """What the installed distribution asks for; nothing where it runs from a checkout that is not installed."""
+    """Requirements of the installed distribution; none where it runs from a checkout that is not installed."""
     try:
         texts = metadata.requires(DISTRIBUTION) or ()
     except metadata.PackageNotFoundError:
@@ -136,7 +136,7 @@ def cache() -> Finding:
 
 
 def devices() -> Finding:
-    """What JAX computes on."""
+    """Devices that JAX computes on."""
     import jax
 
     kinds = [f"{device.platform} ({device.device_kind})" for device in jax.devices()]

@@ -35,7 +35,7 @@ REPORTS: Registry[type[Report]] = Registry("report", _shipped, name_of=lambda ki
 
 
 def schema_file(kind: type[Report]) -> Path:
-    """Where the schema of a report lies in the package."""
+    """Place of the schema of a report in the package."""
     return FOLDER / f"{kind.kind}-{kind.version}.json"
 
 

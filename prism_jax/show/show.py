@@ -14,7 +14,7 @@ from .report import catalogue_table, entry_facts
 
 
 def section_messages(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Message | None:
-    """How to get an entry as a part of a job file."""
+    """Message on how to get an entry as a part of a job file."""
     if name is None or yaml or kind not in SECTIONS:
         return None
     return Message(f"as a part of a job file: prism-jax show {kind} {name} --yaml")

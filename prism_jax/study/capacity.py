@@ -25,7 +25,7 @@ SURE = 0.95
 
 @dataclass(frozen=True)
 class Span:
-    """What is asked: so many days, or so many tokens, perhaps within `deadline_days`; the others are None."""
+    """Span that is asked for: so many days, or so many tokens, perhaps within `deadline_days`; the others are None."""
 
     days: float | None = None
     tokens: float | None = None
@@ -53,7 +53,7 @@ class Capacity(ByContent):
     """One fleet; NaN where nothing is known.
 
     Attributes:
-        goodput: share of the time that goes into steps; 1 where nothing is said of failures.
+        goodput: share of the time that goes into steps; 1 where no failure rates are stated.
         tokens_per_day: predicted.
         tokens_p50, tokens_p95: tokens done with probability 50 and 95 %.
         days_p50, days_p95: days within which they are done with probability 50 and 95 %.
@@ -101,7 +101,7 @@ def capacities(
     span: Span,
     seed: int = 0,
 ) -> Capacities:
-    """What fleets make of a span.
+    """Capacities of fleets over a span.
 
     Args:
         figures: of the job on every fleet, with the mean step as objective.

@@ -85,7 +85,7 @@ def compare_jobs(
 
 
 def _unlike(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """What a comparison of jobs of different models leaves out."""
+    """Notes on what a comparison of jobs of different models leaves out."""
     models = dict.fromkeys(job.model.name for job in jobs)
     if len(models) == 1:
         return ()

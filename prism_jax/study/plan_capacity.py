@@ -49,7 +49,7 @@ class FleetOptions(OptionGroup):
         space: values per knob of the plan, as in `prism-jax search`.
         objective: by which the best plan of a fleet is chosen.
         price_per_gpu_hour: of every device, or by the name of the device.
-        reliability: what interrupts the job, as in `predict_run`; None: nothing is said of failures.
+        reliability: what interrupts the job, as in `predict_run`; None: no failures are counted.
     """
 
     days: Annotated[float | None, Option(metavar="DAYS")] = None
@@ -190,7 +190,7 @@ def plan_capacity(
 
 
 def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) -> Capacities:
-    """Of the fleets that can run the job."""
+    """Capacities of the fleets that can run the job."""
     from .capacity import capacities
     from .table import paired_factors
 
@@ -208,7 +208,7 @@ def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) 
 
 
 def _notes(job: Job, found: Sequence[_Found], threats: Reliability | None) -> tuple[str, ...]:
-    """What was assumed, and what nothing is said of."""
+    """Notes on what was assumed, and what was not stated."""
     silent_of = ["no failures are counted; state --reliability (`prism-jax show reliability`)"]
     told = (*_batches(job, found), *(text for one in found for text in one.assumed))
     return tuple(dict.fromkeys((*told, *(silent_of if threats is None else []))))
@@ -268,7 +268,7 @@ def _best(fleet: Fleet, job: Job, asked: FleetOptions, prices: Prices, draws: Ap
 
 
 def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: int) -> _Found:
-    """The same with the share of the time that goes into steps, by the exact form; impossible where failures leave none."""
+    """Result with the share of the time that goes into steps, by the exact form; impossible where failures leave none."""
     if threats is None or found.figures is None:
         return found
     own, step_s = found.figures, found.figures.mean_s

@@ -39,7 +39,7 @@ DEFAULT_SAMPLES = 2048
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What is measured of every job of a study, and how.
+    """Objective, price and draws with which every job of a study is measured.
 
     Attributes:
         objective: name of what is to be small.
@@ -110,7 +110,7 @@ def _objective(job: Job, distribution: StepTimeDistribution, asked: StudyRequest
 
 
 def _where(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Where the mean step goes, under the names of `Figures`."""
+    """Parts of the mean step, under the names of `Figures`."""
     comm = {f"exposed_{axis}_s": seconds[f"{axis}_comm"] for axis in (*COMM_AXES, "pp")}
     rest = {"waiting_s": seconds["waiting_for_stragglers"]}
     return comm | rest | {f"{name}_s": seconds[name] for name in ("compute", "bubble", "stalls")}
@@ -128,7 +128,7 @@ def _power(job: Job, where_s: Mapping[str, float], n_tokens: float) -> dict[str,
 
 
 def _hidden(cost: StepCost, n_micro_batch: int, n_stage: int) -> dict[str, float]:
-    """Communication that runs beside compute, by axis."""
+    """Communication that runs during compute, by axis."""
     by_axis: Floats = np.asarray(cost.hidden_comm_s).sum(axis=(0, 1)) * n_micro_batch / n_stage
     found = {f"hidden_{axis}_s": float(seconds) for axis, seconds in zip(COMM_AXES, by_axis, strict=True)}
     return found | {"hidden_dp_s": found["hidden_dp_s"] + float(np.mean(cost.end_hidden_comm_s))}
@@ -227,7 +227,7 @@ Task = TypeVar("Task")
 
 @dataclass(frozen=True)
 class MeasuredTask(Generic[Task]):
-    """What has become of a task.
+    """Outcome of a task.
 
     Attributes:
         figures: None where the job is impossible.
@@ -278,7 +278,7 @@ Row = tuple[str, np.ndarray | None, str]  # content of a job; its figures, or wh
 def _results(
     one: Callable[[Task], Row], tasks: Sequence[Task], left: Sequence[int], n_workers: int
 ) -> Iterator[tuple[int, Row]]:
-    """What becomes of the tasks that are left, as they are done."""
+    """Yields the outcomes of the tasks that are left, as they are done."""
     if n_workers == 1 or len(left) < 2:
         yield from ((number, one(tasks[number])) for number in left)
         return

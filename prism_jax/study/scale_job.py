@@ -37,7 +37,7 @@ class SizeTask:
 
 @dataclass(frozen=True)
 class Growth(OptionGroup):
-    """What is set for all sizes, by what they are judged, and what changes with the number of GPUs.
+    """Settings of all sizes, the objective by which they are judged, and what changes with the number of GPUs.
 
     Attributes:
         overrides: fields that are set for all sizes.

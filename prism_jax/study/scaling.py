@@ -1,4 +1,4 @@
-"""Compares the sizes of a job: what each makes of it, where more GPUs stop paying, and where communication shows.
+"""Compares the sizes of a job: their figures, where more GPUs stop paying, and where communication shows.
 
 Strong scaling keeps the batch, weak scaling the batch per replica.
 
@@ -7,13 +7,13 @@ per-GPU change                 tokens/s/GPU over that of the smallest size, minu
 stop size                      first size whose marginal return is below a threshold
 
 The onset is the number of GPUs at which the communication of sharded parameters stops hiding behind compute. Weights of a layer
-are gathered, and its gradients scattered, beside the compute of a neighbour that takes W; they take
+are gathered, and its gradients scattered, during the compute of a neighbour that takes W; they take
 
     T(n) = c + a n                  on a ring: a is the latency of a hop, c what the bytes take
     T(n) = c + a log2 n             on a tree (PAT)
 
-Communication shows from n* = (rho W - c) / a on (a tree: 2 to that power), rho being the share of the compute that it can run
-beside; c and a are read off the network's own law at two sizes. `law` is n* under that law itself, which takes the faster of the
+Communication shows from n* = (rho W - c) / a on (a tree: 2 to that power), rho being the share of the compute during which it can
+run; c and a are read off the network's own law at two sizes. `law` is n* under that law itself, which takes the faster of the
 algorithms, and `of_step` the n at which a share of the whole step shows. Nothing is simulated.
 
 Source: Fernandez et al., Hardware scaling trends and diminishing returns in large-scale distributed training (arXiv 2411.13055),
@@ -112,7 +112,7 @@ def size_rows(
 
 
 def stop_size(rows: Sequence[SizeRow], threshold: float = THRESHOLD) -> int | None:
-    """First size whose marginal return is below `threshold`; None if there is none."""
+    """Returns the first size whose marginal return is below `threshold`; None if there is none."""
     return next((row.n_devices for row in rows if row.marginal_return < threshold), None)
 
 
@@ -132,11 +132,11 @@ _BACKWARD = ("B", "W")
 
 @dataclass(frozen=True)
 class PassOnset:
-    """Where the communication of one pass stops hiding.
+    """Onset at which the communication of one pass stops hiding.
 
     Attributes:
         name: "forward" or "backward".
-        window_s: compute of a layer that it may run beside.
+        window_s: compute of a layer during which it may run.
         comm_s: what it takes on the job's own number of GPUs.
         ring, tree: n* in closed form; infinite where latency does not grow.
         law: n* under the network's own law.
@@ -151,7 +151,7 @@ class PassOnset:
 
 
 def onsets(job: Job, mode: Mode = "weak") -> tuple[PassOnset, ...]:
-    """Per pass; empty where no parameters are sharded.
+    """Onsets per pass; empty where no parameters are sharded.
 
     Args:
         mode: how the batch of a GPU goes with their number (`job_of_size`).
@@ -183,7 +183,7 @@ def exposed_share(job: Job) -> float:
 
 
 def knee(sizes: Sequence[int], figures: Sequence[JobFigures | None], share: float = KNEE) -> int | None:
-    """First of `sizes`, in their order, at which exposed data-parallel communication is more than a share of the mean step."""
+    """First of `sizes`, in order, at which exposed data-parallel communication is more than a share of the mean step."""
     for n, own in zip(sizes, figures, strict=True):
         if own is not None and own.exposed_dp_s > share * own.mean_s:
             return n

@@ -225,7 +225,7 @@ JOB = "job"
 
 
 def unit_of_samples(jobs: Sequence[Job]) -> str:
-    """What a step of the jobs has so many of: tokens, images; samples where they differ."""
+    """Unit of the work of a step of the jobs: tokens, images; samples where they differ."""
     units = {job.model.sample_unit for job in jobs}
     return units.pop() if len(units) == 1 else "samples"
 

@@ -36,7 +36,7 @@ class BadRows:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is said of them."""
+        """Notes on the rows that were left out."""
         if self.n == 0:
             return ()
         rows = "1 row is" if self.n == 1 else f"{self.n:,} rows are"

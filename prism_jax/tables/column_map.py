@@ -1,4 +1,4 @@
-"""Which column of a table is which field: by common names and units, or as a person says (`--map COLUMN=FIELD`, either way)."""
+"""Maps columns of a table to fields: by common names and units, or as a person says (`--map COLUMN=FIELD`, either way)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reads rows of a CSV table, gzipped or not by its content, with the line they end on, and their fields, in bounded memory.
 
 Lines end in LF, CRLF or CR, and nowhere else; a field in quotes may hold any of them. Between the columns stand commas, or where
-the header has none, semicolons, bars or tabs. Columns may stand in any order; a space after a separator is no part of a field;
-rows in which nothing stands are passed over.
+the header has none, semicolons, bars or tabs. Columns may stand in any order; a space after a separator does not belong to the
+field; empty rows are passed over.
 
 Numbers are digits of ASCII, where Python would also take underscores and the digits of other scripts; counts are whole numbers
 up to the largest that makes sense; blank fields are None. Errors name row and field.
@@ -61,7 +61,7 @@ _LINE = re.compile(r"[^\r\n]++(?:\r\n|[\r\n])?|\r\n|[\r\n]")
 
 
 def separator_of(header: str) -> str:
-    """What stands between the columns of a header: a comma, or without one the most frequent of `;`, `|` and tab."""
+    """Separator between the columns of a header: a comma, or without one the most frequent of `;`, `|` and tab."""
     others = max(";|\t", key=header.count)
     return others if "," not in header and others in header else ","
 
@@ -105,7 +105,7 @@ class CsvTable:
         self._check_columns()
 
     def place(self, line: int) -> str:
-        """What messages call a line."""
+        """Name of a line in messages."""
         return f"{self.name}{self._before_line}{line}"
 
     def _check_columns(self) -> None:

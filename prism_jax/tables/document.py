@@ -33,14 +33,14 @@ class Document:
     marks: dict[Path, Mark] = field(default_factory=dict)
 
     def mark(self, path: Sequence[str | int]) -> Mark:
-        """Where `path`, or the innermost part of it that was written at all, stands."""
+        """Mark of `path`, or of the innermost part of it that was written at all."""
         for end in range(len(path), 0, -1):
             if tuple(path[:end]) in self.marks:
                 return self.marks[tuple(path[:end])]
         return Mark(self.name)
 
     def mistake(self, path: Sequence[str | int], text: str) -> Mistake:
-        """What is wrong with the field at `path`, and where that was written."""
+        """Mistake in the field at `path`, and where that was written."""
         if path and path[-1] == "preset" and tuple(path) not in self.marks:  # written as the bare text of the section
             path = path[:-1]
         return Mistake(text, self.mark(path), tuple(path))

@@ -1,6 +1,6 @@
 """The objects of one long list in a JSON file, one by one: files of gigabytes in the memory of their largest object.
 
-The file is one object, `{"schema": "1.0", ..., "nodes": [{...}, {...}], ...}`; what stands beside the list is kept as a whole.
+The file is one object, `{"schema": "1.0", ..., "nodes": [{...}, {...}], ...}`; everything outside the list is kept as a whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Key = tuple[str, Any]
 
 
 class JsonItems:
-    """Iterates over the objects of the list `key`; afterwards `beside` has all else.
+    """Iterates over the objects of the list `key`; all else is kept in another attribute.
 
     Args:
         name: what messages call the file.
@@ -32,7 +32,7 @@ class JsonItems:
         kind: what the objects are called: node, event.
 
     Attributes:
-        beside: key -> value of what stands beside the list; complete at the end.
+        beside: key -> value of everything outside the list; complete at the end.
         has_list: whether the list was there.
         number: of the object that was read last, from 1.
     """
@@ -139,7 +139,7 @@ class JsonItems:
         return self._more()
 
     def _more(self) -> bool:
-        """Reads on, doubling what is at hand; whether there was anything."""
+        """Reads on, doubling the text that is held; whether there was anything."""
         wanted = max(2**18, len(self._text) - self._at)
         parts: list[str] = [self._text[self._at :]]
         n_read = 0

@@ -54,7 +54,7 @@ def first_line(file: Path) -> str:
 
 
 def _is_parquet(file: Path) -> bool:
-    """By its first bytes; whoever reads it says what else is wrong with it."""
+    """Tells Parquet by its first bytes; whoever reads it says what else is wrong with it."""
     try:
         with open_input(file) as opened:
             return opened.read(len(PARQUET)) == PARQUET
@@ -74,7 +74,7 @@ def _rows(file: Path, what: str) -> Iterator[list[str]]:
 
 
 def _cells(file: Path) -> Iterator[list[str]]:
-    """The same; of a text that many rows share one copy is held at a time, whatever it is packed to in the file."""
+    """Yields the cells; of a text that many rows share one copy is held at a time, whatever it is packed to in the file."""
     with pq.ParquetFile(file) as table:
         schema, found = table.schema_arrow, table.metadata
     size = sum(found.row_group(one).total_byte_size for one in range(found.num_row_groups))

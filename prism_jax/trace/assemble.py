@@ -110,7 +110,7 @@ def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
 
 
 def _sequence(table: OpTable) -> Ints:
-    """How many ops of its type the worker has run before, in the step; tensor-parallel peers count separately."""
+    """Counts ops of the same type that the worker has run before, in the step; tensor-parallel peers count separately."""
     order = np.lexsort((table.start_s, table.op_type, table.tp, table.pp, table.dp, table.step))
     new = np.ones(len(order), dtype=bool)
     new[1:] = False
@@ -146,7 +146,7 @@ def _notes(
 
 
 def _differing(unique: NDArray, op: int) -> str:
-    """What tells an op from others that are the same one by type and number, such as groups that are named anew every step."""
+    """Names the fields that distinguish ops of the same type and number (e.g. groups renamed every step)."""
     same = np.flatnonzero(unique[["pp", "op_type", "seq"]] == unique[["pp", "op_type", "seq"]][op])
     fields = [name for name in ("stream", "group", "micro_batch", "chunk") if len(np.unique(unique[name][same])) > 1]
     return f", whose {' and '.join(fields)} must be the same in every step" if fields else ""

@@ -229,7 +229,7 @@ WAIT_SLOPE = -0.5  # of gap over readiness: -1 for a pure wait, 0 for host work
 
 @dataclass(frozen=True)
 class Waits:
-    """What was found.
+    """Dependencies that were found in recorded waits.
 
     Attributes:
         needs: the dependencies with what was added.
@@ -263,7 +263,7 @@ def work(trace: Trace, waits: Waits) -> Durations:
 
 
 class _Draft(NamedTuple):
-    """What is looked at while dependencies are added; `group` holds the members of the group of every op that has one."""
+    """State while dependencies are added; `group` holds the members of the group of every op that has one."""
 
     trace: Trace
     links: Links

@@ -37,7 +37,7 @@ _MEAN = 1.2533  # sd over mean absolute deviation, of a normal law
 
 @dataclass(frozen=True)
 class StepNoise:
-    """How steps of one level scatter; shares of the step time.
+    """Scatter of the steps of one level; shares of the step time.
 
     Attributes:
         log_sd: robust spread of ordinary steps.
@@ -76,7 +76,7 @@ NEW_STALL = 0.1  # share of stalls in a slow phase: what is slow is often unstea
 
 
 class _StallCounts(NamedTuple):
-    """How often stalls begin and go on: what is known of all logs, and what this one has shown.
+    """Counts of how often stalls begin and go on: prior from all logs, and what this one has shown.
 
     Attributes:
         n_step, n_run: steps, and runs of stalls among them.
@@ -99,7 +99,7 @@ class _StallCounts(NamedTuple):
         return self.n_again / self.n_stall
 
     def seen(self, first: float, more: float) -> _StallCounts:
-        """After one more step, which began or continued a run of stalls with these probabilities."""
+        """Counts after one more step, which began or continued a run of stalls with these probabilities."""
         return _StallCounts(self.n_step + 1.0, self.n_run + first, self.n_stall + first + more, self.n_again + more)
 
 
@@ -224,7 +224,7 @@ class SlowPhaseDetector:
         self._stalls = self._stalls.seen(first / total, more / total)
 
     def _count_far(self, x: float) -> None:
-        """How many steps in a row, up to this one, are beyond the smallest change on the same side."""
+        """Counts steps in a row, up to this one, that are beyond the smallest change on the same side."""
         is_far = abs(x) >= self.smallest
         goes_on = is_far and bool(self._far) and (x > 0) == (self._far[-1] > 0)
         self._far = (*(self._far[1 - self.confirm :] if goes_on else ()), x) if is_far else ()

@@ -47,7 +47,7 @@ def level_changes(step_s: Floats | Sequence[float], steps: ArrayLike | None = No
 
 
 def level_note(changes: Sequence[LevelChange]) -> str:
-    """What a reader of an answer that mixes the levels should know; empty where there is one level."""
+    """Note for readers of an answer that mixes the levels; empty where there is one level."""
     if not changes:
         return ""
     named = ", ".join(

@@ -78,7 +78,7 @@ def checked_batches(
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Whatever goes wrong inside is the fault of the file."""
+    """Turns any error inside into one that blames the file."""
     try:
         yield
     except DataError:

@@ -26,7 +26,7 @@ BACKWARD_SEND, BACKWARD_RECV = "backward-send", "backward-recv"
 
 
 class Transfer(NamedTuple):
-    """What an op type says about a transfer between neighbouring chunks.
+    """Direction and ends of a transfer between neighbouring chunks, by its op type.
 
     Attributes:
         direction: forward or backward.
@@ -148,7 +148,7 @@ class _Pipeline:
             self._expect_peer(name, stage, op, compute[index])
 
     def _served(self, name: str, stage: int, compute: list[int], n_live: int) -> list[int]:
-        """Which computations `n_live` transfers serve, in order.
+        """Lists the computations that `n_live` transfers serve, in order.
 
         All, or those that have a peer; or all but the first receive or the last send, where those without peer are recorded too.
         """
@@ -209,7 +209,7 @@ class _Pipeline:
                 seen.add(chunk)
 
     def _after_compute(self, stage: int) -> None:
-        """What follows the last compute, one after another."""
+        """Adds the ops that follow the last compute, one after another."""
         last = max(self.compute[stage], key=lambda op: self.end[op])
         gc = self.by_type[GC, stage]
         norm = self.by_type[NORM, stage]
@@ -230,7 +230,7 @@ class _Pipeline:
             self.links.lane.setdefault(op, Lane(stage, 3, "end of step"))
 
     def _hand_over(self) -> None:
-        """Where no transfers were recorded, a chunk's compute follows that of the chunk before on the same micro-batch."""
+        """Lets a chunk's compute follow that of the chunk before on the same micro-batch, where no transfers were recorded."""
         place = {}
         for index, op in enumerate(self.trace.ops):
             if op.op_type in (FORWARD, BACKWARD) and op.micro_batch >= 0:
@@ -297,5 +297,5 @@ def recorded_order(trace: Trace) -> Dependencies:
 
 
 def dependencies(trace: Trace) -> Dependencies:
-    """Who waits for whom by rule, without what only the recorded times show (`waits.observed_waits`)."""
+    """Dependencies of ops by rule, without what only the recorded times show (`waits.observed_waits`)."""
     return pipeline_dependencies(trace) if is_pipeline(trace) else recorded_order(trace)

@@ -80,7 +80,7 @@ def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
 
 
 def in_ranges(names: Sequence[str], all_names: Sequence[str], most: int = 6) -> str:
-    """As "ranks 3, 12-15" of names of ranks: those that follow each other among `all_names` as a range."""
+    """Joins names of ranks as "ranks 3, 12-15": those that follow each other among `all_names` as a range."""
     place = {name: i for i, name in enumerate(all_names)}
     runs: list[list[int]] = []
     for i in sorted(place[name] for name in names):

@@ -36,7 +36,7 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class StallCause:
-    """What was longer in stalled steps.
+    """Part or ranks that took longer in stalled steps.
 
     Attributes:
         part: column of the log; empty for the step of single ranks, the others having been shorter.
@@ -197,6 +197,6 @@ def _often(rank: NDArray, longer: NDArray[np.bool_], rows: NDArray[np.bool_], n_
 
 
 def listed(steps: Sequence[int], most: int) -> str:
-    """As "steps 37, 52, 81" of their numbers."""
+    """Lists steps by number, as "steps 37, 52, 81"."""
     shown = ", ".join(f"{step:,}" for step in steps[:most]) + (", ..." if len(steps) > most else "")
     return f"step{'' if len(steps) == 1 else 's'} {shown}"

@@ -77,7 +77,7 @@ class StepLog:
         return len(self.step)
 
     def choose(self, entries: NDArray) -> StepLog:
-        """The same log with some of its entries (indices)."""
+        """Log with some of the entries (indices)."""
         ranks = None if self.ranks is None else self.ranks.choose(entries)
         return replace(
             self, step=self.step[entries], step_s=self.step_s[entries], n_steps=self.n_steps[entries], ranks=ranks
@@ -226,7 +226,7 @@ def _note(step_s: Floats, kept: NDArray[np.bool_], steps: NDArray) -> str:
 
 @dataclass(frozen=True)
 class Stated:
-    """What a person says of a log, because the log does not.
+    """Statements of a person about a log, because the log does not make them.
 
     Attributes:
         unit_s: seconds of the unit of step times whose name says none.
@@ -250,7 +250,7 @@ Recording: TypeAlias = OpTable | StepLog | tuple[OpTable, JobShape | None]
 
 @dataclass(frozen=True)
 class FileStart:
-    """What a format is recognised by.
+    """Path and first bytes of a file, by which its format is recognised.
 
     Attributes:
         path: a regular file that may be read and is not empty.
@@ -281,9 +281,9 @@ class TraceFormat:
         recognises: whether a file that begins so has this format; the content counts before the name. Formats are asked in turn,
             the one added last first, so a format claims only what it is sure of. May raise `DataError` for a file that no
             format reads.
-        read: ops, or step times, of one job from its files (one file, unless there is `of_folder`). Beside the ops it may return
+        read: ops, or step times, of one job from its files (one file, unless there is `of_folder`). It may also return
             the degrees that the files state. Raises `DataError` that names the place and the remedy.
-        read_stated: the same for logs, with what a person states of them. None where there is nothing to state.
+        read_stated: as `read`, for logs with statements of a person about them. None where there is nothing to state.
         of_folder: the files of one job among those in a folder; None where a job is one file.
     """
 

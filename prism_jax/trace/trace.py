@@ -280,7 +280,7 @@ class Trace:
         return {str(int(self.rank.flat[i])): float(values.flat[i]) for i in order}
 
     def choose(self, *, steps: NDArray | None = None, replicas: NDArray | None = None) -> Trace:
-        """The same trace with some of its steps and replicas (indices)."""
+        """Trace with some of the steps and replicas (indices)."""
         step = np.arange(len(self.steps)) if steps is None else np.asarray(steps)
         replica = np.arange(self.n_replica) if replicas is None else np.asarray(replicas)
         cells = (slice(None), replica[:, None], step[None, :])

@@ -26,7 +26,7 @@ RUNS = "a table of jobs in CSV or parquet"
 
 @dataclass(frozen=True)
 class SiteParts:
-    """What a calibration was made of.
+    """Result of a calibration and its file.
 
     Attributes:
         fit: what `prism_jax.calibrate` returns.
@@ -130,7 +130,7 @@ Out = Annotated[
 
 
 def calibration_messages(report: SiteReport | SuggestionReport) -> Message | None:
-    """Where the calibration was written."""
+    """Message on where the calibration was written."""
     if isinstance(report, SuggestionReport) or report.parts.kept is None:
         return None
     return Message(f"wrote {report.parts.kept}")
@@ -203,7 +203,7 @@ def _inputs(runs: str | Path | None, logged: Logs, framework: str) -> dict[str, 
 
 
 def suggest_runs(runs: str | Path, n: int, asked: Sequence[str] = (), only: str = "") -> SuggestionReport:
-    """Which jobs of a table to measure first: those whose times narrow the intervals of the others most.
+    """Suggest which jobs of a table to measure first: those whose times narrow the intervals of the others most.
 
     Args:
         runs: a table of jobs (CSV or parquet; docs/job_table.md); measured times are not needed.

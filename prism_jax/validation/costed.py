@@ -112,7 +112,7 @@ class CostedJob:
 
     @property
     def setting(self) -> CalibrationKey:
-        """What its calibration depends on."""
+        """Key on which its calibration depends."""
         job = self.job
         return CalibrationKey.of(job.cluster.device, job.framework, job.plan.software, job.model)
 
@@ -244,7 +244,7 @@ def step_times(
 
 
 class _Sizes(NamedTuple):
-    """What jobs share that see the same draws in the same pipeline."""
+    """Sizes shared by jobs that see the same draws in the same pipeline."""
 
     layout: PipelineLayout
     n_micro_batch: int

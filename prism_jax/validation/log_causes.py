@@ -1,4 +1,4 @@
-"""What could explain a step that lies outside of its interval: open fields of the head at their other values, and fabrics."""
+"""Causes that could explain a step outside of its interval: open fields of the head at their other values, and fabrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CARDS = ("ga10x", "ada", "blackwell-rtx")  # generations of boards for workstati
 
 
 class Possibility(NamedTuple):
-    """Another job that the head leaves possible.
+    """Job other than the assumed one that the head leaves possible.
 
     Attributes:
         text: how it differs.
@@ -40,7 +40,7 @@ class Possibility(NamedTuple):
 
 
 def possibilities(job: Job, over_ssh: bool = False) -> list[Possibility]:
-    """Jobs that the head leaves possible beside the assumed one.
+    """Jobs other than the assumed one that the head leaves possible.
 
     Args:
         over_ssh: whether the log has the names of several hosts in front of its lines, as launchers without a scheduler print.

@@ -84,7 +84,7 @@ def _flat(data: Mapping[str, Any], front: str) -> Iterator[tuple[str, Any]]:
 
 
 def _printed(head: Head) -> dict[str, Any]:
-    """What the log prints beside the steps, as numbers."""
+    """Numbers that the log prints besides the steps."""
     params = next(iter(head.params.values()), None)
     used = {name.removeprefix("most_"): value for name, value in head.most.items() if name.endswith("_bytes")}
     named = {name: int(head.facts[name].text) for name in ("grad_accum",) if name in head.facts}
@@ -122,7 +122,7 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
 
 
 def _possible(head: Head, job: Job, own: PredictedStep, seconds: float) -> list[Possibility]:
-    """What could be otherwise; no network where the log times the exchange of gradients, and it is little of the difference."""
+    """Possible other causes; no network where the log times the exchange of gradients, and it is little of the difference."""
     found = possibilities(job, over_ssh=head.has_hosts and len(head.hosts) > 1)
     spent = [_median(head, name) for name in ("all-grads-sync", "params-all-gather")]
     if spent[0] is None or job.plan.pp > 1 or sum(one or 0.0 for one in spent) > SHOWN_SHARE * (seconds - own.p50_s):
@@ -137,7 +137,7 @@ def _median(head: Head, timer: str) -> float | None:
 
 
 def _training_s(head: Head) -> float | None:
-    """Of a trainer whose step is more than training (verl): one update of the actor; None where the step is one of training."""
+    """Seconds of one actor update, of a trainer whose step is more than training (verl); None for all others."""
     update, actor = _median(head, "update_actor"), "verl.actor_rollout_ref.actor"
     if update is None or head.trainer != VERL:
         return None
@@ -204,7 +204,7 @@ def _memory(head: Head, job: Job) -> list[str]:
 
 
 def _assumed(found: HeadJob, known: Mapping[str, PredictedStep], own: PredictedStep) -> tuple[Assumption, ...]:
-    """What the head leaves unsaid, what matters most first."""
+    """Assumptions on what the head does not state, the most important first."""
     stated, job = found.stated, found.job
     open_ = [
         Assumption(

@@ -1,4 +1,4 @@
-"""Predicts the steps of jobs at hand: typical step and its interval, by the same sums as tables of measured rows."""
+"""Predicts the steps of single jobs: typical step and its interval, by the same sums as tables of measured rows."""
 
 from __future__ import annotations
 

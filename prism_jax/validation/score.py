@@ -1,7 +1,7 @@
 """Scores predictions against measurements: errors of many rows in a few numbers, by source and overall, with and without defects.
 
 Groups of rows that are left out together are a source, a device, a model, a framework, a number of devices. The trivial
-prediction beside ours is that a job reaches the utilisation that jobs of the other groups typically reach on such devices.
+prediction is that a job reaches the utilisation that jobs of the other groups typically reach on such devices.
 Typical is the median over sources of the median of their rows, so that no large source decides alone.
 """
 
@@ -127,7 +127,7 @@ class RowResult:
 
     @property
     def reason(self) -> str:
-        """What there is to say about the error in a few words: a defect, why there is no prediction, else the largest part."""
+        """Reason for the error in a few words: a defect, why there is no prediction, else the largest part."""
         if self.unsupported or self.defect:
             return self.unsupported or self.defect
         whole = sum(self.parts_s.values())
@@ -205,7 +205,7 @@ OUTSIDE_PROB = 0.1  # of a time outside of its interval, on either side half of 
 
 @dataclass(frozen=True)
 class Sharpness:
-    """How wide intervals are, and what they cost: of step times' logarithms. None where there is no row.
+    """Widths of intervals, and their cost: of step times' logarithms. None where there is no row.
 
     Attributes:
         width: median of high / low.
@@ -219,7 +219,7 @@ class Sharpness:
 
 
 def sharpness_of(rows: Iterable[RowResult]) -> Sharpness:
-    """Of rows with a measured time and an interval."""
+    """Sharpness over rows with a measured time and an interval."""
     every = [(row.low_s, row.high_s, row.measured_s) for row in rows if row.low_s and row.high_s and row.measured_s]
     if not every:
         return Sharpness()
@@ -266,7 +266,7 @@ class Score:
 
 @dataclass(frozen=True)
 class SourceScore:
-    """How sources fare, each counting once. None where there is no source.
+    """Score of sources, each counting once. None where there is no source.
 
     Attributes:
         n: sources with a row to score.

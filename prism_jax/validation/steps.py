@@ -140,7 +140,7 @@ def _results(
 
 
 def _with_baselines(found: Sequence[RowResult], rows: Sequence[MeasuredRow]) -> list[RowResult]:
-    """Results with the trivial prediction beside them: typical is what models of the same kind reach."""
+    """Results with the trivial prediction next to them: typical is what models of the same kind reach."""
     done = list(found)
     by_kind: dict[str, list[int]] = defaultdict(list)
     for index, (one, row) in enumerate(zip(found, rows, strict=True)):

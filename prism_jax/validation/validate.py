@@ -100,7 +100,7 @@ def score_step_rows(
     n_workers: int = 1,
     progress: Progress = silent,
 ) -> StepsValidationReport:
-    """Predict measured rows that are at hand, and score them; options as those of `validate_steps`.
+    """Predict measured rows given as objects, and score them; options as those of `validate_steps`.
 
     Args:
         rows: of all files.
@@ -158,7 +158,7 @@ def validate_memory(file: Annotated[str | Path, Argument(metavar="FILE", columns
 
 
 def memory_report(found: MemorySummary, file: str | Path) -> MemoryValidationReport:
-    """What there is to say about layouts of a file that were predicted."""
+    """Report on the predicted layouts of a file."""
     return MemoryValidationReport(
         overall=_outcomes(found),
         by_model={name: _outcomes(found.of_model(name)) for name in found.by_model()},

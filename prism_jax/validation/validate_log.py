@@ -36,7 +36,7 @@ SHARE_OF_FIRST = 4  # of a short run at most every fourth entry is left out
 
 @dataclass(frozen=True)
 class OfLog(OptionGroup):
-    """How a log is read.
+    """Reading of a log.
 
     Attributes:
         device: GPU that it ran on, where the log does not say (`prism-jax show devices`).
@@ -209,7 +209,7 @@ def _all_runs(path: Path, asked: _Asked, progress: Progress) -> list[_Found]:
 
 
 def open_steps(path: Path) -> str:
-    """What is known of a log without a head: its steps."""
+    """Sentence on the steps of a log without a head."""
     try:
         found = open_trace(path)
     except PrismError as error:
@@ -231,7 +231,7 @@ def _made(head: Head, file: str, device: str | None, overrides: Sequence[str]) -
 
 
 def _without_device(head: Head) -> StatedJob | None:
-    """What the head states, whatever device somebody named."""
+    """Job that the head states, whatever device somebody named."""
     try:
         return stated_job(head)
     except PrismError:

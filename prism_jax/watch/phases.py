@@ -107,7 +107,7 @@ class DetectedPhase:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a log shows.
+    """Phases and noise found in a log.
 
     Attributes:
         phases: in the order of the log.

@@ -30,7 +30,7 @@ LONGEST_STALL = 2.0  # times the level: what is longer counts as that long
 
 
 class Traits(NamedTuple):
-    """Of a log, or [log] of several.
+    """Traits of a log, or [log] of several.
 
     Attributes:
         n: entries.
@@ -49,7 +49,7 @@ class Traits(NamedTuple):
 
     @classmethod
     def of(cls, step_s: Floats) -> Traits:
-        """Of one log.
+        """Traits of one log.
 
         Args:
             step_s: [entry] seconds per step, warm-up left out; two at least.
@@ -64,7 +64,7 @@ class Traits(NamedTuple):
 
     @classmethod
     def stacked(cls, logs: list[Traits]) -> Traits:
-        """Of several logs; every attribute is [log]."""
+        """Traits of several logs; every attribute is [log]."""
         return cls(*np.array(logs).T)
 
 
@@ -79,7 +79,7 @@ HORIZON = 9.0  # later steps over first ones for which it is stated
 
 
 class Variances(NamedTuple):
-    """What the variance of the logarithm of the later mean is made of; each a number or [log]."""
+    """Parts of the variance of the logarithm of the later mean; each a number or [log]."""
 
     drift: Any
     steps: Any

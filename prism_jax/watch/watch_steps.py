@@ -48,7 +48,7 @@ def watch_steps(
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
-        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         restart_cost_s: time that a restart costs, from the last step before it to the first after it.
         smallest: smallest change to look for, as a share of the step.
         n_learn: number of first steps that set the usual time and its spread.

@@ -91,10 +91,10 @@ def test_a_fit_that_describes_no_cost_changes_nothing(job):
 
 
 @pytest.mark.parametrize(("name", "remedy"), [("failures", "--reliability"), ("startup", "fit report")])
-def test_a_fit_that_says_nothing_of_a_step_is_refused(job, name, remedy):
+def test_a_fit_without_effect_on_a_step_is_refused(job, name, remedy):
     model = model_named(name)
     nothing = SimpleNamespace(measured_cost=fit(None).measured_cost, describes_variability=False, model=model)
-    with pytest.raises(DataError, match=f"a fit of {name}, which says nothing of a step.*{remedy}"):
+    with pytest.raises(DataError, match=f"a fit of {name}, which has no effect on a step's time.*{remedy}"):
         with_tables(job, [("x.npz", nothing)])
 
 
