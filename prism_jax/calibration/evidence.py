@@ -224,7 +224,7 @@ class Evidence:
         alike = "most similar" if self.is_extrapolated else "similar"
         runs = f"{self.n_rows:,} {alike} run{'s' * (self.n_rows > 1)}"
         sources = f"{self.n_sources} source{'s' * (self.n_sources > 1)}"
-        return f"predictions of {runs} ({sources}) were {self.median_error:.0%} off (median)"
+        return f"{runs} ({sources}): predictions {self.median_error:.0%} off (median)"
 
     @property
     def nearest(self) -> str:
