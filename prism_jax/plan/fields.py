@@ -174,23 +174,25 @@ class StateDtypes:
     """
 
     grad_reduce: Annotated[
-        str | None, PlanField("of the buffer that gradients are reduced from; by default as the framework does")
+        str | None, PlanField("format of the buffer that gradients are reduced from; by default as the framework does")
     ] = None
     main_grads: Annotated[
         str | None,
-        PlanField("of gradients as the optimizer reads them; by default fp32, or as parameters without a copy"),
+        PlanField("format of gradients as the optimizer reads them; by default fp32, or as parameters without a copy"),
     ] = None
     main_params: Annotated[
         str,
         PlanField(
-            "of the copy of parameters that the optimizer updates; none, or the format of the parameters: no copy"
+            "format of the copy of parameters that the optimizer updates; none, or the format of the parameters: no copy"
         ),
     ] = "fp32"
     exp_avg: Annotated[
-        str | None, PlanField("of the first moment; by default fp32, or as the parameters where they have no copy")
+        str | None,
+        PlanField("format of the first moment; by default fp32, or as the parameters where they have no copy"),
     ] = None
     exp_avg_sq: Annotated[
-        str | None, PlanField("of the second moment; by default fp32, or as the parameters where they have no copy")
+        str | None,
+        PlanField("format of the second moment; by default fp32, or as the parameters where they have no copy"),
     ] = None
     fp8_params: Annotated[bool, PlanField("parameters are kept or gathered in fp8")] = False
 
@@ -219,10 +221,11 @@ class SavedDtypes:
     """
 
     activation_input: Annotated[
-        str | None, PlanField("of what activation functions of MLPs read; by default as computed", known=SAVED_BYTES)
+        str | None,
+        PlanField("format of the inputs of MLPs' activation functions; by default as computed", known=SAVED_BYTES),
     ] = None
     attention_output: Annotated[
-        str | None, PlanField("of what attention returns; by default as computed", known=SAVED_BYTES)
+        str | None, PlanField("format of the output of attention; by default as computed", known=SAVED_BYTES)
     ] = None
 
 

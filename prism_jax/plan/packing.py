@@ -151,7 +151,9 @@ class Data:
 
     lengths: Annotated[
         Lengths,
-        PlanField("of the documents packed into a sequence; by default it is one", read=parse_lengths, takes=TAKES),
+        PlanField(
+            "lengths of the documents packed into a sequence; by default it is one", read=parse_lengths, takes=TAKES
+        ),
     ] = field(default_factory=Lengths)
     packing: Annotated[
         str, PlanField("how documents become sequences; all but mixture draw every micro-batch", known=tuple(PACKINGS))

@@ -50,9 +50,9 @@ LEAST_BUCKET, BUCKET_PER_RANK = 40_000_000, 1_000_000  # elements; Megatron-LM
 class Overlap:
     """Communication that runs during compute instead of in front of it."""
 
-    dp: Annotated[bool, PlanField("of data parallelism")] = True
-    tp: Annotated[bool, PlanField("of tensor parallelism")] = False
-    pp: Annotated[bool, PlanField("of pipeline parallelism")] = True
+    dp: Annotated[bool, PlanField("communication of data parallelism runs during compute")] = True
+    tp: Annotated[bool, PlanField("communication of tensor parallelism runs during compute")] = False
+    pp: Annotated[bool, PlanField("communication of pipeline parallelism runs during compute")] = True
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class ParallelPlan:
     dp: Annotated[
         int,
         PlanField(
-            "data parallelism; auto, or left out where cluster.n_devices is given: what fills the cluster", or_auto=True
+            "data parallelism; auto, or left out where cluster.n_devices is given: as many as fill the cluster",
+            or_auto=True,
         ),
     ] = 1
     cp: Annotated[int, PlanField("context parallelism")] = 1
@@ -103,18 +104,18 @@ class ParallelPlan:
     recompute: Annotated[
         str, PlanField("which activations are computed again in the backward pass", known=RECOMPUTE)
     ] = "none"
-    recompute_method: Annotated[str, PlanField("of full: which layers, as Megatron-LM names it", known=METHODS)] = (
-        UNIFORM
-    )
-    recompute_num_layers: Annotated[int, PlanField("of full: how many layers, see the method; 0: not given")] = 0
-    recompute_modules: Annotated[tuple[str, ...], PlanField("of selective: which modules", known=MODULES)] = (
+    recompute_method: Annotated[
+        str, PlanField("for full: choice of layers, as Megatron-LM names it", known=METHODS)
+    ] = UNIFORM
+    recompute_num_layers: Annotated[int, PlanField("for full: number of layers, see the method; 0: not given")] = 0
+    recompute_modules: Annotated[tuple[str, ...], PlanField("for selective: names of modules", known=MODULES)] = (
         CORE_ATTENTION,
     )
     dtype: Annotated[str, PlanField("number format of the matrix products", known=DTYPES)] = "bf16"
     fp8_recipe: Annotated[
         str | None,
         PlanField(
-            "of dtype fp8: what shares a scale; by default as the framework does: delayed, tensorwise under FSDP",
+            "for dtype fp8: extent of a scale; by default as the framework does: delayed, tensorwise under FSDP",
             known=FP8_RECIPES,
         ),
     ] = None
@@ -137,9 +138,9 @@ class ParallelPlan:
     software: Software = field(default_factory=Software)
     data: Data = field(default_factory=Data)
     overlap: Annotated[Overlap, PlanField("which communication overlaps compute")] = field(default_factory=Overlap)
-    axis_order: Annotated[tuple[str, ...], PlanField("which ranks are neighbours, innermost first", known=AXES)] = (
-        AXES  # neighbours are on the fastest tier
-    )
+    axis_order: Annotated[
+        tuple[str, ...], PlanField("order of the axes, the one of neighbouring ranks first", known=AXES)
+    ] = AXES  # neighbours are on the fastest tier
     layer_split: Annotated[tuple[int, ...], PlanField("layers of every model chunk; empty: as even as possible")] = ()
     fused_grad_accumulation: Annotated[
         bool | None,
@@ -156,7 +157,7 @@ class ParallelPlan:
     optimizer: Annotated[
         str,
         PlanField(
-            "what updates parameters, which decides its states",
+            "optimizer, which decides the states kept per parameter",
             read=parse_optimizer,
             takes=f"one of {', '.join(OPTIMIZERS)}",
         ),
@@ -195,7 +196,7 @@ class ParallelPlan:
     tables: Annotated[
         TableSharding,
         PlanField(
-            "embedding tables over devices, of a recommendation model; those that are not named as balances best",
+            "placement of a recommendation model's embedding tables; tables not named are placed as balances best",
             read=parse_sharding,
             takes="auto, hybrid, or table: table, row, row:n, column:n, dp or hybrid, with @devices",
         ),
