@@ -132,12 +132,12 @@ def fit_variability(
     Args:
         model: fleet, steps, collectives or another name of `fits.models.MODELS`.
         files: CSV, parquet or log; a table of runs may be followed by the table of their steps.
-        out: where to keep the fit (.npz); an interrupted fit with the same file goes on where it stopped. A fit that failed its
+        out: file for the fit (.npz); an interrupted fit with the same file goes on where it stopped. A fit that failed its
             checks is kept in `failed_name(out)` instead.
-        posterior: how the posterior is drawn.
+        posterior: method and draws of the posterior.
         holdout: groups to leave out and score.
-        columns: what columns are called and which rows to keep.
-        run: which collective was run, among how many GPUs and nodes, for logs that do not say it.
+        columns: names of columns, and rows to keep.
+        run: collective, GPUs and nodes of the run, for logs that do not state them.
         progress: told what is being done.
 
     Raises:

@@ -62,12 +62,12 @@ class Checkpoint:
     """Checkpoints of a job.
 
     Attributes:
-        blocking_s: that training waits for one.
-        background_s: after that, until it can be loaded; an interruption before loses one interval more.
-        load_s: to load it.
+        blocking_s: seconds that training pauses to write one.
+        background_s: seconds after that until it can be loaded; an interruption before loses one interval more.
+        load_s: seconds to load it.
         interval_s: of work between two; None: the best one by the exact form.
         source: where the seconds are from.
-        memory_s: to copy one into the memory of the nodes, and to load it from there; None: not known.
+        memory_s: seconds to copy one into the memory of the nodes, and to load it from there; None: not known.
 
     Raises:
         SpecError: seconds are negative, or the interval is not positive.

@@ -223,9 +223,9 @@ def predict_run(
         job: a Job, a job file, or the name of a shipped example.
         overrides: "section.field=value" texts that replace fields of a file.
         work: steps or tokens.
-        threats: what interrupts the job.
-        saves: what checkpoints cost.
-        restarts: how the job comes back.
+        threats: failure rates.
+        saves: costs and interval of checkpoints.
+        restarts: time of a restart, and spare nodes.
         run: deadline, fits as in `explain_step`, simulated worlds and seed.
         progress: told what is being done.
 

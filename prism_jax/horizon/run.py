@@ -42,7 +42,7 @@ def expected_time(work: Any, interval: Any, blocking: Any, outage: Any, rate: An
     Args:
         work: time of all steps without interruptions and checkpoints.
         interval: of work between checkpoints.
-        blocking: that training waits for a checkpoint.
+        blocking: time that training pauses to write a checkpoint.
         outage: from an interruption to the first new step.
         rate: interruptions per time.
         noticed: from an interruption to the outage.

@@ -76,7 +76,7 @@ class RunDraws(eqx.Module):
         scale_s: of the Weibull law of the time from a start to each threat: the mean where its shape is one.
         n_interval: intervals of work, each followed by a checkpoint.
         interval_s, first_s: work of an interval without slow phases, and of the first, which holds what is left over.
-        checkpoint_s: time that training waits for one.
+        checkpoint_s: seconds that training pauses to write one.
         planned_s: of planned stops that fall on one interval.
         background_s: from the end of the wait until a checkpoint can be loaded; at most an interval.
         restart_s: from the start after an interruption to the first new step, in which the next one may strike.

@@ -90,7 +90,7 @@ def place(
         slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor (`io.tables.slowdowns`).
         key: typed PRNG key; the same key gives the same answer.
         goal: objective, its price, nodes to leave out, and whether splits may change; callers may give these by keyword.
-        effort: how long to search.
+        effort: length of the search.
         progress: called with the share that is done, and what is being done.
 
     Raises:

@@ -123,7 +123,7 @@ def place_nodes(
         slowdowns: measured slowdowns of every node: a CSV file, or in Python kernel class (or "all", "link", "nic") -> device ->
             factor.
         goal: objective, spare nodes, and whether splits may change.
-        files: what to write for launchers.
+        files: files to write for launchers.
 
     Raises:
         ConfigError, DataError: a file or an option is wrong.

@@ -223,7 +223,7 @@ def explain_step(
         job: a Job, a job file, or the name of a shipped example.
         changes: fields of the file to replace.
         measured: fits, calibrations and slowdowns to apply.
-        sampling: how the step is simulated.
+        sampling: draws, seed and method of the simulation.
         explained: whether to say where the time goes and what causes the tail, which takes half of the time.
         price_per_gpu_hour: price per GPU-hour, for money per step and per million tokens.
         progress: told what is being done.

@@ -90,9 +90,9 @@ def schedule_trace(
         trace: table of jobs, CSV or parquet: columns submit_s, gpus, duration_s, and where known deadline_s and vc.
         gpus: GPUs of the cluster; p80: the 80th percentile of GPUs in use if no job ever queued.
         group: read one group of the trace (vc, cluster, queue).
-        columns: which column of the trace is which field, where its name does not say it.
+        columns: columns of the trace and their fields, where names do not tell.
         compared: policies, estimates and spreads of GPU speeds.
-        worlds: what is drawn, how often.
+        worlds: spread and number of simulated worlds.
         progress: told what is done.
 
     Raises:

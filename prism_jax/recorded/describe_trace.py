@@ -127,7 +127,7 @@ def describe_trace(
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
         skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
-        log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
+        log: facts that a log does not state itself: unit, meaning of columns, work of a step, pattern.
         kernels: Kineto profiles of the run of execution traces: files, archives or folders.
 
     Raises:

@@ -65,11 +65,11 @@ def predict_trace(
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
-        check: how to check the prediction.
+        check: recorded steps on which the prediction is checked.
         n_replica: predict the job with another number of dp replicas.
         n_micro_batch: predict the job with another number of micro-batches per step.
         draws: steps to draw, and first steps to leave out.
-        log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
+        log: facts that a log does not state itself: unit, meaning of columns, work of a step, pattern.
         progress: told what is being done.
 
     Raises:

@@ -101,7 +101,7 @@ def what_if(
     Args:
         source: a Trace, or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
-        changes: what to change.
+        changes: changes to the recorded job.
         draws: steps to draw for every change, from the same seed, so that differences are due to the change alone.
         progress: told what is being done.
 

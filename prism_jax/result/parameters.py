@@ -89,7 +89,7 @@ class StudyRun(OptionGroup):
 
     Attributes:
         n_samples: replica columns per job.
-        seed: of the draws, which all jobs share.
+        seed: seed of the draws, which all jobs share.
         resume: checkpoint the study to FILE and resume from it.
         n_workers: processes; the table is the same.
     """

@@ -119,7 +119,7 @@ def shard(
 
     Args:
         problem: tables, ranks and what they cost.
-        objective: what is to be small of the step.
+        objective: quantity of the step to minimise.
         seed: of everything that is random.
         own: the job's own assignment, which the result is compared with.
 

@@ -59,7 +59,7 @@ def shard_tables(
 
     Args:
         job, overrides, seed, progress: as in `explain_step`.
-        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        objective: quantity to minimise: a name that `prism-jax show objectives` lists, or an `Objective`.
         spread: standard deviation over mean of the look-ups into a table from step to step; by default what the tables state.
         whole: keep tables whole: no parts by rows or columns, and no copies on every GPU.
 

@@ -31,7 +31,7 @@ def show(
     """List the shipped models, devices, clusters, schedules, frameworks, jobs and more.
 
     Args:
-        kind: what to list.
+        kind: kind of entries to list.
         name: show everything about one entry.
         yaml: print one entry of models, devices, clusters, variability or examples as a part of a job file, to be copied.
         json: print one JSON value instead of text.

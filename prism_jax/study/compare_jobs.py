@@ -45,12 +45,12 @@ def compare_jobs(
     Args:
         jobs: YAML or TOML files, or names of shipped jobs (`prism-jax show examples`); two or more.
         overrides: "section.field=value" texts that replace a field of all files.
-        objective: what is to be small (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
+        objective: quantity to minimise (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
             compared as GPU-hours per million tokens.
-        price_per_gpu_hour: of every device, or by the name of the device.
+        price_per_gpu_hour: price of every device, or by the name of the device.
         applied: fits, as in `explain_step`; they apply to all jobs.
         n_samples: replica columns of every job.
-        seed: of the draws, which all jobs share.
+        seed: seed of the draws, which all jobs share.
         progress: told what is done.
 
     Raises:

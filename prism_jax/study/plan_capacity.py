@@ -47,9 +47,9 @@ class FleetOptions(OptionGroup):
         tokens: tokens (samples) to be done: 15.6T, 300B, 1e12.
         deadline_s: deadline for the tokens: 54d, 1300h; its probability is reported, and the fleet is chosen by it.
         space: values per knob of the plan, as in `prism-jax search`.
-        objective: by which the best plan of a fleet is chosen.
-        price_per_gpu_hour: of every device, or by the name of the device.
-        reliability: what interrupts the job, as in `predict_run`; None: no failures are counted.
+        objective: quantity by which the best plan of a fleet is chosen.
+        price_per_gpu_hour: price of every device, or by the name of the device.
+        reliability: failure rates, as in `predict_run`; None: no failures are counted.
     """
 
     days: Annotated[float | None, Option(metavar="DAYS")] = None

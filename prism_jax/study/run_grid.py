@@ -42,7 +42,7 @@ class StudyRequest:
     """Objective, price and draws with which every job of a study is measured.
 
     Attributes:
-        objective: name of what is to be small.
+        objective: name of the quantity to minimise.
         price_per_gpu_hour: None where money is not asked for.
         target: None where there is none.
         n_samples: replica columns; every job sees the same draws.

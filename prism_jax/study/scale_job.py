@@ -41,8 +41,8 @@ class Growth(OptionGroup):
 
     Attributes:
         overrides: fields that are set for all sizes.
-        objective: by which that is the best.
-        price_per_gpu_hour: for money.
+        objective: quantity by which the best value is chosen.
+        price_per_gpu_hour: price of a GPU-hour, for money per size.
         power_limit_watts: power limit of every GPU: clocks follow it.
         mode: scaling mode: weak (the batch grows with the GPUs) or strong (it stays).
         vary: values of a field from which each size takes the best, e.g. plan.tp=1,2,4; may be repeated.
@@ -75,7 +75,7 @@ def scale_job(
     Args:
         job: a job file, or the name of a shipped example.
         gpus: numbers of GPUs; 8:65536: all doublings.
-        growth: what is set for all sizes, objective, and what changes with the number of GPUs.
+        growth: settings of all sizes, objective, and changes with the number of GPUs.
         applied, study: as in `sweep_jobs`.
         progress: told what is done.
 

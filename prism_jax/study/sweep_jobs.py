@@ -107,9 +107,9 @@ def sweep_jobs(
         job: a job file, or the name of a shipped example.
         settings: values of one field of the job, e.g. plan.tp=1,2,4; may be repeated; one value is set for all jobs.
         gpus: numbers of GPUs as another axis, filled by data parallelism: 64,512, or 8:1024 for all doublings.
-        objective: what is to be small (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
+        objective: quantity to minimise (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
             compared as GPU-hours per million tokens.
-        price_per_gpu_hour: for money.
+        price_per_gpu_hour: price of a GPU-hour, for money per job.
         applied: fits, as in `explain_step`.
         study: draws, processes, and a file that remembers what is done.
         progress: told what is done.

@@ -230,7 +230,7 @@ class SlowPhaseDetector:
         self._far = (*(self._far[1 - self.confirm :] if goes_on else ()), x) if is_far else ()
 
     def _told(self, index: int, noise: StepNoise) -> ChangePoint | None:
-        """The change that is certain, or whose steps are all far beyond what stalls do."""
+        """First change whose posterior is above the threshold, or whose steps are all beyond the range of stalls."""
         age = index + 1 - self._onset
         ready = (age > 1) & (np.abs(self._mean) >= self.smallest)
         prob = float(self._weight[ready].sum())

@@ -154,7 +154,7 @@ def calibrate_site(
         logged: jobs and their training logs, in any format that `trace info` reads.
         framework: training software of all runs, where they do not say.
         only: version or method whose runs are used, where the table has several.
-        out: where to keep the calibration (.npz), for `fits`.
+        out: file for the calibration (.npz), for `fits`.
         seed: same seed, same answer.
         progress: told what is being done.
 

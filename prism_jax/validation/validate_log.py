@@ -69,7 +69,7 @@ def validate_file(
 
     Args:
         file: log (docs/launch.md) or table of jobs (docs/job_table.md), told apart by content; also as .gz.
-        of_log: how a log is read.
+        of_log: options for reading a log.
         seed: same seed, same answer.
         progress: told what is being done.
 
@@ -96,7 +96,7 @@ def validate_log(
 
     Args:
         file: a training log whose head says what ran (Megatron-LM and its forks, Megatron-DeepSpeed, ...); also as .gz.
-        of_log: how it is read.
+        of_log: options for reading it.
         seed: same seed, same answer.
         progress: told what is being done.
 

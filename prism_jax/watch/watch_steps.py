@@ -53,7 +53,7 @@ def watch_steps(
         smallest: smallest change to look for, as a share of the step.
         n_learn: number of first steps that set the usual time and its spread.
         skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
-        log: what a log does not say of itself: a unit, which column is what, the work of a step, a pattern.
+        log: facts that a log does not state itself: unit, meaning of columns, work of a step, pattern.
         remaining: number of steps to come; how long they take is reported (p5, p50, p95).
 
     Raises:
