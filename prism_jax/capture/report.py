@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import Report
 from ..core.units import format_bytes, format_count
 
@@ -64,33 +65,76 @@ class CaptureReport(Report):
     classes: tuple[ClassFacts, ...]
     assumptions: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        axes = " x ".join(f"{axis} {size}" for axis, size in self.axes.items()) or "no axes"
-        samples = f"{self.samples_per_step:,} samples"
-        if self.tokens_per_sample:
-            samples += f" of {self.tokens_per_sample:,} tokens"
-        found = [
-            f"{self.name}: {self.world:,} ranks, {axes}, captured by {self.front_end} from {self.source}",
-            f"  step        {samples}, {self.micro_batches} micro-batches per replica",
-            f"  parameters  {format_count(self.n_params)}",
-            f"  fusion      {self.fusion}",
+    def card(self) -> Card:
+        n_class, one = len(self.classes), self.classes[0]
+        ranks = f"{self.world:,} rank{'s' * (self.world != 1)}"
+        work = (
+            _tflop(one.flops_forward + one.flops_backward),
+            f"{one.kernels:,} kernels",
+            format_bytes(one.memory_bytes),
+        )
+        kinds = {"ranks": f"{n_class:,} kinds by what they run"} if n_class > 1 else {}
+        return Card(
+            title=f"{self.name}: {ranks}, {self._axes}",
+            verdict=f"Captured: {format_count(self.n_params)} parameters, {self._samples} a step.",
+            tone="good",
+            facts={
+                "work": f"{', '.join(work)} moved, a rank and micro-batch",
+                "collectives": _collectives(one),
+                **kinds,
+            },
+            evidence=f"{self.source}, read by {self.front_end}",
+            assumptions=self.assumptions[:1],
+            next_step=f"{'a job with this model' if self.file else '-o FILE keeps it as a model'}; {more(self.assumptions)}",
+        )
+
+    @property
+    def _axes(self) -> str:
+        return " x ".join(f"{axis} {size}" for axis, size in self.axes.items()) or "no axes"
+
+    @property
+    def _samples(self) -> str:
+        found = f"{self.samples_per_step:,} sample{'s' * (self.samples_per_step != 1)}"
+        return f"{found} of {self.tokens_per_sample:,} tokens" if self.tokens_per_sample else found
+
+    def blocks(self) -> Sequence[Block]:
+        facts = {
+            "captured by": f"{self.front_end} from {self.source}",
+            "ranks": f"{self.world:,}, {self._axes}",
+            "step": f"{self._samples}, micro-batches per replica: {self.micro_batches:,}",
+            "parameters": format_count(self.n_params),
+            "fusion": self.fusion,
+        }
+        rows = [
+            (
+                one.name,
+                f"{one.n_ranks:,}",
+                f"{one.stage}",
+                f"{one.rows:,}",
+                f"{one.kernels:,}",
+                _tflop(one.flops_forward),
+                _tflop(one.flops_backward),
+                format_bytes(one.memory_bytes),
+                _collectives(one),
+            )
+            for one in self.classes[:MOST_CLASSES]
         ]
-        for one in self.classes[:MOST_CLASSES]:
-            found += _of_class(one)
-        if len(self.classes) > MOST_CLASSES:
-            found.append(f"  and {len(self.classes) - MOST_CLASSES:,} more classes")
-        found += [f"  assumed: {sentence}" for sentence in self.assumptions]
-        return [*found, f"wrote {self.file}"] if self.file else found
+        n_more = len(self.classes) - MOST_CLASSES
+        return (
+            Facts("Program", facts),
+            Table("Kinds of ranks (per micro-batch)", COLUMNS, rows),
+            *([Note(f"and {n_more:,} more kinds of ranks (--json lists them)")] if n_more > 0 else []),
+            *(Note(f"assumed: {sentence}") for sentence in self.assumptions),
+        )
 
 
 MOST_CLASSES = 8  # told one by one
+COLUMNS = ("kind", "ranks", "part", "rows", "kernels", "forward", "backward", "memory traffic", "collectives")
 
 
-def _of_class(one: ClassFacts) -> list[str]:
-    forward, backward = one.flops_forward / 1e12, one.flops_backward / 1e12
-    said = ", ".join(f"{axis} {format_bytes(size)}" for axis, size in one.axis_bytes.items())
-    return [
-        f"  {one.name}: {one.n_ranks:,} ranks of part {one.stage}, {one.rows:,} rows, {one.kernels:,} kernels a micro-batch",
-        f"    forward {forward:.4g} TFLOP, backward {backward:.4g} TFLOP, {format_bytes(one.memory_bytes)} of memory traffic",
-        *([f"    collectives {said}"] if said else []),
-    ]
+def _tflop(flops: float) -> str:
+    return f"{flops / 1e12:.4g} TFLOP"
+
+
+def _collectives(one: ClassFacts) -> str:
+    return ", ".join(f"{axis} {format_bytes(size)}" for axis, size in one.axis_bytes.items()) or "none"

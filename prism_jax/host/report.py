@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import INLINE, Report, RunRecord
+from ..core.text_table import percent
 from ..core.units import format_s
 
 
@@ -70,28 +72,53 @@ class HostReport(Report):
     notes: tuple[str, ...]
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        width = max(len(_HEAD[0]), *(len(one.name) for one in self.ranks))
-        lines = [
-            "milliseconds of the step of every rank" + (f", mean of {self.n_step}" if self.n_step > 1 else ""),
-            f"  {_HEAD[0]:<{width}}" + "".join(f"{name:>13}" for name in _HEAD[1:]),
+    def card(self) -> Card:
+        slowest = max(self.ranks, key=lambda one: one.step_s)
+        bound = "CPU-bound" if self.host_bound else "GPU-bound"
+        host, device = (format_s(one, 3) for one in (self.host_alone_s, self.device_alone_s))
+        advice = (
+            "CUDA graphs, larger batches, fused operators" if self.host_bound else "faster kernels, a faster device"
+        )
+        largest = max(self.overheads.values(), key=lambda one: one.share, default=None)
+        n_rank, n_step = len(self.ranks), self.n_step
+        worst = max(abs(one.error) for one in self.ranks)
+        return Card(
+            title=f"CPU and GPU of {n_rank:,} rank{'s' * (n_rank > 1)} in {n_step:,} recorded step{'s' * (n_step > 1)}",
+            verdict=f"The step is {bound}: alone the CPU takes {host}, the GPU {device}.",
+            tone="plain",
+            facts={
+                "step": f"{format_s(slowest.step_s)} ({slowest.name}); without any overlap {format_s(slowest.naive_sum_s)}",
+                "waiting": f"{format_s(slowest.waited_s)} of it in collectives, for the last rank",
+                **(
+                    {} if largest is None else {"CPU overhead": f"{percent(largest.share)} of its time {largest.about}"}
+                ),
+            },
+            evidence=f"the recorded steps, run again: off by at most {percent(worst)}",
+            next_step=f"what helps: {advice}; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        rows = [
+            (
+                one.name,
+                *(format_s(value) for value in (one.step_s, one.traversed_s)),
+                f"{one.error:+.2%}",
+                *(format_s(value) for value in (one.waited_s, one.device_work_s, one.naive_sum_s)),
+            )
+            for one in self.ranks
         ]
-        for one in self.ranks:
-            values = (one.step_s, one.traversed_s, one.waited_s, one.device_work_s, one.naive_sum_s)
-            step, traversed, *others = (f"{1e3 * value:>13.3f}" for value in values)
-            lines.append(f"  {one.name:<{width}}{step}{traversed}{one.error:>+13.2%}" + "".join(others))
-        lines += ["", "host overheads (mean without outliers; share of the host's time)"]
-        for name, one in self.overheads.items():
-            lines.append(f"  {name}  {1e6 * one.mean_s:>9.1f} us  {one.n:>7,} times  {one.share:>6.1%}   {one.about}")
-        lines += ["", _verdict(self)]
-        return lines + [f"note: {note}" for note in self.notes]
+        over = [
+            (name, format_s(one.mean_s), f"{one.n:,}", percent(one.share), one.about)
+            for name, one in self.overheads.items()
+        ]
+        alone = {"CPU": format_s(self.host_alone_s), "GPU": format_s(self.device_alone_s)}
+        mean = f", mean of {self.n_step:,}" if self.n_step > 1 else ""
+        return (
+            Table(f"Step of every rank{mean}", HEAD, rows),
+            Table("CPU overheads (mean without outliers)", ("", "mean", "times", "of the CPU's time", "what"), over),
+            Facts("The step if the other took no time", alone),
+            *(Note(f"note: {note}") for note in self.notes),
+        )
 
 
-_HEAD = ("rank", "step", "traversed", "error", "waiting", "device work", "naive sum")
-
-
-def _verdict(report: HostReport) -> str:
-    alone = f"alone the host takes {format_s(report.host_alone_s, 3)}, the device {format_s(report.device_alone_s, 3)}"
-    if report.host_bound:
-        return f"The host decides: {alone}. CUDA graphs, larger batches or fewer, fused operators help, not a faster device."
-    return f"The device decides: {alone}."
+HEAD = ("rank", "step", "run again", "error", "waiting", "GPU work", "without overlap")

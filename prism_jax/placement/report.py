@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.page import Bar, Bars, Block, Card, Code, Facts, Note, Table, more
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import bar, decimals, unit_of_time, value_with_error
+from ..core.text_table import decimals, duration, percent, unit_of_time, value_with_error
 from ..core.use_case import NOT_TYPED, Option, OptionGroup
 from ..cost.partition import Splits
 from ..result.parameters import ObjectiveChoice
@@ -113,25 +114,42 @@ class PlacementReport(Report):
         """Everything that was tried."""
         return tuple(self.value)
 
-    def lines(self) -> list[str]:
-        job, n = self.job, len(self.assignment)
-        head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
-        if self.left_out:
-            head += f", {len(self.left_out)} left out"
-        blocks = [
-            [head],
+    def card(self) -> Card:
+        job, n, gain = self.job, len(self.assignment), _gain(self)
+        share = self.gain / self.value[AS_GIVEN]
+        is_better = self.gain_interval[0] > 0.0 and share >= SMALLEST_GAIN
+        left_out = f"; {len(self.left_out)} left out" if self.left_out else ""
+        verdict = f"The chosen placement lowers the {self.objective} by {percent(share)} against the nodes as given."
+        base, best = (
+            value_with_error(self.value[name], self.value_error[name], self.objective_unit)
+            for name in (AS_GIVEN, OPTIMISED)
+        )
+        out = {"left out": f"node{'s' * (len(self.left_out) > 1)} {_named(self)}"} if self.left_out else {}
+        return Card(
+            title=f"{job.name}: {n:,} nodes of {job.node_size} GPUs{left_out}",
+            verdict=verdict
+            if is_better
+            else f"No placement has a clearly lower {self.objective} than the nodes as given.",
+            tone="good" if is_better else "plain",
+            facts={self.objective: f"{base} as given, {best} chosen", **gain, **out},
+            evidence=f"{len(self.methods)} placements on the same fresh draws; {len(self.node_slowdown):,} measured nodes",
+            next_step=f"--hostfile FILE, --rankfile FILE: for your launcher; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        return (
             _methods(self),
-            _gains(self),
-            _splits(self),
-            _map(self),
-            _assignment(self),
-            _left_out(self),
-        ]
-        lines = [line for block in blocks if block for line in (*block, "")]
-        notes = [f"note: {note}" for note in self.notes]
-        return [*lines, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
+            Facts("What the choice is worth", _gain(self)),
+            *_splits(self),
+            *_map(self),
+            *_assignment(self),
+            *([Note(f"left out: node {_named(self)}")] if self.left_out else []),
+            *(Note(f"note: {note}") for note in self.notes),
+            Note(f"seed {self.record.seed}; {duration(self.elapsed_s)}"),
+        )
 
 
+SMALLEST_GAIN = 0.001  # of the objective; less is not called a gain
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
 MOST_COLUMNS, MOST_ROWS = 32, 40  # of the map of nodes
 SHADES = "·.:-=+*#%@"
@@ -152,22 +170,21 @@ WORDS = {
 }
 
 
-def _methods(report: PlacementReport) -> list[str]:
+def _methods(report: PlacementReport) -> Bars:
     """One bar per method: how far above the chosen one it stays."""
-    objective = report.objective
     order = [name for name in WORDS if name in report.methods]
     best, worst = report.value[OPTIMISED], max(report.value[name] for name in order)
-    width = max(len(WORDS[name]) for name in order)
-    lines = [f"{objective} of the step time, and its excess over the chosen placement"]
+    bars = []
     for name in order:
         value = report.value[name]
         text = value_with_error(value, report.value_error[name], report.objective_unit)
         share = (value - best) / max(worst - best, 1e-12)
-        lines.append(f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share)}".rstrip())
-    return lines
+        bars.append(Bar(WORDS[name], f"{text} {value / best - 1.0:>+7.2%}", share))
+    return Bars(f"{report.objective} of the step, and its excess over the chosen placement", bars)
 
 
-def _gains(report: PlacementReport) -> list[str]:
+def _gain(report: PlacementReport) -> dict[str, str]:
+    """Falls of the objective, in one unit; intervals hold 90 % of estimates on fresh draws."""
     low, high = report.gain_interval
     base = report.value[AS_GIVEN]
     name, over_best = WORDS[report.best_baseline], report.gain_over_best_baseline
@@ -177,25 +194,25 @@ def _gains(report: PlacementReport) -> list[str]:
     scale, unit = unit_of_time(largest) if is_time else (1.0, report.objective_unit)
     digits = decimals(scale * max(high - low, 1e-6 if is_time else 1e-6 * base) / 10)
 
-    def text(gain: float) -> str:
-        return f"{scale * gain:.{digits}f}"
+    def text(gain: float, share: str, ends: tuple[float, float]) -> str:
+        first, last = (f"{scale * end:.{digits}f}" for end in ends)
+        return f"{scale * gain:.{digits}f} {unit}{share} (90%: {first} to {last} {unit})"
 
-    return [
-        f"gain over the nodes as given: {text(report.gain)} {unit} ({report.gain / base:.2%}); "
-        f"90 % interval on fresh draws {text(low)} to {text(high)} {unit}",
-        f"gain over the best baseline ({name}): {text(over_best)} {unit} ({text(low_best)} to {text(high_best)} {unit})",
-    ]
+    found = {"gain": text(report.gain, f", {report.gain / base:.2%}", (low, high))}
+    if report.best_baseline != AS_GIVEN:
+        found[f"over {name}"] = text(over_best, "", (low_best, high_best))
+    return found
 
 
-def _splits(report: PlacementReport) -> list[str]:
+def _splits(report: PlacementReport) -> list[Block]:
     splits = report.splits
     if not splits:
         return []
-    return [
-        "splits",
-        f"  layers per model chunk       {_counts(splits.layers)}",
-        f"  micro-batches per replica    {_counts(splits.micro_batches)}",
-    ]
+    facts = {
+        "layers per model chunk": _counts(splits.layers),
+        "micro-batches per replica": _counts(splits.micro_batches),
+    }
+    return [Facts("Splits", facts)]
 
 
 def _counts(values: Sequence[int]) -> str:
@@ -206,7 +223,7 @@ def _counts(values: Sequence[int]) -> str:
     return " ".join(f"{b - a}x{values[a]}" for a, b in pairwise(edges))
 
 
-def _map(report: PlacementReport) -> list[str]:
+def _map(report: PlacementReport) -> list[Block]:
     """Slowness of the nodes by stage and replica, before and after, as shades."""
     slowness = np.array(report.node_slowdown)
     before, after = by_place(report, slowness, report.as_given), by_place(report, slowness, report.assignment)
@@ -214,22 +231,23 @@ def _map(report: PlacementReport) -> list[str]:
         return []
     low, high = float(slowness.min()), float(slowness.max())
     if high - low < ALIKE:
-        return ["all nodes are alike: every assignment is as good as any other"]
+        return [Note("all nodes are alike: every assignment is as good as any other")]
     width = max(before.shape[1], len("as given"))
-    lines = [
-        f"slowest GPU of the node at each position, from '{SHADES[0]}' {low:.3f} to '{SHADES[-1]}' {high:.3f} times nominal",
-        f"  stage  {'as given':<{width}}   chosen   (columns: replicas)",
-    ]
+    title = f"Slowest GPU of the node at each position, from '{SHADES[0]}' {low:.3f} to '{SHADES[-1]}' {high:.3f} times nominal"
+    lines = [f"stage  {'as given':<{width}}   chosen   (columns: replicas)"]
     for stage, (one, other) in enumerate(zip(before, after, strict=True)):
-        lines.append(f"  {stage:>5}  {_shades(one, low, high):<{width}}   {_shades(other, low, high)}".rstrip())
-    return lines
+        lines.append(f"{stage:>5}  {_shades(one, low, high):<{width}}   {_shades(other, low, high)}".rstrip())
+    return [Code(title, "\n".join(lines))]
 
 
 def by_place(report: PlacementReport, slowness: Floats, assignment: Sequence[int]) -> Floats:
-    """Slowness of the slowest node in every place [lane, replica], NaN where no node starts."""
-    lane, replica = np.array(report.slots.stage), np.array(report.slots.replica)
-    shown = np.full((lane.max() + 1, replica.max() + 1), -np.inf)
-    np.maximum.at(shown, (lane, replica), slowness[list(assignment)])
+    """Slowness of the slowest node in every place [lane, replica] that it holds GPUs of, NaN where there is none."""
+    slots = report.slots
+    shown = np.full((max(slots.last_stage) + 1, max(slots.last_replica) + 1), -np.inf)
+    places = zip(slots.stage, slots.last_stage, slots.replica, slots.last_replica, strict=True)
+    for node, (stage, last_stage, replica, last_replica) in zip(assignment, places, strict=True):
+        held = shown[stage : last_stage + 1, replica : last_replica + 1]
+        np.maximum(held, slowness[node], out=held)
     return np.where(np.isfinite(shown), shown, np.nan)
 
 
@@ -238,37 +256,31 @@ def _shades(row: Floats, low: float, high: float) -> str:
     return "".join(" " if np.isnan(v) else SHADES[round(steps * (v - low) / (high - low))] for v in row)
 
 
-def _assignment(report: PlacementReport) -> list[str]:
+def _assignment(report: PlacementReport) -> list[Block]:
     """Which host takes which ranks, stages and replicas, in the order of ranks."""
     slots, size = report.slots, report.job.node_size
-    rows = [("ranks", "node", "stage", "replica", "slowest GPU")]
-    for slot, host in enumerate(report.hosts[:MOST_HOSTS]):
-        rows.append(
-            (
-                _span(slot * size, slot * size + size - 1),
-                host,
-                _span(slots.stage[slot], slots.last_stage[slot]),
-                _span(slots.replica[slot], slots.last_replica[slot]),
-                f"{report.node_slowdown[report.assignment[slot]]:.3f}",
-            )
+    rows = [
+        (
+            _span(slot * size, slot * size + size - 1),
+            host,
+            _span(slots.stage[slot], slots.last_stage[slot]),
+            _span(slots.replica[slot], slots.last_replica[slot]),
+            f"{report.node_slowdown[report.assignment[slot]]:.3f}",
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    more = len(report.hosts) - MOST_HOSTS
-    rest = [f"  ... {more:,} nodes more: --hostfile FILE or --json has them all"] if more > 0 else []
-    return ["assignment", *(line.rstrip() for line in lines), *rest]
+        for slot, host in enumerate(report.hosts[:MOST_HOSTS])
+    ]
+    found = Table("Assignment", ("ranks", "node", "stage", "replica", "slowest GPU"), rows)
+    n_more = len(report.hosts) - MOST_HOSTS
+    rest = [Note(f"and {n_more:,} more nodes: --hostfile FILE or --json has them all")] if n_more > 0 else []
+    return [found, *rest]
 
 
 def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _left_out(report: PlacementReport) -> list[str]:
-    out = report.left_out
-    if not out:
-        return []
-    named = ", ".join(
-        f"{host} ({report.node_slowdown[node]:.3f})"
-        for host, node in zip(report.spare_hosts[:MOST_LISTED], out, strict=False)
-    )
-    return [f"left out: node {named}{', ...' if len(out) > MOST_LISTED else ''}"]
+def _named(report: PlacementReport) -> str:
+    """Nodes that are left out, with their slowdowns."""
+    pairs = zip(report.spare_hosts[:MOST_LISTED], report.left_out, strict=False)
+    named = ", ".join(f"{host} ({report.node_slowdown[node]:.3f})" for host, node in pairs)
+    return f"{named}{', ...' if len(report.left_out) > MOST_LISTED else ''}"

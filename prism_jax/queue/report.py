@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Table
-from ..core.page_text import block_lines
+from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import duration
+from ..core.text_table import duration, percent
 from .compare import QueueRow, Ratio
 
 
@@ -29,6 +29,7 @@ class QueueReport(Report):
     """
 
     kind: ClassVar[str] = "queue"
+    picture: ClassVar[str] = "prism_jax.queue.picture:draw_queue"
 
     source: str
     group: str
@@ -46,20 +47,73 @@ class QueueReport(Report):
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
 
-    def lines(self) -> list[str]:
-        of_group = f", group {self.group}" if self.group else ""
-        deadlines = (
+    def card(self) -> Card:
+        best = self.best
+        verdict = f"No policy has a clearly shorter mean completion time than FIFO (load {self.load:.2f})."
+        if best is not None and best.over_fifo.p95 < 1.0:
+            less = percent(1.0 - best.over_fifo.median)
+            verdict = f"{_name(best)} shortens the mean completion time by {less} against FIFO."
+        facts = {} if best is None else {"mean time": f"{ratio(best.over_fifo)} of FIFO's"}
+        draws = f"{self.n_seeds:,} draw{'s' * (self.n_seeds != 1)}"
+        gpus = () if self.n_gpus_from == "stated" else (f"{self.n_gpus:,} GPUs ({self.n_gpus_from})",)
+        return Card(
+            title=f"{self.source}{self._group}: {self.n_jobs:,} jobs on {self.n_gpus:,} GPUs, load {self.load:.2f}",
+            verdict=verdict,
+            tone="plain",
+            facts={**facts, **_distribution(self.rows)},
+            evidence=f"{self.n_jobs:,} jobs in {duration(self.span_s)}, {draws} of GPU speeds",
+            assumptions=(*gpus, self._deadlines),
+            next_step=f"--policy, --cv: other policies and spreads; {more(self.notes)}",
+        )
+
+    @property
+    def best(self) -> QueueRow | None:
+        """The row with the shortest mean completion time against FIFO; None where FIFO is all there is."""
+        return min((row for row in self.rows if row.policy != FIFO), key=lambda row: row.over_fifo.median, default=None)
+
+    @property
+    def _group(self) -> str:
+        return f", group {self.group}" if self.group else ""
+
+    @property
+    def _deadlines(self) -> str:
+        return (
             "deadlines of the trace" if self.slack is None else f"deadlines drawn, mean slack {self.slack:g} x duration"
         )
-        head = [
-            f"{self.source}{of_group}: {self.n_jobs:,} jobs in {duration(self.span_s)} on {self.n_gpus:,} GPUs "
-            f"({self.n_gpus_from}), load {self.load:.2f}",
-            f"GPUs vary like {self.variability}; {deadlines}; restart {duration(self.restart_s)}; estimates from 10% of the "
-            f"steps; {self.n_seeds} seeds",
-        ]
-        tables = [line for cv in dict.fromkeys(row.cv for row in self.rows) for line in _table(self, cv)]
-        notes = [f"note: {note}" for note in self.notes]
-        return [*head, "", *tables, *_answer(self), "", *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
+
+    def blocks(self) -> Sequence[Block]:
+        setting = {
+            "jobs": f"{self.n_jobs:,} in {duration(self.span_s)}",
+            "GPUs": f"{self.n_gpus:,} ({self.n_gpus_from}), load {self.load:.2f}",
+            "variability": f"GPUs vary like {self.variability}",
+            "deadlines": self._deadlines,
+            "restart": duration(self.restart_s),
+            "estimates": "from 10% of the steps",
+        }
+        return (
+            *(_table(self, cv) for cv in dict.fromkeys(row.cv for row in self.rows)),
+            Facts("What knowing distributions is worth", _answer(self)),
+            Facts("Setting", setting),
+            *(Note(f"note: {note}") for note in self.notes),
+            Note(f"seed {self.record.seed}; {duration(self.elapsed_s)}"),
+        )
+
+
+FIFO = "fifo"
+
+
+def _name(row: QueueRow) -> str:
+    return f"{row.policy} ({row.estimate} estimates)" if row.estimate else row.policy
+
+
+def _distribution(rows: Sequence[QueueRow]) -> dict[str, str]:
+    """What estimates beyond a point are worth, at the largest spread of GPUs."""
+    told = [row for row in rows if row.over_point and row.estimate != "mean"]
+    if not told:
+        return {}
+    cv = max(row.cv for row in told)
+    best = min((row for row in told if row.cv == cv), key=lambda row: row.over_point.median if row.over_point else 1.0)
+    return {"distributions": _gain(best)}
 
 
 COLUMNS = (
@@ -78,9 +132,9 @@ COLUMNS = (
 ENOUGH = 0.005  # of a ratio: smaller differences are not called one
 
 
-def _table(report: QueueReport, cv: float) -> list[str]:
+def _table(report: QueueReport, cv: float) -> Table:
     rows = [_cells(row) for row in report.rows if row.cv == cv]
-    return block_lines(Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows))
+    return Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows)
 
 
 def _cells(row: QueueRow) -> tuple[str, ...]:
@@ -101,26 +155,24 @@ def ratio(facts: Ratio) -> str:
     return f"{facts.median:.3f} ({facts.p5:.3f} to {facts.p95:.3f})"
 
 
-def _answer(report: QueueReport) -> list[str]:
-    """What a distribution is worth over a point estimate, and durations over none; two lines per spread."""
-    found = []
+def _answer(report: QueueReport) -> dict[str, str]:
+    """What a distribution is worth over a point estimate, and durations over none; two per spread."""
+    found = {}
     for cv in dict.fromkeys(row.cv for row in report.rows):
-        rows = [row for row in report.rows if row.cv == cv and row.over_point]
+        rows, name = [row for row in report.rows if row.cv == cv and row.over_point], f"CV {100 * cv:.3g}%"
         known = [row for row in rows if row.estimate == "mean"]
         told = [row for row in rows if row.estimate != "mean"]
         if known:
             best = min(known, key=lambda row: row.over_fifo.median)
-            found.append(
-                f"CV {100 * cv:.3g}%: with point estimates, mean JCT {ratio(best.over_fifo)} of FIFO's ({best.policy})"
-            )
+            found[f"{name}, point estimates"] = f"mean JCT {ratio(best.over_fifo)} of FIFO's ({best.policy})"
         if told:
             best = min(told, key=lambda row: row.over_point.median if row.over_point else 1.0)
-            found.append(f"CV {100 * cv:.3g}%: with the distribution, {_gain(best)}")
+            found[f"{name}, distributions"] = _gain(best)
     return found
 
 
 def _gain(row: QueueRow) -> str:
     facts = row.over_point
     assert facts is not None
-    verdict = ", which is no difference" if facts.p5 <= 1.0 <= facts.p95 or abs(facts.median - 1.0) < ENOUGH else ""
-    return f"at best {ratio(facts)} of the same policy with point estimates ({row.policy}, {row.estimate}){verdict}"
+    verdict = ": no difference" if facts.p5 <= 1.0 <= facts.p95 or abs(facts.median - 1.0) < ENOUGH else ""
+    return f"at best {ratio(facts)} of point estimates ({row.policy}, {row.estimate}){verdict}"

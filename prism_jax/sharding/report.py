@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import bar, with_error
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import duration, percent, time_to, value_with_error
 from ..core.units import format_bytes
 from .search import RankLoad
 
@@ -78,6 +79,7 @@ class ShardingReport(Report):
         everywhere: tables that every GPU holds, by rows or as copies -> row or dp.
         spread: table -> standard deviation over mean of a step's look-ups, from step to step.
         spread_assumed: whether some of them are an assumption.
+        ranks_before: [rank] under the assignment that the gain is over, for pictures; absent in reports of versions before 0.2.
     """
 
     kind: ClassVar[str] = "sharding"
@@ -107,16 +109,54 @@ class ShardingReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+    ranks_before: Annotated[tuple[RankLoad, ...] | None, WHERE_KNOWN] = None
 
-    def lines(self) -> list[str]:
-        job = self.job
-        head = f"{job.name}: {job.n_tables} embedding tables of {job.model} on {job.n_devices} GPUs ({job.device})"
-        blocks = [[head], _methods(self), _worth(self), _ranks(self), _everywhere(self)]
-        found = [line for block in blocks if block for line in (*block, "")]
-        notes = [f"note: {note}" for note in self.notes]
-        return [*found, *notes, f"seed {self.record.seed}; {self.elapsed_s:.1f} s"]
+    def card(self) -> Card:
+        job, unit = self.job, self.objective_unit
+        base = self.baselines.get(self.gain_over, self.best.steps)
+        share = self.gain / base.value
+        is_better = self.gain_interval[0] > 0.0 and share >= SMALLEST_GAIN
+        over = words_of(self.gain_over)
+        verdict = f"The chosen assignment lowers the {self.objective} of the step by {percent(share)} against {over}."
+        values = [value_with_error(one.value, one.value_error, unit) for one in (base, self.best.steps)]
+        bound = _amount(self.lower_bound, unit)
+        sharder = (
+            {}
+            if self.best_sharder == self.gain_over
+            else {f"over {words_of(self.best_sharder)}": _worth(self, self.best_sharder)}
+        )
+        return Card(
+            title=f"{job.name}: {job.n_tables:,} embedding tables on {job.n_devices:,} x {job.device}",
+            verdict=verdict if is_better else f"No assignment has a clearly lower {self.objective} than {over}.",
+            tone="good" if is_better else "plain",
+            facts={
+                self.objective: f"{values[0]} ({over}), {values[1]} chosen",
+                "gain": _worth(self, self.gain_over),
+                **sharder,
+                "lower bound": f"{bound}: no assignment is lower; the chosen one is {percent(self.gap)} above",
+            },
+            evidence=f"{len(self.baselines) + 1} assignments on the same fresh draws of look-ups",
+            next_step=f"-o best.yaml: the job with these tables; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        noise_free_s = self.noise_free_lower_bound_s
+        free = f"{_amount(noise_free_s, 's')}; {percent(self.noise_free_gap)} above"
+        worth = {
+            f"gain over {words_of(name)}": _worth(self, name) for name in {self.gain_over: 0, self.best_sharder: 0}
+        }
+        worth["lower bound"] = f"{_amount(self.lower_bound, self.objective_unit)}; {percent(self.gap)} above"
+        return (
+            *_methods(self),
+            Facts("What the choice is worth", {**worth, "noise-free bound": free}),
+            *_ranks(self),
+            *_everywhere(self),
+            *(Note(f"note: {note}") for note in self.notes),
+            Note(f"seed {self.record.seed}; {duration(self.elapsed_s)}"),
+        )
 
 
+SMALLEST_GAIN = 0.001  # of the objective; less is not called a gain
 MOST_RANKS = 64
 MOST_WIDTH = 84  # characters of the tables of a GPU
 WORDS = {
@@ -133,57 +173,56 @@ def words_of(method: str) -> str:
     return WORDS.get(method, method.replace("_", " "))
 
 
-def _methods(report: ShardingReport) -> list[str]:
-    """One bar per method: how far above the chosen one it stays."""
+def _amount(value: float, unit: str) -> str:
+    return time_to(value, 1e-4 * value) if unit == "s" else f"{value:.4g} {unit}"
+
+
+def _methods(report: ShardingReport) -> list[Block]:
+    """Every method: the objective, how far above the chosen one it stays, and its step times."""
     every = {"chosen": report.best.steps, **report.baselines}
+    ranked = sorted(every.items(), key=lambda item: item[1].value)
     best, worst = report.best.steps.value, max(steps.value for steps in every.values())
-    words = {name: words_of(name) for name in every}
-    width = max(map(len, words.values()))
-    is_time = report.objective_unit == "s"
-    unit = "ms" if is_time else report.objective_unit
-    found = [f"{report.objective} of the step, its excess over the chosen assignment; p50 and p95 in ms"]
-    for name, steps in sorted(every.items(), key=lambda item: item[1].value):
-        scale = 1e3 if is_time else 1.0
-        text = "{} ± {} {}".format(*with_error(scale * steps.value, scale * steps.value_error), unit)
+    bars, rows = [], []
+    for name, steps in ranked:
+        text = value_with_error(steps.value, steps.value_error, report.objective_unit)
         share = (steps.value - best) / max(worst - best, 1e-12)
-        quantiles = f"{1e3 * steps.p50_s:8.3f} {1e3 * steps.p95_s:8.3f}"
-        excess = f"{steps.value / best - 1.0:>+7.1%}"
-        found.append(f"  {words[name]:<{width}}  {text:<22} {excess}  {quantiles}  {bar(share)}".rstrip())
-    return found
+        bars.append(Bar(words_of(name), f"{text} {steps.value / best - 1.0:>+7.1%}", share))
+        times = (_amount(one, "s") for one in (steps.p50_s, steps.p95_s, steps.noise_free_s))
+        rows.append((words_of(name), *times))
+    return [
+        Bars(f"{report.objective} of the step, and its excess over the chosen assignment", bars),
+        Table("Step times", ("", "p50", "p95", "noise-free"), rows),
+    ]
 
 
-def _worth(report: ShardingReport) -> list[str]:
-    """Gain, lower bound, and what the cost model says."""
-    scale, unit = (1e3, "ms") if report.objective_unit == "s" else (1.0, report.objective_unit)
-    found = []
-    pairs = [(report.gain_over, report.gain, report.gain_interval)]
-    if report.best_sharder != report.gain_over:
-        pairs.append((report.best_sharder, report.gain_over_best_sharder, report.gain_over_best_sharder_interval))
-    for over, gain, (low, high) in pairs:
-        base = report.baselines.get(over, report.best.steps).value
-        found.append(
-            f"gain over {words_of(over)}: {scale * gain:.4g} {unit} ({gain / base:.1%}); "
-            f"90 % interval on fresh draws {scale * low:.4g} to {scale * high:.4g} {unit}"
+def _worth(report: ShardingReport, over: str) -> str:
+    """The gain over a method, with the interval that holds 90 % of estimates on fresh draws."""
+    is_first = over == report.gain_over
+    gain = report.gain if is_first else report.gain_over_best_sharder
+    low, high = report.gain_interval if is_first else report.gain_over_best_sharder_interval
+    base = report.baselines.get(over, report.best.steps).value
+    ends = " to ".join(percent(end / base) for end in (low, high))
+    amount = time_to(gain, 0.01 * abs(gain)) if report.objective_unit == "s" else f"{gain:.3g} {report.objective_unit}"
+    return f"{amount}, {percent(gain / base)} (90%: {ends})"
+
+
+def _ranks(report: ShardingReport) -> list[Block]:
+    """One row per GPU."""
+    columns = ("GPU", "forward", "backward", "sends each", "holds", "tables")
+    rows = [
+        (
+            str(index),
+            _amount(rank.forward_s, "s"),
+            _amount(rank.backward_s, "s"),
+            format_bytes(rank.sent_bytes, 3),
+            format_bytes(rank.held_bytes, 3),
+            _shortened(rank.tables),
         )
-    found.append(
-        f"lower bound of the {report.objective}: {scale * report.lower_bound:.4g} {unit}, the chosen one is "
-        f"{report.gap:.1%} above; noise-free {1e3 * report.noise_free_lower_bound_s:.4g} ms, {report.noise_free_gap:.1%}"
-    )
-    return found
-
-
-def _ranks(report: ShardingReport) -> list[str]:
-    """One line per GPU; a bar for the seconds of its tables."""
-    longest = max(rank.forward_s + rank.backward_s for rank in report.ranks)
-    found = ["GPU   forward  backward (ms)   sends each     holds   tables"]
-    for index, rank in enumerate(report.ranks[:MOST_RANKS]):
-        total = rank.forward_s + rank.backward_s
-        found.append(
-            f"{index:>3}  {1e3 * rank.forward_s:8.3f}  {1e3 * rank.backward_s:8.3f}  {bar(total / longest, 6)} "
-            f"{format_bytes(rank.sent_bytes, 3):>10} {format_bytes(rank.held_bytes, 3):>9}   {_shortened(rank.tables)}".rstrip()
-        )
-    more = len(report.ranks) - MOST_RANKS
-    return [*found, *([f"... {more:,} GPUs more: --json has them all"] if more > 0 else [])]
+        for index, rank in enumerate(report.ranks[:MOST_RANKS])
+    ]
+    n_more = len(report.ranks) - MOST_RANKS
+    rest = [Note(f"and {n_more:,} more GPUs: --json has them all")] if n_more > 0 else []
+    return [Table("Tables of every GPU", columns, rows), *rest]
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -195,10 +234,10 @@ def _shortened(names: Sequence[str]) -> str:
     return text
 
 
-def _everywhere(report: ShardingReport) -> list[str]:
-    found = []
+def _everywhere(report: ShardingReport) -> list[Block]:
+    found = {}
     for way, words in (("row", "rows spread over all GPUs"), ("dp", "a copy on every GPU")):
         names = [name for name, own in report.everywhere.items() if own == way]
         if names:
-            found.append(f"{words}: {_shortened(names)}")
-    return found
+            found[words] = _shortened(names)
+    return [Facts("Tables that every GPU holds", found)] if found else []

@@ -154,7 +154,7 @@ def shard(
         shown,
         batches,
         bound,
-        _rank_loads(problem, best),
+        rank_loads(problem, best),
         tuple(name for name in methods if name not in fitting),
         time.perf_counter() - started,
     )
@@ -259,7 +259,7 @@ def _bound(
     return free, float(objective.of(drawn))
 
 
-def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, ...]:
+def rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, ...]:
     """Tables, noise-free seconds and bytes of every rank."""
     task = problem.task(best.cuts)
     found, names, codes = loads(task, best.columns), task.pieces.names, np.array(best.codes)

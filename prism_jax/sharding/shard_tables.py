@@ -19,7 +19,7 @@ from ..result.parameters import ObjectiveChoice, Output, Overrides, Seed
 from .assignment import steps
 from .from_job import noise_free_s, own_assignment, problem_of
 from .report import BestSharding, ReachedSteps, ShardedJob, ShardingReport, words_of
-from .search import OPTIMISED, ShardingResult, shard
+from .search import OPTIMISED, ShardingResult, rank_loads, shard
 
 OFF = 0.005  # of the step: what the search and the cost model may say differently without a note
 MOST_SPREAD = 2.0
@@ -97,6 +97,7 @@ def _report(job: Job, result: ShardingResult, by_tables: bool) -> ShardingReport
     cost_model_s = noise_free_s(job, result.best, anew=True)
     gain, sharder = result.gain_over(result.baseline), result.gain_over(result.best_sharder)
     free, bound = result.bound
+    before = result.assignments.get(result.baseline)
     assumed = by_tables and any(table.spread is None for table in problem.tables)
     return ShardingReport(
         job=ShardedJob(
@@ -131,6 +132,7 @@ def _report(job: Job, result: ShardingResult, by_tables: bool) -> ShardingReport
         notes=tuple(_notes(result, reached, cost_model_s, assumed)),
         elapsed_s=result.elapsed_s,
         record=UNRECORDED,
+        ranks_before=None if before is None else rank_loads(problem, before),
     )
 
 

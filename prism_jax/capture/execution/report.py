@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...core import units
-from ...core.page import Table
-from ...core.page_text import block_lines
+from ...core.page import Block, Card, Facts, Note, Table, more
 from ...core.report import Report
+from ...core.text_table import percent
 
 
 @dataclass(frozen=True)
@@ -103,21 +104,47 @@ class ExecutionTraceReport(Report):
     kernels: tuple[MatchedKernels, ...]
     assumptions: tuple[str, ...]
 
-    def lines(self) -> list[str]:
-        found = [
-            f"{self.name}: execution traces of {self.n_traces:,} of {self.world:,} ranks, {self.n_classes:,} kinds of ranks",
-            f"schema {', '.join(self.schemas)}; first rank: {self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies, "
-            f"steps: {self.n_steps:,}",
-            f"{units.format_count(self.parameters)} parameters, {self.samples:,} samples per rank and step",
-            "",
+    def card(self) -> Card:
+        n, flops = sum(one.n_ops for one in self.ops), sum(one.flops for one in self.ops)
+        timed = [one for one in self.kernels if one.kernel_s > 0.0]
+        matched = ", ".join(percent(one.matched) for one in timed[:3])
+        known = (
+            f"profiles: {matched} of kernel time matched" if timed else "no kernel times: --kernels PROFILE adds them"
+        )
+        sent = ", ".join(
+            f"{one.n:,} {one.collective} ({units.format_bytes(one.bytes)})" for one in self.collectives[:3]
+        )
+        size = f"{units.format_count(self.parameters)} parameters, {_samples(self.samples)}"
+        return Card(
+            title=f"{self.name}: execution traces of {self.n_traces:,} of {self.world:,} ranks",
+            verdict=f"The last step of a rank has {n:,} operators, {units.format_count(flops)} FLOPs.",
+            tone="plain",
+            facts={"size": size, "collectives": sent or "none", "kernels": known},
+            evidence=f"{self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies, schema {', '.join(self.schemas)}",
+            assumptions=self.assumptions[:1],
+            next_step=f"prism-jax capture: a model of it; {more(self.assumptions)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        facts = {
+            "recorded": f"{self.n_traces:,} of {self.world:,} ranks; kinds of ranks: {self.n_classes:,}",
+            "schema": ", ".join(self.schemas),
+            "first rank": f"{self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies; steps: {self.n_steps:,}",
+            "size": f"{units.format_count(self.parameters)} parameters, {_samples(self.samples)}",
+        }
+        return (
+            Facts("Traces", facts),
             *_ops(self),
-            *_collectives(self),
-            *(line for one in self.kernels for line in _kernels(one)),
-        ]
-        return found + [f"note: {note}" for note in self.assumptions]
+            *(block for one in self.kernels for block in _kernels(one)),
+            *(Note(f"note: {note}") for note in self.assumptions),
+        )
 
 
-def _ops(report: ExecutionTraceReport) -> list[str]:
+def _samples(n: int) -> str:
+    return f"{n:,} samples per rank and step" if n else "samples per step not stated"
+
+
+def _ops(report: ExecutionTraceReport) -> list[Block]:
     rows = [
         (
             one.kind,
@@ -129,23 +156,24 @@ def _ops(report: ExecutionTraceReport) -> list[str]:
         )
         for one in report.ops
     ]
-    return block_lines(Table("last step of the first rank", ("op", "phase", "n", "FLOPs", "bytes", "measured"), rows))
-
-
-def _collectives(report: ExecutionTraceReport) -> list[str]:
-    rows = [
+    found: list[Block] = [
+        Table("Last step of the first rank", ("op", "phase", "n", "FLOPs", "bytes", "measured"), rows)
+    ]
+    sent = [
         (one.collective, one.axis, one.phase, f"{one.ranks:,}", f"{one.n:,}", units.format_bytes(one.bytes))
         for one in report.collectives
     ]
-    return block_lines(Table("", ("collective", "group", "phase", "ranks", "n", "bytes"), rows)) if rows else []
+    columns = ("collective", "group", "phase", "ranks", "n", "bytes")
+    return [*found, Table("Its collectives", columns, sent)] if sent else found
 
 
-def _kernels(one: MatchedKernels) -> list[str]:
+def _kernels(one: MatchedKernels) -> list[Block]:
     process = "" if one.same_process else " (of another process)"
     earlier = f", {units.format_s(one.earlier_s)} of it started before the profile" if one.earlier_s else ""
-    where = one.device or "a GPU"
-    found = [
-        f"{one.profile}{process}: {one.matched:.2%} of kernel time matched; {units.format_s(one.kernel_s)} on {where}{earlier},"
-        f" {units.format_s(one.communication_s)} communication"
-    ]
-    return found + [f"  not in the trace: {name}" for name in one.missing]
+    facts = {
+        "matched": f"{one.matched:.2%} of kernel time",
+        "kernels": f"{units.format_s(one.kernel_s)} on {one.device or 'a GPU'}{earlier}",
+        "communication": units.format_s(one.communication_s),
+        **({"not in the trace": ", ".join(one.missing)} if one.missing else {}),
+    }
+    return [Facts(f"{one.profile}{process}", facts)]

@@ -27,7 +27,7 @@ def test_a_front_end_of_ones_own_is_asked(tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "out.capture.gz"
     with FRONT_ENDS.with_item(TOY):
         assert main(["capture", "model.toy:build", "--tp", "2", "--dp", "4", "-o", str(file)]) == 0
-    assert "captured by toy" in capsys.readouterr().out
+    assert "read by toy" in capsys.readouterr().out
     assert read_capture(file) == program()
     assert read_capture(file).assumptions == program().assumptions
 

@@ -84,14 +84,14 @@ def test_the_report_has_host_names_and_positions(report):
     assert sorted((*report.hosts, *report.spare_hosts)) == sorted(names)
     text = str(report)
     for slot, host in enumerate(report.hosts):  # tp 4 x dp 2: a node is one stage of both replicas
-        assert re.search(rf"^  {slot * 8}-{slot * 8 + 7} +{re.escape(host)} +{slot} +0-1 ", text, re.M)
+        assert re.search(rf"^ {slot * 8}-{slot * 8 + 7} +{re.escape(host)} +{slot} +0-1 ", text, re.M)
     assert re.search(rf"left out: node {re.escape(report.spare_hosts[0])}", text)
 
 
 def test_gains_are_in_the_unit_of_the_objective(report):
     """GPU-hours are no microseconds."""
     other = replace(report, objective="gpu_hours_per_mtoken", objective_unit="GPU-hours")
-    gains = [line for line in other.lines() if line.startswith("gain over")]
+    gains = [text for name, text in other.card().facts.items() if name == "gain" or name.startswith("over ")]
     assert len(gains) == 2
     assert all("GPU-hours" in line and not re.search(r"\d (us|ms|s)\b", line) for line in gains)
 
@@ -100,8 +100,8 @@ def test_the_command_writes_what_the_run_writes(files, tmp_path, capsys):
     job, table = files
     paths = [str(tmp_path / name) for name in ("hosts", "ranks")]
     options = ["--slowdowns", table, "--spares", "1", "--hostfile", paths[0], "--rankfile", paths[1]]
-    assert main(["place", job, *options]) == 0
-    assert "assignment" in capsys.readouterr().out
+    assert main(["place", job, *options, "--details"]) == 0
+    assert "Assignment" in capsys.readouterr().out
     assert len(ranks((tmp_path / "ranks").read_text())) == 32
     assert (tmp_path / "hosts").read_text().count(" slots=8\n") == 4
 

@@ -1,11 +1,13 @@
 """`shard` from a job file to a job file: what it writes is a job as fast as it says; mistakes are told with their remedy."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import prism_jax as pj
+from prism_jax.core.errors import DataError
 from prism_jax.sharding.report import ShardingReport
 from prism_jax.sharding.shard_tables import shard_tables, write_sharded_job
 from prism_jax.shell.app import main
@@ -88,10 +90,14 @@ def test_the_report_survives_json_and_prints(report: ShardingReport):
 
 
 def test_the_picture_has_a_bar_for_every_gpu(report: ShardingReport):
-    before, after, sharders = report.figure().axes
-    assert len(after.patches) >= 4
+    seconds, sent, sharders = ShardingReport.from_dict(report.to_dict()).figure().axes  # of the report alone
+    for ax in (seconds, sent):
+        assert len(ax.patches) == 2 * 4
+    heights = [bar.get_height() for bar in seconds.patches[4:]]  # type: ignore[attr-defined]
+    assert heights == pytest.approx([rank.forward_s + rank.backward_s for rank in report.ranks])
     assert len(sharders.patches) == len(report.baselines) + 1
-    assert before.get_ylim() == after.get_ylim()
+    with pytest.raises(DataError, match="older version"):
+        replace(report, ranks_before=None).figure()
 
 
 def test_without_spread_nothing_varies(job: Path):
@@ -158,5 +164,5 @@ def test_what_does_not_fit_is_called_as_in_the_table(tmp_path: Path, capsys):
     """On eight GPUs that keep tables whole, the job's own assignment over-fills one."""
     plan = ["cluster.n_devices=8", "plan.dp=8", "plan.global_batch=16384", "plan.micro_batch=2048"]
     sets = [word for field in plan for word in ("--set", field)]
-    assert main(["shard", "dlrm_dcnv2_64", *sets, "--whole", "--spread", "0"]) == 0
+    assert main(["shard", "dlrm_dcnv2_64", *sets, "--whole", "--spread", "0", "--details"]) == 0
     assert "note: does not fit into memory: in runs, the job's own" in capsys.readouterr().out
