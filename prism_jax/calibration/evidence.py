@@ -96,6 +96,13 @@ REASONS = {  # class, and why
         "much of the step is communication between nodes, whose network was not measured (`prism-jax fit collectives`)",
     ),
 }
+SHORT = {  # reason -> the same in few words
+    "framework": "framework rarely measured",
+    "adapters": "trained by adapters",
+    "experts": "experts",
+    "generation": "device rarely measured",
+    "network": "network not measured",
+}
 MEANING = {
     KNOWN: "nothing widens the interval",
     NEAR: "a wider interval than usual",
@@ -221,10 +228,16 @@ class Evidence:
         """Measured runs near the job and how far their predictions were off, for one line."""
         if self.median_error is None:
             return "no measured run is near this job: the interval is that of all measured ones"
-        alike = "most similar" if self.is_extrapolated else "similar"
+        alike = "nearest" if self.is_extrapolated else "similar"
         runs = f"{self.n_rows:,} {alike} run{'s' * (self.n_rows > 1)}"
         sources = f"{self.n_sources} source{'s' * (self.n_sources > 1)}"
-        return f"{runs} ({sources}): predictions {self.median_error:.0%} off (median)"
+        return f"{runs} ({sources}), held out: {self.median_error:.0%} off (median)"
+
+    @property
+    def why_wide(self) -> str:
+        """Reasons why the interval is wider than usual, in few words; empty where it is not."""
+        words = {REASONS[name][1]: short for name, short in SHORT.items()}
+        return ", ".join(words[one] for one in self.why if one in words)
 
     @property
     def nearest(self) -> str:

@@ -140,6 +140,7 @@ class PredictionReport(Report):
 
 
 FIRST = ("mfu", "step_s", "tflops_per_gpu")  # of several published figures
+ROOM = 68  # columns behind the names of a card
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 
@@ -150,9 +151,9 @@ def prediction_card(report: PredictionReport) -> Card:
     verdict, tone = memory.verdict(fits=report.fits)
     return Card(
         title=job.title,
-        verdict=f"{verdict} {_quantiles_in_seconds(report)}",
+        verdict=f"{verdict} {_median(report)}",
         tone=tone,
-        facts={"p50": _median(report), **_variation(report), "speed": _speed(report), "memory": memory.words},
+        facts={**_why_wide(report), **_variation(report), "speed": _speed(report), "memory": memory.words},
         evidence=_evidence(report),
         assumptions=tuple(one.sentence for one in report.open_fields[:MOST_ASSUMED]),
         next_step=_next(report),
@@ -170,19 +171,20 @@ def _smallest_s(report: PredictionReport) -> float:
     return min(widest, 0.5 * (times.p95 - times.p50)) if _varies(times) else widest
 
 
-def _quantiles_in_seconds(report: PredictionReport) -> str:
-    times, smallest_s = report.step_time_s, _smallest_s(report)
-    if not _varies(times):
-        return f"Every step takes {time_to(times.p50, smallest_s)}."
-    return f"Step p50 {time_to(times.p50, smallest_s)}, p95 {time_to(times.p95, smallest_s)}."
-
-
 def _median(report: PredictionReport) -> str:
-    band = report.model_band_s
+    """The median step, and the interval in which it would be measured."""
+    times, band, smallest_s = report.step_time_s, report.model_band_s, _smallest_s(report)
     width_s = band.p95 - band.p5
-    if width_s <= 1e-7 * report.step_time_s.p50:
-        return time_to(report.step_time_s.p50, _smallest_s(report))
-    return f"90% sure that a measured p50 lies within {times_to((band.p5, band.p95), 0.1 * width_s)}"
+    name = "Step p50" if _varies(times) else "Every step takes"
+    between = f" (90%: {times_to((band.p5, band.p95), 0.1 * width_s)})" if width_s > 1e-7 * times.p50 else ""
+    return f"{name} {time_to(times.p50, smallest_s)}{between}."
+
+
+def _why_wide(report: PredictionReport) -> dict[str, str]:
+    """Why the interval of the median is wider than usual."""
+    reasons = report.evidence.why_wide if report.evidence is not None and report.level is None else ""
+    words = f"wide: {reasons}; a log of yours narrows it"
+    return {"interval": words if len(words) <= ROOM else f"wide: {reasons}"} if reasons else {}
 
 
 def _variation(report: PredictionReport) -> dict[str, str]:
@@ -221,7 +223,7 @@ def _next(report: PredictionReport) -> str:
     if not report.fits:
         return f"prism-jax search {file} finds plans that fit; {more(report.notes)}"
     if report.level is None:
-        return f"prism-jax calibrate --log JOB=LOG narrows p50; {more(report.notes)}"
+        return f"prism-jax calibrate --log job.yaml=run.log; {more(report.notes)}"
     return f"prism-jax search {file} finds faster plans; {more(report.notes)}"
 
 

@@ -169,9 +169,9 @@ def test_the_first_screen_answers_in_ten_lines_of_eighty_columns():
     band, card = made.model_band_s, made.card()
     assert band.p5 < band.p50 < band.p95
     assert card.verdict.startswith("Fits. Step p50 6.5")
-    assert card.facts["p50"].startswith("90% sure that a measured p50 lies within ")
+    assert "(90%: " in card.verdict
     assert "p99 " in card.facts["spread"]
-    assert list(card.facts) == ["p50", "spread", "speed", "memory"]
+    assert list(card.facts) == ["interval", "spread", "speed", "memory"]
     assert card.evidence
     assert card.next_step
     lines = page_lines(made.page(), 80, details=False)
@@ -212,4 +212,4 @@ def test_a_model_that_knows_everything_has_no_band():
     made = report()
     median_s = made.step_time_s.p50
     sure = replace(made, model_band_s=ModelBand(median_s, median_s, median_s))
-    assert "90% sure" not in sure.card().facts["p50"]
+    assert "90%" not in sure.card().verdict
