@@ -251,6 +251,10 @@ def test_options_in_the_text_exist():
     assert printed - known == OF_LAUNCH_SCRIPTS
 
 
+def test_the_readme_is_short():
+    assert len(text_of("README.md").splitlines()) <= 120
+
+
 def test_no_block_is_left_out():
     """A command line or code in a language that no test above runs would go unseen."""
     assert {b.language for b in blocks()} <= {"sh", "text", "python", "yaml"}
