@@ -227,7 +227,7 @@ class BlockCostModel:
         return BlockCost(self._compute_s(own), launches, comm_s, *_NO_ENDS, launches * own.waits)
 
     def _compute_s(self, own: _CostedBlock) -> Floats:
-        """[kind, compute_class] made once for corrections that differ in nothing that its kernels hang on."""
+        """Seconds [kind, compute_class] of the block's kernels, made once for corrections that do not change them."""
         correction, dtype, kernels = self.eff.correction, self.plan.dtype, own.kernels
         knobs = (*COMPUTE_CLASSES, *(("fp8",) if dtype in QUANTISED else ()), *kernels.by_knob)
         values = tuple(getattr(correction, knob) for knob in knobs)
@@ -382,7 +382,7 @@ class BlockCostModel:
         return host_copies(self.model, plan, kind, kept, updated)
 
     def _communicating(self, kernels: KernelTable, comms: Sequence[Comm]) -> tuple[Floats, Floats]:
-        """[kind] launches of kernels and of communication, and [slot] seconds of the latter."""
+        """Launches of kernels and of communication, [kind], and seconds of the latter, [slot]."""
         host_share = self.plan.software.host_share
         launches, seconds = kernels.launches * host_share, [0.0] * len(SLOTS)
         for comm in comms:

@@ -97,12 +97,12 @@ class ChunkCost:
 
     @property
     def forward_s(self) -> Floats:
-        """[*plan] seconds of a forward pass."""
+        """Seconds of a forward pass, [*plan]."""
         return self.compute_s[..., _F, :].sum(axis=-1) + self.comm_s[..., _F, :].sum(axis=-1)
 
     @property
     def backward_s(self) -> Floats:
-        """[*plan] seconds of a backward pass, weight gradient included."""
+        """Seconds of a backward pass, weight gradient included, [*plan]."""
         return self.compute_s[..., _B:, :].sum(axis=(-1, -2)) + self.comm_s[..., _B:, :].sum(axis=(-1, -2))
 
 
@@ -161,7 +161,7 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
 
 
 def _table(rows: list[list[Any]], xp: Any) -> Any:
-    """[*plan, row, column] of lists of arrays."""
+    """Stacks lists of arrays into [*plan, row, column]."""
     if is_numpy(xp):
         table = np.empty((*np.shape(rows[0][0]), len(rows), len(rows[0])))
         for i, row in enumerate(rows):

@@ -185,7 +185,7 @@ def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficie
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
-    """[op] FLOP/s that products reach at most, by the dtype of each op."""
+    """FLOP/s that products reach at most, by the dtype of each op, [op]."""
     names = sorted(set(dtypes))
     own = xp.asarray([_reached(name, device, eff) for name in names], dtype=float)
     return own[np.array([names.index(name) for name in dtypes])]

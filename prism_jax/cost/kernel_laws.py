@@ -82,7 +82,7 @@ class ConvolutionWays:
 
 
 def convolution_s(conv: Convolution, device: Device, eff: Efficiency, ways: ConvolutionWays) -> Floats:
-    """[kernel] seconds of the fastest way in fp32 on the CUDA cores (or fp32 matrix cores), without the start of the kernel."""
+    """Seconds of the fastest way in fp32 on the CUDA cores (or fp32 matrix cores), without the start of the kernel, [kernel]."""
     return ways_s(conv, device, eff, ways).min(axis=0)
 
 
@@ -185,7 +185,7 @@ class VectorConstants:
 def vector_s(
     op: VectorOp, rows: Floats, width: Floats, device: Device, eff: Efficiency, constants: VectorConstants
 ) -> Floats:
-    """[kernel] seconds of an operation on `rows` x `width` values in fp32, without the start of the kernel."""
+    """Seconds of an operation on `rows` x `width` values in fp32, without the start of the kernel, [kernel]."""
     n = np.asarray(rows, dtype=np.float64) * np.asarray(width, dtype=np.float64)
     passes = {"softmax": constants.softmax_passes, "norm": constants.norm_passes}.get(op.kind, 1.0)
     moved = stream_s(4.0 * op.moved * passes * n, 1.0, device.hbm_bytes_per_s, eff)

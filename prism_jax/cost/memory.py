@@ -127,7 +127,7 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
 
 
 def _group_bytes(model: Workload, plan: ParallelPlan) -> tuple[Floats, float]:
-    """[group] bytes of a parameter that is kept, and of one that is gathered; frozen ones have a format of their own."""
+    """Bytes of a parameter that is kept, and of one that is gathered, [group]; frozen ones have a format of their own."""
     frozen, own = frozen_groups(model, plan), parameter_bytes(plan)
     kept = np.array([frozen.get(name, own) for name, _ in model.groups(plan)])
     return kept, min(frozen.values(), default=plan.element_bytes)
@@ -340,7 +340,7 @@ def held_weights(model: Workload, plan: ParallelPlan) -> HeldWeights:
 
 
 def held_activations(model: Workload, plan: ParallelPlan) -> Floats:
-    """[stage, kind] blocks in flight; depends on the chunks, schedule and micro-batches alone.
+    """Blocks in flight, [stage, kind]; depends on the chunks, schedule and micro-batches alone.
 
     Notes:
         Chunks of a stage with unlike numbers of layers are in flight unlike often where the schedule says so. The blocks of the

@@ -232,7 +232,7 @@ def host_memory(
 
 
 def _saved_on_host(model: Workload, plan: ParallelPlan, at_home: ParallelPlan, options: MemoryOptions) -> Floats:
-    """[stage] bytes of activations that wait on the host."""
+    """Bytes of activations that wait on the host, [stage]."""
     if not plan.offload_activations:
         return np.zeros(1)
     moved = activation_factors(model, at_home, options).saved - activation_factors(model, plan, options).saved

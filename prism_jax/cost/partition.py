@@ -121,12 +121,12 @@ class StageWeights(NamedTuple):
 
 
 def group_splits(model: Workload, plan: ParallelPlan) -> Floats:
-    """[group] ranks of dp x cp among which the workload itself divides the parameters of each group; may be no whole number."""
+    """Ranks of dp x cp among which the workload itself divides the parameters of each group, [group]; may be no whole number."""
     return np.array([split for _, split in model.groups(plan)], dtype=np.float64)
 
 
 def trained_groups(model: Workload, plan: ParallelPlan) -> Floats:
-    """[group] 1 where parameters have gradients, 0 where they are frozen."""
+    """1 where parameters have gradients, 0 where they are frozen, [group]."""
     frozen = frozen_groups(model, plan)
     return np.array([float(name not in frozen) for name, _ in model.groups(plan)])
 
@@ -152,7 +152,7 @@ def optimizer_ranks(plan: ParallelPlan) -> int:
 
 
 def optimizer_shares(splits: Floats, plan: ParallelPlan) -> Floats:
-    """[group] share of a device's parameters whose states it keeps and updates; 1 where nothing is sharded.
+    """Share of a device's parameters whose states it keeps and updates, [group]; 1 where nothing is sharded.
 
     Whole experts below tp are on several ranks of one tp group (a split below 1), among which ZeRO shares their states, too.
     """
@@ -161,7 +161,7 @@ def optimizer_shares(splits: Floats, plan: ParallelPlan) -> Floats:
 
 
 def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:
-    """[group] parameters of a block on one device, shared tensors included."""
+    """Parameters of a block on one device, shared tensors included, [group]."""
     names = [name for name, _ in model.groups(plan)]
     count = np.zeros(len(names))
     for own in model.block(kind, plan).parameters:
@@ -218,7 +218,7 @@ def _held(
 
 
 def _matrices(blocks: Sequence[tuple[bool, Sequence[Parameters]]], counts: Sequence[int]) -> Floats:
-    """[matrix, 3] of all layers of a stage; those of the same shape are one row."""
+    """Matrices of all layers of a stage, [matrix, 3]; those of the same shape are one row."""
     found: dict[tuple[float, float], float] = {}
     for (_, parameters), n in zip(blocks, counts, strict=True):
         for count, rows, columns in (matrix for own in parameters for matrix in own.matrices):

@@ -124,7 +124,7 @@ def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Eff
 
 
 def _chunk_costs(made: BlockCostModel, xp: Any) -> ChunkCost:
-    """[chunk] cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
+    """Cost of every chunk, [chunk]; chunks that hold the same blocks share one, and equal blocks are costed once."""
     plan, chunks = made.plan, chunk_blocks(made.model, made.plan)
     distinct = list(dict.fromkeys(chunks))
     blocks = stack_blocks([chunk_of(made, chunk) for chunk in distinct])

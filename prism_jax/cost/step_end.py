@@ -37,13 +37,13 @@ from .partition import (
 
 
 def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL) -> Floats:
-    """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
+    """Seconds of the edge from chunk q to q + 1, [chunk]; zero on one stage, and for the last chunk."""
     seconds = distance_seconds(model, cluster, plan, correction)
     return namespace(seconds).append(seconds, 0.0)[edge_distances(cluster, plan)]
 
 
 def edge_distances(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
-    """[chunk] class of the distance between the stages of chunk q and q + 1; -1 on one stage, and for the last chunk."""
+    """Class of the distance between the stages of chunk q and q + 1, [chunk]; -1 on one stage, and for the last chunk."""
     device = np.array(stages(plan), dtype=np.intp) * plan.stride("pp")
     distances = np.full(plan.n_chunk, -1, dtype=np.intp)
     crossed = np.flatnonzero(device[:-1] != device[1:])
@@ -54,7 +54,7 @@ def edge_distances(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
 def distance_seconds(
     model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL
 ) -> Floats:
-    """[distance] seconds to hand a micro-batch's activations over each class of distance.
+    """Seconds to hand a micro-batch's activations over each class of distance, [distance].
 
     Notes:
         Every tensor-parallel rank sends its 1/tp of the tokens through its own port. Without sequence parallelism the

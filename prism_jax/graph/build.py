@@ -78,7 +78,7 @@ _KIND = {name: index for index, name in enumerate(PASSES)}
 
 
 def _edges(placement: Placement) -> Index:
-    """[kind, direction, chunk] edge that is crossed: F of chunk q sends over edge q, B over edge q - 1, W nowhere.
+    """Edge that is crossed, [kind, direction, chunk]: F of chunk q sends over edge q, B over edge q - 1, W nowhere.
 
     Nothing is sent within a stage or past the ends.
     """
@@ -242,7 +242,7 @@ def op_work_terms(
 
 
 def _placed(seconds: Values, of_op: NDArray[np.intp], xp: Any) -> Values:
-    """[level, lane, ...] of values [signature, ...]; zero where a lane idles."""
+    """Places values [signature, ...] at [level, lane, ...]; zero where a lane idles."""
     return xp.concatenate([seconds, 0.0 * seconds[:1]])[of_op.astype(np.int32)]
 
 

@@ -88,7 +88,7 @@ def op_graph(schedule: ScheduleOrder) -> OpGraph:
 
 
 def _needs(schedule: ScheduleOrder) -> Positions:
-    """[part] code of the part that each waits for, -1 for none; codes count kinds, chunks, micro-batches, and no part is -1."""
+    """Code of the part that each waits for, -1 for none, [part]; codes count kinds, chunks, micro-batches, and no part is -1."""
     n_micro_batch = schedule.n_micro_batch
     n_kind = schedule.n_chunk * n_micro_batch
     code = np.arange(3 * n_kind)
@@ -162,7 +162,7 @@ class Rounds:
         self.level[self.order] = np.repeat(np.arange(len(rounds)), np.diff(self.ends))
 
     def neighbours(self, step: int) -> Positions:
-        """[op] in running order: position of the op before (-1) or after (1) on its lane; the number of ops for none."""
+        """Position of the op before (-1) or after (1) on its lane, [op] in running order; the number of ops for none."""
         ends = np.roll(self._is_last, 1) if step < 0 else self._is_last
         return self._positions(np.where(ends, self.n_op, np.arange(self.n_op) + step)[self.order])
 
@@ -187,7 +187,7 @@ class Rounds:
         return end[self._positions(self.last_of_lane)]
 
     def late_before(self, split: Positions, n_level: Positions) -> Positions:
-        """[split, op] levels when ops before level `split` [split, op] run as late, the others as early as possible.
+        """Levels, [split, op], when ops before level `split` run as late, the others as early as possible.
 
         Early forwards of a pipeline that fills wait long for their followers; late backwards of one that drains would wait
         long for theirs if they were put off. `n_level` [op] is of the op's schedule.
@@ -204,7 +204,7 @@ class Rounds:
         return found
 
     def _followers(self) -> Positions:
-        """[follower, op] in running order: positions of ops on other lanes that wait for each; the number of ops for none."""
+        """Positions of ops on other lanes that wait for each, [follower, op] in running order; the number of ops for none."""
         waiting = np.tile(np.arange(self.n_op), len(self._wait))
         target = self._wait.ravel()
         waiting, target = waiting[target < self.n_op], target[target < self.n_op]

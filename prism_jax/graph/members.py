@@ -84,7 +84,7 @@ class ExplicitMembers:
     def duration(
         self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
     ) -> Float[Either, "lane column"]:
-        """[lane, column] seconds of the slowest member of every lane."""
+        """Seconds of the slowest member of every lane, [lane, column]."""
         if noise is None:
             return self._slowest(self.chip, compute_s.T[..., None], None, None)
         compute_s, (call_sd, words, chain) = compute_s.T[..., None], noise
@@ -161,7 +161,7 @@ class MemberTable:
     def duration(
         self, compute_s: Float[Either, "lane part"], noise: OpNoise | None = None
     ) -> Float[Either, "lane column"]:
-        """[lane, column] seconds of the slowest member, by its tabulated distribution."""
+        """Seconds of the slowest member, by its tabulated distribution, [lane, column]."""
         total_s = compute_s.sum(axis=-1)[:, None]
         if noise is None:
             return self.slowest(total_s)

@@ -123,7 +123,9 @@ def ring_depth(dep_level: Ints) -> int:
 
 
 def ring_rows(dep_level: Ints, dep_lane: Ints, depth: int) -> Ints:
-    """[level, lane, dep] row of a ring buffer of `depth` levels where a predecessor's end stands; the row after them for none."""
+    """Row of a ring buffer of `depth` levels where a predecessor's end stands, [level, lane, dep]; the row after them for
+    none.
+    """
     n_lane = dep_level.shape[1]
     return np.where(dep_level >= 0, (dep_level % depth) * n_lane + dep_lane, depth * n_lane).astype(np.int32)
 

@@ -121,7 +121,7 @@ def _made(seen: Lengths, real: Lengths, real_tokens: float, tokens: Positions, s
 
 
 def _bucketed(below: Floats, b: int, k: int) -> Floats:
-    """[length] chance that the longest of a micro-batch has at most so many tokens."""
+    """Chance that the longest of a micro-batch has at most so many tokens, [length]."""
     rank = b * np.arange(1, k + 1)[:, None]
     return np.asarray(special.betainc(rank, k * b - rank + 1, below)).mean(axis=0)
 
@@ -142,7 +142,7 @@ def _pieces(tokens: Positions, share: Floats, seq_len: int) -> Lengths:
 
 
 def _squares_in_row(tokens: Positions, share: Floats, seq_len: int, n: int) -> Floats:
-    """[sequence] sums of the squared lengths of pieces of `n` sequences that a long row of documents is cut into."""
+    """Sums of the squared lengths of pieces of `n` sequences that a long row of documents is cut into, [sequence]."""
     rng, mean = np.random.default_rng(0), float(share @ tokens)
     at = np.searchsorted(np.cumsum(share), (np.arange(N_DRAWN) + 0.5) / N_DRAWN)
     document = tokens[np.minimum(at, len(tokens) - 1)]
@@ -164,7 +164,7 @@ def _squares_in_row(tokens: Positions, share: Floats, seq_len: int, n: int) -> F
 
 
 def _dealt(squares: Floats, step: tuple[int, int], micro_batch: int) -> Floats:
-    """[step, replica, micro_batch] sums of squares of steps whose sequences [step, sequence] are dealt out."""
+    """Sums of squares of steps whose sequences [step, sequence] are dealt out, [step, replica, micro_batch]."""
     n_replica, n_micro_batch = step
     for_replicas = _in_turns(np.sort(squares, axis=1)[:, ::-1], n_replica)
     return (
@@ -173,7 +173,7 @@ def _dealt(squares: Floats, step: tuple[int, int], micro_batch: int) -> Floats:
 
 
 def _in_turns(cards: Floats, n: int) -> Floats:
-    """[..., player, card] cards [..., card] from the highest to the lowest, dealt to `n` players back and forth."""
+    """Deals cards [..., card], highest to lowest, to `n` players back and forth: [..., player, card]."""
     rounds = cards.reshape(*cards.shape[:-1], -1, n).copy()
     rounds[..., 1::2, :] = rounds[..., 1::2, ::-1]
     return np.swapaxes(rounds, -1, -2)

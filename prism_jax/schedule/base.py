@@ -69,7 +69,7 @@ class PipelineSchedule(ABC):
         return StepOps.of(self.orders(pp, n_micro_batch, virtual_stages))
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
-        """[direction][chunk] stage; one direction unless micro-batches enter at both ends."""
+        """Stages, [direction][chunk]; one direction unless micro-batches enter at both ends."""
         return (tuple(chunk % pp for chunk in range(pp * virtual_stages)),)
 
     def direction(self, micro_batch: int, n_micro_batch: int) -> int:
@@ -99,7 +99,7 @@ class PipelineSchedule(ABC):
         return _chunks_of_stages(self, pp, virtual_stages)[stage]
 
     def stage_shares(self, pp: int, virtual_stages: int) -> Floats:
-        """[chunk, stage] share of a chunk's micro-batches that a stage runs: 1, or less where several stages share it."""
+        """Share of a chunk's micro-batches that a stage runs, [chunk, stage]: 1, or less where several stages share it."""
         held = np.zeros((pp * virtual_stages, pp))
         for stage in range(pp):
             held[[*self.chunks_of_stage(stage, pp, virtual_stages)], stage] = 1.0
@@ -118,7 +118,7 @@ class PipelineSchedule(ABC):
         )
 
     def enough_micro_batches(self, pp: int, n_micro_batch: Counts, virtual_stages: int) -> Flags:
-        """[plan] whether numbers of micro-batches [plan] can be laid out on `pp` stages."""
+        """Whether each of the numbers of micro-batches [plan] can be laid out on `pp` stages."""
         return n_micro_batch >= 1
 
     def micro_batches_needed(self, pp: int, virtual_stages: int) -> str:
@@ -190,7 +190,7 @@ class PipelineSchedule(ABC):
     # Time
 
     def step_s(self, work: PipelineWork) -> Floats:
-        """[plan] estimate of the noise-free step time without transfers between stages, seconds."""
+        """Estimate of the noise-free step time without transfers between stages, seconds, [plan]."""
         return work.bound_s
 
 

@@ -238,12 +238,12 @@ class PipelineWork:
 
     @cached_property
     def whole_s(self) -> Floats:
-        """[plan, kind, chunk] compute and the communication in front of it."""
+        """Compute and the communication in front of it, [plan, kind, chunk]."""
         return self.compute_s + self.comm_s
 
     @cached_property
     def mean_s(self) -> Floats:
-        """[plan, kind] mean over the chunks of `whole_s`."""
+        """Mean over the chunks of `whole_s`, [plan, kind]."""
         return self.whole_s.mean(axis=2)
 
 

@@ -131,7 +131,7 @@ class ZBV(ArraySchedule):
 
 
 def _bubble_s(mean: Floats, m: Counts, pp: int) -> Floats:
-    """[plan] bubble per further stage, of mean seconds [plan, kind]: of many, of pp, and of fewer micro-batches."""
+    """Bubble per further stage, [plan], of mean seconds [plan, kind]: of many, of pp, and of fewer micro-batches."""
     f, b, w = mean.T
     many = np.maximum(np.maximum(f, b), 2.0 * (b - w))
     few = 2.0 * b + 2.0 * f * np.maximum(1.0 - (m - 1) / max(pp - 1, 1), 0.0)

@@ -140,7 +140,7 @@ class Evaluator:
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """[block + 1] number of the first plan of every block, and of all plans at the end."""
+        """Number of the first plan of every block, and of all plans at the end, [block + 1]."""
         return np.cumsum([0, *(len(self._block(i)) for i in range(len(self.layouts)))])
 
     @cached_property

@@ -155,7 +155,7 @@ def end_times(runs: Sequence[PlanRun]) -> list[Floats]:
 
 
 def _side_by_side(runs: Sequence[PlanRun]) -> Iterator[Floats]:
-    """[plan, lane] end times of every run."""
+    """End times of every run, [plan, lane]."""
     n_plan = [one.seconds.shape[1] for one in runs]
     rounds = Rounds([one.pipe.graph for one, n in zip(runs, n_plan, strict=True) for _ in range(n)])
     seconds, lags = [], []
@@ -170,7 +170,7 @@ def _side_by_side(runs: Sequence[PlanRun]) -> Iterator[Floats]:
 
 
 def op_counts(pipe: Pipeline) -> NDArray[np.intp]:
-    """[signature] how often it runs in a step."""
+    """Number of ops of each signature in a step, [signature]."""
     return np.bincount(pipe.ops.of_op, minlength=len(pipe.ops.lane))
 
 

@@ -147,7 +147,7 @@ class PlanCosts:
         return stacked(values), which
 
     def edges(self, table: PlanTable) -> tuple[Floats, Rows]:
-        """[distinct, chunk] seconds from every chunk to the next, and which of them every plan has."""
+        """Seconds from every chunk to the next, and which of them every plan has, [distinct, chunk]."""
         sends, of_sends = self._sends.look_up(table)
         distances, of_distances = self._distances.look_up(table)
         first, which = distinct(of_sends, of_distances)
@@ -158,7 +158,7 @@ class PlanCosts:
         return BlockCostModel(self.model, self.cluster, plan.computed, self.eff)
 
     def _ends_of(self, plan: ParallelPlan) -> EndWork:
-        """[stage] of one plan; stages that hold the same parameters share their work."""
+        """Work of the stages of one plan, [stage]; stages that hold the same parameters share their work."""
         held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
         weights = stage_weights(self.model, plan, chunk_blocks(self.model, plan), held)
         keys = [own.key for own in weights]
@@ -237,7 +237,7 @@ def feasibility(table: PlanTable, costs: PlanCosts) -> tuple[Reasons, Floats]:
 
 
 def peak_memory(table: PlanTable, costs: PlanCosts) -> Floats:
-    """[plan] bytes of the worst stage."""
+    """Bytes of the worst stage, [plan]."""
     states, of_states = costs.states(table)
     activations, of_activations = costs.activations(table)
     weights, of_weights = costs.weights(table)
@@ -329,7 +329,7 @@ SAFETY = 1.0 - 1e-6  # step times are computed in float32
 
 
 def lower_bound(cost: TableCost, eff_slowdown: float) -> Floats:
-    """[plan] seconds that no schedule of the layout can beat."""
+    """Seconds that no schedule of the layout can beat, [plan]."""
     bound = np.empty(len(cost.table))
     for first in range(0, len(bound), _ROWS):
         rows = np.arange(first, min(first + _ROWS, len(bound)))

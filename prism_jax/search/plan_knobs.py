@@ -32,7 +32,7 @@ _ROWS = 1 << 14
 
 
 def estimate_s(cost: TableCost, costs: PlanCosts) -> Floats:
-    """[plan] noise-free step time of the plans of a block, seconds: a few per cent off, most where micro-batches are few."""
+    """Noise-free step time of the plans of a block, seconds, [plan]: a few per cent off, most where micro-batches are few."""
     slowdown = costs.eff.overlap_slowdown
     found, layout = lower_bound(cost, slowdown), cost.table.layout
     schedule, m = layout.pipeline_schedule, cost.table.n_micro_batch
@@ -140,7 +140,7 @@ class Knobs:
 
     @cached_property
     def _layout_of(self) -> Rows:
-        """[schedule, pp, virtual_stages] number of the layout."""
+        """Number of the layout, [schedule, pp, virtual_stages]."""
         number = {layout: i for i, layout in enumerate(self.layouts)}
         fixed: dict[tuple[int, str | PipelineSchedule], list[int]] = {}
         for layout, i in number.items():
@@ -165,7 +165,7 @@ class Knobs:
             yield PlanTable(self.base, self.layouts[int(number)], **columns), rows
 
     def start(self, plan: ParallelPlan) -> Rows:
-        """[knob] positions nearest to a plan."""
+        """Positions nearest to a plan, [knob]."""
         degree = [int(np.abs(np.log2(values / getattr(plan, name))).argmin()) for name, values in self.degrees.items()]
         code = (plan.zero_stage, SHARDING.index(plan.sharding), plan.dp_shard)
         same = (self.shardings == code).all(axis=1)
@@ -214,7 +214,7 @@ class VisitedPlans:
 
     @property
     def positions(self) -> Rows:
-        """[plan, knob] of all plans, in the order in which they were met."""
+        """Positions of all plans, [plan, knob], in the order in which they were met."""
         found = [positions for _, _, positions in self._found.values()]
         return np.array(found, dtype=np.intp).reshape(-1, len(self._knobs.sizes))
 

@@ -234,7 +234,7 @@ class PlanCache(Generic[T]):
                 return [self.values[leaf] for leaf in used.tolist()], at[which]
 
     def _leaves(self, table: PlanTable, columns: Mapping[Read, Column | Any], rows: Rows) -> Rows:
-        """[row] number of the value of some plans; values that are new are made."""
+        """Number of the value of some plans, [row]; values that are new are made."""
         if not columns:
             return np.array([self._add(PlanRow(table, row)) for row in rows.tolist()], dtype=np.intp)
         answers = zip(

@@ -39,14 +39,15 @@ N_BOOTSTRAP = 4000
 
 
 def model_errors(job: Job, plans: Sequence[ParallelPlan], seed: int) -> Floats:
-    """[draw, plan] factors between measured and predicted step times of plans of `job`."""
+    """Factors between measured and predicted step times of plans of `job`, [draw, plan]."""
     calibration = job.effective_calibration
     cases = [case_of(job.model, job.cluster, plan, calibration, job.framework) for plan in plans]
     return joint_factors(cases, calibration, seed, N_REPEAT)
 
 
 def prob_best(values: Floats, factors: Floats, seed: int) -> Floats:
-    """[plan] how often each has the least value, over bootstrap samples of the sets of draws and over the model's errors.
+    """Share of draws in which each plan has the least value, [plan], over bootstrap samples of the sets of draws and over the
+    model's errors.
 
     Args:
         values: [plan, set of draws] objective.
@@ -95,12 +96,12 @@ class Finalists:
 
     @property
     def value_s(self) -> Floats:
-        """[finalist] value of the objective, seconds."""
+        """Value of the objective, seconds, [finalist]."""
         return self.values_s.mean(axis=1)
 
     @property
     def error_s(self) -> Floats:
-        """[plan] standard error of `value_s`."""
+        """Standard error of `value_s`, [plan]."""
         return self.values_s.std(axis=1, ddof=1) / np.sqrt(self.values_s.shape[1])
 
     @property
@@ -218,7 +219,7 @@ class KindRatios:
     seed: int
 
     def __call__(self, table: PlanTable) -> Floats:
-        """[plan] of a table of feasible plans, at least 1."""
+        """Returns the ratio of each plan of a table of feasible plans, [plan], at least 1."""
         kinds = [tuple(own) for own in work_kinds(table).tolist()]
         new = {kind: row for row, kind in reversed([*enumerate(kinds)]) if kind not in self._found}
         if new:

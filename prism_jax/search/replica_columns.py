@@ -136,7 +136,7 @@ def replica_draws(tree: Variability, sizes: ReplicaSizes, n_column: int, seed: i
 
 
 def replica_times(several: Sequence[tuple[Pipeline, PlanSeconds, ReplicaDraws, ColumnWork | None]]) -> list[Floats]:
-    """[plan, score, column] seconds of one replica, of plans of several pipelines."""
+    """Seconds of one replica, of plans of several pipelines, [plan, score, column]."""
     ends = run([_replica_run(*one) for one in several], width=RUN_WIDTH)
     return [_slowest_lane(*one[1:3], own) for one, own in zip(several, ends, strict=True)]
 
@@ -159,7 +159,7 @@ def _replica_run(pipe: Pipeline, plans: PlanSeconds, draws: ReplicaDraws, work: 
 
 
 def _slowest_lane(plans: PlanSeconds, draws: ReplicaDraws, ends: Floats) -> Floats:
-    """[plan, score, column] end of the step in its slowest lane, of `ends` [lane, column] of the last ops."""
+    """End of the step in its slowest lane, [plan, score, column], from the ends of the last ops, `ends` [lane, column]."""
     shape = (len(plans.blocking), len(REGIME_SCORES), draws.chip.shape[-1])
     slowest = draws.chip[draws.factor_of[_MEMORY]].max(axis=0)
     optimizer = plans.end_compute_s.T[:, :, None, None] * slowest[:, None, None]
@@ -210,7 +210,7 @@ def collectives_of(plan: ParallelPlan) -> tuple[str, ...]:
 
 
 def _mix(classes: Classes) -> Floats:
-    """[class] usual share of every compute class: where slow GPUs are looked for."""
+    """Usual share of every compute class, [class]: where slow GPUs are looked for."""
     weight = np.array([KERNEL_CLASSES.named(name).mix for name in classes])
     return weight / weight.sum()
 
@@ -218,7 +218,7 @@ def _mix(classes: Classes) -> Floats:
 def _chips(
     tree: Variability, classes: Classes, design: Proposal, n_member: int, n_node: int, node_size: int, seed: int
 ) -> tuple[Single, Rows]:
-    """[factor, member, lane, column] persistent factors, and every class's factor.
+    """Persistent factors, and every class's factor, [factor, member, lane, column].
 
     The slowest member's score is the design's, the others lie below it.
     """
@@ -238,7 +238,7 @@ def _chips(
 
 
 def _waits(tree: Variability, classes: Classes, chip: Single, seed: int) -> Floats:
-    """[lane, column] mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the usual mix of classes."""
+    """Mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the usual mix of classes, [lane, column]."""
     mix = _mix(classes)
     speed = np.einsum("c,cmlk->mlk", mix, chip)
     calls = [tree.of(name).call for name in classes]
@@ -254,7 +254,7 @@ def _waits(tree: Variability, classes: Classes, chip: Single, seed: int) -> Floa
 
 
 def _links(tree: Variability, names: tuple[str, ...], n_node: int, shape: tuple[int, int], seed: int) -> Single | None:
-    """[axis, lane, column] factor of the worst of a group's links; None where links do not differ."""
+    """Factor of the worst of a group's links, [axis, lane, column]; None where links do not differ."""
     if all(tree.of(name).node.cv == 0 for name in names):
         return None
     score = np.random.default_rng([seed, 3]).standard_normal(shape)
@@ -268,7 +268,7 @@ def _first_axis(values: Floats) -> Single:
 
 
 def _slowest(compute: Floats, chip: Single) -> Single:
-    """[signature, plan, column] seconds of the slowest member.
+    """Seconds of the slowest member, [signature, plan, column].
 
     Args:
         compute: [plan, signature, factor] noise-free seconds.
@@ -283,7 +283,7 @@ def _slowest(compute: Floats, chip: Single) -> Single:
 
 
 def _networked(comm: Floats, draws: ReplicaDraws, lane: Rows) -> Single:
-    """[signature, plan, score, column] seconds on the network, by axis of `comm` [plan, signature, axis]: in ops, then sent."""
+    """Seconds on the network, [signature, plan, score, column]: in ops, then sent; by axis of `comm` [plan, signature, axis]."""
     seconds, axes = _first_axis(comm), [*range(len(COMM_AXES)), _P2P]
     regime = draws.regime[axes]
     if draws.link is None:

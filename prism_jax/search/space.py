@@ -90,7 +90,7 @@ class PlanSpace:
         return table.take(_distinguishable(table, self.plain_sharding))
 
     def _degrees(self, pp: int) -> np.ndarray:
-        """[degrees, (tp, cp, dp, ep)] whose product with pp is a cluster size."""
+        """Degrees whose product with pp is a cluster size, [degrees, (tp, cp, dp, ep)]."""
         rows = [
             (tp, cp, n // (tp * cp * pp), ep)
             for n in self.n_devices
@@ -115,7 +115,7 @@ class PlanSpace:
 
     @property
     def plain_sharding(self) -> tuple[int, int, int]:
-        """Returns the least of `shardings`, which stands for all where there are no ranks to share with."""
+        """Least of `shardings`, which stands for all where there are no ranks to share with."""
         return min(self.shardings(), key=lambda own: (own[1], own[0], own[2]))
 
     def shardings(self) -> list[tuple[int, int, int]]:

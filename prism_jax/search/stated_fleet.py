@@ -97,7 +97,7 @@ class StatedFleet:
 
     @cached_property
     def first(self) -> Positions:
-        """[kind] a replica of it."""
+        """One replica of each kind, [kind]."""
         return np.unique(self.kind, return_index=True)[1]
 
     @cached_property
@@ -116,21 +116,21 @@ class StatedFleet:
 
     @property
     def links(self) -> Floats | None:
-        """[2, device] of links, as `KnownGpus` has them."""
+        """Factors of links, [2, device], as `KnownGpus` has them."""
         return None if self.gpus is None else self.gpus.links
 
     def replica_labels(self) -> tuple[str, ...]:
-        """[kind] which replicas they are."""
+        """Names the replicas of each kind, [kind]."""
         return tuple(_numbers("replica", np.flatnonzero(self.kind == k)) for k in range(len(self.n_of_kind)))
 
     def node_labels(self) -> tuple[str, ...]:
-        """[node kind] which nodes they are."""
+        """Names the nodes of each kind, [node kind]."""
         by_node = self.node_kind[:: self.job.cluster.node_size]
         return tuple(_numbers("node", np.flatnonzero(by_node == k)) for k in range(int(by_node.max()) + 1))
 
     @property
     def place(self) -> Positions:
-        """[kind, member, lane] kind of the node that every GPU of a replica stands in."""
+        """Kind of the node that every GPU of a replica stands in, [kind, member, lane]."""
         return np.moveaxis(self.node_kind[device_layout(self.job.plan)[..., self.first]], -1, 0)
 
     @cached_property
@@ -182,7 +182,7 @@ class StatedFleet:
 
     @cached_property
     def growth(self) -> Floats:
-        """[kind] by which a replica's time grows, for every share of the job's micro-batches that it has more; noise-free."""
+        """Growth of a replica's time, [kind], for every share of the job's micro-batches that it has more; noise-free."""
         n, unit, plan = self.job.plan.n_micro_batch, self.unit or 1, self.job.plan
         known = np.ones((len(self.job.model.kernel_classes), plan.n_member, plan.pp, len(self.kind)))
         known = known if self.gpus is None else np.nan_to_num(self.gpus.by_replica(plan), nan=1.0)
@@ -191,7 +191,7 @@ class StatedFleet:
         return np.array([(more_s / own_s - 1.0) * n / unit for own_s, more_s in ends_s])
 
     def late(self, program: Program) -> Values:
-        """[lane] factor of slow links on the communication that ends the step."""
+        """Factor of slow links on the communication that ends the step, [lane]."""
         if self.links is None:
             return np.ones(1)
         slowest = ReplicaLinks.of(program, self.links).end
@@ -254,7 +254,7 @@ class StatedFleet:
 
 
 def _alike(rows: Floats) -> Positions:
-    """[n] number of the kind of every entry of rows [n, ...], as they first appear."""
+    """Number of the kind of every entry, [n], of rows [n, ...]; kinds count as they first appear."""
     _, first, number = np.unique(rows.reshape(len(rows), -1), axis=0, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number.ravel()]
 

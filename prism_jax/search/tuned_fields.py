@@ -233,7 +233,7 @@ def _power(job: Job, limits: TuneLimits) -> TunedAxis | None:
 
 
 def _slower(law: PowerLaw, kinds: list[str], limit_share: Values) -> Values:
-    """[place, compute class] seconds under a limit [place] over those without."""
+    """Seconds under a limit [place] over those without, [place, compute class]."""
     xp = namespace(limit_share)
     by_class = [slowdown(law.bound[kind], law.clock_under(limit_share, law.busy[kind])) for kind in kinds]
     return xp.stack(by_class, axis=-1)

@@ -314,7 +314,7 @@ def _quantile(repeats: Repeats, p: float, seed: int) -> float:
 
 
 def _log_below(time_s: Floats, weight: Floats, at_s: Floats) -> Floats:
-    """[column, node x time] log of the probability that a column's step is at most a time, given the column's GPUs.
+    """Log of the probability that a column's step is at most a time, given the column's GPUs, [column, node x time].
 
     Args:
         time_s: [repeat, node, column].

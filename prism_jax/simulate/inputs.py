@@ -42,7 +42,7 @@ def unit_step(arrays: GraphArrays) -> Float[Array, ""]:
 
 
 def regime_factors(program: Program, scores: Floats) -> Floats:
-    """[score, axis] regime factors of every network axis."""
+    """Regime factors of every network axis, [score, axis]."""
     return np.stack([NormalScoreMap.from_family(f)(scores) for f in program.regime], axis=-1)
 
 

@@ -169,7 +169,7 @@ class ReplicaLinks:
 
     @property
     def end(self) -> Floats:
-        """[lane] factor of the communication that ends the step, which all replicas share."""
+        """Factor of the communication that ends the step, which all replicas share, [lane]."""
         return self.slowest[END, :, 0]
 
     def columns(self, replica: Positions) -> KnownLinks:

@@ -428,7 +428,7 @@ def column_design(program: Program, n_column: int, seed: int) -> Design:
 
 
 def persistent_spread(tree: Variability, class_seconds: Floats, classes: Sequence[str]) -> Floats:
-    """[2] how far the slowest GPU's and its node's factor move per unit of score, over a mix of compute classes [class]."""
+    """Change of the slowest GPU's and of its node's factor per unit of score, [2], over a mix of compute classes [class]."""
     share = class_seconds / class_seconds.sum()
     maps = [[NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in classes] for part in ("gpu", "node")]
     slope = [sum(s * (m(3.0) - m(1.5)) / 1.5 for s, m in zip(share, row, strict=True)) for row in maps]

@@ -62,7 +62,7 @@ def comm_families(tree: Variability, cost: StepCost) -> list[Family]:
 
 
 def op_sd(families: list[Family], seconds: Values) -> Values:
-    """[level, lane] standard deviation over mean of `sum_c seconds_c X_c`; seconds [level, lane, class] may be traced."""
+    """Standard deviation over mean of `sum_c seconds_c X_c`, [level, lane]; seconds [level, lane, class] may be traced."""
     xp = namespace(seconds)
     total = seconds.sum(axis=-1)
     variance = ((seconds * _sds(families)[None, None]) ** 2).sum(axis=-1)
@@ -71,7 +71,7 @@ def op_sd(families: list[Family], seconds: Values) -> Values:
 
 
 def _sds(families: list[Family]) -> Floats:
-    """[class] standard deviation over mean of one call."""
+    """Standard deviation over mean of one call, [class]."""
     return np.array([map_sd(residual_map(f)) if f.cv > 0 else 0.0 for f in families])
 
 

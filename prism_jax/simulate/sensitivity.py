@@ -304,7 +304,7 @@ def noise_free_step(job: Job) -> Callable[..., Float[Array, ""]]:
 
 
 def kernel_weights(n: int, p: float) -> Floats:
-    """[sample] weights of n sorted samples around probability `p`, that sum to one; narrower near the ends."""
+    """Weights of n sorted samples around probability `p`, that sum to one, [sample]; narrower near the ends."""
     width = max(min(HALF_WIDTH, 0.5 * p, 0.5 * (1.0 - p)), 1.0 / n)
     weight = np.maximum(1.0 - (((np.arange(n) + 0.5) / n - p) / width) ** 2, 0.0)
     return weight / weight.sum()

@@ -268,12 +268,12 @@ class _Parts(NamedTuple):
 
 
 def _first(slowdown: Mapping[str, Values], dtype: Any) -> Values | None:
-    """[1, device, sample] of slowdowns that all classes share."""
+    """Slowdowns that all classes share, [1, device, sample]."""
     return next((value.astype(dtype)[None] for value in slowdown.values()), None)
 
 
 def _by_factor(slowdown: Mapping[str, Values], classes: Sequence[str], absent: float, dtype: Any) -> Values:
-    """[class, device, sample] of slowdowns by class."""
+    """Slowdowns by class, [class, device, sample]."""
     xp = namespace(slowdown)
     shape = np.broadcast_shapes(*(value.shape for value in slowdown.values()))
     nothing = xp.full(shape, absent, dtype)
@@ -417,7 +417,7 @@ def _steps(
     n_chunk = -(-n_cell // width)
 
     def columns(value: Array) -> Array:
-        """[chunk, ..., column] of values [..., replica, sample]; the last column fills the last chunk."""
+        """Cuts values [..., replica, sample] into chunks [chunk, ..., column]; the last column fills the last chunk."""
         value = jnp.broadcast_to(value, (*value.shape[:-1], n_sample))
         value = jnp.swapaxes(value, -1, -2).reshape(*value.shape[:-2], n_cell)
         value = jnp.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, n_chunk * width - n_cell)], mode="edge")

@@ -106,7 +106,7 @@ class WorkSource:
         return self.n_unit * float(theta * (weight @ self.load) / weight.sum() - log_mean)
 
     def tilted(self, theta: float) -> Tilted:
-        """[table] rows that are equally likely under the tilt, and log M(theta)."""
+        """Rows that are equally likely under the tilt, and log M(theta), [table]."""
         weight = np.exp(theta * (self.load - self.load[-1]))
         below = np.cumsum(weight) / weight.sum()
         at = np.minimum(np.searchsorted(below, (np.arange(N_ROW) + 0.5) / N_ROW), N_ROW - 1)
@@ -165,7 +165,7 @@ class Work:
         return replace(self, sources=tuple(calm), of_steps=steps, popularity=popularity)
 
     def plain(self, n_column: int, *seed: int) -> Singles:
-        """[row, column] factors less one of columns that nothing is tilted of."""
+        """Factors less one of columns without tilt, [row, column]."""
         rng = np.random.default_rng([STREAM, *seed])
         return self._excess([rng.integers(N_ROW, size=(one.n_unit, n_column), dtype=np.uint16) for one in self.sources])
 
@@ -192,7 +192,7 @@ class Work:
         return self._excess([at[:, kept] for at in rows]), log_ratio[kept]
 
     def of_whole_steps(self, replica: Positions, step: Positions, *seed: int) -> Singles:
-        """[row, column] factors less one of columns that are replicas [column] of steps [column]."""
+        """Factors less one, [row, column], of columns that are replicas [column] of steps [column]."""
         excess = self.plain(len(replica), *seed)
         if self.of_steps is not None:
             excess[: self.of_steps.shape[-1]] = self.of_steps[step % len(self.of_steps), replica].T

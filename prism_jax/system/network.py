@@ -112,7 +112,7 @@ class Network(Protocol):
         ...
 
     def distances(self, first: Positions, second: Positions) -> Positions:
-        """[edge] class of the distance between devices `first` and `second`, 0 (nearest) to `n_distance - 1` (farthest)."""
+        """Class of the distance between devices `first` and `second`, 0 (nearest) to `n_distance - 1` (farthest), [edge]."""
         ...
 
     def leaves_node(self, distance: int) -> bool:

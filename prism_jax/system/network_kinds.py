@@ -71,7 +71,7 @@ class TieredNetwork:
         return self.group(stride, size).n_node
 
     def distances(self, first: Positions, second: Positions) -> Positions:
-        """[edge] index of the innermost tier that joins two devices."""
+        """Index of the innermost tier that joins two devices, [edge]."""
         distances = np.full(first.shape, len(self.tiers) - 1, dtype=np.intp)
         for level in reversed(range(len(self.tiers) - 1)):
             n = self.tiers[level].n_devices

@@ -24,7 +24,7 @@ _PLACES = 4096  # of one run of names that are looked at
 
 
 def aligned(trace: ExecutionTrace, profile: Profile) -> list[int]:
-    """[op] number of the node that an operator of the profile is; -1 where there is none."""
+    """Number of the node that an operator of the profile is, [op]; -1 where there is none."""
     by_number = _by_number(trace, profile)
     by_name = _by_name(trace, profile)
     if by_number is None:
@@ -78,7 +78,7 @@ def _nearest(names: Counter[str], counts: Mapping[int, Counter[str]]) -> int:
 
 
 def _ring(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
-    """[theirs] place in `ours`, which is read round and round; -1 where there is none."""
+    """Place of each of theirs in `ours`, which is read round and round, [theirs]; -1 where there is none."""
     found = [NONE] * len(theirs)
     if not ours:
         return found

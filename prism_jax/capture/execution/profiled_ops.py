@@ -183,7 +183,7 @@ def _time(event: Mapping[str, Any], name: str, place: str) -> float:
 
 
 def _parents(ops: Sequence[ProfiledOp]) -> tuple[int, ...]:
-    """[op] index of the operator around it; operators are by thread and start."""
+    """Index of the operator around each operator, [op]; operators are by thread and start."""
     found: list[int] = []
     open_: list[int] = []
     for at, op in enumerate(ops):

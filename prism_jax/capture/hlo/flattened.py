@@ -325,7 +325,7 @@ class Flattened:
         return None if value.maker is None else self._filled.get(value.maker)
 
     def links(self) -> list[Link]:
-        """[operation] the kernel that it is part of."""
+        """Kernel that each operation is part of, [operation]."""
         alive = self._alive()
         steps = list(self._steps(alive))
         return [link if alive[number] else Link(number, 0.0) for number, link in enumerate(links(steps))]

@@ -162,7 +162,7 @@ def _mesh(module: Module, instruction: Instruction, found: re.Match[str]) -> tup
 
 
 def permuted_pairs(module: Module, instruction: Instruction) -> Members:
-    """[pair, 2] source and target of every message of a collective-permute.
+    """Source and target of every message of a collective-permute, [pair, 2].
 
     Raises:
         DataError: none, or devices that the module has not.

@@ -89,7 +89,7 @@ _PASSING = frozenset({
 
 
 def phases(events: Sequence[RecordedEvent], needed: frozenset[int]) -> list[str]:
-    """[event] F, B, W or opt.
+    """Pass of every event, [event]: F, B, W or opt.
 
     Args:
         needed: events that made gradients of inputs of the stage.
@@ -110,7 +110,7 @@ def _phase(event: RecordedEvent, is_needed: bool) -> str:
 
 
 def _needed(events: Sequence[RecordedEvent], needed: frozenset[int]) -> list[bool]:
-    """[event] whether the gradient of an activation depends on it; consumers come later, so one pass backwards tells."""
+    """Whether the gradient of an activation depends on each event, [event]; consumers come later, so one pass backwards tells."""
     found = [index in needed for index in range(len(events))]
     for index in range(len(events) - 1, -1, -1):
         event = events[index]

@@ -92,7 +92,7 @@ class KernelTable:
         return np.array(self.values(name), dtype=np.float64)
 
     def values(self, name: str) -> tuple[Any, ...]:
-        """[op] one field of every op."""
+        """Returns one field of every op, [op]."""
         return self._values[Kernel._fields.index(name)] if self.ops else ()
 
     @cached_property
@@ -116,12 +116,12 @@ class KernelTable:
         return np.array([index[name] for name in self.values("kernel")], dtype=np.int64)
 
     def is_of(self, kernel_class: str) -> Flags:
-        """[op] whether it is of a class."""
+        """Whether each op is of a class, [op]."""
         known = self.kernel_classes
         return self.kernel_index == (known.index(kernel_class) if kernel_class in known else -1)
 
     def class_index(self, classes: Sequence[str]) -> Counts:
-        """[op] index of its class in `classes`.
+        """Index of each op's class in `classes`, [op].
 
         Raises:
             SpecError: a kernel is of none of them.
@@ -134,7 +134,7 @@ class KernelTable:
         return np.array([classes.index(name) for name in self.kernel_classes], dtype=np.int64)[self.kernel_index]
 
     def cells(self, classes: Sequence[str]) -> Flags:
-        """[phase x class, op] which ops are of a phase and of one of `classes`, class by class of each phase.
+        """Masks of the ops of each phase and class of `classes`, class by class of each phase, [phase x class, op].
 
         Raises:
             SpecError: as `class_index`.
@@ -150,7 +150,7 @@ class KernelTable:
 
     @cached_property
     def launches(self) -> Floats:
-        """[phase] kernels that the host starts; operations of a chain count with their share of its time."""
+        """Kernels that the host starts, [phase]; operations of a chain count with their share of its time."""
         total = np.zeros(len(PASSES))
         if len(self):
             started = self.column("n_launch") * self.column("count") * self.column("host_share")
@@ -165,12 +165,12 @@ class KernelTable:
 
     @cached_property
     def products_in_plan_dtype(self) -> Flags:
-        """[op] matrix products that run in the plan's precision."""
+        """Matrix products that run in the plan's precision, [op]."""
         return np.array([dtype == "plan" for dtype in self.values("dtype")]) & self.is_of("gemm")
 
     @cached_property
     def measured_in_step(self) -> Flags | None:
-        """[op] whether its seconds were measured inside a step, so that nothing corrects them; None where none were."""
+        """Whether the op's seconds were measured inside a step, so that nothing corrects them, [op]; None where none were."""
         found = np.array([law is not None and getattr(law, "in_step", False) for law in self.values("law")], dtype=bool)
         return found if found.any() else None
 

@@ -114,7 +114,7 @@ class CapturedBlock(Block):
         return tuple(found)
 
     def _host_shares(self) -> list[float]:
-        """[row] host time of its start over that of a listed kernel; operations of an eager framework are none of these."""
+        """Host time of its start over that of a listed kernel, [row]; operations of an eager framework are none of these."""
         rows = self.own.rows
         if self.program.source in EAGER_SOURCES and self.program.fusion == "eager":
             return [OPERATION_SHARE] * len(rows)

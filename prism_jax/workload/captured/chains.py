@@ -94,7 +94,7 @@ class Link(NamedTuple):
 
 
 def links(steps: Sequence[ChainStep]) -> list[Link]:
-    """[step] the kernel that every operation is part of."""
+    """The kernel that every operation is part of, [step]."""
     return _Chains(steps).links()
 
 

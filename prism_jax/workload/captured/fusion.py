@@ -59,7 +59,7 @@ def _placed(one: RankClass, rows: Iterable[CapturedRow], wait: Sequence[int], pl
 
 
 def chain_ends(one: RankClass) -> list[int]:
-    """[row] the row in whose place its kernel runs: its own where it is none of a chain."""
+    """Row in whose place the kernel of each row runs, [row]: its own where it is not in a chain."""
     edges = sorted({edge for repeat in one.repeats for edge in (repeat.start, repeat.stop)})
     ends = [index + (row.chain if isinstance(row, CapturedOp) else 0) for index, row in enumerate(one.rows)]
     torn = {end for index, end in enumerate(ends) if bisect_left(edges, index + 1) != bisect_left(edges, end + 1)}
@@ -67,7 +67,7 @@ def chain_ends(one: RankClass) -> list[int]:
 
 
 def in_chains(one: RankClass) -> list[bool] | None:
-    """[row] whether it is one of several that one kernel could do; None: the rows name no chains."""
+    """Whether each row is one of several that one kernel could do, [row]; None: the rows name no chains."""
     if not any(isinstance(row, CapturedOp) and (row.chain or row.chain_bytes is not None) for row in one.rows):
         return None
     found = [False] * len(one.rows)

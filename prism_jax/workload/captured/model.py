@@ -65,7 +65,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     @cached_property
     def stages(self) -> tuple[RankClass, ...]:
-        """[stage] the class that sets its pace, with kernels merged."""
+        """Class that sets the pace of each stage, with kernels merged, [stage]."""
         return tuple(fused(one, self.program.fusion) for one in self.program.slowest_classes)
 
     @property
@@ -81,7 +81,7 @@ class CapturedModel(WorkloadDefaults, ByContent):
 
     @cached_property
     def _kinds(self) -> tuple[str, ...]:
-        """[stage] name of its block; stages that run the same have one name."""
+        """Name of the block of each stage, [stage]; stages that run the same have one name."""
         first: dict[tuple[object, ...], str] = {}
         return tuple(
             first.setdefault((one.rows, one.repeats, *(getattr(one, name) for name in AMOUNTS)), f"stage_{stage}")

@@ -241,23 +241,23 @@ class RankClass:
 
     @property
     def ops(self) -> Iterator[tuple[CapturedOp, int]]:
-        """Yields the operations, and how often each runs."""
+        """Operations, with the number of times that each runs."""
         return ((row, n) for row, n in self.counted if isinstance(row, CapturedOp))
 
     @property
     def comms(self) -> Iterator[tuple[CapturedComm, int]]:
-        """Yields the collectives, and how often each runs."""
+        """Collectives, with the number of times that each runs."""
         return ((row, n) for row, n in self.counted if isinstance(row, CapturedComm))
 
     @property
     def counted(self) -> Iterator[tuple[CapturedRow, int]]:
-        """Yields all rows, and how often each runs."""
+        """All rows, with the number of times that each runs."""
         times = self.times
         return ((row, row.count * times[index]) for index, row in enumerate(self.rows))
 
     @property
     def times(self) -> list[int]:
-        """[row] how often its repeat runs."""
+        """Number of times that the repeat of each row runs, [row]."""
         times = [1] * len(self.rows)
         for repeat in self.repeats:
             times[repeat.start : repeat.stop] = [repeat.times] * (repeat.stop - repeat.start)
@@ -334,7 +334,7 @@ class RankProgram(ByContent):
 
     @property
     def slowest_classes(self) -> tuple[RankClass, ...]:
-        """[stage] the class of every pipeline stage: of several, the one with most FLOPs and bytes, which sets the pace."""
+        """The class of every pipeline stage, [stage]: of several, the one with most FLOPs and bytes, which sets the pace."""
         found: dict[int, RankClass] = {}
         for one in self.classes:
             if one.stage not in found or _weight(one) > _weight(found[one.stage]):

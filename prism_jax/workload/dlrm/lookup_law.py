@@ -52,7 +52,7 @@ class BandwidthCurve:
     sheet_bytes_per_s: float
 
     def seconds(self, n_bytes: Values) -> Values:
-        """[*cell] seconds; 0 for no bytes."""
+        """Seconds, [*cell]; 0 for no bytes."""
         xp = namespace(n_bytes)
         size = xp.asarray(n_bytes, dtype=float)
         safe = xp.maximum(size, 1.0)
@@ -266,12 +266,12 @@ class TableSeconds:
 
     @property
     def forward_s(self) -> Floats:
-        """[table] alone, without the start of the kernel."""
+        """Seconds of each table alone, without the start of the kernel, [table]."""
         return np.maximum(self.forward_dram_s, self.forward_cache_s)
 
     @property
     def backward_s(self) -> Floats:
-        """[table] alone, without the start of the kernel."""
+        """Seconds of each table alone, without the start of the kernel, [table]."""
         return np.maximum(self.backward_dram_s, self.backward_cache_s)
 
 

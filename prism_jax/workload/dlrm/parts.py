@@ -296,7 +296,7 @@ class LookupKernel:
         return parts_of(self.tables, self.written, self.n_device, self.batch)
 
     def _per_device(self, part_s: Values) -> Values:
-        """[device] sums; copies count everywhere."""
+        """Sums per device, [device]; copies count everywhere."""
         xp = namespace(part_s)
         where = self.parts.device
         held = (where[None, :] == np.arange(self.n_device)[:, None]) | (where[None, :] == EVERYWHERE)

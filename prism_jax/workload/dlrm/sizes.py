@@ -206,7 +206,7 @@ class SizeRule(StrEnum):
 
 
 def exchange_bytes(own_bytes: Values, rule: SizeRule = SizeRule.MAX_OF_MAX) -> Values:
-    """[...] bytes that one device sends to everybody, itself included, in an even all-to-all that takes as long.
+    """Bytes that one device sends to everybody, itself included, in an even all-to-all that takes as long, [...].
 
     Args:
         own_bytes: [..., device] `s_i`, bytes that the device sends to one other.

@@ -124,7 +124,7 @@ def _exchange(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Iterator[
 
 
 def _of_nodes(parts: Parts, values: Floats, here: Flags, node_size: int, n_node: int) -> Floats:
-    """[node] bytes that one device of the node sends to its peer in another: sums of a table's parts in a node go once."""
+    """Bytes that one device of the node sends to its peer in another, [node]: sums of a table's parts in a node go once."""
     node = parts.device // node_size
     _, group, n = np.unique(np.stack([parts.table, node]), axis=1, return_inverse=True, return_counts=True)
     once = np.where(parts.is_summed, values / n[group], values)

@@ -206,7 +206,7 @@ class Histogram:
 
 
 def bin_reuse() -> Floats:
-    """[bin] how often a row of the bin is read: mean over a density of rows that falls with the square of the count.
+    """Reads of a row of each bin, [bin]: mean over a density of rows that falls with the square of the count.
 
     Notes:
         Of a bin from a to b that mean, over rows, is `ln(b/a) / (1/a - 1/b)`; for doubling bins 1.39 a. Counts are integers:

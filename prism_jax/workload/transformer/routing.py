@@ -71,7 +71,7 @@ class ExpertCounts(ByContent):
         return self.file
 
     def shares(self, ep: int) -> Floats:
-        """[step, layer, rank] of the tokens of a layer; ranks hold experts in their order, as many each."""
+        """Shares of the tokens of a layer, [step, layer, rank]; ranks hold experts in their order, as many each."""
         of_rank = self.tokens.reshape(*self.tokens.shape[:2], ep, -1).sum(axis=-1)
         return of_rank / of_rank.sum(axis=-1, keepdims=True)
 
@@ -144,14 +144,14 @@ def concentration_of(gini: float, n_experts: int) -> float:
 
 @lru_cache(maxsize=32)
 def busiest_loads(routing: ExpertRouting, group: ExpertGroup) -> Floats:
-    """[row] equally likely loads of the busiest rank over the mean, in no order."""
+    """Equally likely loads of the busiest rank over the mean, in no order, [row]."""
     rng, ep = np.random.default_rng(0), group.ep
     share = _popularity(routing, group, int(min(N_ROW, MOST_CELLS // ep)), rng)
     return _loads(share, group, rng).max(axis=1)
 
 
 def _popularity(routing: ExpertRouting, group: ExpertGroup, n: int, rng: np.random.Generator) -> Floats:
-    """[row, rank] shares of the tokens of a layer, of any layer and step."""
+    """Shares of the tokens of a layer, of any layer and step, [row, rank]."""
     if routing.counts is not None:
         own = routing.counts.shares(group.ep).reshape(-1, group.ep)
         return own[rng.integers(len(own), size=n)]
@@ -166,7 +166,7 @@ def _per_rank(routing: ExpertRouting, group: ExpertGroup) -> float:
 
 
 def _loads(share: Floats, group: ExpertGroup, rng: np.random.Generator) -> Floats:
-    """[row, rank] loads over their mean, of micro-batches whose popularity is `share`."""
+    """Loads over their mean, of micro-batches whose popularity is `share`, [row, rank]."""
     spread = (group.n_experts - group.top_k) / max(group.n_experts - 1, 1) / (group.n_tokens * group.top_k)
     scatter = np.sqrt(share) * rng.standard_normal(share.shape, dtype=np.float32)
     scatter -= share * scatter.sum(axis=-1, keepdims=True)
@@ -181,7 +181,7 @@ def mean_busiest(routing: ExpertRouting, group: ExpertGroup) -> float:
 
 @lru_cache(maxsize=32)
 def loads_of_layers(routing: ExpertRouting, group: ExpertGroup, n_layer: int) -> Floats:
-    """[row] equally likely means over `n_layer` layers of the busiest rank's load, from the least, over the mean less one.
+    """Equally likely means over `n_layer` layers of the busiest rank's load, from the least, over the mean less one, [row].
 
     Notes: where popularity is that of steps, only what micro-batches scatter around it.
     """
