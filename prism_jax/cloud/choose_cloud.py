@@ -153,7 +153,7 @@ class Market(OptionGroup):
     today: Annotated[date | None, NOT_TYPED] = None
 
     def inputs(self) -> dict[str, Any]:
-        """The regions; the rest is told as it is used."""
+        """Returns the regions for the run record; other fields are recorded by the run, as they are used."""
         return {"regions": list(self.regions)}
 
 
@@ -174,7 +174,7 @@ class Interruptions(OptionGroup):
     restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
 
     def inputs(self) -> dict[str, Any]:
-        """Told as it is used."""
+        """Returns nothing for the run record: fields are recorded by the run, as they are used."""
         return {}
 
 

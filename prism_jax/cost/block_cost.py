@@ -240,7 +240,7 @@ class BlockCostModel:
         return own.compute_s[values]
 
     def _in_order(self, block: LanedBlock, kernels: KernelTable, alone_s: Values) -> BlockCost:
-        """A block whose rows have an order: what of its communication shows is simulated."""
+        """Costs a block whose rows have an order: its exposed communication is simulated."""
         if not is_numpy(self.xp):
             raise SpecError(
                 f"{self.model.name}: a captured program has no derivatives in the hardware. Use differences."

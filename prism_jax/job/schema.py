@@ -60,7 +60,7 @@ class OneOf:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, as they are known now."""
+        """All texts that are known now."""
         return self.known.names if isinstance(self.known, Registry) else tuple(self.known)
 
 

@@ -314,7 +314,7 @@ FIELDS = {
 
 
 def own_setting(job: Job) -> Setting:
-    """The job as it stands."""
+    """Returns the setting of the job as it stands."""
     n_lane, n_class = job.plan.pp, len(job.model.kernel_classes)
     n_chunk = job.plan.pp * job.plan.virtual_stages
     return Setting(numbers_of(job.cluster), np.ones((n_lane, n_class)), np.zeros(n_chunk), 1.0)

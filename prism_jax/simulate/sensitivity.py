@@ -67,7 +67,7 @@ Numbers = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class RetimedJob:
-    """A job whose graph is made once.
+    """Job whose graph is made once and filled with the seconds of other hardware.
 
     Attributes:
         job: as it stands; its own hardware is nominal.

@@ -78,7 +78,7 @@ class Network(Protocol):
 
     @property
     def n_devices(self) -> int:
-        """Devices that it can join."""
+        """Number of devices that the network can join."""
         ...
 
     @property

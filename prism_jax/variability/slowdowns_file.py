@@ -293,12 +293,12 @@ class _Places:
         return self.gpu or self.node
 
     def told(self, row: Mapping[str, str]) -> str:
-        """The place as the row has it."""
+        """Returns the place as the row has it."""
         inside = f" of {row[self.node].strip()}" if self.node and self.gpu else ""
         return row[self.field].strip() + inside
 
     def label_of(self, row: Mapping[str, str]) -> str:
-        """The place as notes name it: "gpu013:4", "GPU 12"."""
+        """Returns the place as notes name it: "gpu013:4", "GPU 12"."""
         if self.node or not self.gpu:
             return f"{row[self.node].strip()}:{row[self.gpu].strip()}" if self.gpu else row[self.node].strip()
         own = row[self.gpu].strip()
@@ -371,7 +371,7 @@ class _Places:
             raise DataError(f"{where} {self.label}: {text} ({self.node_size} ranks per node)")
 
     def _inside(self, devices: range, told: str, where: str) -> range:
-        """`devices`, if the job has them."""
+        """Returns `devices`, or refuses those that the job does not have."""
         if devices[-1] >= self.n_devices:
             size = f"{self.n_devices} GPUs (counted from 0, {self.node_size} per node)"
             raise DataError(f"{where} {self.field}: {told}, but the job has {size}")

@@ -123,7 +123,7 @@ class LadderSpec(WorkloadDefaults):
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:
-        """All of it is one block."""
+        """Blocks in order: one, for the whole model."""
         return (BlockRun("model", 1),)
 
     def block(self, kind: str, plan: ParallelPlan) -> PlainBlock:

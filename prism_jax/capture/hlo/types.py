@@ -167,7 +167,7 @@ class Module:
         return self.n_replicas * self.n_partitions
 
     def refused(self, line: int, text: str) -> DataError:
-        """The error of one of its lines."""
+        """Returns the error of one of the module's lines."""
         return refusal(self.file, line, text)
 
     def operand(self, computation: Computation, instruction: Instruction, index: int) -> Instruction:

@@ -137,7 +137,7 @@ class _Capture:
 
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Errors of user code, told with its line; those of missing values with a remedy."""
+        """Turns errors of user code into messages with the line; those of missing values with a remedy."""
         with user_errors(self.path, doing):
             try:
                 yield

@@ -55,7 +55,7 @@ class Access(NamedTuple):
 
     @property
     def maker(self) -> int | None:
-        """The one operation that made it."""
+        """Number of the one operation that made the value; None: several did, or none."""
         return next(iter(self.makers)) if len(self.makers) == 1 else None
 
 

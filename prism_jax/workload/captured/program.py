@@ -136,7 +136,7 @@ class CapturedComm:
 
     @property
     def law(self) -> str:
-        """The name by which networks know it."""
+        """Name of the collective in networks."""
         return "p2p" if self.collective in ("send", "recv", "permute") else self.collective
 
 

@@ -118,7 +118,7 @@ class CnnSpec(WorkloadDefaults):
         return uncut("columns that can be cut")
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
-        """Options that mean nothing to it."""
+        """Yields the options that a convolutional network does not have."""
         if plan.recompute not in _RECOMPUTES:
             text = (
                 f"{plan.recompute}, but a convolutional network recomputes whole blocks or nothing. Use full or none."

@@ -343,7 +343,7 @@ class Tape:
         return ImageTensor(self._n_tensor - 1, layer.outputs)
 
     def _keep(self, x: ImageTensor) -> ImageTensor:
-        """The last layer keeps its output."""
+        """Notes that the last layer keeps its output."""
         self._kept.add(x.number)
         self._layers[-1] = self._layers[-1]._replace(saved=x.shape.elements)
         return x

@@ -196,7 +196,7 @@ class Histogram:
         return min(max(hits, 0.0), max(1.0 - self.unique_rows(rows, n_lookups) / n_lookups, 0.0))
 
     def frequent(self, rows: float, n_lookups: float, least: float) -> Frequent:
-        """The bins whose rows are read more often."""
+        """Returns the bins whose rows are read more often."""
         often = bin_reuse() > least
         share = float(self.shares[often].sum())
         if share in (0.0, 1.0):
