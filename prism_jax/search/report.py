@@ -250,9 +250,9 @@ def _study_verdict(report: StudyReport) -> tuple[str, Tone]:
     if gain is None:
         return "The job's own plan cannot run; this one can.", "plain"
     low, high = gain.model_interval
-    interval = f"(90%: {percent(low, sign=True)} to {percent(high, sign=True)})"
+    interval = f"(90%: {percent(low)} to {percent(high)})"
     return (
-        f"A plan with {percent(gain.gain)} less {report.objective} than the job's own {interval}.",
+        f"A plan whose {report.objective} is {percent(gain.gain)} below that of the job's own {interval}.",
         "good" if low > 0.0 else "unsure",
     )
 

@@ -271,10 +271,10 @@ class ComparisonReport(Report):
             verdict=verdict,
             tone=tone,
             facts={
-                **{f"{job.label} {shortened_name(job.name)}": _ratio(job) for job in ranked},
-                **({"others": f"{rest}, all behind these"} if rest else {}),
+                **{job.label: f"{shortened_name(job.name)}: {_ratio(job)}" for job in ranked},
+                **({"others": f"{rest} behind these"} if rest else {}),
             },
-            evidence="same draws; +%: behind the best (90% as measured), shared errors cancel",
+            evidence="same draws; +%: behind the best (90% as measured)",
             assumptions=self.notes[:1],
             next_step=f"prism-jax predict {best.name}; {more(self.notes)}",
         )
@@ -287,21 +287,20 @@ class ComparisonReport(Report):
         return [*markdown_table(_jobs(self)), "", *markdown_table(_matrix(self))]
 
 
-MOST_SHOWN = 4  # jobs on the first screen
+MOST_SHOWN = 3  # jobs on the first screen
 LONGEST_NAME = 20
-SURE, CHANCE = 0.9, 0.5  # probabilities that the best job would be measured as the best
+SURE = 0.9  # probability that the best job would be measured as the best
 
 
 def _comparison_verdict(report: ComparisonReport, best: ComparedJob) -> tuple[str, Tone]:
     chance = percent(best.prob_best)
     if not best.figures.fits:
         return f"No job fits into memory; {best.label} ({best.name}) would be the best.", "bad"
+    named = f"{best.label} ({shortened_name(best.name)})"
+    if tied := [job.label for job in report.jobs if job.is_tied]:
+        return f"{named} and {', '.join(tied)} cannot be told apart by these draws.", "unsure"
     tone: Tone = "good" if best.prob_best >= SURE else "unsure"
-    said = "is the best" if best.prob_best > CHANCE else "is predicted to be the best"
-    return (
-        f"{best.label} ({shortened_name(best.name)}) {said}; so it would be measured with probability {chance}.",
-        tone,
-    )
+    return f"{named} is the best; it would be measured so with probability {chance}.", tone
 
 
 def _ratio(job: ComparedJob) -> str:

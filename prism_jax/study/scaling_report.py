@@ -338,7 +338,7 @@ def _capacity_facts(report: CapacityReport, one: FleetFacts, made: Capacity) -> 
         "speed": f"{format_count(made.tokens_per_day)} {report.sample_unit} a day{goodput}",
     }
     if isfinite(made.money_p50):
-        most = "" if made.money_p95 == made.money_p50 else f", {amount(made.money_p95)} with 95% certainty"
+        most = "" if made.money_p95 == made.money_p50 else f"; {amount(made.money_p95)} with 95% certainty"
         facts["money"] = f"{amount(made.money_p50)}{most} (currency of the price)"
     if one.plan is not None:
         facts["plan"] = f"{degrees_words(one.plan)}, micro-batch {one.plan.micro_batch}"
