@@ -137,5 +137,9 @@ def prob(value: float) -> str:
 def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -> str:
     """Interval of the peak of memory that would be measured, and the probability that it does not fit, in words."""
     low, high = (format_bytes(n_bytes, 3) for n_bytes in interval_bytes)
-    chance = prob(not_fit_prob) if not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
-    return f"90% interval {low} to {high}, does not fit with probability {chance}"
+    return f"90% interval {low} to {high}, does not fit with probability {prob_from(not_fit_prob)}"
+
+
+def prob_from(value: float, smallest: float = SMALLEST_PROB) -> str:
+    """A probability as a percentage, or that it is below the smallest one that means something."""
+    return prob(value) if value >= smallest else f"below {prob(smallest)}"

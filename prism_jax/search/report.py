@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, Tone
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import amount, percent, prob, time_to, uncertain_memory, value_with_error, with_error
+from ..core.text_table import amount, percent, prob, prob_from, time_to, uncertain_memory, value_with_error, with_error
 from ..core.units import format_bytes, format_s
 from ..prediction.check_report import more
 from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SearchedPlan, SizeFacts
@@ -265,7 +265,7 @@ def _study_facts(report: StudyReport) -> dict[str, str]:
     return {
         "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}",
         report.objective: f"{value}; {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s/GPU, MFU {percent(best.mfu)}",
-        "memory": f"{memory}, does not fit with probability {prob(best.not_fit_prob)}",
+        "memory": f"{memory}, does not fit with probability {prob_from(best.not_fit_prob)}",
         "best": f"of all finalists with probability {prob(best.prob_best)}{others}",
     }
 
