@@ -258,7 +258,7 @@ def test_the_recipe_of_the_documentation_runs():
 
 
 def test_reports_and_pictures_call_it_by_its_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["predict", job_file(tmp_path, NAMED)]) == 0
+    assert main(["predict", job_file(tmp_path, NAMED), "--details"]) == 0
     assert "convolution" in capsys.readouterr().out
     assert words("gemm+conv") == "GEMM + convolution"
     assert colour("conv") == "#123456"

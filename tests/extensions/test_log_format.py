@@ -45,7 +45,7 @@ def test_commands_and_messages_know_it(log: str, tmp_path: Path, capsys: pytest.
     other = tmp_path / "other.log"
     other.write_text("nothing\n")
     with LINE_FORMATS.with_item(MINE):
-        assert main(["trace", "info", log]) == 0
+        assert main(["trace", "info", log, "--details"]) == 0
         assert "mytrainer log" in capsys.readouterr().out
         assert main(["trace", "info", str(other)]) == 2
         assert "'#12 took 1250ms' (mytrainer)" in capsys.readouterr().err
