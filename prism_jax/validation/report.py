@@ -35,7 +35,7 @@ class StepsValidationReport(Validation, Report):
         parts = [f"{n:,} {what}" for what, n in aside.items() if n]
         set_aside = f"; set aside {', '.join(parts)}" if parts else ""
         return Card(
-            title=f"{len(self.rows):,} measured steps against their predictions",
+            title=f"Predicted against measured steps: {len(self.rows):,} row{'s' * (len(self.rows) != 1)}",
             verdict=_verdict(of),
             tone="plain" if of.n == 0 else "good" if (of.coverage_90 or 0.0) >= LEAST_COVERED else "unsure",
             facts={"error": _errors(of), "interval": _intervals(of), **_worst(self), **_baseline(self)},

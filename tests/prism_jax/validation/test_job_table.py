@@ -94,7 +94,7 @@ def test_a_blank_time_is_no_number(file: Path) -> None:
 
 def test_the_example_of_the_page_is_read(file: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "job_table.md").read_text(encoding="utf-8")
-    file.write_text(page.partition("```csv\n")[2].partition("```")[0])
+    file.write_text(page.partition("```text\n")[2].partition("```")[0])
     runs = read_job_table(file)
     assert [run.id for run in runs][::4] == ["one node", "to do"]
     assert runs[1].measured_range == pytest.approx((7.31, 7.51))

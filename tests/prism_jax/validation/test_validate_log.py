@@ -107,7 +107,7 @@ def test_a_table_of_jobs_is_told_apart_by_its_columns(tmp_path, capsys):
         "llama-2-7b,fsdp,dgx-h100,16,1,32,4096,2.0\n"
     )
     assert main(["validate", str(path)]) == 0
-    assert "1 measured steps against" in capsys.readouterr().out
+    assert "Predicted against measured steps: 1 row" in capsys.readouterr().out
 
 
 def test_json_has_the_fields_and_where_they_are_from(typical_s, tmp_path, capsys):
