@@ -82,7 +82,7 @@ def fleet_of(
         by_gpu = values[:, None] if values.ndim == 1 else values
         factor = np.broadcast_to(by_gpu, (len(classes), len(values), node_size)).copy()
     if not all(np.isfinite(one).all() and (one > 0).all() for one in (factor, links) if one is not None):
-        raise DataError("slowdowns must be positive numbers (1.05 = 5 % slower)")
+        raise DataError("slowdowns must be positive numbers (1.05 = 5% slower)")
     if hosts and len(hosts) != factor.shape[1]:
         raise DataError(f"{len(hosts)} host names for {factor.shape[1]} nodes")
     return MeasuredFleet(factor, tuple(hosts), links)

@@ -159,7 +159,7 @@ def _check_options(cvs: Sequence[float], worlds: WorldOptions) -> None:
         raise DataError("cv: none is given. Give one, such as 0.03.")
     for cv in cvs:
         if not 0.0 <= cv <= 1.0:
-            raise DataError(f"cv = {cv:g}, but it must lie between 0 and 1 (0.03 is 3 %)")
+            raise DataError(f"cv = {cv:g}, but it must lie between 0 and 1 (0.03 is 3%)")
     for name, value, most in (("slack", worlds.slack, 1e6), ("restart", worlds.restart_s, 1e6)):
         if not 0.0 <= value <= most:
             raise DataError(f"{name} = {value:g}, but it must lie between 0 and {most:g}")

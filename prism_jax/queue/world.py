@@ -159,7 +159,7 @@ def matched_level(world: World) -> Floats:
 SHIPPED = (
     DurationEstimate("mean", "mean of the distribution: a point estimate", None),
     DurationEstimate("p50", "median", _constant(MIDDLE)),
-    DurationEstimate("p95", "duration that is exceeded in 5 % of cases", _constant(HIGH)),
+    DurationEstimate("p95", "duration that is exceeded in 5% of cases", _constant(HIGH)),
     DurationEstimate(
         "matched",
         "quantile by slack: p95 where there is none, the median where there is as much as the job lasts",

@@ -236,7 +236,7 @@ def with_slower_worker(job: RecordedJob, rank: int, factor: float) -> RecordedJo
         DataError: that rank was not recorded, or the factor is not positive.
     """
     if not 0.0 < factor < float("inf"):
-        raise DataError(f"a worker cannot be {factor:g} times as slow; 1.1 is 10 % slower")
+        raise DataError(f"a worker cannot be {factor:g} times as slow; 1.1 is 10% slower")
     replica, stage = _place(job, rank)
     effects = _place_workers_effects(job)
     rank_effect = effects.rank.copy()

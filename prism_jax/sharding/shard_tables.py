@@ -71,7 +71,7 @@ def shard_tables(
         >>> shard_tables("dlrm_dcnv2_64").best.assignment["t20"]  # doctest: +SKIP
     """
     if spread is not None and not 0.0 <= spread <= MOST_SPREAD:
-        raise DataError(f"--spread: {spread:g}, but a share from 0 to {MOST_SPREAD:g} is needed. Give 0.1 for 10 %.")
+        raise DataError(f"--spread: {spread:g}, but a share from 0 to {MOST_SPREAD:g} is needed. Give 0.1 for 10%.")
     own = loaded(job, overrides)
     asked = plan_objective(objective, own.plan, own.model.units_per_step(own.plan))
     margin = own.software.memory_margin

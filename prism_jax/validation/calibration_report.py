@@ -120,6 +120,7 @@ class SiteReport(Report):
         n, notes = self.n_run, self._notes
         errors, moved = self.error, _moves(self)
         before, after = errors.before.median_ape, errors.leave_one_out.median_ape
+        left = after if n > 1 else errors.after.median_ape
         verdict = f"The median error falls from {percent(before)} to {percent(after)} on runs that are left out."
         if self.shipped_stands:
             verdict = "The shipped calibration stands: it predicts runs that are left out better."
@@ -131,13 +132,13 @@ class SiteReport(Report):
         return Card(
             title=f"{n:,} measured run{'s' * (n != 1)} of {self.device or self.generation}, {self._framework}",
             verdict=verdict,
-            tone="unsure" if self.shipped_stands or (n > 1 and after >= before) else "good",
+            tone="unsure" if self.shipped_stands or left > GOOD_ERROR or left >= before else "good",
             facts={
                 "90% interval": f"{_span_of(self.band.before)} around a prediction before, {_span_of(self.band.after)} now",
                 **first,
                 "all together": f"{_site(self.site_factor)}",
             },
-            evidence=f"{n:,} run{'s' * (n != 1)}, each left out in turn, in {duration(self.elapsed_s)}",
+            evidence=f"{n:,} run{'s, each left out in turn' if n > 1 else ''}, in {duration(self.elapsed_s)}",
             next_step=f"-o FILE keeps it for predict --fit FILE; {more(notes)}",
         )
 
@@ -234,6 +235,7 @@ def _span(log_sd: float | None) -> str:
     return "" if log_sd is None else f"x {exp(2.0 * 1.645 * log_sd):.2f}"
 
 
+GOOD_ERROR = 0.15  # median, of a calibration that is called good
 SHIPPED_STANDS = (
     "runs left out are predicted better by the shipped calibration: it stands, also in the file that is written"
 )

@@ -17,7 +17,7 @@ SLOW_FABRICS = (
     (100.0, "100 Gbit/s", 10**6),
     (25.0, "25 Gbit/s", 8),
     (10.0, "10 Gbit/s", 4),
-    (4.0, "10 Gbit/s, 40 % of it used by sockets", 4),
+    (4.0, "10 Gbit/s, 40% of it used by sockets", 4),
 )
 AT_ANY_SITE = (
     100.0  # Gbit/s of a node; less is looked at where a log shows that a few hosts were started over ssh, or of cards

@@ -279,7 +279,7 @@ def interval(step: np.ndarray) -> np.ndarray:
 
 
 NUMBER = r"(?P<number>[-+0-9.eE]{1,30}|[nN]a[nN]|[-+]?inf)"
-THREE_DIGITS = "the log prints times with three digits, so that single steps are known to 0.05-0.5 %"
+THREE_DIGITS = "the log prints times with three digits, so that single steps are known to 0.05-0.5%"
 MAX_STEP_S = 1e7
 
 Facts: TypeAlias = Mapping[str, float]
