@@ -24,7 +24,7 @@ help:
 	@echo "make coverage   lines and branches that the tests reach (about 30 minutes on one core)"
 	@echo "make docs       the documentation site, in build/docs (half a minute), man pages in build/man"
 	@echo "make release-check  build wheel and sdist, install them by pip, uv and pipx, run them (10 minutes)"
-	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py, the site; FOLDER=prism_jax/queue: of one folder"
+	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py, scripts/words.py, the site; FOLDER=prism_jax/queue: of one folder"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make clean      remove everything that make made"
 
@@ -69,6 +69,7 @@ lint:
 	$(BIN)/pyright --pythonpath $(BIN)/python $(FOLDER)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/structure.py
+	$(BIN)/python scripts/words.py
 	$(if $(FOLDER),,$(BIN)/sphinx-build -q -n -W --keep-going -b html docs build/docs)
 
 format:

@@ -72,10 +72,10 @@ def findings(root: Path = ROOT) -> list[Finding]:
 
 
 def _in_code(path: str, text: str) -> Iterator[Finding]:
-    tree = ast.parse(text)
+    nodes = list(ast.walk(ast.parse(text)))
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr):
             value = node.body[0].value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -86,7 +86,7 @@ def _in_code(path: str, text: str) -> Iterator[Finding]:
             yield Finding(
                 path, value.lineno, " ".join(value.value.split()[:5]), "begin with a verb and its object, or the noun"
             )
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _phrases(path, node.lineno, node.value)
 

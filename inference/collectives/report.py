@@ -1,6 +1,6 @@
-"""What a fit of collectives says: latency, bandwidth and noise by fabric and scale, and the variability they amount to.
+"""Report of a fit of collectives: latency, bandwidth and noise by fabric and scale, and the variability they amount to.
 
-Beside the posterior stands what least squares say (`least_squares`), with intervals.
+The results of least squares (`least_squares`), with intervals, are listed next to the posterior.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ def _least_squares(law: str, data: CollectivesData, fabric: int, found: FittedLa
 
 
 def scale_name(data: CollectivesData, curve: int) -> str:
-    """What a scale is called in reports."""
+    """Name of a scale in reports."""
     nodes = data.curve_nodes[curve]
     return f"{data.curve_gpus[curve]:g} GPUs in {nodes:g} {'nodes' if nodes > 1 else 'node'}"
 
 
 def _ends(data: CollectivesData, curve: int) -> np.ndarray:
-    """Where along the knots a short message and the largest measured one of a curve lie."""
+    """Positions along the knots of a short message and the largest measured one of a curve."""
     largest = float(data.log_bytes[data.curve == curve].max())
     return axis([SHORT_BYTES, np.exp(largest)], data.curve_gpus[curve])
 
@@ -125,6 +125,6 @@ def _interval(values: np.ndarray) -> list[float]:
 
 
 def _around_estimate(values: np.ndarray) -> list[float]:
-    """The same of draws of which the first is the estimate."""
+    """5 % quantile, estimate and 95 % quantile of draws of which the first is the estimate."""
     low, _, high = _interval(values)
     return [low, float(values[0]), high]

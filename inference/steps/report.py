@@ -1,4 +1,4 @@
-"""What a fit of the steps model says: where tails differ, how runs repeat, the tree it amounts to, and scores of runs left out.
+"""Report of a fit of the steps model: where tails differ, how runs repeat, the tree it amounts to, and scores of runs left out.
 
 The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95 % quantiles) of what was measured on the other
 systems of the same benchmark and metric; of a repeat whose configuration was not left out, the median of the other repeats.
@@ -29,7 +29,7 @@ LEVELS = (0.05, 0.5, 0.95)
 def score_runs(
     data: StepsData, draws: Draws, runs: Sequence[Run], names: Sequence[str], key: jax.Array
 ) -> list[GroupScore]:
-    """The same for runs that were read before, each with the name of its group."""
+    """Scores of runs that were read before, each with the name of its group."""
     if not runs:
         return []
     asked = query_of(data, [(dict(run.labels), run.n_gpus, key_of(run)) for run in runs])
@@ -142,14 +142,14 @@ def describe(data: StepsData, draws: Draws) -> dict[str, Any]:
 
 
 def kind_words(kind: str) -> str:
-    """As "step time of bert" of the kind "step_s | bert"."""
+    """Words such as "step time of bert" for the kind "step_s | bert"."""
     metric, _, benchmark = kind.partition(" | ")
     named = METRIC_WORDS.get(metric, metric)
     return f"{named} of {benchmark}" if benchmark else named
 
 
 def _kind(data: StepsData, draws: Draws, i: int) -> dict[str, Any]:
-    """What was measured of one metric and benchmark, medians over configurations, and what repeats differ by if there are any."""
+    """Measured medians of one metric and benchmark over configurations, and the spread of repeats if there are any."""
     members = data.kind == i
     p95, p99 = np.median(data.ratios[members], axis=0)
     typical_s = data.step_s[members]
@@ -181,7 +181,7 @@ def _similarity(data: StepsData, draws: Draws) -> dict[str, Any]:
 
 
 def _not_estimable(data: StepsData) -> list[str]:
-    """What these data cannot tell, and what predictions do about it."""
+    """Notes on what these data cannot tell, and what predictions do about it."""
     one_each = bool((data.n_runs < 2.0).all())
     if len(data.units) == 1 and one_each:
         return [

@@ -37,23 +37,23 @@ class PartFacts:
 
 @dataclass(frozen=True)
 class RentFacts:
-    """Something that may be rented, with what becomes of the job there.
+    """Cluster that can be rented, with time and cost of the job there.
 
     Attributes:
         parts: one kind of instance, or several that meet in the gradient exchange.
         policy: name of the rule by which the job moves between spot and on demand.
         law: of spot capacity; empty where none is rented.
         step_s: of a step, mean.
-        interval_s, restart_s: between checkpoints, and from nodes at hand to the first new step.
+        interval_s, restart_s: between checkpoints, and from available nodes to the first new step.
         on_demand_usd_per_h, spot_usd_per_h: of all instances; None where the policy does not pay it.
         price_day, price_age_days: earliest day of the prices, and days since; None where the catalogue does not say.
         time_mean_s, time_p50_s, time_p95_s, cost_mean_usd, cost_p50_usd, cost_p95_usd: of the whole job.
-        cost_cvar95_usd: mean of the dearest 5 % of the worlds.
+        cost_cvar95_usd: mean cost of the worst 5 % of the worlds.
         deadline_prob, budget_prob: that they are kept; None where there is none.
         spot_share: of the time in which nodes are paid.
         interruptions: on average.
         zones: that the job moves between when its nodes are taken, cheapest on spot first; empty: it stays in one. The price on
-            spot is that of the first, the one on demand that of the dearest.
+            spot is that of the first, the one on demand that of the most expensive.
     """
 
     parts: tuple[PartFacts, ...]

@@ -2,7 +2,7 @@
 
 Frozen dataclasses go to plain JSON types and back by their type hints. A field may say how it stands in JSON:
 `Annotated[float, Key("S")]` is called S there, the fields of an `Annotated[RunRecord, INLINE]` (what is needed to repeat a
-run) stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where it is None. What a
+run) stand next to those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where it is None. What a
 method or property marked `@shown` returns stands behind the fields and is not read back. NaN and infinity, which JSON lacks,
 are written as null; a field whose default is NaN, or an `Annotated[float, OR_NULL]`, may be. Schemas follow draft 2020-12.
 
@@ -40,7 +40,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Marker:
-    """How a field stands in JSON."""
+    """Form of a field in JSON."""
 
     what: str
 
@@ -61,7 +61,7 @@ class FieldSpec:
     Attributes:
         name, key: in Python and in JSON.
         hint: type, without what is said of it.
-        is_inline: its own fields stand beside those of the whole.
+        is_inline: its own fields stand next to those of the whole.
         is_required: whether it is always there; else it is left out where it is None.
         is_unknown: whether it may be null: a number whose default is NaN, or that says so.
         is_read: whether it is a field; what is `shown` follows from the fields.
@@ -78,7 +78,7 @@ class FieldSpec:
 
 @functools.cache
 def fields_of(kind: type) -> tuple[FieldSpec, ...]:
-    """Fields of a dataclass, in order, and what it shows beside them."""
+    """Fields of a dataclass, in order, and then the values of its `@shown` methods."""
     hints = get_type_hints(kind, include_extras=True)
     stated = [_spec(item.name, hints[item.name], item.default != item.default) for item in fields(kind)]
     methods = ((name, getattr(item, "fget", item)) for name, item in vars(kind).items())
@@ -228,7 +228,7 @@ class Report:
 
     @property
     def parts(self) -> Any:
-        """What pictures and files are made of.
+        """Results from which pictures and files are made.
 
         Raises:
             DataError: the report was read from JSON.
@@ -298,11 +298,11 @@ class Report:
         return None
 
     def blocks(self) -> Sequence[Block]:
-        """What follows the card; names and values of the report if a kind lays out nothing."""
+        """Blocks that follow the card; names and values of the report if a kind lays out nothing."""
         return page_of_data(self.to_dict()).blocks
 
     def page(self) -> Page:
-        """What a person sees of the report, as text (`lines`) or HTML (`to_html`)."""
+        """Page that people see of the report, as text (`lines`) or HTML (`to_html`)."""
         return Page(self.card(), self.blocks())
 
     def lines(self, width: int | None = None) -> list[str]:

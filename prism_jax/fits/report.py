@@ -44,7 +44,7 @@ class Verdict(ByContent):
 
 @dataclass(frozen=True)
 class CleaningReport:
-    """Where the rows of the files went: `n_read` = `n_kept` + all that were dropped.
+    """Counts of the rows of the files: `n_read` = `n_kept` + all that were dropped.
 
     Attributes:
         n_read: rows in the files.
@@ -68,7 +68,7 @@ class CleaningReport:
 
 @dataclass(frozen=True)
 class FitFacts:
-    """What a fit says.
+    """Parameters, variance shares and verdict of a fit.
 
     Attributes:
         what: "fit".
@@ -341,7 +341,7 @@ RATE = "_bytes_per_s"
 
 
 def _text_of(name: str) -> Callable[[Any], str]:
-    """How a value is written, by the unit in its name."""
+    """Writes a value, by the unit in its name."""
     return _seconds if _is_time(name) else _rate if name.endswith(RATE) else _number
 
 

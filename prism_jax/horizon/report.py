@@ -30,7 +30,7 @@ class CauseFacts:
 
 @dataclass(frozen=True)
 class ReliabilityFacts:
-    """What interrupts the job; `mttf_h`: mean hours between interruptions, None where there are none."""
+    """Interruptions of the job; `mttf_h`: mean hours between interruptions, None where there are none."""
 
     name: str
     source: str
@@ -54,7 +54,7 @@ class CheckpointFacts:
 
 @dataclass(frozen=True)
 class RecoveryFacts:
-    """What follows an interruption; `spares_enough_prob`: share of the time that the spare nodes suffice."""
+    """Restart after an interruption; `spares_enough_prob`: share of the time that the spare nodes suffice."""
 
     restart_s: float
     outage_s: float
@@ -304,7 +304,7 @@ def _outcome(report: RunReport, found: OutcomeFacts) -> Iterator[Block]:
 
 
 def _response(report: RunReport) -> Table:
-    """What the answer depends on, where no failure rate is known."""
+    """Table of the run by time between failures, where no failure rate is known."""
     rows = [
         (
             duration(3600.0 * row.mtbf_h),

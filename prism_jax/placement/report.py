@@ -29,10 +29,10 @@ class PlacedJob:
 
 @dataclass(frozen=True)
 class PlacementGoal(OptionGroup):
-    """What a placement is chosen for, and what it may change.
+    """Goal of a placement, and what it may change.
 
     Attributes:
-        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        objective: quantity to minimise: a name that `prism-jax show objectives` lists, or an `Objective`.
         price_per_gpu_hour: for objectives in money.
         spares: number of nodes to leave out; the table must list that many more than the job needs.
         splits: also choose layers per stage and micro-batches per replica, uneven where that is faster.
@@ -56,7 +56,7 @@ class SlotFacts:
 
 @dataclass(frozen=True)
 class PlacementReport(Report):
-    """What every method of placing nodes reaches, what the chosen one is worth, and where the nodes went.
+    """Objective reached by every method of placing nodes, gain of the chosen one, and the place of every node.
 
     Attributes:
         objective: what was minimised.
@@ -111,7 +111,7 @@ class PlacementReport(Report):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Everything that was tried."""
+        """Methods that were tried."""
         return tuple(self.value)
 
     def card(self) -> Card:
@@ -216,7 +216,7 @@ def _splits(report: PlacementReport) -> list[Block]:
 
 
 def _counts(values: Sequence[int]) -> str:
-    """As "8 9 9 9", long lists in runs: "14x8 2x9"."""
+    """Lists counts as "8 9 9 9", long lists in runs: "14x8 2x9"."""
     if len(values) <= MOST_LISTED * 2:
         return " ".join(map(str, values))
     edges = [0, *(i for i in range(1, len(values)) if values[i] != values[i - 1]), len(values)]

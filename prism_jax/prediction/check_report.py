@@ -33,7 +33,7 @@ SMALLEST_GAIN = 0.005  # of the width of an interval
 
 @dataclass(frozen=True)
 class Alternative:
-    """What the field may be instead.
+    """Value that the field may have instead.
 
     Attributes:
         value: as a job file has it.
@@ -228,7 +228,7 @@ HOST_PARTS = ("parameters", "gradients", "optimizer", "activations", "rounding")
 
 
 def host_facts(job: Job) -> HostFacts | None:
-    """What a job keeps on its hosts; None: nothing."""
+    """Memory that a job takes on its hosts; None: none."""
     found = job.host_memory
     if found is None:
         return None
@@ -250,7 +250,7 @@ def states_words(job: Job) -> str:
 
 
 def recipe_notes(job: Job) -> tuple[str, ...]:
-    """What shares a scale under dtype fp8, where a job does not say it."""
+    """Note on the recipe of dtype fp8 (what shares a scale), where a job does not state it."""
     recipe = dict(job.filled).get("fp8_recipe")
     if job.plan.dtype != "fp8" or recipe is None or recipe != job.plan.fp8_recipe:
         return ()
@@ -258,7 +258,7 @@ def recipe_notes(job: Job) -> tuple[str, ...]:
 
 
 def expert_notes(job: Job) -> tuple[str, ...]:
-    """What is assumed of experts where a job does not say how they run, in one sentence."""
+    """Note on what is assumed of experts where a job does not state how they run, one sentence."""
     plan, moe, is_open = job.plan, getattr(job.model, "moe", None), job.open_software
     if moe is None:
         return ()
@@ -276,7 +276,7 @@ def expert_notes(job: Job) -> tuple[str, ...]:
 
 
 def host_notes(job: Job) -> tuple[str, ...]:
-    """What is assumed of an optimizer on the host."""
+    """Note on what is assumed of an optimizer on the host."""
     share, plan = optimizer_on_host(job.plan), job.plan
     if not share:
         return ()
@@ -431,7 +431,7 @@ def memory_block(memory: MemoryFacts, host: HostFacts | None, stage: int | None 
 def assumption_blocks(
     found: Evidence | None, open_fields: Sequence[OpenFieldFacts], notes: Sequence[str]
 ) -> list[Block]:
-    """What an answer rests on, what was assumed in it, and what of the job is left out or has no effect."""
+    """Blocks on the evidence of an answer, its assumptions, and parts of the job that are left out or have no effect."""
     blocks: list[Block] = []
     if found is not None:
         kind = {"interval": found.known} if found.known else {}

@@ -35,15 +35,16 @@ from .figures import (
 
 @dataclass(frozen=True)
 class PredictionReport(Report):
-    """Distribution of the step time of a job, where the time goes, and what owns the tail.
+    """Distribution of the step time of a job, where the time goes, and what makes the tail.
 
     Attributes:
         step_time_s, mc_error_s: over fleets and steps, and the Monte Carlo error.
         model_band_s: what the calibration of the cost model leaves open.
         deterministic_s: without any variability.
-        gpu_active_s: of a device of the pipeline stage that works longest: kernels, and communication that nothing runs beside.
+        gpu_active_s: of a device of the pipeline stage that works longest: kernels, and communication without other work at the
+            same time.
         host_s: of its host, which starts them; none of what a CUDA graph starts.
-        naive_sum_s: both, hidden communication and transfers one after another, as if nothing ran beside anything: the baseline.
+        naive_sum_s: both, hidden communication and transfers one after another, without any overlap: the baseline.
         host_bound: whether the host takes longer to start the passes than the device to run them.
         mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step; of causal attention half of the matrix counts, or what
             a window leaves of it.

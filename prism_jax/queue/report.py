@@ -107,7 +107,7 @@ def _name(row: QueueRow) -> str:
 
 
 def _distribution(rows: Sequence[QueueRow]) -> dict[str, str]:
-    """What estimates beyond a point are worth, at the largest spread of GPUs."""
+    """Gain by estimates beyond a point, at the largest spread of GPUs."""
     told = [row for row in rows if row.over_point and row.estimate != "mean"]
     if not told:
         return {}
@@ -156,7 +156,7 @@ def ratio(facts: Ratio) -> str:
 
 
 def _answer(report: QueueReport) -> dict[str, str]:
-    """What a distribution is worth over a point estimate, and durations over none; two per spread."""
+    """Gain by a distribution over a point estimate, and durations over none; two per spread."""
     found = {}
     for cv in dict.fromkeys(row.cv for row in report.rows):
         rows, name = [row for row in report.rows if row.cv == cv and row.over_point], f"CV {100 * cv:.3g}%"

@@ -1,4 +1,4 @@
-"""Draws the workers of a recorded job, who slows the others down, and predicted beside recorded step times.
+"""Draws the workers of a recorded job, who slows the others down, and predicted with recorded step times.
 
 Step times are distribution functions, with the interval that few steps leave.
 """
@@ -106,7 +106,7 @@ def plot_trace_prediction(
     held_out: tuple[TracePrediction, Floats] | None = None,
     other_job: str = "",
 ) -> Figure:
-    """The prediction from all recorded steps; beside it, if given, a prediction from some steps and the steps held out.
+    """The prediction from all recorded steps; next to it, if given, a prediction from some steps and the steps held out.
 
     The band on the left is that of the long-run distribution, on the right that of so many steps as were held out, which scatter.
 
@@ -115,7 +115,7 @@ def plot_trace_prediction(
         recorded_s: [step] their times, seconds.
         title: of the figure.
         held_out: a prediction and the recorded steps that it did not see.
-        other_job: what tells the predicted job from the recorded one, "16 replicas"; recorded steps are not drawn beside it.
+        other_job: what tells the predicted job from the recorded one, "16 replicas"; recorded steps are not drawn next to it.
     """
     curves = PredictedCurves(
         predicted_curve(prediction, recorded_s),

@@ -36,7 +36,7 @@ class PredictedJobChange:
     n_micro_batch: int | None = None
 
     def described(self) -> str:
-        """As "16 replicas, 12 micro-batches"; empty for the recorded job."""
+        """Description such as "16 replicas, 12 micro-batches"; empty for the recorded job."""
         counts = {"replica": self.n_replica, "micro-batch": self.n_micro_batch}
         plural = {"replica": "replicas", "micro-batch": "micro-batches"}
         return ", ".join(f"{n} {name if n == 1 else plural[name]}" for name, n in counts.items() if n is not None)
@@ -70,7 +70,7 @@ class ShapeFacts:
 
 @dataclass(frozen=True)
 class EvidenceFacts:
-    """Which shared factors were found, and the waits that no rule states.
+    """Shared factors that were found, and the waits that no rule states.
 
     Attributes:
         variance_shares: level -> share of the variance of compute.
@@ -101,7 +101,7 @@ class CheckFacts:
 
 @dataclass(frozen=True)
 class PredictedCurves:
-    """What the picture of a prediction shows: all recorded steps, and the check; absent where nothing was held out."""
+    """Curves in the picture of a prediction: all recorded steps, and the check; absent where nothing was held out."""
 
     fitted: PredictedCurve
     held_out: Annotated[PredictedCurve | None, WHERE_KNOWN] = None
@@ -243,7 +243,7 @@ class WhatIfReport(Report):
 
 
 def _time(steps: PredictedSteps, name: str) -> str:
-    """With the digits that its interval allows."""
+    """Time with the digits that its interval allows."""
     low, high = getattr(steps.interval, name)
     return time_to(getattr(steps, name), max(0.1 * (high - low), getattr(steps.mc_error, name)))
 
@@ -343,7 +343,7 @@ def _shape(shape: ShapeFacts, unit: str) -> dict[str, str]:
 
 
 def _agreement(agreement: MomentMatch) -> dict[str, str]:
-    """What drawn steps were multiplied by; nothing where it is not seen in three digits."""
+    """Factors of drawn steps, in words; none where they are not seen in three digits."""
     if max(abs(agreement.mean - 1.0), abs(agreement.spread - 1.0)) < SMALLEST_SHARE:
         return {}
     scaled = f"mean x {agreement.mean:.3f}, spread x {agreement.spread:.3f}, to match the recorded steps"
@@ -361,7 +361,7 @@ def _strata(strata: Mapping[str, float], unit: str) -> dict[str, str]:
 
 
 def _check(report: TracePredictionReport, check: CheckFacts) -> list[Block]:
-    """How predictions fared on steps that were held out."""
+    """Scores of predictions on steps that were held out."""
     n_split, score = len(check.splits or (0,)), check.score
     over = f", mean of {n_split} splits" if n_split > 1 else ""
     fitted = f" of {counted(report.fit_replicas, 'replica')}" if report.fit_replicas else ""

@@ -27,13 +27,13 @@ class Quantiles:
 
     @classmethod
     def of(cls, quantile: Callable[[float], float]) -> Quantiles:
-        """From the function that says the quantile of a probability."""
+        """Quantiles from the function that returns the quantile of a probability."""
         return cls(quantile(0.5), quantile(0.95), quantile(0.99))
 
 
 @dataclass(frozen=True)
 class MeasuredQuantiles:
-    """Of the held-out steps, seconds."""
+    """Quantiles of the held-out steps, seconds."""
 
     p50: float
     p95: float
@@ -41,7 +41,7 @@ class MeasuredQuantiles:
 
 @dataclass(frozen=True)
 class NaiveScore:
-    """How a simpler way fared."""
+    """Score of a simpler prediction."""
 
     p95_error: float
     ks_distance: float
@@ -49,7 +49,7 @@ class NaiveScore:
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """How a prediction fared on steps that were held out; errors relative and signed.
+    """Score of a prediction on steps that were held out; errors relative and signed.
 
     Attributes:
         p95_covered: whether the interval holds the p95 of the held-out steps; of several splits, the share.
@@ -139,7 +139,7 @@ class RecordedTimes(Quantiles):
 
 @dataclass(frozen=True)
 class OpTypeFacts:
-    """How many ops of a type a replica has in a step, and their recorded seconds, waiting included."""
+    """Number of ops of a type that a replica has in a step, and their recorded seconds, waiting included."""
 
     ops_per_step: int
     median_s: float
@@ -148,7 +148,7 @@ class OpTypeFacts:
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """What was recorded.
+    """Facts about a recording.
 
     Attributes:
         what: "trace" or "step log".
@@ -181,7 +181,7 @@ class TraceFacts:
 
 @dataclass(frozen=True)
 class TraceInfoReport(Report):
-    """What a trace or log holds."""
+    """Steps, workers and quantiles in a trace or log."""
 
     kind: ClassVar[str] = "trace-info"
 
@@ -250,12 +250,12 @@ MOST_NAMED = 8
 
 
 def note_blocks(notes: Sequence[str], doubts: Sequence[str] = ()) -> list[Block]:
-    """What the reader should know about the recording, and why not to trust the figures above."""
+    """Notes on the recording, and warnings why not to trust the figures above."""
     return [*(Note(f"warning: {one}", "unsure") for one in doubts), *(Note(f"note: {one}") for one in notes)]
 
 
 def recording_title(info: TraceFacts) -> str:
-    """Which job, or which log."""
+    """Title: the job, or the log."""
     if info.job is None:
         return f"{info.name}: step times of a log, no operations"
     shape = info.job.shape
@@ -271,21 +271,21 @@ def step_words(times: Quantiles) -> str:
 
 
 def steps_words(info: TraceFacts) -> str:
-    """How many steps of which numbers."""
+    """Number of steps, and their numbers, in words."""
     if info.n_steps == 1:
         return f"1 step, number {info.first_step:,}"
     return f"{info.n_steps:,} steps between {info.first_step:,} and {info.last_step:,}"
 
 
 def recorded_words(info: TraceFacts) -> str:
-    """What an answer rests on."""
+    """Steps and workers on which an answer is based, in words."""
     workers = "" if info.job is None else f" of {counted(info.job.n_recorded_workers, 'recorded worker')}"
     left_out = f", {info.n_left_out:,} before them left out as warm-up" if info.n_left_out else ""
     return f"{counted(info.n_steps, 'step')}{workers}{left_out}"
 
 
 def stall_words(info: TraceFacts) -> str:
-    """What single steps far above the others cost."""
+    """Cost of single steps far above the others, in words."""
     if info.stalls is None:
         return "none: no single step far above the others"
     return f"{counted(info.stalls.n_stalls, 'step')} far above the others: {percent(info.stalls.lost_share)} of the time lost"
@@ -332,5 +332,5 @@ def _stall_row(kind: StallKind) -> tuple[str, ...]:
 
 
 def counted(n: int, what: str) -> str:
-    """As "1 gap", "2 gaps"."""
+    """Counts as "1 gap", "2 gaps"."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

@@ -82,6 +82,6 @@ def plot_memory(report: StudyReport, screened: ScreenedPlans, *, ax: Axes | None
 
 
 def _label(plan: SearchedPlan) -> str:
-    """What tells kinds of plans apart, and the micro-batch."""
+    """Label that tells kinds of plans apart, with the micro-batch."""
     sharded = "" if plan.sharding == "none" else f", {plan.sharding}"
     return f"{degrees_words(plan)}, mb {plan.micro_batch}, recompute {plan.recompute}{sharded}"

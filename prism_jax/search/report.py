@@ -243,7 +243,7 @@ def plan_words(plan: SearchedPlan) -> str:
 
 
 def _study_verdict(report: StudyReport) -> tuple[str, Tone]:
-    """What the best plan gains over the job's own."""
+    """Verdict: gain of the best plan over the job's own."""
     gain, best = report.gain, report.best
     if not best.changes:
         return f"The job's own plan has the least {report.objective} of all.", "good"

@@ -63,7 +63,7 @@ class BestSharding:
 
 @dataclass(frozen=True)
 class ShardingReport(Report):
-    """What every sharder reaches, what the chosen assignment is worth, and where the tables are.
+    """Objective reached by every sharder, gain of the chosen assignment, and the place of every table.
 
     Attributes:
         objective, objective_unit: what was minimised.
@@ -169,7 +169,7 @@ WORDS = {
 
 
 def words_of(method: str) -> str:
-    """What people read of a method."""
+    """Name of a method, for people."""
     return WORDS.get(method, method.replace("_", " "))
 
 

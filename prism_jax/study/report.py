@@ -1,4 +1,4 @@
-"""Reports a grid of jobs, each beside the best, and a few jobs compared on the same draws, as text or Markdown tables."""
+"""Reports a grid of jobs, each next to the best, and a few jobs compared on the same draws, as text or Markdown tables."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def shown_columns(known: Sequence[JobFigures]) -> list[TableColumn]:
 
 
 def probability_table(title: str, labels: Sequence[str], probs: Sequence[Sequence[float]]) -> Table:
-    """How probable it is that what stands in the row is better than what stands in the column; none on the diagonal."""
+    """Table of the probability that the row is better than the column; none on the diagonal."""
     rows = [
         (own, *("" if own == other else percent(prob) for other, prob in zip(labels, row, strict=True)))
         for own, row in zip(labels, probs, strict=True)
@@ -166,7 +166,7 @@ def _sweep_facts(report: SweepReport, best: StudyRow | None) -> dict[str, str]:
 
 
 def _behind(row: StudyRow) -> str:
-    """How far behind the best, with the Monte Carlo error."""
+    """Distance from the best, with the Monte Carlo error."""
     behind, error = with_error(100.0 * (row.relative - 1.0), 100.0 * row.relative_error)
     return f"{behind}% behind (± {error}%)"
 
@@ -322,7 +322,7 @@ def markdown_table_or_none(
     report: SweepReport | ComparisonReport,
     markdown: Annotated[bool, Option(heading=OUTPUT, help="Print the table as Markdown.")] = False,
 ) -> list[str] | None:
-    """What `sweep` and `compare` print in the place of the report."""
+    """Table that `sweep` and `compare` print in the place of the report."""
     return report.markdown() if markdown else None
 
 

@@ -47,7 +47,7 @@ class ScalingReport(Report):
     Attributes:
         mode: weak (batch grows with the GPUs) or strong (batch stays).
         stop_size: first size whose marginal return is below `threshold`; None if there is none.
-        onset_step: GPUs at which data-parallel communication shows with 5 % of a step without variability; knee: first of the
+        onset_step: GPUs at which data-parallel communication reaches 5 % of a step without variability; knee: first of the
             sizes at which it does in the simulation.
         sample_unit: what is meant where figures say tokens.
     """
@@ -253,7 +253,7 @@ class CapacityReport(Report):
 
     @property
     def asked(self) -> str:
-        """What is to be done, in words."""
+        """Work to be done, in words."""
         if self.days is not None:
             return f"{self.days:g} days"
         within = "" if self.deadline_days is None else f" within {self.deadline_days:.4g} days"

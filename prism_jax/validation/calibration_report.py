@@ -186,7 +186,7 @@ class SuggestedJob:
 
 @dataclass(frozen=True)
 class SuggestionReport(Report):
-    """Which jobs of a table to measure first, in that order.
+    """Jobs of a table to measure first, in that order.
 
     Attributes:
         log_sd: standard deviation of the logarithm of a step of the jobs asked about before any run.

@@ -20,7 +20,7 @@ SMALL = 0.01  # change of the step that is not worth a word
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """What the steps of a run took.
+    """Measured steps of a run.
 
     Attributes:
         n, n_left_out: entries of the log that the figures are over, and those before them.
@@ -40,7 +40,7 @@ class MeasuredSteps:
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """What the head predicts.
+    """Prediction from the head of a log.
 
     Attributes:
         p50_s: typical step, seconds.
@@ -58,7 +58,7 @@ class PredictedStep:
 
 @dataclass(frozen=True)
 class Assumption:
-    """What the head leaves unsaid.
+    """Assumption about a field that the head does not state.
 
     Attributes:
         text: what is assumed.
@@ -89,7 +89,7 @@ class Assumption:
 
 @dataclass(frozen=True)
 class StepCause:
-    """Something that would explain what was measured.
+    """Cause that would explain what was measured.
 
     Attributes:
         text: what it is.
@@ -129,13 +129,13 @@ class LogRun:
         measured, predicted: None where there is none.
         compared_s: seconds that the prediction is held against, where the measured step is more than one of training.
         causes: at most two, the likeliest first, of a run outside.
-        assumed: what the head leaves unsaid, what matters most first.
+        assumed: assumptions on what the head does not state, the most important first.
         timed: parts of the step that the log times, in the order in which they run.
         not_modelled: arguments with an effect that no field describes.
         notes: other things to be known.
         job: fields of a job file, by path.
         read_from: where each of them is from.
-        printed: what the log prints of the run beside its steps.
+        printed: what the log prints of the run besides its steps.
     """
 
     first_line: int
@@ -157,7 +157,7 @@ class LogRun:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What was measured, predicted and assumed, and what would explain the difference."""
+        """Measured, predicted and assumed values, and causes that would explain the difference."""
         causes = {
             ("likely cause" if one.explains else "at most"): f"{one.text}: {format_s(one.step_s)}"
             for one in self.causes
@@ -205,7 +205,7 @@ class LogRun:
 
     @property
     def assumed_words(self) -> str:
-        """What matters of what the head leaves unsaid."""
+        """Assumptions that matter, in words."""
         shown = [one.words for one in self.assumed if one.matters]
         rest = f"; and {len(shown) - MOST_ASSUMED} more" if len(shown) > MOST_ASSUMED else ""
         return f"{'; '.join(shown[:MOST_ASSUMED]) or 'nothing that matters'}{rest}"

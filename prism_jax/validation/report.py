@@ -121,7 +121,7 @@ class MemoryOutcomes:
 
 @dataclass(frozen=True)
 class MemoryValidationReport(Report):
-    """Which layouts are called right, fits or out of memory, and the error of the peak."""
+    """Share of layouts that are predicted right (fits or out of memory), and the error of the peak."""
 
     kind: ClassVar[str] = "memory-validation"
 
@@ -280,7 +280,7 @@ def _unsupported(rows: Sequence[RowResult]) -> list[Table]:
 
 
 def _assumed(rows: Sequence[RowResult]) -> list[Table]:
-    """How many rows were taken for what they do not state."""
+    """Counts of rows by what was assumed for fields that they do not state."""
     fields = Counter(", ".join(sorted({text.split()[0] for text in row.assumed})) for row in rows if row.assumed)
     counted = [[str(n), names] for names, n in fields.most_common()]
     return [Table("Rows that leave something open, which was assumed", ("rows", "assumed"), counted)] if counted else []

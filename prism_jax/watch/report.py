@@ -139,7 +139,7 @@ def _size(phase: DetectedPhase) -> str:
 
 
 def _loss(phase: DetectedPhase, cost_s: float) -> str:
-    """What a phase has cost against a restart."""
+    """Cost of a phase against that of a restart, in words."""
     cost = f"a restart ({duration(cost_s)})"
     reached = "less than" if phase.act_step is None else f"since step {phase.act_step:,} more than"
     return f"{duration(phase.lost_s)}, {reached} {cost}"

@@ -45,7 +45,7 @@ class CollectiveFacts:
 
 @dataclass(frozen=True)
 class MatchedKernels:
-    """How much of a profile was found in the execution trace of its process.
+    """Share of a profile that was found in the execution trace of its process.
 
     Attributes:
         trace, profile: files.
@@ -71,7 +71,7 @@ class MatchedKernels:
 
 @dataclass(frozen=True)
 class ExecutionTraceReport(Report):
-    """What execution traces hold.
+    """Ranks, operators and collectives of execution traces.
 
     Attributes:
         name: of the file or folder.
