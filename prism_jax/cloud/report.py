@@ -219,7 +219,7 @@ COLUMNS = ("instances", "where", "policy", "time mean", "time p95", "cost mean",
 
 def money(usd: float, error: float | None = None) -> str:
     """US dollars with four significant digits, and a standard error."""
-    return f"{amount(usd)} USD" if error is None else f"{amount(usd)} ± {error:.2g} USD"
+    return f"{amount(usd)} USD" if error is None else f"{amount(usd)} ± {amount(float(f'{error:.2g}'))} USD"
 
 
 def _asked(report: CloudReport) -> str:

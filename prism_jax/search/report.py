@@ -193,21 +193,21 @@ class TuneReport(Report):
         low, high = self.gain_interval
         name, half_s = f"p{100 * self.p:g}", self.base_s * (high - low) / 2.0
         smallest_s = max(half_s, self.base_s / 1e4)
-        times = f"{time_to(self.base_s, smallest_s)} before, {time_to(self.best_s, smallest_s)} after"
-        found = f"{name} falls by {percent(self.gain)}" if low > 0.0 else f"No gain in {name} that these draws show"
+        interval = f"(90%: {low:.1%} to {high:.1%})"
+        found = f"{name} falls by {self.gain:.1%}" if low > 0.0 else f"No gain in {name} that these draws show"
         fields = list(dict.fromkeys(one.field for one in self.numbers))
         return Card(
             title=f"{self.job}: {', '.join(fields)} tuned for {name}",
-            verdict=f"{found}.",
+            verdict=f"{found} {interval}.",
             tone="good" if low > 0.0 else "unsure",
             facts={
-                name: f"{times} (gain {self.gain:.2%}, 90%: {_range(self.gain_interval)})",
+                name: f"{time_to(self.base_s, smallest_s)} before, {time_to(self.best_s, smallest_s)} after",
                 **{
                     f"{one.field} {one.label}": f"{one.before:,.6g} -> {one.after:,.6g} {one.unit}"
                     for one in self.numbers[:MOST_NUMBERS]
                 },
             },
-            evidence="fresh draws that the search did not use; Monte Carlo error alone",
+            evidence="fresh draws; Monte Carlo error alone",
             assumptions=self.notes[:1],
             next_step=f"state these values in the job; {more(self.notes)}",
         )
