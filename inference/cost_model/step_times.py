@@ -1,4 +1,4 @@
-"""How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
+"""Calibration of the cost model: ratio of whole training steps to what kernels and links alone would take.
 
     ln(measured) = ln(surrogate_of(correction)) + straggler + open + site + own
     correction   = link(centre + all + generation + device + style + generation style + framework)      per knob

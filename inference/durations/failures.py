@@ -1,4 +1,4 @@
-"""How often GPUs, nodes and jobs fail, from counts of several clusters: a gamma-Poisson hierarchy.
+"""Model of failure rates of GPUs, nodes and jobs, from counts of several clusters: a gamma-Poisson hierarchy.
 
 A row is one cluster (or one cause in it): `count` interruptions of `gpus` GPUs in `nodes` nodes under `jobs` jobs, during `hours`
 (or `days`, or a `window` such as "54 days"). `kind` says what a cause hits: a gpu, a node, or the job as a whole (software, data,

@@ -1,4 +1,4 @@
-"""How long systems run between failures, how long repairs take, and how many nodes go at once, by system with a hierarchy.
+"""Model of times between failures, repair times and numbers of nodes lost at once, by system with a hierarchy.
 
 Times of a system are Weibull or log-normal with a median and a spread of its own; all three are summed out over grids of its
 likelihood, so that what is sampled is the population alone.

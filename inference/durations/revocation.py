@@ -1,4 +1,4 @@
-"""How long spot nodes stay and how long they are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
+"""Model of how long spot nodes stay and are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
 
 Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a
 mixture of two log-normals. No population has a parameter of another, so that each is fitted by itself, in three to eight

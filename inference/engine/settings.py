@@ -1,4 +1,4 @@
-"""How long and how carefully a method works."""
+"""Settings of methods: how long and how carefully they work."""
 
 from __future__ import annotations
 

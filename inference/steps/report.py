@@ -125,7 +125,7 @@ SAME = 1e-9  # variance of an effect that all configurations share, on the scale
 
 
 def describe(data: StepsData, draws: Draws) -> dict[str, Any]:
-    """How steps scatter, shares of the variance of that, what totals of repeats differ by, and what could not be told."""
+    """Describes how steps scatter, variance shares, differences between totals of repeats, and what could not be told."""
     known = {name: _kind(data, draws, i) for i, name in enumerate(data.kinds)}
     several = len(data.units) > 1
     return {
@@ -164,7 +164,7 @@ def _kind(data: StepsData, draws: Draws, i: int) -> dict[str, Any]:
 
 
 def _similarity(data: StepsData, draws: Draws) -> dict[str, Any]:
-    """How far configurations resemble each other, where there are different ones to tell."""
+    """Similarity of configurations, where there are different ones to tell."""
     sizes, metrics = np.unique(data.log2_gpus), np.unique(data.codes[:, LABELS.index("metric")])
     found: dict[str, Any] = {}
     if len(sizes) > 1:

@@ -1,4 +1,4 @@
-"""Is a case covered? Measured rows near a job: how many, of how many sources, how far off they were when left out; how wide
+"""Evidence near a job: how many measured rows, of how many sources, how far off they were when left out; how wide
 intervals must be for that.
 
 `presets/evidence.json` holds counts and errors by *cell*, not rows: what measured jobs have in common, in coarse steps. It is

@@ -1,4 +1,4 @@
-"""Which array library a formula runs on, and names of array axes, one meaning each, for `Float[Array, "row sample"]`.
+"""Array library that a formula runs on, and names of array axes, one meaning each, for `Float[Array, "row sample"]`.
 
 Costs are arithmetic on peaks, bandwidths and latencies. On plain floats it runs in NumPy; where a caller differentiates or
 compiles a function of such a number, the same arithmetic runs on the traced values. JAX is not imported here: its arrays know

@@ -91,7 +91,7 @@ def plot_response(rows: Sequence[Response], steps_s: float, *, ax: Axes | None =
 
 
 def draw_run(report: RunReport) -> Figure:
-    """When the run is done, and where its time goes; the response over the time between failures where that is not known.
+    """Draws when the run is done, and where its time goes; the response over the time between failures where that is not known.
 
     Raises:
         DataError: the report is of a version that kept no curve.

@@ -132,7 +132,7 @@ class RunCurve:
 
 @dataclass(frozen=True)
 class RunReport(Report):
-    """When a training run is done, with what probability, and where its time goes.
+    """End of a training run with its probability, and where the time goes.
 
     Attributes:
         verdict: "predicted"; "unknown" where no failures are stated and none are published of such devices: then `outcome` is
@@ -206,7 +206,7 @@ NEVER_S = 1e12
 
 
 def _verdict(report: RunReport, found: OutcomeFacts) -> tuple[str, Tone]:
-    """When the run is done, or whether by the deadline."""
+    """Verdict: when the run is done, or whether by the deadline."""
     late = f"It takes {duration(found.time_s.p50)}; 1 in 20 such runs at least {duration(found.time_s.p95)}."
     if report.deadline is None:
         return late, "plain"

@@ -257,7 +257,7 @@ def _shades(row: Floats, low: float, high: float) -> str:
 
 
 def _assignment(report: PlacementReport) -> list[Block]:
-    """Which host takes which ranks, stages and replicas, in the order of ranks."""
+    """Table of hosts with their ranks, stages and replicas, in the order of ranks."""
     slots, size = report.slots, report.job.node_size
     rows = [
         (

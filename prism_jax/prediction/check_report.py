@@ -124,7 +124,7 @@ def _facts(field: OpenField, variance: float) -> OpenFieldFacts:
 
 
 def _written(name: str, value: Any) -> str:
-    """As a job file has it; of a network that nobody describes, its bandwidth over that of the usual cluster of the device."""
+    """Value in a job file; of a network that nobody describes, its bandwidth over that of the usual cluster of the device."""
     if name == NETWORK:
         return "the usual bandwidth between nodes" if value == 1.0 else f"{value:g} x that"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -171,7 +171,7 @@ class MemoryFacts:
         return f"{total} of {capacity} {unit} on the fullest GPU (90% sure: {low} to {high} {unit})"
 
     def _in_unit(self, size: float) -> str:
-        """In the unit in which the capacity reads best."""
+        """Bytes in the unit in which the capacity reads best."""
         number = format_bytes(self.capacity, 6).rpartition(" ")[0]
         return f"{size / self.capacity * float(number):.3g}"
 

@@ -189,7 +189,7 @@ def _why_wide(report: PredictionReport) -> dict[str, str]:
 
 
 def _variation(report: PredictionReport) -> dict[str, str]:
-    """How far upper quantiles lie above the median, in seconds and in per cent."""
+    """Distance of upper quantiles from the median, in seconds and in per cent."""
     times, smallest_s = report.step_time_s, _smallest_s(report)
     if not _varies(times):
         return {}
@@ -276,7 +276,7 @@ def _row(report: PredictionReport, name: str, error_s: float) -> list[str]:
 
 
 def _spreads(report: PredictionReport) -> dict[str, str]:
-    """How far steps of one allocation vary, and how far allocations differ."""
+    """Spread of the steps of one allocation, and spread between allocations."""
     spread, share = report.allocation, report.fleet_share
     if spread is None or share is None:
         return {}
@@ -300,7 +300,7 @@ def _level(level: LevelFacts | None) -> dict[str, str]:
 
 
 def _relative(share: float) -> str:
-    """As "1.4 % above"; a skewed factor of mean one, such as a network regime, can put the median below."""
+    """Share in words, such as "1.4 % above"; a skewed factor of mean one, such as a network regime, can put the median below."""
     return f"{percent(abs(share))} {'above' if share >= 0.0 else 'below'}"
 
 

@@ -175,7 +175,7 @@ class TracePredictionReport(Report):
 
 @dataclass(frozen=True)
 class WhatIfReport(Report):
-    """Who slowed a recorded job down, and what changes would bring.
+    """Stragglers of a recorded job, and what changes would bring.
 
     Attributes:
         slowdown: mean recorded over mean ideal step.

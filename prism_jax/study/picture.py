@@ -250,7 +250,7 @@ def _sizes(ax: Axes, n: np.ndarray) -> Axes:
 
 
 def draw_capacity(report: CapacityReport) -> Figure:
-    """When each fleet is done, or how much it does in the days, on the left; what that takes on the right."""
+    """Draws when each fleet is done, or how much it does in the days, on the left; what that takes on the right."""
     with style():
         figure = new_figure((12.0, 4.8), f"{report.job}: {report.asked}")
         left, right = figure.subplots(1, 2, width_ratios=(1.4, 1.0))
@@ -296,7 +296,7 @@ def plot_fleets(report: CapacityReport, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_price(report: CapacityReport, *, ax: Axes | None = None) -> Axes:
-    """Per million tokens of every fleet at the median: money where all prices are known, else GPU-hours."""
+    """Draws money per million tokens of every fleet at the median where all prices are known, else GPU-hours."""
     ax = new_axes() if ax is None else ax
     known = [(one, one.capacity) for one in report.fleets if one.capacity is not None]
     priced = all(np.isfinite(made.money_p50) for _, made in known)

@@ -40,7 +40,7 @@ WORLDS = 1000  # of the run whose exact form gives the goodput
 
 @dataclass(frozen=True)
 class FleetOptions(OptionGroup):
-    """How much is to be done, in days or tokens (30 days if neither is given), and how the best plans of fleets are chosen.
+    """Work to be done, in days or tokens (30 days if neither is given), and how the best plans of fleets are chosen.
 
     Attributes:
         days: days that the fleet is available; 30 by default.

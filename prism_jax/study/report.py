@@ -28,7 +28,7 @@ class TableColumn:
 
 
 def _span(low_s: float, high_s: float) -> str:
-    """Both in the unit of the higher one."""
+    """Range with both ends in the unit of the higher one."""
     scale, unit = unit_of_time(high_s)
     return f"{scale * low_s:.3g}-{scale * high_s:.3g} {unit}"
 

@@ -157,7 +157,7 @@ def _scaling_verdict(report: ScalingReport) -> tuple[str, Tone]:
 
 
 def _stop(report: ScalingReport) -> str:
-    """Where the marginal return of more GPUs falls below the threshold."""
+    """Size at which the marginal return of more GPUs falls below the threshold, in words."""
     if report.stop_size is None:
         return f"More GPUs pay at all of these sizes: the marginal return stays above {report.threshold:g}"
     return f"More GPUs stop paying at {report.stop_size:,}: the marginal return falls below {report.threshold:g}"
@@ -346,7 +346,7 @@ def _capacity_facts(report: CapacityReport, one: FleetFacts, made: Capacity) -> 
 
 
 def _capacity_evidence(report: CapacityReport, known: Sequence[FleetFacts]) -> str:
-    """How sure the choice is; errors that fleets share cancel."""
+    """Evidence for the choice; errors that fleets share cancel."""
     if len(known) < 2:
         return "simulated steps; 95% certainty includes the error of the cost model"
     one = next(one for one in known if one.label == report.chosen)

@@ -316,7 +316,7 @@ def _move(knob: str, found: CorrectionFacts) -> tuple[str, str]:
 
 
 def _slower(ratio: float) -> str:
-    """As "20% slower", "8% faster", "2.3 times as long"."""
+    """Ratio in words: "20% slower", "8% faster", "2.3 times as long"."""
     if not 2.0 / 3.0 <= ratio <= 1.5:
         return f"{ratio:.2g} times as long"
     return f"{abs(ratio - 1.0):.0%} {'slower' if ratio >= 1.0 else 'faster'}"

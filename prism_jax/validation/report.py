@@ -325,5 +325,5 @@ def _percent(value: float | None, sign: str = "") -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """At most `width` characters, the last of them an ellipsis where something is left out."""
+    """Cuts a text to `width` characters, the last of them an ellipsis where something is left out."""
     return text if len(text) <= width else text[: width - 1] + "…"
