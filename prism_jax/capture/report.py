@@ -39,12 +39,12 @@ class CaptureReport(Report):
     """A program that was captured.
 
     Attributes:
-        front_end: what read it.
+        front_end: reader of the source.
         source: the file, and what it defines.
         world: ranks of the job.
         axes: dimension of the mesh -> size.
         fusion: how pointwise operations are merged.
-        assumptions: what was assumed where the code does not say it.
+        assumptions: made where the code does not state a fact.
         file: where it was written; empty where it was not.
     """
 

@@ -49,10 +49,10 @@ class RentFacts:
         price_day, price_age_days: earliest day of the prices, and days since; None where the catalogue does not say.
         time_mean_s, time_p50_s, time_p95_s, cost_mean_usd, cost_p50_usd, cost_p95_usd: of the whole job.
         cost_cvar95_usd: mean cost of the worst 5 % of the worlds.
-        deadline_prob, budget_prob: that they are kept; None where there is none.
+        deadline_prob, budget_prob: probability that they are kept; None where there is none.
         spot_share: of the time in which nodes are paid.
         interruptions: on average.
-        zones: that the job moves between when its nodes are taken, cheapest on spot first; empty: it stays in one. The price on
+        zones: among which the job moves when its nodes are taken, cheapest on spot first; empty: it stays in one. The price on
             spot is that of the first, the one on demand that of the most expensive.
     """
 
@@ -82,7 +82,7 @@ class RentFacts:
 
     @property
     def is_old(self) -> bool:
-        """Whether its prices may have changed."""
+        """Whether the prices may have changed."""
         return (self.price_age_days or 0) > OLD_DAYS
 
 
@@ -92,7 +92,7 @@ class GainFacts:
 
     Attributes:
         against: "on demand" or "what is running".
-        reference: the cheapest that is so.
+        reference: the cheapest choice of this kind.
         saved_usd, saved_s: mean over worlds, and saved_usd_interval: 90 % of the worlds lie in it.
         saved_share: of the mean cost of the reference.
         saved_share_interval: 90 % interval of that share over samples of worlds.

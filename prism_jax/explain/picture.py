@@ -22,7 +22,7 @@ def plot_breakdown(breakdown_s: Explanation | Mapping[str, float], *, ax: Axes |
     """Draws where the mean step goes for an average GPU: one bar per part, largest first, with seconds and share.
 
     Args:
-        breakdown_s: what `explain` returns, or its seconds by part.
+        breakdown_s: result of `explain`, or its seconds by part.
         ax: where to draw; a new figure if not given.
     """
     ax = new_axes() if ax is None else ax
@@ -43,7 +43,7 @@ def plot_owners(
     """Draws by how much p95 would fall if one kind of work did not vary; the falls need not add up.
 
     Args:
-        owner_s: what `explain` returns, or its seconds by owner.
+        owner_s: result of `explain`, or its seconds by source.
         fleet_share: of the variance that lies between allocations; of an explanation its own.
         ax: where to draw; a new figure if not given.
     """

@@ -37,7 +37,7 @@ def draw_study(report: StudyReport) -> Figure:
 
 
 def plot_top(report: StudyReport, *, ax: Axes | None = None) -> Axes:
-    """Per plan p50 to p99 as a line, the objective as a point with its Monte Carlo error, the noise-free time as a tick.
+    """Draws, per plan, p50 to p99 as a line, the objective as a point with its Monte Carlo error, the noise-free time as a tick.
 
     An objective that is no time stands alone. The job's own plan is a line, as far as it was evaluated.
     """

@@ -49,7 +49,7 @@ class MatchedKernels:
 
     Attributes:
         trace, profile: files.
-        device: that the profile was recorded on.
+        device: on which the profile was recorded.
         kernel_s: seconds of all kernels.
         earlier_s: of them, of kernels whose launch is not in the profile: they were started before it began, by the step before.
         communication_s: of them, of collectives, which wait for peers.
