@@ -8,13 +8,14 @@ pictures and for checks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import DataError, SpecError
 from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables
+from prism_jax.fits.report import CollectiveCurve
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
 from prism_jax.system.network_kinds import MeasuredCollectives, MeasuredCurve
@@ -28,29 +29,7 @@ PER_OCTAVE = 2  # points of a curve
 SEED = 0
 
 
-@dataclass(frozen=True)
-class FittedCurve:
-    """One operation at one scale.
-
-    Attributes:
-        op, n_gpus, n_nodes: which.
-        fabric: GPU, network and source, as far as known.
-        measured_bytes, measured_bus: message sizes, and bytes per second over a link there [cell].
-        n_bytes: sizes at which the curve is given [size].
-        bus: 5 %, median and 95 % of the bus bandwidth there, bytes per second [3, size].
-    """
-
-    op: str
-    n_gpus: int
-    n_nodes: int
-    fabric: str
-    measured_bytes: Floats
-    measured_bus: Floats
-    n_bytes: Floats
-    bus: Floats
-
-
-def fitted_curves(law: str, data: CollectivesData, draws: Draws) -> list[FittedCurve]:
+def fitted_curves(law: str, data: CollectivesData, draws: Draws) -> list[CollectiveCurve]:
     """Every measured curve, from its smallest to its largest size."""
     return [_curve(law, data, draws, curve) for curve in range(len(data.curve_gpus))]
 
@@ -65,21 +44,22 @@ def band(law: str, data: CollectivesData, draws: Draws, curve: int, n_bytes: Flo
     return np.quantile(drawn, [0.05, 0.5, 0.95], axis=0)
 
 
-def _curve(law: str, data: CollectivesData, draws: Draws, curve: int) -> FittedCurve:
+def _curve(law: str, data: CollectivesData, draws: Draws, curve: int) -> CollectiveCurve:
     here, bus = data.curve == curve, float(data.curve_bus[curve])
     measured = np.exp(data.log_bytes[here])
     low, high = float(np.log2(measured.min())), float(np.log2(measured.max()))
     n_bytes = np.exp2(np.linspace(low, high, max(2, int(PER_OCTAVE * (high - low)) + 1)))
     key = data.fabric_keys[int(data.curve_fabric[curve])]
-    return FittedCurve(
+    lines = bus * n_bytes / band(law, data, draws, curve, n_bytes)[::-1]
+    return CollectiveCurve(
         op=data.fabric_op[int(data.curve_fabric[curve])],
         n_gpus=round(float(data.curve_gpus[curve])),
         n_nodes=round(float(data.curve_nodes[curve])),
         fabric=", ".join(part for name, part in zip(FABRIC, key, strict=True) if part and name != "op"),
-        measured_bytes=measured,
-        measured_bus=bus * measured / np.exp(data.log_s[here]),
-        n_bytes=n_bytes,
-        bus=bus * n_bytes / band(law, data, draws, curve, n_bytes)[::-1],
+        measured_bytes=tuple(measured.tolist()),
+        measured_bus=tuple((bus * measured / np.exp(data.log_s[here])).tolist()),
+        n_bytes=tuple(n_bytes.tolist()),
+        **{name: tuple(line.tolist()) for name, line in zip(("low", "middle", "high"), lines, strict=True)},
     )
 
 

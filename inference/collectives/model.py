@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import MeasuredTables
-from prism_jax.fits.report import Verdict
+from prism_jax.fits.report import CollectiveCurve, Verdict
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
@@ -39,7 +39,7 @@ from ..engine.model import Draws, GroupScore, Model
 from ..engine.program import generator
 from . import laws, predict, report
 from .columns import COLUMNS, floats, known_op, plain_rows
-from .cost import FittedCurve, fitted_curves, measured_collectives
+from .cost import fitted_curves, measured_collectives
 from .data import CollectivesData, from_frame, named
 from .laws import steps
 from .least_squares import SHORT_BYTES, are_two_numbers_enough, draws_and_verdict, fit_laws
@@ -287,7 +287,7 @@ class Collectives(Model[CollectivesData]):
         """Latency, bandwidth and noise by fabric and scale, with 90 % intervals."""
         return report.describe(self.size_law, data, draws)
 
-    def curves(self, data: CollectivesData, draws: Draws) -> list[FittedCurve]:
+    def curves(self, data: CollectivesData, draws: Draws) -> list[CollectiveCurve]:
         """Bus bandwidth by message size of every measured curve."""
         return fitted_curves(self.size_law, data, draws)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import Floats
-from .report import BandwidthCurve, ReplicatedValues
+from .report import CollectiveCurve, ReplicatedValues
 
 MOST_PANELS, MOST_CURVES = 6, 9
 MOST_SIZES, MOST_VALUES = 24, 80
 N_BAND = 200  # replicated data sets behind the band
 
 
-def bandwidth_curves(curves: Sequence[Any]) -> tuple[BandwidthCurve, ...]:
+def bandwidth_curves(curves: Sequence[CollectiveCurve]) -> tuple[CollectiveCurve, ...]:
     """The curves of a fit of collectives; of many scales of a collective some, evenly.
 
     Args:
@@ -31,21 +32,12 @@ def spread(items: Sequence[Any], most: int) -> list[Any]:
     return [items[i] for i in chosen]
 
 
-def _thinned(curve: Any) -> BandwidthCurve:
-    measured, sizes = (spread(range(len(of)), MOST_SIZES) for of in (curve.measured_bytes, curve.n_bytes))
-    low, middle, high = (_short(line[sizes]) for line in np.asarray(curve.bus))
-    return BandwidthCurve(
-        curve.op,
-        int(curve.n_gpus),
-        int(curve.n_nodes),
-        curve.fabric,
-        _short(np.asarray(curve.measured_bytes)[measured]),
-        _short(np.asarray(curve.measured_bus)[measured]),
-        _short(np.asarray(curve.n_bytes)[sizes]),
-        low,
-        middle,
-        high,
-    )
+def _thinned(curve: CollectiveCurve) -> CollectiveCurve:
+    """The curve at few of its sizes."""
+    sizes = {name: spread(range(len(getattr(curve, name))), MOST_SIZES) for name in ("measured_bytes", "n_bytes")}
+    at = {"measured_bus": "measured_bytes", **dict.fromkeys(("low", "middle", "high"), "n_bytes")}
+    kept = {name: _short(np.asarray(getattr(curve, name))[sizes[at.get(name, name)]]) for name in (*sizes, *at)}
+    return replace(curve, **kept)
 
 
 def replicated_values(checked: Any, most: int = MOST_VALUES) -> ReplicatedValues:

@@ -110,8 +110,8 @@ class FitReport(Report):
 
 
 @dataclass(frozen=True)
-class BandwidthCurve:
-    """Bus bandwidth of one collective at one scale by message size, for pictures.
+class CollectiveCurve:
+    """Bus bandwidth of one collective at one scale by message size: measured, and as a fit has it.
 
     Attributes:
         op, n_gpus, n_nodes: which.
@@ -172,7 +172,7 @@ class KeptFitReport(Report):
     fit: Annotated[FitFacts, INLINE]
     checks: Mapping[str, Json] | None
     loo: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
-    bandwidths: Annotated[tuple[BandwidthCurve, ...] | None, WHERE_KNOWN] = None
+    bandwidths: Annotated[tuple[CollectiveCurve, ...] | None, WHERE_KNOWN] = None
     replicated: Annotated[ReplicatedValues | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:

@@ -109,8 +109,6 @@ def _shown_by_default(answer: Any, *, details: bool) -> Any:
     """The first screen of a report, or all of it; what is no report as it is."""
     if not isinstance(answer, Report):
         return answer
-    if type(answer).lines is not Report.lines:
-        return answer.lines()
     return answer.page() if details else Page(answer.card(), () if answer.card() else answer.blocks())
 
 

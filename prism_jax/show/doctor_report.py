@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from ..core.page import Block, Card, Table
 from ..core.report import Report, shown
 
 State = Literal["ok", "failed", "missing"]
@@ -50,14 +52,30 @@ class DoctorReport(Report):
         """Whether nothing has failed."""
         return all(finding.state != "failed" for finding in self.findings)
 
-    def lines(self) -> list[str]:
+    def card(self) -> Card:
         failed = [finding.name for finding in self.findings if finding.state == "failed"]
-        verdict = f"not ready: {', '.join(failed)} failed" if failed else "ready"
-        head = f"prism-jax {self.release} on Python {self.python}, {self.system}: {verdict}"
-        width = max((len(finding.name) for finding in self.findings), default=0)
-        found = (f"  {item.state:<7}  {item.name:<{width}}  {_told(item)}" for item in self.findings)
-        return [head, *found]
+        missing = [finding for finding in self.findings if finding.state == "missing"]
+        facts = {one.name: _words(one) for one in self.findings if one.state == "failed"} or {
+            one.name: one.value for one in self.findings[:MOST_SHOWN]
+        }
+        return Card(
+            title=f"prism-jax {self.release} on Python {self.python}, {self.system}",
+            verdict=f"Not ready: {', '.join(failed)} failed." if failed else "Ready.",
+            tone="bad" if failed else "good",
+            facts=facts,
+            evidence=f"{len(self.findings)} things looked at, {len(failed)} failed, {len(missing)} optional ones missing",
+            next_step="prism-jax predict llama3_405b_16384; --details"
+            if not failed
+            else "what stands above; --details",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        rows = [(one.name, one.state, _words(one)) for one in self.findings]
+        return (Table("Findings", ("name", "state", "value"), rows),)
 
 
-def _told(finding: Finding) -> str:
+MOST_SHOWN = 4
+
+
+def _words(finding: Finding) -> str:
     return f"{finding.value}. {finding.remedy}" if finding.remedy else finding.value

@@ -1,8 +1,5 @@
 """Pictures of fits."""
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -18,6 +15,7 @@ from prism_jax.fits.picture import (
     plot_shares,
     size_name,
 )
+from prism_jax.fits.report import CollectiveCurve
 
 SHARES = {"gpu": 0.62, "node": 0.3, "run": 0.08}
 SUMMARY = {
@@ -110,34 +108,29 @@ BANDWIDTH_SUMMARY = {"model": "collectives", "verdict": {"ok": True, "sentence":
 SIZES = 2.0 ** np.arange(3, 30)
 
 
-@dataclass
-class Curve:
-    """What `Fit.curves` gives of one scale."""
+BUS = 2e11 * SIZES / (SIZES + 2e6)
 
-    op: str = "all_reduce"
-    n_gpus: int = 8
-    n_nodes: int = 1
-    fabric: str = ""
-    measured_bytes: Any = field(default_factory=lambda: SIZES)
-    measured_bus: Any = field(default_factory=lambda: 2e11 * SIZES / (SIZES + 2e6))
-    n_bytes: Any = field(default_factory=lambda: SIZES)
-    bus: Any = field(default_factory=lambda: np.outer([0.9, 1.0, 1.1], 2e11 * SIZES / (SIZES + 2e6)))
+
+def curve(op: str = "all_reduce", n_gpus: int = 8, n_nodes: int = 1, fabric: str = "") -> CollectiveCurve:
+    """A curve whose measured points lie on its median."""
+    sizes, low, middle, high = (tuple(map(float, line)) for line in (SIZES, 0.9 * BUS, BUS, 1.1 * BUS))
+    return CollectiveCurve(op, n_gpus, n_nodes, fabric, sizes, middle, sizes, low, middle, high)
 
 
 def test_measured_bandwidth_is_points_and_the_median_a_line() -> None:
-    ax = plot_bandwidth([Curve()])
+    ax = plot_bandwidth([curve()])
     points = next(line for line in ax.lines if line.get_marker() == ".")
     line = next(line for line in ax.lines if line.get_marker() != ".")
-    np.testing.assert_allclose(np.asarray(points.get_ydata()), Curve().measured_bus / 1e9)
-    np.testing.assert_allclose(np.asarray(line.get_ydata()), Curve().bus[1] / 1e9)
+    np.testing.assert_allclose(np.asarray(points.get_ydata()), np.asarray(curve().measured_bus) / 1e9)
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), np.asarray(curve().middle) / 1e9)
     assert ax.get_xscale() == "log"
     assert "GB/s" in ax.get_ylabel()
     assert line.get_label() == "8 GPUs"
 
 
 def test_each_collective_has_a_panel_and_what_is_left_out_is_said() -> None:
-    many = [Curve(n_gpus=2**k, n_nodes=max(1, 2 ** (k - 3))) for k in range(1, 3 + MOST_CURVES)]
-    figure = plot_bandwidths([*many, Curve(op="all_gather"), Curve(op="all_gather", fabric="other")], BANDWIDTH_SUMMARY)
+    many = [curve(n_gpus=2**k, n_nodes=max(1, 2 ** (k - 3))) for k in range(1, 3 + MOST_CURVES)]
+    figure = plot_bandwidths([*many, curve(op="all_gather"), curve(op="all_gather", fabric="other")], BANDWIDTH_SUMMARY)
     panels = [ax for ax in figure.axes if ax.get_title(loc="left") or ax.get_title()]
     assert len(panels) == 2
     titles = [ax.get_title(loc="left") or ax.get_title() for ax in panels]
@@ -150,7 +143,7 @@ def test_sizes_are_named_in_binary_units() -> None:
 
 
 def test_kept_curves_are_few_and_drawn_as_the_fit_itself() -> None:
-    many = [Curve(n_gpus=8 * n) for n in range(1, 20)]
+    many = [curve(n_gpus=8 * n) for n in range(1, 20)]
     kept = bandwidth_curves(many)
     assert [one.n_gpus for one in (kept[0], kept[-1])] == [8, 152]
     assert len(kept) == MOST_CURVES

@@ -42,10 +42,9 @@ def state(report: DoctorReport, name: str) -> Finding:
 
 def test_this_installation_is_ready(capsys: pytest.CaptureFixture[str]):
     assert main(["doctor"]) == 0
-    first, *rest = capsys.readouterr().out.splitlines()
-    assert first.endswith(": ready")
-    assert [line.split()[0] for line in rest[:6]] == ["ok"] * 6
-    assert max(map(len, rest)) < 160
+    assert capsys.readouterr().out.splitlines()[1] == "Ready."
+    states = [finding.state for finding in examine_installation().findings]
+    assert states[:6] == ["ok"] * 6
 
 
 def test_requirements_are_read_with_their_versions_and_extras(stated: dict[str, str]):
@@ -62,8 +61,8 @@ def test_a_package_that_is_missing_or_too_old_fails(stated: dict[str, str], caps
     del stated["pandas"]
     assert main(["doctor"]) == 1
     said = capsys.readouterr()
-    assert "not ready: packages failed" in said.out
-    assert "jax 0.9.9, pandas is missing. Run pip install --upgrade prism-jax" in said.out
+    assert "Not ready: packages failed." in said.out
+    assert "jax 0.9.9, pandas is missing. Run pip install --upgrade prism-jax" in " ".join(said.out.split())
     assert "error:" in said.err
 
 
