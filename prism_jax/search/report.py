@@ -114,6 +114,7 @@ class SizesReport(Report):
     def card(self) -> Card:
         fastest = min(self.sizes, key=lambda size: size.value_s)
         least = min(self.sizes, key=self._gpu_s)
+        file = self.record.inputs.get("job") or self.job.name
         shown = {size.n_devices: size for size in (fastest, least)}
         same = ", with the least GPU time per step" if len(shown) == 1 else f"; least GPU time on {least.n_devices:,}"
         return Card(
@@ -125,7 +126,7 @@ class SizesReport(Report):
                 for n, size in shown.items()
             },
             evidence=f"the best plan of each of {len(self.sizes)} sizes, simulated",
-            next_step=f"prism-jax predict {self.job.name} --set cluster.n_devices={least.n_devices}; --details",
+            next_step=f"prism-jax predict {file} --set cluster.n_devices={least.n_devices}; --details",
         )
 
     def blocks(self) -> Sequence[Block]:
