@@ -46,8 +46,8 @@ CONCEPTS = {
     "execution traces": r"execution",
 }  # concept -> names of its files and folders
 LIMITS = {
-    "lines": 113_200,  # the differentiable core of any inputs; work and links as sources of variability, with their fits
-    "files": 562,
+    "lines": 117_800,  # work in searches and placements, drift of experts, mixed fleets; pages, pictures drawn from stored reports, help
+    "files": 577,
     "folders": 70,
     "floors": 16,
     "public class names twice": 0,
