@@ -52,7 +52,7 @@ N_KNOWN = (
 )  # columns of a kind of replicas with known GPUs, between; of the search, and of fresh draws
 MOST_KNOWN = 1024, 8192  # of all kinds together, where each has no more than the least
 MOVES = 12  # between two numbers
-N_DONOR, N_RECEIVER = 3, 3
+N_DONOR, N_RECEIVER = 3, 16  # numbers that a move is tried between: slopes do not tell which whole unit helps
 FRESH_SEEDS = 70_000  # away from what else is derived from a key
 
 
