@@ -195,7 +195,21 @@ INTENDED = {  # cases that differ from 03e76ee, and why
     "calibrate/runs": "as validate/steps-json: runs are sorted by that hash, so that sums differ in their last digits",
     "calibrate/runs-json": "as calibrate/runs",
 }
-CASES = {name: tuple(line.strip() for line in commands.split("&&")) for name, commands in TABLE.items()}
+DETAILED = (  # commands whose reports have a first screen; of each case the first one prints all of its report
+    "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "place", "shard", "schedule", "calibrate", "watch",
+    "trace info", "trace replay", "trace predict", "trace what-if", "trace host", "validate steps", "check", "capture",
+)  # fmt: skip
+
+
+def _commands(name: str, commands: str) -> tuple[str, ...]:
+    first, *rest = (line.strip() for line in commands.split("&&"))
+    has_screen = first.startswith(DETAILED) and not name.endswith(("/wrong", "/usage"))
+    if has_screen and not any(word in first.split() for word in ("--json", "-q", "--markdown")):
+        first += " --details"
+    return first, *rest
+
+
+CASES = {name: _commands(name, commands) for name, commands in TABLE.items()}
 COMPARED_ONLY = (  # too slow for each run of the tests, or other between machines (chains) and versions of JAX (its programs)
     "predict/pipeline", "predict/experts", "predict/dlrm", "predict/encoder-decoder", "predict/sharded", "predict/large",
     "predict/tables", "place/nodes", "place/splits-json", "plan/fleets", "capture/hlo", "shard/dlrm", "trace/predict*",
