@@ -6,8 +6,8 @@
 
 Fields with one or two numbers are held against a dense grid, others, and all fields of a job together, against L-BFGS-B with the
 same gradients from random starts; what these find is rounded as the search rounds. Both ends are scored on the same draws, which
-neither has seen. `promise` counts how often the stated 90 % interval holds the gain over many further draws. `--mixed` says that
-the last replicas, as many as this share of all, have GPUs that are 15 % slower. `intervals` counts for settings that no gradient
+neither has seen. `promise` counts how often the stated 90% interval holds the gain over many further draws. `--mixed` says that
+the last replicas, as many as this share of all, have GPUs that are 15% slower. `intervals` counts for settings that no gradient
 found, which takes a second where a promise takes a search.
 """
 
@@ -197,7 +197,7 @@ def main() -> None:
         intervals(asked.jobs, asked.fields, asked.mixed, asked.seeds)
         return
     print(
-        "job                  fields                             numbers  against  search   gain     behind (bar: 0.2 %)"
+        "job                  fields                             numbers  against  search   gain     behind (bar: 0.2%)"
     )
     for name in asked.jobs:
         limits = limits_of(load_job(name), asked.mixed)

@@ -34,9 +34,7 @@ def main() -> None:
         found[method] = fit(frame, model="fleet", method=method, key=jax.random.key(1), settings=settings)
         verdict = found[method].verdict
         print(f"{method}: {time.perf_counter() - started:.1f} s, {verdict.sentence}")
-    print(
-        f"{'':14}{'truth':>10}{'nuts 5 %':>12}{'50 %':>10}{'95 %':>10}{'svi 5 %':>12}{'50 %':>10}{'95 %':>10}{'width':>8}"
-    )
+    print(f"{'':14}{'truth':>10}{'nuts 5%':>12}{'50%':>10}{'95%':>10}{'svi 5%':>12}{'50%':>10}{'95%':>10}{'width':>8}")
     for name in REPORTED:
         if name not in found["nuts"].draws:
             continue

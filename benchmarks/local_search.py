@@ -96,7 +96,7 @@ def main() -> None:
         return
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(
-        "job                                  plans   exhaustive   seed     seen      local   share       gap (bar: 0.5 %)"
+        "job                                  plans   exhaustive   seed     seen      local   share       gap (bar: 0.5%)"
     )
     for job in asked.jobs:
         compare(job, asked.seeds, 2 if asked.warm else 1)

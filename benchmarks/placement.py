@@ -87,12 +87,10 @@ def fleets(nodes: np.ndarray | None, first: int, count: int) -> None:
         )
     even, relaxed, free, gain = (np.array([r[i] for r in found]) for i in (1, 2, 3, 4))
     print(
-        f"even splits: worst {even.max():+.3%} behind the best baseline (bar: 0.3 %); better or equal in {(even <= 0).mean():.0%}"
+        f"even splits: worst {even.max():+.3%} behind the best baseline (bar: 0.3%); better or equal in {(even <= 0).mean():.0%}"
     )
     print(f"relaxation alone: median {np.median(relaxed):+.3%}, worst {relaxed.max():+.3%}")
-    print(
-        f"free splits: better in {(free < 0).mean():.0%} of {count} fleets (bar: 90 %); median {np.median(free):+.3%}"
-    )
+    print(f"free splits: better in {(free < 0).mean():.0%} of {count} fleets (bar: 90%); median {np.median(free):+.3%}")
     print(f"gain over as given: median {np.median(gain):.2%}, {gain.min():.2%} to {gain.max():.2%}")
 
 
@@ -109,7 +107,7 @@ def row(result: PlacementResult) -> tuple[float, float, float, float, float, str
 def small(nodes: np.ndarray | None) -> None:
     """8 nodes, where every assignment can be tried."""
     job = load_job(EXAMPLE, SMALL)
-    print("8 nodes; p95 above the best of all assignments, fresh draws (bar: 0.5 %)")
+    print("8 nodes; p95 above the best of all assignments, fresh draws (bar: 0.5%)")
     for seed in range(N_SMALL):
         result = place(job, fleet(nodes, 8, 1000 + seed), key=jax.random.key(seed))
         best = result.value("brute_force")[0]
@@ -149,7 +147,7 @@ def promise(nodes: np.ndarray | None, first: int) -> None:
         inside += result.gain.low_s <= seen <= result.gain.high_s
         above += seen > result.gain.value_s
     print(
-        f"promised gain: inside its 90 % interval in {inside} of {N_PROMISE} repeats (bar: 85 to 95 %); "
+        f"promised gain: inside its 90% interval in {inside} of {N_PROMISE} repeats (bar: 85 to 95%); "
         f"fresh draws show more in {above}"
     )
 
@@ -168,7 +166,7 @@ def slow_nic(first: int, count: int) -> None:
     """One NIC at half its rate among nodes that are alike: with a spare; without one, against the best of all its positions."""
     quick = Effort(n_random=20, n_step=100, n_relaxed=0, n_fresh=128)
     print(
-        "one NIC at half its rate: left out with one spare (bar: all); p95 over the best position (bar: 0.1 %); brute force"
+        "one NIC at half its rate: left out with one spare (bar: all); p95 over the best position (bar: 0.1%); brute force"
     )
     for name, overrides in SLOW_NIC.items():
         job = load_job(str(ROOT / "examples" / f"{name}.yaml"), overrides)

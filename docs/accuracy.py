@@ -82,13 +82,13 @@ They are fitted to such rows (`experiments/calibrate_steps`). To score a {way}, 
 with a new cluster is in that position before the first run. The calibration that ships is fitted to all sources;
 scores of it on these rows would flatter.
 
-**Intervals are tested too.** With every prediction comes a range that should hold 90 % of what would be measured,
+**Intervals are tested too.** With every prediction comes a range that should hold 90% of what would be measured,
 given what the calibration leaves open: constants, the site, the configuration. `in 90 %` is the share of rows that
-lie in theirs; much below 90 % means overconfidence, much above means ranges that are wider than they need be.
+lie in theirs; much below 90% means overconfidence, much above means ranges that are wider than they need be.
 
 ![Predicted against measured step times, and the share of rows with at most a given error](accuracy.png)
 
-*Left: one point per row, both axes logarithmic; the bands are ±10 % and ±25 %. Right: how many rows have at most a
+*Left: one point per row, both axes logarithmic; the bands are ±10% and ±25%. Right: how many rows have at most a
 given error.*"""
 
 
@@ -108,7 +108,7 @@ def overall(outcome: Validation) -> str:
 
 Every source counting once: mean over {sources.n} sources of a source's median {sources.mean_median_ape:.1%}, of its share
 inside the intervals {sources.mean_coverage_90:.1%}; of {sources.n_large} sources with eight rows or more, {sources.n_large_low}
-have less than 60 % inside.
+have less than 60% inside.
 
 Of the rows without a known defect: {shares}. `median`, `mean` and `p90` are of the absolute error, `bias` is the mean
 with its sign. The baseline knows no plan and no network: it says that a job reaches the model-FLOP utilisation that
@@ -186,7 +186,7 @@ The rows with the largest errors among those without a known defect, at most {PE
 says on what device and software the row ran and where the predicted step goes: what is wrong is mostly found in what
 is large.
 
-{table(("row", "source", "error", "in 90 %", "what it is, where its time goes"), lines)}"""
+{table(("row", "source", "error", "in 90%", "what it is, where its time goes"), lines)}"""
 
 
 def first_of_each(rows: Sequence[RowResult]) -> list[RowResult]:
@@ -254,8 +254,8 @@ rows are public but under many licences, and are not part of this repository: th
 time."""
 
 
-FIGURES = ("n", "median", "mean", "bias", "p90", "in 90 %", "width", "score", "CRPS", "defect", "not predicted")
-OF_SOURCES = ("n", "mean of medians", "in 90 %", "score", "width ~ error")
+FIGURES = ("n", "median", "mean", "bias", "p90", "in 90%", "width", "score", "CRPS", "defect", "not predicted")
+OF_SOURCES = ("n", "mean of medians", "in 90%", "score", "width ~ error")
 
 
 def figures(one: Score) -> tuple[str, ...]:

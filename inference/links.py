@@ -49,10 +49,10 @@ COLUMNS = (
     ModelColumn("in_place", (), text=True),
 )
 LEVEL_SD = 0.1  # of log seconds around the median of a size, at one scale
-PERSISTENT, PASSING, NOISE = Scale(0.01, 3.0), Scale(0.01, 3.0), Scale(0.01, 3.0)  # repeats of nccl-tests: 0.7 % (A100)
+PERSISTENT, PASSING, NOISE = Scale(0.01, 3.0), Scale(0.01, 3.0), Scale(0.01, 3.0)  # repeats of nccl-tests: 0.7% (A100)
 FAR_HALF = (1.0, 9.0)  # Beta of twice the share of units that lie far
 FAR_ABOVE = Scale(3.0, 2.0)  # their spread over that of the others, less one
-NAMED, MOST_NAMED = 0.05, 12  # a unit is named that is surely (95 %) slower by more than this
+NAMED, MOST_NAMED = 0.05, 12  # a unit is named that is surely (95%) slower by more than this
 MOST_UNITS = 100_000
 N_REPLICATED = 200  # times that days are replicated for a picture
 SMALLEST_CV = 1e-5
@@ -137,7 +137,7 @@ class NodeLinks(Model[LinksData]):
         }
 
     def describe(self, data: LinksData, draws: Draws) -> dict[str, Any]:
-        """Spreads at every scale, and how slow every unit is persistently; all with 90 % intervals."""
+        """Spreads at every scale, and how slow every unit is persistently; all with 90% intervals."""
         slowness = np.expm1(self.slowness(data, draws, np.random.default_rng(0)))
         ranked = np.argsort(-np.median(slowness, axis=0), kind="stable")
         sure = [at for at in ranked.tolist() if np.quantile(slowness[:, at], 0.05) > NAMED]

@@ -50,7 +50,7 @@ SITES = (
     *("slope_logit_raw", "slope_extra_raw", "shape_above_one", "shift", "log_noise", "noise_slope", "tail_above_one"),
     *("kernel_logit", "kernel_extra"),
 )
-# [draw, row] arrays stay small; a 5 % quantile of 1,000 draws has a standard error of 0.7 % in probability.
+# [draw, row] arrays stay small; a 5% quantile of 1,000 draws has a standard error of 0.7% in probability.
 MOST_DRAWS = 1000
 
 
@@ -150,7 +150,7 @@ def measured_factors(data: OverlapData, draws: Draws, rows: np.ndarray, key: Arr
 
 
 def by_kernel(data: OverlapData, draws: Draws, key: Array) -> dict[str, dict[str, float]]:
-    """Median and 5-95 % factors of the measured kernels as they were overlapped, those held up most first."""
+    """Median and 5-95% factors of the measured kernels as they were overlapped, those held up most first."""
     beside = np.flatnonzero(data.overlap_ratio > 0.0)
     factors = measured_factors(data, draws, beside, key)
     out = {}
@@ -213,8 +213,8 @@ KERNEL_LOGIT_SCALE, KERNEL_EXTRA_SCALE = 1.5, 0.7
 SLOPE_LOGIT_SCALE, SLOPE_EXTRA_SCALE = 0.5, 0.25
 # Log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
 SHAPE_ABOVE_ONE = (0.0, 0.7)
-SHIFT_SCALE = 0.01  # kernels "not held up" may still take 1 % longer
-LOG_NOISE = (-4.2, 1.0)  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4 %
+SHIFT_SCALE = 0.01  # kernels "not held up" may still take 1% longer
+LOG_NOISE = (-4.2, 1.0)  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4%
 NOISE_SLOPE = (-0.3, 0.3)  # short kernels are timed less well; -0.5 is independent noise per second
 TAIL_ABOVE_ONE = (0.7, 0.7)  # log of (degrees of freedom - 1): 2 to 9, heavy but with a mean
 

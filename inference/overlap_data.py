@@ -235,7 +235,7 @@ def best_for_mape(factors: np.ndarray) -> np.ndarray:
 
 N_STEP = 300
 STEP_SIZE = 0.03  # unconstrained scale: 300 steps reach 9 away
-N_DRAW = 400  # of kernel effects and mixture: a median's standard error of 2.5 % in probability
+N_DRAW = 400  # of kernel effects and mixture: a median's standard error of 2.5% in probability
 MARGIN = 2.0  # standard errors: chance alone passes in one of forty fits
 FEWEST = 5  # kernels: with fewer, a standard error over kernels says nothing
 

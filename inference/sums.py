@@ -36,8 +36,8 @@ from .engine.program import Scale, generator
 
 MOST_CELLS = 5000
 MOST_EFFECTS = 400
-MISFIT = Scale(0.05, 2.0)  # of cells: things that agree in all totals differ by 1 to 20 %
-NOISE = Scale(0.02, 3.0)  # of repeats: 0.2 to 20 %
+MISFIT = Scale(0.05, 2.0)  # of cells: things that agree in all totals differ by 1 to 20%
+NOISE = Scale(0.02, 3.0)  # of repeats: 0.2 to 20%
 UNEVEN_SD = 0.7  # of the log of a group's own misfit around that of all: half to twice
 TAIL = 4.0  # degrees of freedom of the errors of cells
 REPORTED = ("log_factor", "misfit", "noise")

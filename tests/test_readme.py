@@ -2,7 +2,7 @@
 
 Every fenced block and every command in the text is executed: those after `<!-- run -->` as printed, with shipped jobs; the others
 on small files written here, with the options of `FASTER` where they take long. Blocks of a tutorial run in turn in one folder.
-`<!-- output -->` blocks are compared with what the block before printed (quantiles within 2 %), `<!-- job -->` blocks are loaded.
+`<!-- output -->` blocks are compared with what the block before printed (quantiles within 2%), `<!-- job -->` blocks are loaded.
 Commands with a placeholder (`JOB`) must exist, with their options.
 """
 
@@ -174,7 +174,7 @@ def test_tutorials_run_from_top_to_bottom(
 
 
 def assert_printed(printed: str, out: str) -> None:
-    """Quantiles of a page are those that were printed, within 2 %."""
+    """Quantiles of a page are those that were printed, within 2%."""
     shown, actual = dict(QUANTILE.findall(printed)), dict(QUANTILE.findall(out))
     assert shown.keys() <= actual.keys()
     for name, value in shown.items():

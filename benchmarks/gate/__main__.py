@@ -2,7 +2,7 @@
 
 python -m benchmarks.gate [--write] [--fail-above PERCENT] [--one-of N] [--expected CSV]
 
-`--write` renews the file. `--fail-above 0.5` exits with 1 if a median or a bound moved by more than 0.5 %, or if jobs came or
+`--write` renews the file. `--fail-above 0.5` exits with 1 if a median or a bound moved by more than 0.5%, or if jobs came or
 went.
 """
 

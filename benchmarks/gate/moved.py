@@ -82,7 +82,7 @@ def lines(found: Comparison) -> Iterator[str]:
                 by[getattr(move.job, group)].append(move)
         yield from (_counts(f"  {name}", by[name]) for name in sorted(by))
     large = [move for move in found.largest[:LARGEST] if abs(move.change) > ROUNDED]
-    yield "largest" if large else "nothing moved by more than 0.01 %"
+    yield "largest" if large else "nothing moved by more than 0.01%"
     for move in large:
         yield f"  {move.change:+8.2%}  {move.quantity:<7}{move.old_s:>11.5g} -> {move.new_s:<11.5g}{move.job.job.name}"
 

@@ -1,4 +1,4 @@
-"""Predictions of the gate's jobs, and the file they are compared with: median step and 90 % interval, seconds, five digits."""
+"""Predictions of the gate's jobs, and the file they are compared with: median step and 90% interval, seconds, five digits."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _table(way: str, rows: Sequence[RowResult]) -> int:
     for row in rows:
         by_model[row.model].append(row)
     print(f"\neach {way} left out")
-    print(f"  {'model':20} {'rows':>5} {'median':>8} {'bar':>6} {'p90':>7} {'in 90 %':>8} {'typical utilisation':>20}")
+    print(f"  {'model':20} {'rows':>5} {'median':>8} {'bar':>6} {'p90':>7} {'in 90%':>8} {'typical utilisation':>20}")
     missed = 0
     for model, own in sorted(by_model.items()):
         error = np.abs([row.error or 0.0 for row in own])

@@ -49,7 +49,7 @@ N_DRAW = 96
 
 @dataclass(frozen=True)
 class Tried:
-    """Runs that were not picked, of all choices: absolute errors and whether the 90 % interval held each."""
+    """Runs that were not picked, of all choices: absolute errors and whether the 90% interval held each."""
 
     error: NDArray[np.float64]
     inside: NDArray[np.bool_]

@@ -36,7 +36,7 @@ def main() -> None:
     rows = _rows(given.scores)
     _by_table({f"{path.parent.name}/{path.name}": frozenset(own) for path, own in tables.items()}, rows)
     scored = [row for row in rows if row.error is not None]
-    print(f"\n{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90 %':>8s}")
+    print(f"\n{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90%':>8s}")
     for name, keep in subsets().items():
         _line(name, score(row for row in scored if row.id in of_id and keep(of_id[row.id])))
     _line("all, rows with known defects too", score(scored, with_defects=True))
@@ -55,7 +55,7 @@ def _rows(scores: Path) -> list[RowResult]:
 def _by_table(tables: Mapping[str, frozenset[str]], rows: Sequence[RowResult]) -> None:
     """Each table's rows by themselves, the first ones together, and all: errors by row and by source, and what is not scored."""
     print(f"{'table':34s} {'rows':>5s} {'no job':>6s} {'defect':>6s} {'n':>5s} {'median':>7s} {'p90':>7s} {'sources':>7s} "
-          f"{'median':>7s} {'in 90 %':>8s} {'score':>6s}")  # fmt: skip
+          f"{'median':>7s} {'in 90%':>8s} {'score':>6s}")  # fmt: skip
     earlier = frozenset().union(*list(tables.values())[:-1])
     for name, ids in {**tables, "all but the last": earlier, "all": earlier.union(*tables.values())}.items():
         own = [row for row in rows if row.id in ids]
@@ -83,8 +83,8 @@ def _next_to_before(rows: Sequence[RowResult], before: Sequence[RowResult]) -> N
 
 def _evidence(found: Validation) -> None:
     """What is asked of the width of intervals: by how much is known, by row and by source."""
-    print(f"\n{'evidence':10s} {'n':>5s} {'width':>6s} {'score':>6s} {'CRPS':>6s} {'in 90 %':>8s}   {'sources':>7s} "
-          f"{'median':>7s} {'score':>6s} {'in 90 %':>8s} {'< 60 %':>6s} {'width ~ error':>13s}")  # fmt: skip
+    print(f"\n{'evidence':10s} {'n':>5s} {'width':>6s} {'score':>6s} {'CRPS':>6s} {'in 90%':>8s}   {'sources':>7s} "
+          f"{'median':>7s} {'score':>6s} {'in 90%':>8s} {'< 60%':>6s} {'width ~ error':>13s}")  # fmt: skip
     for name, one in {"all": ClassScore(found.overall, found.sources), **found.by_class}.items():
         rows, sources = one.rows, one.sources
         correlation = sources.width_follows_error

@@ -124,7 +124,7 @@ def _wide_and_deep(data: Path) -> Iterator[Row]:
 def wide_and_deep(vocab: float, dim: int, n_hidden: int) -> DLRMSpec:
     """Wide & Deep of DLPerf: a table of single weights and one of vectors, both looked up once per field, and layers of 1,024.
 
-    Its 13 dense features enter with the vectors of the fields; they are left out, since they are 3 % of the first layer.
+    Its 13 dense features enter with the vectors of the fields; they are left out, since they are 3% of the first layer.
     """
     rows = max(int(vocab / WIDE_FIELDS), 1)
     tables = tuple(

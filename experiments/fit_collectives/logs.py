@@ -74,7 +74,7 @@ def bus_factor(op: str, n_gpus: int) -> float:
 
 
 def truth_of(index: int, rng: np.random.Generator) -> Truth:
-    """5 to 60 us, 10 to 400 GB/s, 0.5 to 5 % of noise, 2 to 64 GPUs, 20 to 30 sizes up to 1 to 16 GiB."""
+    """5 to 60 us, 10 to 400 GB/s, 0.5 to 5% of noise, 2 to 64 GPUs, 20 to 30 sizes up to 1 to 16 GiB."""
 
     def between(low: float, high: float) -> float:
         return float(np.exp(rng.uniform(np.log(low), np.log(high))))

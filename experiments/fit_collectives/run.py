@@ -39,8 +39,8 @@ class Found:
     """What a fit said of one log.
 
     Attributes:
-        latency_s, bus_bytes_per_s: 5 %, median and 95 %.
-        inside: whether the true latency, bandwidth and times at the measured sizes are in their 90 % intervals; empty of
+        latency_s, bus_bytes_per_s: 5%, median and 95%.
+        inside: whether the true latency, bandwidth and times at the measured sizes are in their 90% intervals; empty of
             measured logs.
         least: the same of latency and bandwidth by least squares.
     """
@@ -110,8 +110,8 @@ def summary(found: list[Found]) -> list[str]:
         shares = [np.mean([inside[i] for inside, _ in known]) for i in range(3)]
         of_least = [np.mean([least[i] for _, least in known]) for i in range(2)]
         text += [
-            f"inside their 90 % intervals: latency {shares[0]:.1%}, bandwidth {shares[1]:.1%}, both {np.mean(shares[:2]):.1%}, "
-            f"times at the measured sizes {shares[2]:.1%} (binomial standard error of {len(known)} at 90 %: {error:.1%})",
+            f"inside their 90% intervals: latency {shares[0]:.1%}, bandwidth {shares[1]:.1%}, both {np.mean(shares[:2]):.1%}, "
+            f"times at the measured sizes {shares[2]:.1%} (binomial standard error of {len(known)} at 90%: {error:.1%})",
             f"inside those of least squares: latency {of_least[0]:.1%}, bandwidth {of_least[1]:.1%}",
         ]
     seconds = [one.elapsed_s for one in found]

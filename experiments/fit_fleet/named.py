@@ -7,7 +7,7 @@ Fleets of 256 or 512 GPUs on nodes of 4 or 8, in six spellings of host and GPU. 
 those of the fleet's own chips, nodes and runs, its sample, planted ones included. A table that names ranks only has no nodes:
 there the share of GPUs and nodes together counts. `--names-only` skips the fits, which take all of the time.
 
-A share is right within 3 points. A fit that knows some share of a fleet worse than that (half of its 90 % interval, which it
+A share is right within 3 points. A fit that knows some share of a fleet worse than that (half of its 90% interval, which it
 states before anything is compared) says a range for it: such fleets count apart, by whether their ranges hold the truth. A failed
 fit says nothing. How much a table tells at all is what an estimator finds that is given the true spreads and what was planted
 (`ideal`), which no fit can know.
@@ -75,7 +75,7 @@ class Fleet:
 
 
 def simulated(seed: int, planted: bool) -> Fleet:
-    """A fleet with known shares; chips of 1 %, nodes .2 to .5 of that, runs a tenth to a half."""
+    """A fleet with known shares; chips of 1%, nodes .2 to .5 of that, runs a tenth to a half."""
     rng = np.random.default_rng(seed)
     spelling = SPELLINGS[seed % len(SPELLINGS)]
     per_node = (4, 8)[seed % 2]
@@ -161,7 +161,7 @@ class Comparison:
 
     Attributes:
         off: how far the middle that is farthest off is off.
-        half: of the widest 90 % interval.
+        half: of the widest 90% interval.
         holds: whether all intervals wider than `KNOWN_TO` hold the truth.
     """
 

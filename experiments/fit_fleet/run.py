@@ -66,12 +66,12 @@ class Found:
 
     @property
     def is_inside(self) -> bool:
-        """Whether the spread of all chips is inside its 90 % interval."""
+        """Whether the spread of all chips is inside its 90% interval."""
         return self.low <= self.truth.spread_of_all_gpus <= self.high
 
 
 def truth_of(index: int, rng: np.random.Generator) -> Truth:
-    """Chips of one model differ by 0.5 to 2.5 %, nodes by a fifth to all of that; 3 to 10 % slow chips at 3 to 8 spreads."""
+    """Chips of one model differ by 0.5 to 2.5%, nodes by a fifth to all of that; 3 to 10% slow chips at 3 to 8 spreads."""
     gpu_spread = float(np.exp(rng.uniform(np.log(0.005), np.log(0.025))))
     slow = index % 2 == 1
     return Truth(
@@ -144,8 +144,8 @@ def summary(found: list[Found]) -> list[str]:
             share = inside / len(part)
             error = np.sqrt(LEVEL * (1.0 - LEVEL) / len(part))
             text.append(
-                f"{name}: {good} of {len(part)} verdicts good; spread inside its 90 % interval in {inside} of {len(part)} = "
-                f"{share:.1%} (binomial standard error at 90 %: {error:.1%})"
+                f"{name}: {good} of {len(part)} verdicts good; spread inside its 90% interval in {inside} of {len(part)} = "
+                f"{share:.1%} (binomial standard error at 90%: {error:.1%})"
             )
     seconds = [one.elapsed_s for one in found]
     return [*text, f"time per fit: median {np.median(seconds):.0f} s, longest {max(seconds):.0f} s"]

@@ -1,4 +1,4 @@
-"""Is the time of the last 90 % of a run told by its first 10 % and its configuration?
+"""Is the time of the last 90% of a run told by its first 10% and its configuration?
 
 python experiments/held_out_runs/run.py [--data ../shared/data] [--leave source|group] [--half] [--check] [--ship]
 
@@ -87,8 +87,8 @@ def summary(table: Any) -> dict[str, dict[str, float]]:
 
 def lines(found: dict[str, dict[str, float]]) -> list[str]:
     said = [
-        f"{'':<18}{'runs':>6}{'in 90 %':>9}{'below':>8}{'above':>8}{'width':>9}{'error':>9} |"
-        f"{'iid in 90 %':>12}{'width':>9}{'error':>9}"
+        f"{'':<18}{'runs':>6}{'in 90%':>9}{'below':>8}{'above':>8}{'width':>9}{'error':>9} |"
+        f"{'iid in 90%':>12}{'width':>9}{'error':>9}"
     ]
     for name, row in found.items():
         said.append(
@@ -98,7 +98,7 @@ def lines(found: dict[str, dict[str, float]]) -> list[str]:
         )
     every = found["all"]
     said.append(
-        f"mean over sources {every['mean_over_sources']:.1%}, over groups {every['mean_over_groups']:.1%} in the 90 % interval"
+        f"mean over sources {every['mean_over_sources']:.1%}, over groups {every['mean_over_groups']:.1%} in the 90% interval"
     )
     return said
 

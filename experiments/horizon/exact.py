@@ -3,7 +3,7 @@
 python experiments/horizon/exact.py [--settings 200]
 
 Draws settings with lambda(D + w) from .001 to 5, outages up to half a mean life, and checkpoints written behind the steps in
-every second one; simulates each until its mean is known to .13 %; prints the largest difference, and what a first-order line
+every second one; simulates each until its mean is known to .13%; prints the largest difference, and what a first-order line
 says.
 """
 

@@ -120,7 +120,7 @@ def opt(n_worlds: int) -> None:
 
 
 def told_goodput(run: TrainingRun, n_worlds: int) -> str:
-    """Mean and 90 % interval over worlds, with the largest losses."""
+    """Mean and 90% interval over worlds, with the largest losses."""
     found = simulated_run(run, key=jax.random.key(0), n_world=n_worlds)
     low, high = np.quantile(found.goodput, (0.05, 0.95))
     lost = sorted(found.shares().items(), key=lambda item: -item[1])[1:5]
@@ -140,7 +140,7 @@ def policies(n_gpus: int) -> dict[str, Checkpoint]:
 
 
 def sweep(n_worlds: int) -> Iterator[tuple[str, int, str, float, float, float, float]]:
-    """Preset, GPUs, policy, interval, and goodput: mean, 5 %, 95 %; steps are as long at every size."""
+    """Preset, GPUs, policy, interval, and goodput: mean, 5%, 95%; steps are as long at every size."""
     for name in PRESETS:
         for n_gpus in SIZES:
             for policy, checkpoint in policies(n_gpus).items():
@@ -218,7 +218,7 @@ def picture(rows: list[tuple[str, int, str, float, float, float, float]], file: 
             ax.minorticks_off()
             ax.set_title(name)
             ax.set_xlabel("GPUs")
-        axes[0].set_ylabel("goodput: mean, and 90 % of worlds")
+        axes[0].set_ylabel("goodput: mean, and 90% of worlds")
         axes[0].set_ylim(0.0, 1.03)
         axes[0].legend(title="checkpoints", fontsize="small", title_fontsize="small", loc="lower left")
         figure.savefig(file)

@@ -24,7 +24,7 @@ MOST_SCORED = {"gemm": 1500, "conv": 5000, "vector": 300}
 
 
 def scores(folder: Path, part: str, seed: int) -> pd.DataFrame:
-    """One row per kernel: GPU, op, split, measured and predicted seconds with 90 % interval, rooflines."""
+    """One row per kernel: GPU, op, split, measured and predicted seconds with 90% interval, rooflines."""
     every = tables.read(folder, part)
     scored = tables.with_rooflines(tables.thinned(every, MOST_SCORED[part], seed))
     measured = tables.thinned(every, MOST_FITTED[part], seed + 1)

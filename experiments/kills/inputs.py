@@ -110,10 +110,10 @@ def _small_laws(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
         }),
         "lengths.csv": pd.DataFrame({"tokens": np.rint(700.0 * noise**20).clip(1).astype(int)}),
         "routing.csv": pd.DataFrame({
-            "layer": n // 12, "step": n // 4 % 3, "expert": n % 4, "tokens": np.rint(1000.0 * noise**9).clip(1).astype(int),
+            "layer": n // 12, "step": n // 4% 3, "expert": n % 4, "tokens": np.rint(1000.0 * noise**9).clip(1).astype(int),
         }),
         "links.csv": pd.DataFrame({
-            "node": [f"n{i % 6:g}" for i in n], "day": [f"2026-01-{1 + i // 6 % 5:02g}" for i in n], "time_s": 0.01 * noise,
+            "node": [f"n{i % 6:g}" for i in n], "day": [f"2026-01-{1 + i // 6% 5:02g}" for i in n], "time_s": 0.01 * noise,
         }),
     }  # fmt: skip
 

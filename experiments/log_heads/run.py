@@ -3,7 +3,7 @@
     python -m experiments.log_heads.run [--logs ../shared/data/logs] [--slower 5] [NAME...]
 
 Prints for every log its three lines; then, over all: the share of head fields that equal truth.json, runs per file, medians
-within 0.5 % of `step_s_case`, and how many are inside of their interval. `--slower 5` multiplies all measured steps, which is to
+within 0.5% of `step_s_case`, and how many are inside of their interval. `--slower 5` multiplies all measured steps, which is to
 be called sick.
 """
 

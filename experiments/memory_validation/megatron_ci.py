@@ -1,4 +1,4 @@
-"""Peak memory of Megatron-LM's functional tests against the memory model, and a 90 % interval scored on left-out families.
+"""Peak memory of Megatron-LM's functional tests against the memory model, and a 90% interval scored on left-out families.
 
 python experiments/memory_validation/megatron_ci.py [--data TABLE] [--steps TABLE] [--layouts TABLE] [--families] [--json]
 

@@ -102,7 +102,7 @@ class Law:
     scale: float
 
     def covers(self, peak: Peak) -> bool:
-        """Whether the 90 % interval holds a measured peak."""
+        """Whether the 90% interval holds a measured peak."""
         return abs(peak.log_ratio - self.location) <= _Z95 * self.scale
 
 
@@ -110,7 +110,7 @@ def fit_law(peaks: Sequence[Peak]) -> Law:
     """Median of the families' medians; spread within and between families, that between widened for their small number.
 
     Notes:
-        var = within + between (t_{n-1} / z)^2 (1 + 1/n) at the 95 % quantiles: a new family is a new draw, of n that were seen.
+        var = within + between (t_{n-1} / z)^2 (1 + 1/n) at the 95% quantiles: a new family is a new draw, of n that were seen.
     """
     families = by(peaks, lambda peak: [peak.family])
     ratios = [np.array([peak.log_ratio for peak in own]) for own in families.values()]

@@ -158,7 +158,7 @@ def print_study(found: dict[str, Any]) -> None:
           f"bias {row['mean']:+.1%}, largest {row['max_abs']:.1%}")  # fmt: skip
     margins = ", ".join(f"{margin} {share:.1%}" for margin, share in row["within_margin"].items())
     print(f"peaks that exceed the model by no more than a margin: {margins}")
-    print("\nshipped, layouts that ran of those a search offers at a margin: all, and those in the last 10 % below it")
+    print("\nshipped, layouts that ran of those a search offers at a margin: all, and those in the last 10% below it")
     for margin, row in found["margin"].items():
         print(f"{margin}  {row['ran']:6.1%} of {row['n']:5d}  {row['ran_fullest']:6.1%} of {row['n_fullest']:4d}")
 

@@ -2,7 +2,7 @@
 
 DeepLearningExamples trains BERT-large, on 128 tokens (20 of them predicted) and on 512 (80); its rows of fine-tuning are no jobs.
 Its PyTorch example on A100 is taken to read data that are binned by length (LDDL), so that padding is not computed at 512 tokens:
-were it computed, these rows would run at 66 % of the peak, those with 128 tokens at 45 %. DLPerf trains BERT-base on 128 tokens,
+were it computed, these rows would run at 66% of the peak, those with 128 tokens at 45%. DLPerf trains BERT-base on 128 tokens,
 20 of them predicted. Sia fine-tunes BERT-base on SQuAD with 384 tokens. timm's DeiT have the image size of their names.
 """
 

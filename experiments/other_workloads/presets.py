@@ -69,7 +69,7 @@ def host_bound(runs: pd.DataFrame) -> dict[str, Any]:
     """Steps that the host paces: an exponential tail through the median p95 and p99, and the spread of the bulk."""
     own = runs[(runs.gpus > 1) & runs.work.isin(["train half", "train float"])]
     p95, p99 = float(own.p95.median()) - 1.0, float(own.p99.median()) - 1.0
-    mean = (p99 - p95) / np.log(5.0)  # P(excess > x) = prob exp(-x / mean): 5 % and 1 %
+    mean = (p99 - p95) / np.log(5.0)  # P(excess > x) = prob exp(-x / mean): 5% and 1%
     prob = min(0.05 * float(np.exp(p95 / mean)), 1.0)
     return {
         "source": f"{CNN}: {len(own)} runs; bulk: median robust spread; stalls: exponential through the median p95 and p99 over "

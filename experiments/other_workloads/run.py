@@ -57,7 +57,7 @@ def scored(runs: pd.DataFrame, level: float) -> bool:
     for kind, found in kinds.items():
         ratio = 1.0 + np.exp(found[1]) - FLOOR
         inside = (log_excess >= found[0]) & (log_excess <= found[2])
-        covered = "" if kind.startswith("rest") else f", 90 % interval covers {inside.mean():.1%}"
+        covered = "" if kind.startswith("rest") else f", 90% interval covers {inside.mean():.1%}"
         print(
             f"  {name}/p50  {kind:<25} mean |ln excess| {error[kind].mean():.3f}, median error of the ratio "
             f"{np.median(np.abs(ratio / measured - 1.0)):.2%}, mean {np.mean(np.abs(ratio / measured - 1.0)):.2%}{covered}"

@@ -37,7 +37,7 @@ def draw(found: Mapping[str, list[Stages]], config: Mapping[str, Any]) -> bytes:
         left.set_ylabel(f"p95 over that without a slow node (+{SHOWN - 1:.0%})")
         left.set_title("One slow node: worst over best stage")
         left.legend(fontsize="small")
-        right.axhspan(*PUBLISHED_HOT, color=GREY, alpha=0.3, linewidth=0, label="published: 9 to 35 %")
+        right.axhspan(*PUBLISHED_HOT, color=GREY, alpha=0.3, linewidth=0, label="published: 9 to 35%")
         right.set_xlabel("how much slower the hot node is")
         right.set_ylabel("p95 over that without it (band: best to worst stage)")
         right.set_title("One hot node")

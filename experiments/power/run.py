@@ -44,7 +44,7 @@ def from_others(train: pd.DataFrame, left_out: pd.DataFrame) -> Predicted:
 
 
 def figures(found: list[Predicted]) -> dict[str, float]:
-    """Median, 90 % and largest relative errors of the law, and median and 90 % of the trivial prediction."""
+    """Median, 90% and largest relative errors of the law, and median and 90% of the trivial prediction."""
     out = {}
     plain = [trivial(each.data) for each in found]
     for name, law, other in (

@@ -1,6 +1,6 @@
 """Power per GPU of Llama-2 7B under FSDP on 128 and 2,048 GPUs, from the breakdown of the predicted step.
 
-Published (arXiv 2411.13055): throughput per GPU -37.22 %, power per GPU -5.87 %. The published throughputs alone, with the share
+Published (arXiv 2411.13055): throughput per GPU -37.22%, power per GPU -5.87%. The published throughputs alone, with the share
 of compute at 128 GPUs that this package predicts, are a second way to the power: what the law makes of a right prediction.
 """
 

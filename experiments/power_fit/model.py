@@ -18,7 +18,7 @@ from experiments.power_fit.population import DEVICE_SD, POPULATION, SHIFT_SD, de
 from experiments.power_fit.series import DEVICE_SITES, log_ratios
 from inference.engine.model import Draws, GroupScore, Model, interval
 
-NOISE = (0.02, 2.0)  # of log ratios, median and factor of one standard deviation: repeats of 0.3 to 10 %
+NOISE = (0.02, 2.0)  # of log ratios, median and factor of one standard deviation: repeats of 0.3 to 10%
 TAIL = 4.0  # degrees of freedom: single rows are far off (epochs of seconds, limits that do not hold)
 
 

@@ -13,8 +13,8 @@ from experiments.power_fit.series import DEVICE_SITES
 
 # Mean and standard deviation of the population's centre; standard deviation of devices around it.
 # idle: logit; a tenth to a third of the limit. exponent: log(k - 1); V constant is 1, V ~ f is 3. floor: logit; voltage is at its
-# least below 60 to 90 % of the top clock. held: log; limits bind at 80 to 100 % of it. sharpness: log; clocks of a fixed kernel
-# turn within 3 %, powers of a whole epoch within 10 %. unbound: logit; of compute, seconds that do not follow the clock.
+# least below 60 to 90% of the top clock. held: log; limits bind at 80 to 100% of it. sharpness: log; clocks of a fixed kernel
+# turn within 3%, powers of a whole epoch within 10%. unbound: logit; of compute, seconds that do not follow the clock.
 POPULATION = {
     "idle": (-1.7, 0.5),
     "exponent": (0.7, 0.4),

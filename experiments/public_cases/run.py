@@ -6,7 +6,7 @@ stands with its source in cases.toml. Each entry is a command and one expectatio
 - `figure`, `right`, `within`: a number of the JSON by its dotted key, and the largest relative error; with `per`, a second
   command, the ratio of both; with `over`, a second figure of the same command, the ratio of both; `most` or `least` instead of
   `right`: a bound;
-- `inside`: a number that the 90 % interval of the model (`model_band_s`) holds, in units of the step time; `tokens_per_s_per_gpu`
+- `inside`: a number that the 90% interval of the model (`model_band_s`) holds, in units of the step time; `tokens_per_s_per_gpu`
   is converted;
 - `files`: a glob; the command is run for each file, which stands for `{file}` in it, but for those in `but`; the entry is right
   if all but `misses` of them are;

@@ -1,8 +1,8 @@
 """Job traces of two clusters under every scheduling policy, and what a scheduler gains by knowing distributions.
 
 Groups of Philly (2017) and Microsoft ITP (2021) with 100 jobs at least, the whole trace, as many GPUs as would be busy
-in all but 20 % of the time if nothing waited. One line per group: mean completion time over FIFO's, median and 90 % interval over
-seeds. `--estimates` compares estimates with point estimates instead, for GPUs that differ by 1, 3 and 9 %.
+in all but 20% of the time if nothing waited. One line per group: mean completion time over FIFO's, median and 90% interval over
+seeds. `--estimates` compares estimates with point estimates instead, for GPUs that differ by 1, 3 and 9%.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ Every subfolder (or file) that `prism-jax trace predict` reads is one recording.
 - error: median absolute error of the predicted quantile, relative to that of the held-out steps
 - floor: what the scatter of so few held-out steps leaves to a prediction that knows the law of the steps: the median distance of
   the quantiles of both halves, over the root of 2. A prediction that knows the first half alone comes to 1.4 times that
-- covered: share of halves in which the 90 % interval contains the held-out quantile
-- far: halves in which the prediction is more than 25 % off; behind the stroke those of them outside the interval as well
+- covered: share of halves in which the 90% interval contains the held-out quantile
+- far: halves in which the prediction is more than 25% off; behind the stroke those of them outside the interval as well
 - later: error for the second half in time from the first, one number: jobs and machines drift, which random halves do not show
 
-It exits with 1 if a bar is missed: error at most 5 % (p50) and 10 % (p95) or at most 1.6 times the floor; coverage of each
-quantile, averaged over recordings, 80 to 97 %.
+It exits with 1 if a bar is missed: error at most 5% (p50) and 10% (p95) or at most 1.6 times the floor; coverage of each
+quantile, averaged over recordings, 80 to 97%.
 """
 
 from __future__ import annotations

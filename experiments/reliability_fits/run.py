@@ -41,7 +41,7 @@ def failures(folder: Path) -> None:
     table = _clusters(pd.read_csv(folder / "failures.csv"))
     left_out = _left_out(inference.measured(table, "failures"), "failures", "cluster")
     print(
-        "\nfailures: cluster left out, inside its 90 % interval, highest / lowest of the interval, nats: model, one rate"
+        "\nfailures: cluster left out, inside its 90% interval, highest / lowest of the interval, nats: model, one rate"
     )
     for score in left_out.scores:
         figures = score.extra
@@ -78,7 +78,7 @@ def checkpoints(folder: Path) -> None:
     left_out = _left_out(measured, "checkpoints", "source")
     print(
         "\ncheckpoints: source left out, observations, median error: model, one bandwidth, in hindsight its own; "
-        "share inside 90 % intervals"
+        "share inside 90% intervals"
     )
     hindsight = {score.group: _own_bandwidth(measured.frame, score.group) for score in left_out.scores}
     for score in left_out.scores:

@@ -4,7 +4,7 @@ python experiments/scaling/onset.py [--jobs 50] [--seed 0] [--workers 2]
 
 Jobs are drawn over models, clusters, sequence lengths, micro-batches and accumulation. The closed form (`study.scaling.of_step`:
 the cost of one step on the host, nothing simulated) has to be within one doubling of the size, between doublings from 8 to
-65,536, at which exposed data-parallel communication passes 5 % of the simulated mean step.
+65,536, at which exposed data-parallel communication passes 5% of the simulated mean step.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _drawn(rng: np.random.Generator) -> RandomJob:
 
 
 def _knee(figures: Sequence[JobFigures | None]) -> float:
-    """Where the exposed share of the simulated step passes 5 %, between doublings; infinite if it does not."""
+    """Where the exposed share of the simulated step passes 5%, between doublings; infinite if it does not."""
     shares = {n: own.exposed_dp_s / own.mean_s for n, own in zip(SIZES, figures, strict=True) if own}
     return crossing(lambda n: shares.get(n, 1.0), KNEE, SIZES[0]) if shares else inf
 

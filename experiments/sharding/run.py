@@ -3,7 +3,7 @@
 python experiments/sharding/run.py [--tasks 30] [--large 6] [--check] [--update]
 
 Small tasks (5 to 8 tables on 4 A100, tables whole) against every assignment: noise-free, and mean and p95 under look-ups that
-vary by 10 %, on draws that the search has not seen. Large tasks (52 tables on 8 A100) against the lower bound, whole and with
+vary by 10%, on draws that the search has not seen. Large tasks (52 tables on 8 A100) against the lower bound, whole and with
 tables that may be cut, spread or copied. Assignments per second of the evaluator.
 """
 
@@ -33,7 +33,7 @@ EXPECTED = HERE / "expected.json"
 SPREAD = 0.1
 N_EXAM = 1024  # steps of the draws on which assignments are compared
 SEED = 7
-CLOSE = 0.10  # the criterion of the paper: an assignment within 10 % of the best is right
+CLOSE = 0.10  # the criterion of the paper: an assignment within 10% of the best is right
 OF_PAPER = ("random", "naive", "chunk", "size_greedy", "lookup_greedy", "norm_lookup_greedy", "size_lookup_greedy")
 
 

@@ -5,7 +5,7 @@ python experiments/slow_phases/run.py [--data ../shared/data] [--logs 1000] [--s
 Windows of up to 960 steps of as many real logs as `--logs`, drawn without replacement.
 - false alarms: in the windows as they are. All alarms are counted; *not lasting* are those after which the median of the next ten
   steps is nearer to the old level than to the one that was told. The others are changes that the log does hold.
-- found: in copies that are slower by 10 to 50 % (log-uniform) from a random step on, an alarm within the first three slow steps.
+- found: in copies that are slower by 10 to 50% (log-uniform) from a random step on, an alarm within the first three slow steps.
 Beside them the trivial rule: k steps in a row above the running median by a share.
 """
 
@@ -107,7 +107,7 @@ def score(chosen: Sequence[Window], rule: Rule) -> pd.DataFrame:
                 "spread": window.log.spread,
                 "steps": len(window.step_s),
                 "alarms": len(alarms),
-                "of 10 %": sum(size >= np.log(1.1) for _, size, _ in alarms),
+                "of 10%": sum(size >= np.log(1.1) for _, size, _ in alarms),
                 "not lasting": sum(not lasts(window.step_s, *alarm) for alarm in alarms),
                 **{f"found in {n}": delay <= n for n in LATER},
             }
@@ -117,7 +117,7 @@ def score(chosen: Sequence[Window], rule: Rule) -> pd.DataFrame:
 
 def line(name: str, table: pd.DataFrame) -> str:
     per = 1e5 / max(table.steps.sum(), 1)
-    rates = "".join(f"{per * table[column].sum():>13.2f}" for column in ("alarms", "of 10 %", "not lasting"))
+    rates = "".join(f"{per * table[column].sum():>13.2f}" for column in ("alarms", "of 10%", "not lasting"))
     found = "".join(f"{table[f'found in {n}'].mean():>12.1%}" for n in LATER)
     return f"{name:<34}{len(table):>6}{table.steps.sum():>10,}{rates}{found}"
 
@@ -177,7 +177,7 @@ def main() -> None:
     asked = parser.parse_args()
     rng = np.random.default_rng(asked.seed)
     chosen = windows(step_logs(asked.data), asked.logs, rng)
-    print(f"{'':<34}{'logs':>6}{'steps':>10}{'alarms':>13}{'of 10 %':>13}{'not lasting':>13}", end="")
+    print(f"{'':<34}{'logs':>6}{'steps':>10}{'alarms':>13}{'of 10%':>13}{'not lasting':>13}", end="")
     print("".join(f"{f'found in {n}':>12}" for n in LATER) + "   (alarms per 1e5 steps)")
     table = score(chosen, ours())
     print(line("watch", table))

@@ -47,7 +47,7 @@ SHAPES: Mapping[str, Mapping[str, object]] = {
 MIXED_CALLS = compute_varies(gpu=LogNormal(0.02), node=LogNormal(0.01), call=Normal(0.02))
 TREES: Mapping[str, Variability] = {
     "normal": Variability("", compute_varies(gpu=Normal(0.03), call=Normal(0.03))),
-    "log-normal 20 %": Variability("", compute_varies(gpu=LogNormal(0.2))),
+    "log-normal 20%": Variability("", compute_varies(gpu=LogNormal(0.2))),
     "mixture": Variability("", compute_varies(gpu=Mixture(0.01, 0.02, 1.15, 0.02), call=Normal(0.01))),
     "mixed network": Variability(
         "", network_varies(node=Mixture(0.05, 0.05, 2.0, 0.1)) | compute_varies(gpu=Normal(0.02))

@@ -49,7 +49,7 @@ class Held:
 
 
 def closed_jobs() -> dict[str, ClosedForm]:
-    """Data-parallel jobs of one to 1,024 GPUs that differ by 5 to 100 %."""
+    """Data-parallel jobs of one to 1,024 GPUs that differ by 5 to 100%."""
     return {f"dp {dp}, cv {cv:g}": ClosedForm(dp, LogNormal(cv)) for dp in SIZES for cv in SPREADS}
 
 

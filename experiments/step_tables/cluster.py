@@ -174,7 +174,7 @@ def _port_bytes_per_s(cluster: Cluster) -> float:
 
 _ALL_GATHER = re.compile(r"NCCL BW measured in the same job GB/s:.{0,200}?all-gather (\d{1,12}(?:\.\d{1,12})?)")
 FEWEST = 8  # jobs on equally many devices, from which on a tenth of them says what the fabric can do
-# Healthy jobs of one cluster and size lie within 15 % of each other; a ring all-gather at under 0.6 of the best tenth waits for
+# Healthy jobs of one cluster and size lie within 15% of each other; a ring all-gather at under 0.6 of the best tenth waits for
 # something. Where most jobs are degraded (512 GPUs: 44 against 6 GB/s) the best tenth still tells.
 MIN_SHARE_OF_PEERS = 0.6
 

@@ -101,7 +101,7 @@ def _encoder_decoder(record: StepRecord) -> EncoderDecoderSpec:
 # Source: configuration files of NVIDIA/NeMo-Framework-Launcher (launcher_scripts/conf/training/bert, t5, mt5), which
 # the tables of throughput of the same repository refer to by size. T5-3B: the batch is that of these tables. LiBai's
 # page of benchmarks names no GPU; the micro-batches that it runs without recomputation (24 sequences of BERT, 6 of
-# GPT-2) fill 32 GB by the closed form of saved activations (arXiv 2205.05198), and rates of 20,000 tokens/s are 40 %
+# GPT-2) fill 32 GB by the closed form of saved activations (arXiv 2205.05198), and rates of 20,000 tokens/s are 40%
 # of the peak of a V100.
 
 

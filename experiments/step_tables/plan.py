@@ -117,7 +117,7 @@ _HFU = re.compile(r"\bHFU (\d{1,12}(?:\.\d{1,12})?)")
 _MODULES = re.compile(r"recompute modules:?\s{0,9}(\[[^\]]{0,200}\]|[\w, ]{1,200})", re.IGNORECASE)
 # Modules whose forward pass is memory-bound or a few per cent of a layer: running them again costs next to nothing.
 _CHEAP = {"norm", "layernorm", "act", "moe_act", "mla_up_proj"}
-# Recomputing every layer adds a forward pass to forward and backward: HFU/MFU = 4/3; one layer's attention core adds 2 to 5 %.
+# Recomputing every layer adds a forward pass to forward and backward: HFU/MFU = 4/3; one layer's attention core adds 2 to 5%.
 _FULL_RATIO, _NONE_RATIO = 1.2, 1.015
 
 

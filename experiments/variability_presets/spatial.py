@@ -80,7 +80,7 @@ def _node_cv(runs: pd.DataFrame) -> float:
 
 
 def fit_mixture(y: np.ndarray, drain: float = np.inf, n_iter: int = 500) -> dict[str, float]:
-    """Two normals on log factors by expectation maximisation, started from the slowest 3 %.
+    """Two normals on log factors by expectation maximisation, started from the slowest 3%.
 
     Args:
         y: log factors of all GPUs.

@@ -1,6 +1,6 @@
 """Stalls fitted to the quantiles of measured steps.
 
-Two kinds, both exponential. Large: a constant rate, from how many steps exceed 5 % and by how much (medians over jobs).
+Two kinds, both exponential. Large: a constant rate, from how many steps exceed 5% and by how much (medians over jobs).
 Small: rate `1 - (1 - gpu_prob)^(gpus^EXPONENT)`, fitted to p90 ... p99.5 over p50. What a preset adds anyway is part of
 the prediction: the step's bulk and the slow network regime. Errors are absolute logarithms of the excess and every bucket
 of GPU counts weighs the same, so that neither a monster step nor a single wild system moves the fit.
@@ -20,7 +20,7 @@ from experiments.variability_presets.temporal import LARGE, QUANTILES, configura
 BUCKETS = (8, 64, 512, 2048, 4096)  # upper ends, GPUs; one more is open
 FAMILIES = ("hopper", "blackwell")
 EXPONENT = 2.0  # a free exponent runs to its bound of 3 and scores alike on systems left out (score.py --rivals)
-FLOOR = 0.002  # added to both excesses before the logarithm: differences below 0.2 % of a step hardly count
+FLOOR = 0.002  # added to both excesses before the logarithm: differences below 0.2% of a step hardly count
 GRID = np.concatenate(
     [np.linspace(-0.06, 0.0, 61)[:-1], np.geomspace(1e-4, 3.0, 240)]
 )  # excess over the noise-free step

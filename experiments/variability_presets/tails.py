@@ -60,7 +60,7 @@ def tails_data(table: pd.DataFrame, kept: pd.DataFrame, counts: np.ndarray) -> T
 
 
 def left_out(series: pd.DataFrame, group: pd.Series, table: pd.DataFrame, of_table: pd.Series) -> pd.DataFrame:
-    """Scores [group] of excesses whose group is left out: log density, in the 90 % interval or not, kind of site known or not."""
+    """Scores [group] of excesses whose group is left out: log density, in the 90% interval or not, kind of site known or not."""
     made, rows = None, []
     for name in of_table.unique():
         out = (of_table == name).to_numpy()
@@ -140,7 +140,7 @@ def main() -> None:
                         found[f"{name} {level:g} {kind}"].mean() for name in ("log score", "inside", "width")
                     )
                     print(
-                        f"  p{100 * level:g}/p50 - 1, {kind:<10} 90 % interval holds {inside:.1%}, "
+                        f"  p{100 * level:g}/p50 - 1, {kind:<10} 90% interval holds {inside:.1%}, "
                         f"width {width:.2f}, log score {score:.3f}"
                     )
         if args.ship:

@@ -19,7 +19,7 @@ LONG_STEPS = (
     "llama31_405b",
 )  # steps of seconds, every one logged: these also tell autocorrelation and mild excess
 QUANTILES = (0.9, 0.95, 0.98, 0.99, 0.995)
-SPIKE_SDS, SPIKE_MIN = 6.0, 0.01  # a spike is beyond six bulk standard deviations and 1 % of the step
+SPIKE_SDS, SPIKE_MIN = 6.0, 0.01  # a spike is beyond six bulk standard deviations and 1% of the step
 MILD_SDS = 3.0
 LARGE = 0.05  # of the step: beyond it only rare large stalls reach, at every scale
 CONFIG = ["family", "submitter", "system", "benchmark", "gpus"]

@@ -84,7 +84,7 @@ def _left_out(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> tuple[np.ndarra
 
 
 def _bulk(values: np.ndarray) -> float:
-    """Half the distance between the 16 and 84 % quantiles."""
+    """Half the distance between the 16 and 84% quantiles."""
     return float(np.diff(np.quantile(values, [0.16, 0.84]))[0] / 2.0)
 
 

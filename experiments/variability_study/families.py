@@ -105,7 +105,7 @@ FAMILIES: dict[str, Callable[[np.ndarray], Cdf]] = {
 
 
 def study(folder: Path, n_split: int, *, fleet: bool) -> tuple[Found, Figure]:
-    """Median KS distance over the splits by kernel and family, with the 5 and 95 % quantiles over splits."""
+    """Median KS distance over the splits by kernel and family, with the 5 and 95% quantiles over splits."""
     found: Found = {}
     for name in KERNELS:
         rows = measured(folder, name)

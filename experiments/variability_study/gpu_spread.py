@@ -54,7 +54,7 @@ def measured(folder: Path, kernel: str) -> Measurements:
 
 
 def study(folder: Path) -> tuple[Found, Figure]:
-    """Figures with 90 % intervals, and the picture."""
+    """Figures with 90% intervals, and the picture."""
     logs = {name: _logs(measured(folder, name).frame) for name in KERNELS}
     found: Found = {}
     for name, rows in logs.items():

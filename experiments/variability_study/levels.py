@@ -1,6 +1,6 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportGeneralTypeIssues=false, reportIndexIssue=false
-"""Section 2: chip, node or run, from one fit of the fleet model per Longhorn kernel, with 90 % intervals.
+"""Section 2: chip, node or run, from one fit of the fleet model per Longhorn kernel, with 90% intervals.
 
 Runs are cut into what the GPUs of a node share, disturbed runs, and the rest. Beside it, without a model: whether GPUs keep their
 order from kernel to kernel, and the fast batch of PageRank.
@@ -41,7 +41,7 @@ SPREADS = {
 }
 LOGGED = {"clock_mhz": "clock", "temp_c": "temperature", "power_w": "power"}
 N_BOOT = 1000
-FAST = 0.02  # GPUs farther below the median are the fast batch of PageRank; nothing lies between 0.1 and 2.6 %
+FAST = 0.02  # GPUs farther below the median are the fast batch of PageRank; nothing lies between 0.1 and 2.6%
 METHODS = (("svi", 0, 1000), ("svi", 1, 1000), ("nuts", 0, 1000))  # method, seed, draws of an approximation
 
 
@@ -155,7 +155,7 @@ def gpu_means(folder: Path, name: str) -> pd.DataFrame:
 
 
 def triple(said: dict[str, float]) -> tuple[float, float, float]:
-    """Median and the ends of the 90 % interval."""
+    """Median and the ends of the 90% interval."""
     return said["median"], said["p5"], said["p95"]
 
 

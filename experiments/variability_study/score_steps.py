@@ -2,7 +2,7 @@
 
     python experiments/variability_study/score_steps.py [--data ../shared/data] [--only systems repeats scale total] [--folds 10]
 
-Protocol, chosen because it reproduces the known trivial baselines (.46/.80 % and .36/.78 %; here .458/.802 and .361/.793): no
+Protocol, chosen because it reproduces the known trivial baselines (.46/.80% and .36/.78%; here .458/.802 and .361/.793): no
 re-submitted runs, the first 3 points of a run dropped, at least 20 points; medians over the runs of a system and benchmark,
 then over those. "systems": population parameters come from a fit without the fold's systems; each system is then predicted
 from all others. "repeats": every run is left out once, its configuration's others stay. "scale": fit to <= 512 GPUs; the
@@ -130,7 +130,7 @@ def show(what: str, found: Any) -> None:
         print(f"median ratio {ratio.median():.3f},", end=" ")
         print(f"means {t['pinball'].mean():.5f} ({t['pinball_baseline'].mean():.5f})")
         print(
-            f"  90 % intervals cover {t['coverage_90'].mean():.3f} of groups, {(t['coverage_90'] * weight).sum():.3f} of runs",
+            f"  90% intervals cover {t['coverage_90'].mean():.3f} of groups, {(t['coverage_90'] * weight).sum():.3f} of runs",
             flush=True,
         )
 
@@ -154,10 +154,10 @@ def main() -> None:
         weight = found["n_runs"] / found["n_runs"].sum()
         width = 100.0 * found["total_width"]
         print(
-            f"total time of training runs: {found['n_runs'].sum():.0f} runs, {len(found)} groups, 90 % intervals cover",
+            f"total time of training runs: {found['n_runs'].sum():.0f} runs, {len(found)} groups, 90% intervals cover",
             end=" ",
         )
-        print(f"{(found['total_coverage_90'] * weight).sum():.3f}; width {width.median():.3f} % (10-90 %:", end=" ")
+        print(f"{(found['total_coverage_90'] * weight).sum():.3f}; width {width.median():.3f} % (10-90%:", end=" ")
         print(f"{width.quantile(0.1):.2f}-{width.quantile(0.9):.2f} %)")
 
 

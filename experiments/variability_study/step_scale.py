@@ -25,7 +25,7 @@ from prism_jax.core.robust import robust_sd
 
 Found = dict[str, tuple[float, float, float]]
 FIRST, FEWEST = 3, 20  # points dropped at the start of a run, and needed after that
-SPIKE_SDS, SPIKE_MIN = 6.0, 0.01  # a spike is beyond six bulk standard deviations and 1 % of the step
+SPIKE_SDS, SPIKE_MIN = 6.0, 0.01  # a spike is beyond six bulk standard deviations and 1% of the step
 EDGES = (8, 64, 512, 2048)  # upper ends of the buckets, GPUs; one more is open
 BUCKETS = ("<= 8", "9-64", "65-512", "513-2,048", "> 2,048")
 METRICS = {"step_s": "single steps (step_s)", "log_dt_ms": "log intervals (log_dt_ms)"}
@@ -37,7 +37,7 @@ FIGURES = {
     "between_runs": "between repeats: sd of medians",
 }
 CONFIGURATION = ["metric", "benchmark", "submitter", "system", "num_gpus"]
-FLOOR = 1e-4  # added before the logarithm: differences below 0.01 % of the step hardly count
+FLOOR = 1e-4  # added before the logarithm: differences below 0.01% of the step hardly count
 N_BOOT = 1000
 BOTTOM = {"spikes": 1e-3}  # of the picture
 COLOURS = {"step_s": INDIGO, "log_dt_ms": ROSE}
@@ -88,7 +88,7 @@ def of_run(value: np.ndarray) -> dict[str, float]:
 
 
 def study(folder: Path) -> tuple[Found, Figure]:
-    """Figures by name with 90 % intervals, and the picture."""
+    """Figures by name with 90% intervals, and the picture."""
     table = configurations(folder)
     found: Found = {}
     for metric in METRICS:
@@ -190,6 +190,6 @@ def picture(table: pd.DataFrame, found: Found) -> Figure:
             ax.grid(True, axis="y")
         axes[1, 2].axis("off")
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        note = "Line: median over systems, 90 % interval.\nFaint: one configuration; zeros and\nsmaller values at the bottom."
+        note = "Line: median over systems, 90% interval.\nFaint: one configuration; zeros and\nsmaller values at the bottom."
         axes[1, 2].legend(handles, labels, loc="upper left", title=note, alignment="left", title_fontsize=9)
     return figure

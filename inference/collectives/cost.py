@@ -35,7 +35,7 @@ def fitted_curves(law: str, data: CollectivesData, draws: Draws) -> list[Collect
 
 
 def band(law: str, data: CollectivesData, draws: Draws, curve: int, n_bytes: Floats) -> Floats:
-    """Seconds of a curve at some sizes, without unevenness and noise: 5 %, median and 95 % [3, size]."""
+    """Seconds of a curve at some sizes, without unevenness and noise: 5%, median and 95% [3, size]."""
     fabric = int(data.curve_fabric[curve])
     place = FabricPlace(
         data.fabric_op[fabric], float(data.curve_gpus[curve]), float(data.curve_nodes[curve]), fabric, config=-1

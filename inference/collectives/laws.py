@@ -40,7 +40,7 @@ Parameters = Mapping[str, Any]
 
 REFERENCE_GPUS = 8  # scale trends are counted in doublings from here, the size of most nodes
 SHARPNESS = 3  # p: how sharply the power law replaces the latency; neighbouring regions overlap over one octave
-SOFT_MIN = 8.0  # exponent of the soft minimum over protocols; within 10 % of the hard one where two protocols tie
+SOFT_MIN = 8.0  # exponent of the soft minimum over protocols; within 10% of the hard one where two protocols tie
 
 
 class Prior(NamedTuple):

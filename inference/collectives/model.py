@@ -73,7 +73,7 @@ def _score(
 def curve_figures(
     rows: pd.DataFrame, law: str, data: CollectivesData, draws: Draws, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Measured, predicted (median, 5 %, 95 %) and simply fitted log seconds, per row of one configuration at one scale."""
+    """Measured, predicted (median, 5%, 95%) and simply fitted log seconds, per row of one configuration at one scale."""
     first = rows.iloc[0]
     place = FabricPlace(
         str(first["op"]),
@@ -160,13 +160,13 @@ def _named(value: object) -> str:
 
 # Normal priors, mean and standard deviation. Scales are log-normal, in units of log seconds.
 SPREADS = {
-    # A law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    # A law of seven numbers misses measured curves by 5-25%, simulated ones by nothing
     "log_curve_scale": (np.log(0.05), 0.7),
-    "log_step_scale": (np.log(0.07), 0.5),  # residuals change by 3-20 % per doubling of scale
-    "log_across_scale": (np.log(0.20), 0.5),  # and by 8-50 % from one node to several: other links, other algorithms
-    "log_uneven": (np.log(0.02), 1.2),  # unevenness of cells around a smooth curve on eight GPUs: 0.2-20 %
+    "log_step_scale": (np.log(0.07), 0.5),  # residuals change by 3-20% per doubling of scale
+    "log_across_scale": (np.log(0.20), 0.5),  # and by 8-50% from one node to several: other links, other algorithms
+    "log_uneven": (np.log(0.02), 1.2),  # unevenness of cells around a smooth curve on eight GPUs: 0.2-20%
     "uneven_growth": (0.1, 0.15),  # larger by a factor 1.1 (0.8 to 1.5) per doubling of scale
-    "log_noise": (np.log(0.01), 1.0),  # repeats on eight GPUs agree to 0.1-10 %
+    "log_noise": (np.log(0.01), 1.0),  # repeats on eight GPUs agree to 0.1-10%
     "noise_growth": (0.1, 0.2),  # worse by a factor 1.1 (0.7 to 1.6) per doubling
     "noise_tail": (0.3, 0.8),  # log of the degrees of freedom above `TAIL_ABOVE`: 2.5 in all, from all but Cauchy to 8
     "in_place": (0.0, 0.05),  # in place is a few per cent faster or slower
@@ -284,7 +284,7 @@ class Collectives(Model[CollectivesData]):
         }
 
     def describe(self, data: CollectivesData, draws: Draws) -> dict[str, Any]:
-        """Latency, bandwidth and noise by fabric and scale, with 90 % intervals."""
+        """Latency, bandwidth and noise by fabric and scale, with 90% intervals."""
         return report.describe(self.size_law, data, draws)
 
     def curves(self, data: CollectivesData, draws: Draws) -> list[CollectiveCurve]:

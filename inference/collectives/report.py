@@ -25,7 +25,7 @@ DF_RANGE = (1.1, 200.0)
 
 
 def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
-    """Figures with 90 % intervals: [5 %, median, 95 %]; what the data leave at its prior is not among them."""
+    """Figures with 90% intervals: [5%, median, 95%]; what the data leave at its prior is not among them."""
     least = fit_least(law, data)
     several = len(data.curve_gpus) > len(data.fabrics)
     return {
@@ -96,7 +96,7 @@ def _fabric(law: str, data: CollectivesData, draws: Draws, fabric: int) -> dict[
 
 
 def _least_squares(law: str, data: CollectivesData, fabric: int, found: FittedLaw) -> dict[str, Any]:
-    """Latency and bus bandwidth of the law alone, by least squares: [5 %, estimate, 95 %]."""
+    """Latency and bus bandwidth of the law alone, by least squares: [5%, estimate, 95%]."""
     p = drawn(law, data, fabric, found)
     out: dict[str, Any] = {}
     for i in np.flatnonzero(data.curve_fabric == fabric):
@@ -125,6 +125,6 @@ def _interval(values: np.ndarray) -> list[float]:
 
 
 def _around_estimate(values: np.ndarray) -> list[float]:
-    """5 % quantile, estimate and 95 % quantile of draws of which the first is the estimate."""
+    """5% quantile, estimate and 95% quantile of draws of which the first is the estimate."""
     low, _, high = _interval(values)
     return [low, float(values[0]), high]

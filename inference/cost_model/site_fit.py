@@ -71,7 +71,7 @@ def errors(calibration: Calibration, runs: SiteRuns) -> Floats:
 
 
 def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[Floats, Floats]:
-    """5 % and 95 % quantile [run] of what would be measured over what is predicted."""
+    """5% and 95% quantile [run] of what would be measured over what is predicted."""
     factors = np.empty((calibration.n_draw, runs.n_run))
     for index in np.unique(runs.kind):
         at = np.flatnonzero(runs.kind == index)
@@ -272,7 +272,7 @@ def _score(found: Floats) -> ErrorFacts:
 
 
 def _band(calibration: Calibration, runs: SiteRuns) -> Interval90:
-    """90 % interval of measured over predicted, minus one: medians over the runs."""
+    """90% interval of measured over predicted, minus one: medians over the runs."""
     low, high = bands(calibration, runs)
     return Interval90(float(np.median(low)) - 1.0, float(np.median(high)) - 1.0)
 

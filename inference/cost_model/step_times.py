@@ -6,7 +6,7 @@
     open         the mean over what the row leaves unsaid (`open_fields`); what it is instead is part of its site
     own          ~ scale[site] wider[kind of model] Student-t                 a configuration, and rows that are wrong
 
-Factors are logarithms (0.1 = 10 %), shares logits, seconds logarithms of seconds. Rows of one site share what the model misses,
+Factors are logarithms (0.1 = 10%), shares logits, seconds logarithms of seconds. Rows of one site share what the model misses,
 so a site counts as at most `MAX_ROWS` independent rows. Deviations are sampled as standard normals and scaled; their scales are
 assumed (`TERMS`), not fitted: no level has members enough to tell them. They state how alike GPUs of one generation, software
 of one style and frameworks are expected to be; the closer to kernels that were measured, the tighter.
@@ -169,12 +169,12 @@ SHIFT = {
     ("network_call_s", Level.WORKLOAD, "dlrm"): -1.5,
 }
 # A site that nobody has measured is off by more than those in the fit differ, which have shaped what they are compared with. Of
-# sources left out one by one, each counting once, 85 % lie in their 90 % interval at 1, 88 % at 1.4, 90 % at 1.8 (49 sources).
+# sources left out one by one, each counting once, 85% lie in their 90% interval at 1, 88% at 1.4, 90% at 1.8 (49 sources).
 NEW_SITE = 1.5
-SITE_SD = (math.log(0.12), 0.4)  # log-normal; published MFUs of alike set-ups differ by 5 to 15 %
+SITE_SD = (math.log(0.12), 0.4)  # log-normal; published MFUs of alike set-ups differ by 5 to 15%
 USUAL_MISFIT = (math.log(0.05), 0.4)
 MISFIT_SD = (math.log(0.5), 0.4)
-EXPERT_MISFIT = 2.5  # load, dispatchers and graphs differ between releases of one framework by 40 %
+EXPERT_MISFIT = 2.5  # load, dispatchers and graphs differ between releases of one framework by 40%
 MAX_ROWS = 60.0
 
 

@@ -15,7 +15,7 @@ logarithm of its median in seconds, and the logarithm of its spread, the standar
 
 A group's own parameters are integrated out of every fit by a sum over a grid of its likelihood. It spans 4.2 standard deviations
 of the likelihood, times a broad law that keeps it finite where there are few events, in steps of 0.6: a Gaussian is then
-integrated to 3e-5, and under a population three times narrower than the likelihood to 1 %.
+integrated to 3e-5, and under a population three times narrower than the likelihood to 1%.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from prism_jax.cloud.spot import MIXTURES, components
 
 MOST_DRAWS = 400
 
-GROWTH = 0.1  # of the logarithm of the edges: two laws whose shapes differ by 1 % are told apart by thousands of events alone
+GROWTH = (
+    0.1  # of the logarithm of the edges: two laws whose shapes differ by 1% are told apart by thousands of events alone
+)
 LONGEST_S = 1e10  # three centuries
 
 

@@ -406,7 +406,7 @@ class Failures(Model[FailuresData]):
     def score(
         self, data: FailuresData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
-        """One score per group with failures: whether its total count lies in the 90 % interval, and log densities."""
+        """One score per group with failures: whether its total count lies in the 90% interval, and log densities."""
         rng = generator(key)
         names = left_out[column].astype(str).to_numpy()
         pooled = data.count.sum() / data.gpu_hours.sum()

@@ -36,7 +36,7 @@ def host_rng(key: Array) -> np.random.Generator:
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:
-    """Median and 90 % interval of draws [draw]."""
+    """Median and 90% interval of draws [draw]."""
     low, middle, high = np.quantile(np.asarray(draws, dtype=float), [0.05, 0.5, 0.95])
     return {"median": float(middle), "p5": float(low), "p95": float(high)}
 
@@ -53,7 +53,7 @@ class GroupScore:
         group: the group's name.
         ks: Kolmogorov-Smirnov distance between predicted and measured distribution.
         ks_empirical: the same for the trivial prediction, the pooled measurements that were not left out.
-        coverage_90: share of the group's scored quantities inside their 90 % predictive intervals.
+        coverage_90: share of the group's scored quantities inside their 90% predictive intervals.
         p95_p50_ape: |predicted / measured - 1| of p95/p50.
         p99_p50_ape: the same of p99/p50.
         extra: figures of this model alone, such as {"mape": 0.11, "mape_baseline": 0.16}; medians over groups are shown.

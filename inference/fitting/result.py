@@ -58,7 +58,7 @@ class Fit:
         return {name: value.reshape(-1, *value.shape[2:]) for name, value in self.sampled.draws.items()}
 
     def describe(self) -> dict[str, Any]:
-        """Describes the fit in plain values: parameters with 90 % intervals, variance shares, notes."""
+        """Describes the fit in plain values: parameters with 90% intervals, variance shares, notes."""
         return self._of_model("describe", self.draws)
 
     def summary(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ from .predict import (
 )
 from .shares import variance_shares
 
-# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
+# GPUs of one model: 1.6-14% GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2% on small fleets: 0.15-7% within two
 # factors.
 GPU_SPREAD = Scale(0.010, 2.7)
 # Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors
@@ -57,12 +57,12 @@ GPU_SPREAD = Scale(0.010, 2.7)
 NODE_SPREAD = Scale(0.002, 4.0)
 # A kernel's own response of a chip, beyond the score it shares with the other kernels of that chip.
 KERNEL_SPREAD = Scale(0.003, 3.0)
-# Repeats on one GPU: 0.1 % for medians of 100 calls, 1-6.5 % for single calls (arXiv 2510.15596).
+# Repeats on one GPU: 0.1% for medians of 100 calls, 1-6.5% for single calls (arXiv 2510.15596).
 RUN_SPREAD = Scale(0.004, 4.0)
 
 # A kernel's typical time is set by the data: 0.5 in log, around the measured median, is no constraint.
 LOCATION_SD = 0.5
-# Their distance from the bulk in bulk spreads, either way (a fleet may hold a fast batch): 4 covers 7 % slow at 1.6 % spread.
+# Their distance from the bulk in bulk spreads, either way (a fleet may hold a fast batch): 4 covers 7% slow at 1.6% spread.
 SLOW_SHIFT_SD = 4.0
 # Their own spread, in bulk spreads.
 SLOW_SPREAD = Scale(1.5, 2.0)
@@ -190,7 +190,7 @@ def _covariates(data: FleetData, draws: Draws) -> dict[str, Any]:
 
 
 def _fisher(r: float, n: int) -> list[float]:
-    """90 % interval of a correlation of `n` pairs (Fisher's z)."""
+    """90% interval of a correlation of `n` pairs (Fisher's z)."""
     half = 1.6449 / np.sqrt(max(n - 3, 1))
     return [float(np.tanh(np.arctanh(r) - half)), float(np.tanh(np.arctanh(r) + half))]
 
@@ -320,7 +320,7 @@ class FleetModel(Model[FleetData]):
         return start
 
     def describe(self, data: FleetData, draws: Draws) -> dict[str, Any]:
-        """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90 % intervals."""
+        """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90% intervals."""
         apart = outliers(data)
         parts = variance_shares(data, draws)
         kernels = {name: _kernel(data, draws, k, parts) for k, name in enumerate(data.kernel)}

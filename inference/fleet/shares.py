@@ -28,7 +28,7 @@ from ..engine.program import traced
 from .data import FleetData
 from .predict import FleetParameters, draw_cell_effects, laws_of
 
-N_DRAW = 400  # of the posterior's: standard error of a median 6 % of the share's standard deviation
+N_DRAW = 400  # of the posterior's: standard error of a median 6% of the share's standard deviation
 
 
 def measured_variances(data: FleetData, draws: Draws) -> tuple[Floats, Floats, Floats]:

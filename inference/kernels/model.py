@@ -27,12 +27,12 @@ from .data import COLUMNS, START_LEVEL, KernelsData, from_frame
 from .laws import BLOCKS
 
 # Spread of coefficients by block (level, shape, roofline, waves), in log efficiency per standard deviation of the feature.
-# The level of an op and dtype: 25 to 100 % of peak; terms of up to a third; waves a tenth
+# The level of an op and dtype: 25 to 100% of peak; terms of up to a third; waves a tenth
 CLASS_SCALE = (0.7, 0.3, 0.3, 0.1)
 TABLE_SCALE = (0.2, 0.1, 0.1, 0.05)  # GPUs and software of one class: a third of that
 SCALE_FACTOR = 2.0  # one standard deviation of each of these, as a factor
 MOST = 3.0  # times that, and no more: shapes whose law bends would else be told by slopes that no GPU has
-NOISE = (-3.0, 0.7)  # log of 0.05: what smooth features leave of one kernel's speed, 1-20 %
+NOISE = (-3.0, 0.7)  # log of 0.05: what smooth features leave of one kernel's speed, 1-20%
 NOISE_SPREAD = 0.5  # tables differ in it by a factor of 1.6
 
 

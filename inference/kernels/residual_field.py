@@ -72,7 +72,7 @@ def fitted(position: np.ndarray, left: np.ndarray, of_table: np.ndarray) -> Resi
 
 
 def _scale(error: np.ndarray, tail: float) -> float:
-    """Scale of a Student-t by its 90 % point, which is what intervals are judged by."""
+    """Scale of a Student-t by its 90% point, which is what intervals are judged by."""
     from scipy.stats import t as student
 
     return max(float(np.quantile(np.abs(error), 0.9)) / float(student.ppf(0.95, tail)), 1e-3)

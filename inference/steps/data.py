@@ -31,7 +31,7 @@ from .runs import LABELS, LEVELS, P95, P99, Run, RunTable, read_runs
 Index = NDArray[np.int64]
 
 N_KNOT = LEVELS.size
-N_SMOOTH = 4  # coordinates with effects of their own; the rest hold < 5 % of what differs between configurations
+N_SMOOTH = 4  # coordinates with effects of their own; the rest hold < 5% of what differs between configurations
 RUN_SD = 0.2  # of a shape (log excess) between repeats, where there are too few to tell: typical of MLPerf, 0.1-0.35
 RUN_DOF = 3.0  # weight, in runs, of the benchmark's typical spread between repeats against a configuration's own
 OUTLYING = 2.5  # robust standard deviations from its kind's median beyond which a configuration says less of others

@@ -54,7 +54,7 @@ REST = (math.log(0.7), 0.7)  # the same of the coordinates without effects
 LENGTH = (math.log(3.0), 0.4)  # doublings: jobs within a factor 8 in GPUs resemble each other, beyond they need not
 COUPLING = (4.0, 1.0)  # Beta; a step's own time and the interval between logs mostly tell the same
 LEVEL_DOF = (math.log(2.0), 1.0)  # weight, in runs, of the kind's spread between totals against a configuration's own
-# Medians of repeats differ by 0.07-0.2 % on tuned systems, by per cents on others
+# Medians of repeats differ by 0.07-0.2% on tuned systems, by per cents on others
 LEVEL_SCALE = (math.log(1.5e-3), 1.5)
 LEVEL_FLOOR = 1e-10  # added to squares of ln(total): clocks tick
 
@@ -149,7 +149,7 @@ class StepsModel(Model[StepsData]):
         """The typical step of the one configuration that was fitted, as the level of a job.
 
         Notes: its logarithm is off by the sampling error of a median of autocorrelated steps, and by what another run of the job
-            would differ by (Student-t, as wide as a normal law that has its 90 % interval).
+            would differ by (Student-t, as wide as a normal law that has its 90% interval).
         """
         if len(data.units) > 1:
             return NoLevel(f"it holds {len(data.units)} configurations, and which of them the job is is not known")

@@ -103,9 +103,9 @@ def _rest(data: StepsData, spread: Floats, asked: Query) -> tuple[Floats, Floats
     return mean, variance
 
 
-MIN_DONORS = 40  # configurations of a kind whose errors are resampled, two below the 5 % quantile; else all kinds serve
+MIN_DONORS = 40  # configurations of a kind whose errors are resampled, two below the 5% quantile; else all kinds serve
 FEW = 15  # in all; below it errors are Normal
-MAX_POSTERIOR = 24  # posterior draws of the population used in one prediction; more hardly change a 90 % interval
+MAX_POSTERIOR = 24  # posterior draws of the population used in one prediction; more hardly change a 90% interval
 
 
 def query_of(data: StepsData, rows: list[tuple[dict[str, str], float, str]]) -> Query:

@@ -1,6 +1,6 @@
 """Report of a fit of the steps model: where tails differ, how runs repeat, the tree it amounts to, and scores of runs left out.
 
-The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95 % quantiles) of what was measured on the other
+The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95% quantiles) of what was measured on the other
 systems of the same benchmark and metric; of a repeat whose configuration was not left out, the median of the other repeats.
 Errors are medians over the runs of a group, benchmark and metric; every one of these is one score.
 """
@@ -22,7 +22,7 @@ from .data import EFFECTS, N_SMOOTH, POOL, Configurations, StepsData, key_of, ki
 from .predict import Query, configurations, coordinates, level_law, query_of, shapes
 from .runs import LABELS, P95, P99, Run, cdf, ks_distance, ratios
 
-N_DRAW = 600  # per run: the 5 % quantile is then known to 0.9 % in probability
+N_DRAW = 600  # per run: the 5% quantile is then known to 0.9% in probability
 LEVELS = (0.05, 0.5, 0.95)
 
 
@@ -83,7 +83,7 @@ def _score(
 
 
 def _trivial(data: StepsData, asked: Query, i: int) -> Floats:
-    """5, 50 and 95 % of p95/p50 and p99/p50, without a model; [level, 2]."""
+    """5, 50 and 95% of p95/p50 and p99/p50, without a model; [level, 2]."""
     unit, kind = int(asked.unit[i]), int(asked.kind[i])
     members = data.kind == kind if kind >= 0 else np.ones(len(data.units), dtype=bool)
     system = data.codes[members, LABELS.index("system")]
@@ -104,7 +104,7 @@ def _pinball(predicted: Floats, measured: Floats) -> float:
 
 
 def _total(data: StepsData, run: Run, asked: Query, i: int, level: tuple[Floats, Floats]) -> tuple[float, float]:
-    """Whether the run's total time is inside its 90 % interval, and the interval's relative width; NaN if new."""
+    """Whether the run's total time is inside its 90% interval, and the interval's relative width; NaN if new."""
     unit = int(asked.unit[i])
     if unit < 0:
         return np.nan, np.nan

@@ -73,7 +73,7 @@ class CellScore:
 
     Attributes:
         errors: absolute relative errors, one per source: the median of its rows here.
-        inside: share of the rows in their 90 % interval, one per source.
+        inside: share of the rows in their 90% interval, one per source.
         rows: of each source.
     """
 
@@ -193,7 +193,7 @@ class Evidence:
     Attributes:
         n_rows, n_sources: found.
         median_error: mean over sources of the source's median error when it was left out; None without rows.
-        inside: the same of the share inside the 90 % interval.
+        inside: the same of the share inside the 90% interval.
         differs: in what the rows differ from the job, in words, most important first.
         is_extrapolated: whether that is something that changes the answer.
         kind: known, near or far, which decides how wide the interval is; empty where that is not known.
@@ -246,7 +246,7 @@ class Evidence:
             return "no measured run is near this job: its interval rests on the spread between all measured ones"
         n_rows = f"{self.n_rows:,} measured runs of {self.n_sources} source{'s' if self.n_sources > 1 else ''}"
         other = f" (other {', '.join(self.differs)})" if self.differs else ""
-        scored = f"off by {self.median_error:.0%} when left out, {self.inside:.0%} of them inside the 90 % interval"
+        scored = f"off by {self.median_error:.0%} when left out, {self.inside:.0%} of them inside the 90% interval"
         return f"{'extrapolated: nearest are ' if self.is_extrapolated else ''}{n_rows} near this job{other}: {scored}"
 
 

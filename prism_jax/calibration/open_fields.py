@@ -110,7 +110,7 @@ RULES = (
     Usual("norm", _sure("fused"), frameworks=("nanotron",)),  # flash-attn's Triton RMSNorm
     Usual("norm", (("eager", 0.7), ("fused", 0.3)), style=EAGER),
     Usual("norm", (("fused", 0.8), ("eager", 0.2))),
-    # Of the next three the less likely value moves a step by less than 1 %: the likely one is taken as sure.
+    # Of the next three the less likely value moves a step by less than 1%: the likely one is taken as sure.
     Usual("activation", _sure("eager"), style=EAGER),
     Usual("activation", _sure("fused")),
     Usual("rope", _sure("fused"), frameworks=(*_NATIVE, "nanotron")),

@@ -3,7 +3,7 @@
     T = max_stage n_micro (F + B) + (pp - 1) / v (F + B)_middle + max_stage end + transfers on the way
 
 with F and B of a stage from the same `chunk_cost`, and the end from the same `stage_end`, that predictions use. It leaves out
-what only the pipeline's graph knows (who waits for whom); over 4,800 measured plans it is within 1 % of the simulated step for
+what only the pipeline's graph knows (who waits for whom); over 4,800 measured plans it is within 1% of the simulated step for
 four of five. Calibrations fit it, many rows at a time and differentiably; what is predicted is always simulated.
 
 Costs are linear in the factors and the seconds per call of a `CostCorrection`, so a few probes give their coefficients.

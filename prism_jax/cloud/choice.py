@@ -310,7 +310,7 @@ class CloudGain:
 
     Attributes:
         saved_usd, saved_s: [world].
-        share, share_interval: of the mean cost that is saved, and its 90 % interval over samples of the worlds.
+        share, share_interval: of the mean cost that is saved, and its 90% interval over samples of the worlds.
     """
 
     reference: CandidateOutcome

@@ -167,7 +167,7 @@ class LadderLaw(ByContent):
         return LadderSpec(name, floor_s, s_per_sample, measured_on, n_parameters, most, source=self.source)
 
     def interval(self, batch: float) -> tuple[float, float, float]:
-        """Seconds of a step: 5 %, median and 95 % of the uncertain mean step."""
+        """Seconds of a step: 5%, median and 95% of the uncertain mean step."""
         low, middle, high = np.quantile(self.seconds(batch), [0.05, 0.5, 0.95])
         return float(low), float(middle), float(high)
 

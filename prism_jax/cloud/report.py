@@ -48,7 +48,7 @@ class RentFacts:
         on_demand_usd_per_h, spot_usd_per_h: of all instances; None where the policy does not pay it.
         price_day, price_age_days: earliest day of the prices, and days since; None where the catalogue does not say.
         time_mean_s, time_p50_s, time_p95_s, cost_mean_usd, cost_p50_usd, cost_p95_usd: of the whole job.
-        cost_cvar95_usd: mean cost of the worst 5 % of the worlds.
+        cost_cvar95_usd: mean cost of the worst 5% of the worlds.
         deadline_prob, budget_prob: probability that they are kept; None where there is none.
         spot_share: of the time in which nodes are paid.
         interruptions: on average.
@@ -93,9 +93,9 @@ class GainFacts:
     Attributes:
         against: "on demand" or "what is running".
         reference: the cheapest choice of this kind.
-        saved_usd, saved_s: mean over worlds, and saved_usd_interval: 90 % of the worlds lie in it.
+        saved_usd, saved_s: mean over worlds, and saved_usd_interval: 90% of the worlds lie in it.
         saved_share: of the mean cost of the reference.
-        saved_share_interval: 90 % interval of that share over samples of worlds.
+        saved_share_interval: 90% interval of that share over samples of worlds.
     """
 
     against: str

@@ -62,7 +62,7 @@ def time_to(value_s: float, smallest_s: float) -> str:
 
 
 def percent(share: float, *, sign: bool = False) -> str:
-    """A share as a percentage with two significant digits, whole from 10 % on.
+    """A share as a percentage with two significant digits, whole from 10% on.
 
     Example:
         >>> percent(0.0164, sign=True)

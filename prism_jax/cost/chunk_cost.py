@@ -75,10 +75,10 @@ _F, _B, _W = 0, 1, 2
 _GEMM, _ATTENTION = COMPUTE_CLASSES.index("gemm"), COMPUTE_CLASSES.index("attention")
 _MEMORY = COMPUTE_CLASSES.index("memory")
 _PASSES = ((_F,), (_B, _W))  # phases that run as one op where the schedule does not split them
-HOST_SHARPNESS = 6.0  # (host^6 + device^6)^(1/6): where both take equally long an op takes 12 % longer than either
+HOST_SHARPNESS = 6.0  # (host^6 + device^6)^(1/6): where both take equally long an op takes 12% longer than either
 # The same of passes in which the host waits for the device in every layer: it is never ahead, so that the device stands still
 # until the first kernels of a layer are started, and short kernels are not covered by what was started long before. Between the
-# longer of the two (6) and their sum (1): where both take equally long 41 % longer than either, at half of it 12 %.
+# longer of the two (6) and their sum (1): where both take equally long 41% longer than either, at half of it 12%.
 WAITING_SHARPNESS = 2.0
 
 

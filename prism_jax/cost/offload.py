@@ -11,7 +11,7 @@ at the bandwidth of as many threads as a process has, all processes of a node to
 
 - one thread of a server processor moves about 20 GB/s. `torchrun` and Ray give a process one, unless OMP_NUM_THREADS says more:
   a step of Qwen3-0.6B with Megatron's hybrid optimizer took .93 s more on one H100 (NVIDIA-NeMo/RL 3628; this law: .91);
-- all of them: 45 % of what its memory modules could. ZeRO-Offload, table 4: 2.57 s for 10^10 parameters on the two sockets of a
+- all of them: 45% of what its memory modules could. ZeRO-Offload, table 4: 2.57 s for 10^10 parameters on the two sockets of a
   DGX-2 (12 channels of DDR4-2666, 256 GB/s).
 
 Parameters on the host are copied to the device before they are gathered for a pass, gradients on the host leave it after the
@@ -61,7 +61,7 @@ NODE_OF_GENERATION = {
     "cdna4": 1150e9,
 }
 # PCIe x16 of the generation's hosts, one direction: 3.0 for V100 and T4, 4.0 unless said, 5.0 from Hopper on; copies of pinned
-# memory reach 85 % of it. NVLink-C2C: 450 GB/s, which two GPUs of a GB200 share.
+# memory reach 85% of it. NVLink-C2C: 450 GB/s, which two GPUs of a GB200 share.
 _OF_LINK = 0.85
 LINK_BYTES_PER_S = 31.5e9
 LINK_OF_GENERATION = {"volta": 15.75e9, "turing": 15.75e9, "hopper": 63e9, "blackwell": 63e9, "blackwell-rtx": 63e9}
@@ -207,7 +207,7 @@ def host_memory(
 
     Notes:
         16 bytes per parameter with Adam, 18 with the parameters themselves, as DeepSpeed's `estimate_zero3_model_states_mem`
-        says without its allowance of 50 % for buffers. The host has a copy of what it updates, and gradients as it reads them.
+        says without its allowance of 50% for buffers. The host has a copy of what it updates, and gradients as it reads them.
         All but moments is pinned: 33B parameters with 18 bytes each ran out of 600 GB and took 750 to 800 (DeepSpeed 3448),
         here 730.
     """

@@ -56,7 +56,7 @@ def p95_owners(times: ReplicaTimes, key: Array, p: float = 0.95) -> Shares:
 
 
 OF_WHOLE_STEPS = ("step regime", "stalls")
-N_BATCH_STUDENT = 1.2  # Student's t of 7 degrees over the normal score, at 97.5 %
+N_BATCH_STUDENT = 1.2  # Student's t of 7 degrees over the normal score, at 97.5%
 
 
 def fall(before: StepTimeDistribution, after: StepTimeDistribution, p: float) -> tuple[float, float]:

@@ -41,7 +41,7 @@ def _thinned(curve: CollectiveCurve) -> CollectiveCurve:
 
 
 def replicated_values(checked: Any, most: int = MOST_VALUES) -> ReplicatedValues:
-    """Measured values in order, and the band of replicated ones (5 to 95 %) at the same ranks.
+    """Measured values in order, and the band of replicated ones (5 to 95%) at the same ranks.
 
     Args:
         checked: what `Fit.check` returns.

@@ -55,7 +55,7 @@ def _verdict(summary: Mapping[str, Any]) -> str:
 
 
 def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
-    """Bus bandwidth of one collective by message size: measured points, and the fitted curves with their 90 % bands."""
+    """Bus bandwidth of one collective by message size: measured points, and the fitted curves with their 90% bands."""
     ax = new_axes() if ax is None else ax
     shown = spread(curves, MOST_CURVES)
     places = [_place(curve) for curve in shown]
@@ -128,7 +128,7 @@ def plot_shares(
     intervals: Mapping[str, Mapping[str, float]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Bars of the share of variance of each level, with a line over the 90 % interval of those that are known as a range."""
+    """Bars of the share of variance of each level, with a line over the 90% interval of those that are known as a range."""
     ax = new_axes() if ax is None else ax
     names = list(shares)[::-1]
     ax.barh(names, [shares[name] for name in names], color=TEAL)
@@ -146,7 +146,7 @@ def plot_shares(
 
 
 def plot_replicated(checked: Any, *, ax: Axes | None = None) -> Axes:
-    """Empirical distribution of the measured values (points) in the band of replicated ones (5 to 95 %)."""
+    """Empirical distribution of the measured values (points) in the band of replicated ones (5 to 95%)."""
     return _plot_values(replicated_values(checked, len(checked.measured)), new_axes() if ax is None else ax)
 
 

@@ -73,7 +73,7 @@ class FitFacts:
     Attributes:
         what: "fit".
         variance_shares: level -> share of the variance of `variance_of`.
-        about: what the model says of itself: parameters with 90 % intervals, notes.
+        about: what the model says of itself: parameters with 90% intervals, notes.
         record: None where none was kept.
     """
 
@@ -118,7 +118,7 @@ class CollectiveCurve:
         fabric: GPU, network and source, as far as known.
         measured_bytes, measured_bus: message sizes, and bytes per second over a link there.
         n_bytes: sizes at which the curve is given.
-        low, middle, high: 5 %, median and 95 % there, bytes per second.
+        low, middle, high: 5%, median and 95% there, bytes per second.
     """
 
     op: str
@@ -145,7 +145,7 @@ class ReplicatedValues:
     Attributes:
         what: what a value is, with its unit.
         level: share of the values below.
-        measured, low, middle, high: at these shares: measured, and 5 %, median and 95 % of replicated data sets.
+        measured, low, middle, high: at these shares: measured, and 5%, median and 95% of replicated data sets.
     """
 
     what: str
@@ -187,8 +187,8 @@ class KeptFitReport(Report):
 
 
 MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
-SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0 %
-KNOWN_TO = 0.03  # half of the 90 % interval of a share, above which it is a range and not a number
+SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0%
+KNOWN_TO = 0.03  # half of the 90% interval of a share, above which it is a range and not a number
 INTERVALS = "variance_share_intervals"  # in what a model says of itself: level -> median, p5, p95
 SKIPPED = ("variance_of", "variance_shares", INTERVALS, "notes")
 
@@ -290,14 +290,14 @@ def _remedy(fit: FitFacts) -> str:
 
 
 def share_text(share: float, interval: Mapping[str, float] | None) -> str:
-    """A share as a number where it is known to `KNOWN_TO`, else as the range that holds it with 90 %."""
+    """A share as a number where it is known to `KNOWN_TO`, else as the range that holds it with 90%."""
     if interval is None or interval["p95"] - interval["p5"] <= 2.0 * KNOWN_TO:
         return f"{share:.1%}"
     return f"{100.0 * interval['p5']:.0f} to {interval['p95']:.0%}"
 
 
 def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
-    """Shares that print as more than 0.0 %, and the names of the others."""
+    """Shares that print as more than 0.0%, and the names of the others."""
     shown = {name: share for name, share in shares.items() if share >= SMALLEST_SHARE}
     return shown, [name for name in shares if name not in shown]
 
@@ -321,7 +321,7 @@ def _groups(title: str, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[s
         if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
             own[label] = f"{text(part['median'])} ({text(part['p5'])} to {text(part['p95'])})"
         elif isinstance(part, list) and len(part) == 3 and all(isinstance(one, float) for one in part):
-            own[label] = f"{text(part[1])} ({text(part[0])} to {text(part[2])})"  # 5 %, median, 95 %
+            own[label] = f"{text(part[1])} ({text(part[0])} to {text(part[2])})"  # 5%, median, 95%
         elif name == "variance_shares":
             continue  # with their intervals
         elif isinstance(part, Mapping):

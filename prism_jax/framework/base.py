@@ -135,7 +135,7 @@ class PeakLaw:
         return NormalDist(log(self.median), self.log_sd)
 
     def interval_bytes(self, predicted_bytes: float, has_experts: bool) -> tuple[float, float]:
-        """90 % interval of the peak that would be measured, bytes."""
+        """90% interval of the peak that would be measured, bytes."""
         law = self._log_ratio(has_experts)
         low, high = (predicted_bytes * exp(law.inv_cdf(p)) for p in INTERVAL)
         return low, high

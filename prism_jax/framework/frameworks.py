@@ -118,7 +118,7 @@ NANOTRON = Framework(
     memory_source="3,682 measured layouts and their peaks in experiments/memory_validation",
     # 1,765 peaks of 5 models; with experts none: Megatron-LM's spread on top.
     peak_law=PeakLaw(1.025, 0.161, 1.025, 0.169),
-    memory_margin=0.15,  # of 61 layouts right below it 90 % fit, of all 99 % (experiments/memory_validation)
+    memory_margin=0.15,  # of 61 layouts right below it 90% fit, of all 99% (experiments/memory_validation)
     capabilities=Capabilities(
         schedules=("1f1b", "gpipe"),
         zero_stages=(0, 1),

@@ -138,8 +138,8 @@ class Recovery:
     Attributes:
         restart_s: from the interruption, once noticed, until a checkpoint is loaded: drain, schedule, start processes.
         swap_s: time until then where a hot spare takes over (policy "hot_spare"); None: as long.
-        warmup_steps, warmup_slowdown: first steps after a restart, and how much longer they take (1.05: 5 %).
-        spares: idle nodes in addition to the job's; None: the fewest that suffice 99 % of the time.
+        warmup_steps, warmup_slowdown: first steps after a restart, and how much longer they take (1.05: 5%).
+        spares: idle nodes in addition to the job's; None: the fewest that suffice 99% of the time.
         policy: "restart" waits for nodes where spares do not suffice, "hot_spare" too, "shrink" goes on with fewer.
         planned: stops that are planned.
 

@@ -31,7 +31,7 @@ def plot_completion(
 ) -> Axes:
     """Draws the probability of being done over the wall time, by all that is uncertain and by luck alone, and the deadline.
 
-    The band is the 90 % interval of the expected time over failure rates and step time.
+    The band is the 90% interval of the expected time over failure rates and step time.
     """
     ax = new_axes() if ax is None else ax
     unit, unit_s = unit_of(curve.time_s[-1])

@@ -155,7 +155,7 @@ class Restarts(OptionGroup):
     Attributes:
         recovery: all of it as one; None: what the others state.
         restart_s: time from a noticed interruption to the load, e.g. 10min; default: 11 minutes (reported as assumed).
-        spares: spare nodes; auto: the fewest that suffice 99 % of the time.
+        spares: spare nodes; auto: the fewest that suffice 99% of the time.
         policy: policy where spares do not suffice: restart (wait), hot_spare (wait) or shrink.
     """
 

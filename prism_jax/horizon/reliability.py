@@ -103,7 +103,7 @@ class SlowPhase(Cause):
     """One cause of slow steps that no failure ends: a throttled GPU, a congested or flapping link.
 
     Attributes:
-        slowdown: of the step while it lasts (1.1: 10 % longer); slowdown_log_sd: spread of the logarithm of its excess.
+        slowdown: of the step while it lasts (1.1: 10% longer); slowdown_log_sd: spread of the logarithm of its excess.
         duration_s, duration_log_sd: median seconds until it ends or is mended, and spread of their logarithm.
 
     Raises:

@@ -90,8 +90,8 @@ class OutcomeFacts:
     Attributes:
         time_s, mc_error_s: over chance and over what is not known, and the Monte Carlo error.
         chance_s: over chance alone, rates and the level of the step being as stated.
-        expected_interval_s: 90 % interval of the expected time over what is not known: rates, and the level of the step.
-        goodput, goodput_interval: share of the wall time in steps that are kept: median and 90 % of the worlds.
+        expected_interval_s: 90% interval of the expected time over what is not known: rates, and the level of the step.
+        goodput, goodput_interval: share of the wall time in steps that are kept: median and 90% of the worlds.
         seconds: bucket -> mean seconds; they add up to the mean time.
         waiting_s: part of the bucket `failure`: for nodes to come back.
         interruptions: mean number.

@@ -11,7 +11,7 @@ Overheads by operator are T1 to T5 of the universal multi-GPU performance model 
 
 Each is the mean of what remains after values beyond 1.5 interquartile ranges of the quartiles are left out, by the name of the
 operator (T1: and of the one before), and over all operators for those that were not seen. Of fewer than `FEWEST` all are kept:
-long gaps between operators belong to the step (a data loader, Python between two modules), and without them it is 20 % too short.
+long gaps between operators belong to the step (a data loader, Python between two modules), and without them it is 20% too short.
 """
 
 from __future__ import annotations

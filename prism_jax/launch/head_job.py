@@ -28,7 +28,7 @@ from .torchtitan import torchtitan_job
 
 EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
 EMULATED = {"volta": "fp32", "turing": "fp32", "pascal": "fp32", "maxwell": "fp32", "kepler": "fp32"}
-OFFLOAD_SD = 0.85  # of the logarithm: hosts and their links differ by a factor of four either way (90 %)
+OFFLOAD_SD = 0.85  # of the logarithm: hosts and their links differ by a factor of four either way (90%)
 MOST_DEVICES_SHOWN = 8
 READERS: dict[str, Callable[[Head, str], StatedJob]] = {
     TITAN: torchtitan_job,

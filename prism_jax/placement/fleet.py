@@ -29,7 +29,7 @@ class MeasuredFleet:
     """Persistent slowdown factors of every GPU.
 
     Attributes:
-        factor: [compute_class, node, gpu] with GPUs in their order within the node; 1.05 is 5 % slower.
+        factor: [compute_class, node, gpu] with GPUs in their order within the node; 1.05 is 5% slower.
         hosts: [node] names; empty where nodes are numbered.
         links: [2, node, gpu] factors of links within the node and of the port to others; None where none was measured.
     """

@@ -140,7 +140,7 @@ N_STEP = 3000
 HOT, COLD = (
     3e-4,
     1e-5,
-)  # temperatures over the step time: losses of 0.03 % are gambled with at first, of 0.001 % in the end
+)  # temperatures over the step time: losses of 0.03% are gambled with at first, of 0.001% in the end
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ N_ITERATION = 30  # of Sinkhorn's normalisation
 LEARNING_RATE = 0.3
 WARM, COOL = 1.0, 0.1  # temperature of the matrix, from first to last step
 GUMBEL = 0.1  # noise on the scores, so that ties break
-START_SCORE = 4.0  # of the assignment it starts from: 30 % of the mass among 128 nodes
+START_SCORE = 4.0  # of the assignment it starts from: 30% of the mass among 128 nodes
 N_SAMPLE = 32  # simulated steps a gradient is taken on
 
 

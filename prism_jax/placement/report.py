@@ -184,7 +184,7 @@ def _methods(report: PlacementReport) -> Bars:
 
 
 def _gain(report: PlacementReport) -> dict[str, str]:
-    """Falls of the objective, in one unit; intervals hold 90 % of estimates on fresh draws."""
+    """Falls of the objective, in one unit; intervals hold 90% of estimates on fresh draws."""
     low, high = report.gain_interval
     base = report.value[AS_GIVEN]
     name, over_best = WORDS[report.best_baseline], report.gain_over_best_baseline

@@ -5,10 +5,10 @@
 | adam, adamw, lamb | exp_avg, exp_avg_sq | arXiv 1412.6980, 1711.05101, 1904.00962 |
 | sgd | nothing | - |
 | sgd_momentum, lion, muon | exp_avg | arXiv 2302.06675, 2502.16982 |
-| adam_mini | exp_avg, one exp_avg_sq per block of a matrix, below 0.1 % | arXiv 2406.16793 |
+| adam_mini | exp_avg, one exp_avg_sq per block of a matrix, below 0.1% | arXiv 2406.16793 |
 | adagrad, rmsprop | exp_avg_sq | - |
 | ademamix, grokadamw | exp_avg twice, exp_avg_sq | arXiv 2409.03137 |
-| adafactor | sums of rows and columns of exp_avg_sq: (m + n) / mn of a matrix of m x n, below 0.1 % | arXiv 1804.04235 |
+| adafactor | sums of rows and columns of exp_avg_sq: (m + n) / mn of a matrix of m x n, below 0.1% | arXiv 1804.04235 |
 | *_8bit | the same in 8 bits, with an fp32 scale per block of 256 | arXiv 2110.02861, bitsandbytes, torchao |
 | *_4bit | the same in 4 bits, with an fp32 scale per block of 128 | arXiv 2309.01507, torchao |
 | paged_* | the same in memory that the device and the host share, so that they need no place on the device | bitsandbytes |

@@ -135,7 +135,7 @@ class MemoryFacts:
     """Bytes on the pipeline stage that needs most; `headroom` is negative where they do not fit.
 
     Attributes:
-        low, high: 90 % interval of the peak that would be measured.
+        low, high: 90% interval of the peak that would be measured.
         not_fit_prob: probability that it exceeds the capacity, 0-1.
         stage: which stage that is; absent where another key says so.
     """
@@ -288,12 +288,12 @@ def host_notes(job: Job) -> tuple[str, ...]:
     when = "during the backward pass" if gradients_on_host(plan) else "after the backward pass"
     return (
         f"optimizer on the host: assumed {threads} (plan.host_threads), gradients leave {when} (plan.offload_gradients); "
-        "pinned buffers rounded up to powers of two, by 44 % in the mean",
+        "pinned buffers rounded up to powers of two, by 44% in the mean",
     )
 
 
 def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None) -> MemoryFacts:
-    """Bytes on the fullest stage, the 90 % interval of what would be measured, and the probability that it does not fit.
+    """Bytes on the fullest stage, the 90% interval of what would be measured, and the probability that it does not fit.
 
     Args:
         needed: memory of the job.

@@ -171,7 +171,7 @@ def step_time(distribution: StepTimeDistribution) -> StepTime:
 
 
 def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
-    """5 %, 50 % and 95 % quantile of the median step that would be measured, seconds, given all the cost model does not know.
+    """5%, 50% and 95% quantile of the median step that would be measured, seconds, given all the cost model does not know.
 
     Notes:
         Its `p50` is not the predicted median: corrections act on a step whose parts hide behind each other.

@@ -91,7 +91,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class FitBand:
-    """90 % interval of each quantile over what a fit leaves open."""
+    """90% interval of each quantile over what a fit leaves open."""
 
     p5: Bounds
     p50: Bounds
@@ -102,7 +102,7 @@ class FitBand:
 
 @dataclass(frozen=True)
 class TailQuantiles:
-    """90 % intervals of the upper quantiles."""
+    """90% intervals of the upper quantiles."""
 
     p95: Bounds
     p99: Bounds
@@ -110,7 +110,7 @@ class TailQuantiles:
 
 @dataclass(frozen=True)
 class TailFacts:
-    """90 % intervals of quantiles of the step time on a system that was not measured, from the spread between measured ones.
+    """90% intervals of quantiles of the step time on a system that was not measured, from the spread between measured ones.
 
     Attributes:
         over_p50: quantile over the median, minus 1.

@@ -28,7 +28,7 @@ def plot_prediction(
         distribution: what `predict` returns, or its curve.
         explanation: what `explain` returns; None: the left half alone.
         title: of the figure.
-        model_interval_s: 90 % interval of the median step that would be measured, drawn below the distribution, which holds for
+        model_interval_s: 90% interval of the median step that would be measured, drawn below the distribution, which holds for
             an exact cost model only; None: the cost model leaves nothing open.
     """
     curve = distribution if isinstance(distribution, StepCurve) else step_curve(distribution)

@@ -233,7 +233,7 @@ def _of_draws(
     distribution: StepTimeDistribution,
     progress: Progress,
 ) -> tuple[StepTime, FitBand]:
-    """Quantiles of the step time as posterior draws have them: medians and 90 % intervals of the same draws."""
+    """Quantiles of the step time as posterior draws have them: medians and 90% intervals of the same draws."""
     found = epistemic_band(
         fitted.job,
         fitted.draws,

@@ -247,7 +247,7 @@ def _quantiles(report: PredictionReport) -> list[Block]:
     if times.std <= ROUNDING * times.mean:
         return [Note(f"Every step takes {format_s(times.p50, 5)}: the job has no variability.")]
     columns = ["quantile", "step time", "over p50", *(["on 90% of systems"] if report.tail else [])]
-    columns += ["90 % interval of the fit"] if report.epistemic_s else []
+    columns += ["90% interval of the fit"] if report.epistemic_s else []
     chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in report.prob_slower.items())
     facts = {
         "mean": f"{time_to(times.mean, times.std / 10)}, standard deviation {time_to(times.std, times.std / 10)}",
@@ -280,7 +280,7 @@ def _spreads(report: PredictionReport) -> dict[str, str]:
     spread, share = report.allocation, report.fleet_share
     if spread is None or share is None:
         return {}
-    part = "0 %" if share == 0.0 else "{} ± {} %".format(*with_error(100.0 * share, 100.0 * spread.share_mc_error))
+    part = "0%" if share == 0.0 else "{} ± {}%".format(*with_error(100.0 * share, 100.0 * spread.share_mc_error))
     within = f"standard deviation {format_s(spread.within_s, 2)} from step to step"
     return {
         "one allocation": f"{within}, p95 {time_with_error(spread.p95_s, spread.p95_mc_error_s)}",
@@ -300,7 +300,7 @@ def _level(level: LevelFacts | None) -> dict[str, str]:
 
 
 def _relative(share: float) -> str:
-    """Share in words, such as "1.4 % above"; a skewed factor of mean one, such as a network regime, can put the median below."""
+    """Share in words, such as "1.4% above"; a skewed factor of mean one, such as a network regime, can put the median below."""
     return f"{percent(abs(share))} {'above' if share >= 0.0 else 'below'}"
 
 
@@ -310,7 +310,7 @@ def _tail(report: PredictionReport) -> dict[str, str]:
         return {}
     own = ((name, getattr(report.tail.measured_s, name)) for name in ("p95", "p99"))
     bounds = ", ".join(f"{name} {format_s(one.low, 3)} to {format_s(one.high, 3)}" for name, one in own)
-    return {"measured": f"90 % intervals of a measured p95 and p99, model error included: {bounds}"}
+    return {"measured": f"90% intervals of a measured p95 and p99, model error included: {bounds}"}
 
 
 def _rates(report: PredictionReport) -> dict[str, str]:

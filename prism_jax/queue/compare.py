@@ -42,7 +42,7 @@ class QueueCase:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Mean completion time over that of a reference in the same world: median and 90 % interval over worlds."""
+    """Mean completion time over that of a reference in the same world: median and 90% interval over worlds."""
 
     median: float
     p5: float

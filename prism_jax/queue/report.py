@@ -151,7 +151,7 @@ def _cells(row: QueueRow) -> tuple[str, ...]:
 
 
 def ratio(facts: Ratio) -> str:
-    """Median and 90 % interval."""
+    """Median and 90% interval."""
     return f"{facts.median:.3f} ({facts.p5:.3f} to {facts.p95:.3f})"
 
 

@@ -5,7 +5,7 @@ In the ideal step every op lasts as long as its kind does on average: compute it
 
 - Slowdown of a part (op type, stage, dp rank): the ideal steps with that part as recorded, over the ideal steps. Of a worker: the
   smaller one of its stage and of its dp rank.
-- M_W, M_S: share of the lost time that returns when the worst 3 % of workers, or the last stage, run ideally.
+- M_W, M_S: share of the lost time that returns when the worst 3% of workers, or the last stage, run ideally.
 
 Source: Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", arXiv 2505.05713, equations 1-5.
 """
@@ -69,7 +69,7 @@ def ideal_durations(trace: Trace, run_s: Floats) -> Floats:
 
 
 def worst_workers(by_worker: Floats, rank: NDArray) -> tuple[tuple[int, int], ...]:
-    """The slowest 3 % of workers (at least one); the lower rank first among equals."""
+    """The slowest 3% of workers (at least one); the lower rank first among equals."""
     n_worst = -(-by_worker.size * WORST_PERCENT // 100)
     order = np.lexsort((rank.ravel(), -by_worker.ravel()))[:n_worst]
     return tuple((int(i // by_worker.shape[1]), int(i % by_worker.shape[1])) for i in order)

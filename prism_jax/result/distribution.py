@@ -43,7 +43,7 @@ from ..core.units import format_s
 
 @dataclass(frozen=True)
 class MedianInterval:
-    """Median and 90 % interval."""
+    """Median and 90% interval."""
 
     median: float
     p5: float
@@ -111,7 +111,7 @@ def half_width(
 def stated_error(
     samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float
 ) -> float:
-    """Error such that the truth lies within 1.96 of it as often as within a known standard error: in 95 % of repeats.
+    """Error such that the truth lies within 1.96 of it as often as within a known standard error: in 95% of repeats.
 
     Notes:
         Randomisations are few, so that theirs is a Student interval; where hardly anything is drawn at random, interpolation is
@@ -361,7 +361,7 @@ class StepTimeDistribution(SampleStatistics):
         return float(quantile(self.samples_s, check_prob(p)))
 
     def mc_error(self, p: float) -> float:
-        """Standard error of `quantile(p)` from independent randomisations, seconds; 95 % of repeats lie within 1.96 of it."""
+        """Standard error of `quantile(p)` from independent randomisations, seconds; 95% of repeats lie within 1.96 of it."""
         return stated_error(self.samples_s, self.batches_s, check_prob(p))
 
     def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:

@@ -234,7 +234,7 @@ def _shipped() -> Iterator[Objective]:
     for name, p in QUANTILES.items():
         about = "median step time" if p == 0.5 else f"step time that {100 * p:g} % of steps do not exceed"
         yield Objective(name, about, Quantile(p), SmoothQuantile(p))
-    yield Objective("cvar95", "mean of the slowest 5 % of steps", Cvar(0.95))
+    yield Objective("cvar95", "mean of the slowest 5% of steps", Cvar(0.95))
     yield Objective(
         "gpu_hours_per_mtoken",
         "GPU-hours per million tokens",

@@ -97,7 +97,7 @@ def plot_model_interval(
 
     Args:
         distribution: what `predict` returns, or its curve.
-        interval_s: 90 % interval of the median step that would be measured, seconds.
+        interval_s: 90% interval of the median step that would be measured, seconds.
         ax: where to draw.
     """
     low, high = interval_s
@@ -112,5 +112,5 @@ def plot_model_interval(
     ax.set_xlim(low - margin, high + margin)
     ax.set_ylim(-0.6, 0.6)
     ax.set_yticks([])
-    name_time_axis(ax.xaxis, "90 % interval of the median step that would be measured; dark: modelled steps, p5 to p99")
+    name_time_axis(ax.xaxis, "90% interval of the median step that would be measured; dark: modelled steps, p5 to p99")
     return ax

@@ -19,7 +19,7 @@ class Gain:
     Attributes:
         value_s: on these draws.
         error_s: its standard error.
-        low_s, high_s: between which 90 % of estimates from as many fresh draws fall.
+        low_s, high_s: between which 90% of estimates from as many fresh draws fall.
     """
 
     value_s: float
@@ -38,7 +38,7 @@ def mean_and_error(of_batch: Floats) -> tuple[float, float]:
 
 
 def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, float]:
-    """Interval that holds 90 % of estimates from as many fresh draws: both they and this estimate err."""
+    """Interval that holds 90% of estimates from as many fresh draws: both they and this estimate err."""
     half = float(special.stdtrit(n_batch - 1, 0.5 + 0.5 * CONFIDENCE)) * np.sqrt(2.0) * error
     return float(estimate - half), float(estimate + half)
 

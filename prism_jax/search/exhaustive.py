@@ -192,7 +192,7 @@ def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists,
 
 
 def _uncertain(job: Job, memory_bytes: float) -> dict[str, Any]:
-    """90 % interval of the peak that would be measured, bytes, and the probability that it does not fit."""
+    """90% interval of the peak that would be measured, bytes, and the probability that it does not fit."""
     law, has_experts = job.software.peak_law, job.model.has_experts
     return {
         "memory_interval_bytes": law.interval_bytes(memory_bytes, has_experts),

@@ -50,7 +50,7 @@ class CandidateFigures:
         value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
         prob_best: probability that it is the best of all finalists, given what the cost model does not know.
-        memory_bytes: peak of the worst stage; memory_interval_bytes: 90 % interval of what would be measured.
+        memory_bytes: peak of the worst stage; memory_interval_bytes: 90% interval of what would be measured.
         not_fit_prob: probability that this exceeds the device's memory, 0-1.
         mfu: share of the devices' peak that the median step makes use of, 0-1.
         tokens_per_s_per_gpu: of the median step; samples where the model counts these.
@@ -105,9 +105,9 @@ class GainEstimate:
     Attributes:
         base_s, best_s: objective of the job's own plan and of the best one.
         gain: share of the objective that is saved.
-        gain_interval: 90 % interval, Monte Carlo error alone.
-        model_interval: 90 % interval including model error, most of which both plans share.
-        posterior_interval: 90 % interval over posterior draws of a fit; None without one.
+        gain_interval: 90% interval, Monte Carlo error alone.
+        model_interval: 90% interval including model error, most of which both plans share.
+        posterior_interval: 90% interval over posterior draws of a fit; None without one.
     """
 
     base_s: float

@@ -331,7 +331,7 @@ def fresh_seed(seed: int, number: int) -> int:
 
 
 def half_width(gains: np.ndarray) -> float:
-    """Half of the 90 % interval of the mean of gains [set of draws], by Student's t."""
+    """Half of the 90% interval of the mean of gains [set of draws], by Student's t."""
     return float(stdtrit(len(gains) - 1, 0.5 + LEVEL / 2) * gains.std(ddof=1) / np.sqrt(len(gains)))
 
 

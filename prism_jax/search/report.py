@@ -174,7 +174,7 @@ class TuneReport(Report):
         p: probability of the quantile.
         numbers: rounded to what can be run.
         base_s, best_s: the quantile before and after.
-        gain: 1 - after / before; gain_interval: 90 %, by Monte Carlo error alone.
+        gain: 1 - after / before; gain_interval: 90%, by Monte Carlo error alone.
     """
 
     kind: ClassVar[str] = "tune"

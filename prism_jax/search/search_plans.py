@@ -388,7 +388,7 @@ class Continuous(OptionGroup):
     Attributes:
         continuous: tune this field instead: bandwidth, power, layers, share or checkpoint; repeat the option for several at once.
         tier_price: cost of the bandwidth of a tier relative to that of other tiers, for bandwidth; 1 by default; may be repeated.
-        power_watts: average power budget per GPU, for power; by default 80 % of the device's limit.
+        power_watts: average power budget per GPU, for power; by default 80% of the device's limit.
         slowdowns: measured slowdowns of GPUs, for share, and for power by node: a CSV file as for `predict`.
         mtbf_h: mean time between interruptions of the job, for checkpoint, e.g. 3h.
         restart_s: time from an interruption to the start of loading, for checkpoint, e.g. 10min; by default 11 minutes.

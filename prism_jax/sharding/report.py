@@ -72,7 +72,7 @@ class ShardingReport(Report):
         lower_bound, gap: of the objective: what no assignment is below, and how far above it the chosen one is, as a share.
         noise_free_lower_bound_s, noise_free_gap: the same of the noise-free step.
         gain_over: method that the gain is over: the job's own assignment, or the best sharder if that does not fit.
-        gain, gain_error, gain_interval: fall of the objective, its Monte Carlo error, and where 90 % of estimates from as many
+        gain, gain_error, gain_interval: fall of the objective, its Monte Carlo error, and where 90% of estimates from as many
             fresh draws fall.
         best_sharder, gain_over_best_sharder, gain_over_best_sharder_interval: the same against the best of the sharders.
         ranks: [rank].
@@ -196,7 +196,7 @@ def _methods(report: ShardingReport) -> list[Block]:
 
 
 def _worth(report: ShardingReport, over: str) -> str:
-    """The gain over a method, with the interval that holds 90 % of estimates on fresh draws."""
+    """The gain over a method, with the interval that holds 90% of estimates on fresh draws."""
     is_first = over == report.gain_over
     gain = report.gain if is_first else report.gain_over_best_sharder
     low, high = report.gain_interval if is_first else report.gain_over_best_sharder_interval

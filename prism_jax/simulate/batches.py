@@ -39,7 +39,7 @@ def epistemic_band(
     known: KnownGpus | None = None,
     progress: Progress = silent,
 ) -> dict[str, MedianInterval]:
-    """Median and 90 % interval of each quantile of the step time, seconds, over `draws` of the job's variability.
+    """Median and 90% interval of each quantile of the step time, seconds, over `draws` of the job's variability.
 
     Args:
         draws: posterior draws; 20 or more for an interval that means something.

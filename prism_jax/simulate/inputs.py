@@ -169,7 +169,7 @@ def known_gpus(
                 raise DataError(f"slowdowns: GPU {device}, but the job has GPUs 0 to {n_devices - 1}")
             if not (np.isfinite(value) and value > 0):
                 raise DataError(
-                    f"slowdowns: factor {value} of GPU {device}, but it must be a positive number (1.05 = 5 % slower)"
+                    f"slowdowns: factor {value} of GPU {device}, but it must be a positive number (1.05 = 5% slower)"
                 )
             every[rows, device] = value
     has_links = not set(LINKS).isdisjoint(slowdown)

@@ -163,7 +163,7 @@ assert N_COLUMN <= MAX_COLUMNS
 
 METHODS = ("symmetric", "brute_force")
 N_RANDOMISATION = 8
-DEFAULT_COLUMNS = 512  # p50 to p99 of 16,384 GPUs within 0.03 % (benchmarks/accuracy.py)
+DEFAULT_COLUMNS = 512  # p50 to p99 of 16,384 GPUs within 0.03% (benchmarks/accuracy.py)
 REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
 N_STEP_SAMPLES = 1 << 14
 # Effective columns beyond the p95 of the replicas' maximum, per TAIL_REFERENCE_COLUMNS: a design that works leaves 12 or

@@ -62,7 +62,7 @@ def step_regimes(step: Family | NormalScoreMap, step_ar1: float, u: Floats) -> F
 
 Table = tuple[Floats, Floats]  # survival probabilities, increasing, and times
 N_FINER = 4  # interpolated regime factors from one carried score to the next
-N_STALL_NODES = 144  # of the step time without stall: quantiles up to p99 within 0.03 % where most steps stall
+N_STALL_NODES = 144  # of the step time without stall: quantiles up to p99 within 0.03% where most steps stall
 FINEST_SAMPLES = 2048  # from which on stalls are integrated at full resolution
 
 

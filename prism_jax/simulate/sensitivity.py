@@ -318,7 +318,7 @@ class FieldSensitivity:
     """Effect of one number of the hardware on a quantile of the step time.
 
     Attributes:
-        change: d log(quantile) / d log(field): -0.3 says that 1 % more shortens the step by 0.3 %.
+        change: d log(quantile) / d log(field): -0.3 says that 1% more shortens the step by 0.3%.
         error: Monte Carlo standard error of it.
     """
 

@@ -61,7 +61,7 @@ def step_time(
 
     Args:
         job: model, cluster, plan; its variability is used where something is drawn.
-        slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5 % slower), or a mapping from kernel class
+        slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5% slower), or a mapping from kernel class
             (gemm, attention, memory, and others that the model uses) to such an array. Devices count along the plan's axis
             order, the first axis fastest.
         links: [node, sample] factor of the ports of every node to others, or a mapping from nic (these) and link (links within
@@ -247,7 +247,7 @@ def _check_positive(owner: str, name: str, value: np.ndarray, axes: Sequence[str
         what = "slowdown" if owner == "slowdown" else f"factor of {owner}"
         raise DataError(
             f"{owner}[{name}]: {float(value[at]):g} of {place} in sample {at[-1]}{more}, but a {what} is a positive number "
-            "(1 = nominal, 1.05 = 5 % more)"
+            "(1 = nominal, 1.05 = 5% more)"
         )
 
 

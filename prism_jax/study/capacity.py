@@ -55,8 +55,8 @@ class Capacity(ByContent):
     Attributes:
         goodput: share of the time that goes into steps; 1 where no failure rates are stated.
         tokens_per_day: predicted.
-        tokens_p50, tokens_p95: tokens done with probability 50 and 95 %.
-        days_p50, days_p95: days within which they are done with probability 50 and 95 %.
+        tokens_p50, tokens_p95: tokens done with probability 50 and 95%.
+        days_p50, days_p95: days within which they are done with probability 50 and 95%.
         money_p50, money_p95: of these days.
         energy_kwh_p50: of the GPUs alone.
         deadline_prob: that the tokens are done within the deadline.
@@ -132,7 +132,7 @@ def capacities(
 def chosen_fleet(fleets: Sequence[Capacity], n_devices: Sequence[int], span: Span) -> tuple[int, str]:
     """Chooses a fleet, and says why: its position, and a phrase.
 
-    Of those that keep the deadline with 95 % it is the one that costs least at the median or, without prices, has the fewest
+    Of those that keep the deadline with 95% it is the one that costs least at the median or, without prices, has the fewest
     GPUs; if none does, the one that most probably keeps it. Without a deadline it is the one that costs least per token or,
     without prices, does most per day.
 

@@ -23,7 +23,7 @@ class JobFigures(ByContent):
 
     Attributes:
         value, value_error: the objective in its unit, and its Monte Carlo standard error.
-        model_low, model_high: factors of the predicted median between which 90 % of measured ones lie.
+        model_low, model_high: factors of the predicted median between which 90% of measured ones lie.
         tokens_per_s: of the median step; samples where the model counts these.
         exposed_*_s, hidden_*_s: communication by axis that the step waits for, and that runs during compute.
         fits: 1 where the job fits into memory, 0 where it does not.

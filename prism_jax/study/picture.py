@@ -118,7 +118,7 @@ def plot_medians(jobs: Sequence[ComparedJob], names: Sequence[str], *, ax: Axes 
 
 
 def plot_ratios(jobs: Sequence[ComparedJob], *, ax: Axes | None = None) -> Axes:
-    """Objectives over that of the best job: predicted, and the 90 % interval as they would be measured."""
+    """Objectives over that of the best job: predicted, and the 90% interval as they would be measured."""
     ax = new_axes() if ax is None else ax
     at = np.arange(len(jobs))
     ax.axvline(1.0, color=GREY, lw=1.0)

@@ -220,7 +220,7 @@ class ComparedJob:
         name: as it was given.
         figures: what is measured of it.
         relative, relative_error: predicted objective over that of the best job, and its Monte Carlo standard error.
-        ratio_low, ratio_high: 90 % interval of that ratio as it would be measured.
+        ratio_low, ratio_high: 90% interval of that ratio as it would be measured.
         prob_best: that it would be measured to be the best of all.
         is_best, is_tied: best by prediction, and jobs that the draws cannot tell from it.
     """

@@ -47,7 +47,7 @@ class ScalingReport(Report):
     Attributes:
         mode: weak (batch grows with the GPUs) or strong (batch stays).
         stop_size: first size whose marginal return is below `threshold`; None if there is none.
-        onset_step: GPUs at which data-parallel communication reaches 5 % of a step without variability; knee: first of the
+        onset_step: GPUs at which data-parallel communication reaches 5% of a step without variability; knee: first of the
             sizes at which it does in the simulation.
         sample_unit: what is meant where figures say tokens.
     """

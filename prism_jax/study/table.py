@@ -200,7 +200,7 @@ def prob_least(measured: Floats) -> Floats:
 
 
 def ratio_bands(measured: Floats, base: int) -> Floats:
-    """[job, 2] bounds of the central 90 % of a job's value over that of job `base`."""
+    """[job, 2] bounds of the central 90% of a job's value over that of job `base`."""
     return np.quantile(measured / measured[:, [base]], BAND, axis=0).T
 
 
@@ -210,7 +210,7 @@ class Comparison:
 
     Attributes:
         table: figures and predicted ratios, by axis `JOB`.
-        ratios: [job] 90 % interval of what would be measured of a job over that of the best by prediction.
+        ratios: [job] 90% interval of what would be measured of a job over that of the best by prediction.
         prob_less: [job, other] probability that a job's objective would be measured to be less than that of the other.
         prob_best: [job] that it would be measured to be the least of all.
     """

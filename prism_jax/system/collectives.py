@@ -116,7 +116,7 @@ class CollectiveLibrary:
 # LL sends a flag with every 4 bytes (the tuner gives it 1/4 of the ring bandwidth); LL128 carries data in 120 of 128 bytes.
 # The tree's own network hops are 5.0 / 8.5 / 14.
 # network_step_s, tree_step_share: what the tuner's latencies lack of real networks; picked on coarse grids (10 to 30 us, LL 2 to
-# 8 us, shares to 1 %) by the squared logarithmic error of all-reduces across nodes from 1 MiB: H100, 4 to 512 nodes (64 MiB from
+# 8 us, shares to 1%) by the squared logarithmic error of all-reduces across nodes from 1 MiB: H100, 4 to 512 nodes (64 MiB from
 # 217 to 112 GB/s of bus bandwidth, 1 GiB from 337 to 286; arXiv 2411.13055) and 4 to 1,024 nodes (64 MiB from 230 to 107; NVIDIA,
 # GTC), A100, 2 to 16 nodes (Echo, aisimu: nccl-tests). The 8 us are the end of their grid.
 # fill_bytes: two A100 (H100) take 42 (29) us longer for 16 MiB than their rate at 512 MiB says (aiconfigurator tables).
@@ -139,7 +139,7 @@ NCCL = CollectiveLibrary(
     network=RateShares(
         all_reduce=0.88, all_gather=0.88, reduce_scatter=0.88, all_to_all=0.72, broadcast=0.88, p2p=0.72
     ),
-    # In-switch reduction: 445-460 GB/s bus bandwidth on 8 x H100 is 64-69 % of the rate at S (1 + 1/n) bytes per link.
+    # In-switch reduction: 445-460 GB/s bus bandwidth on 8 x H100 is 64-69% of the rate at S (1 + 1/n) bytes per link.
     in_switch_share=0.66,
     in_switch_base_s=25.0e-6,  # NCCL tuner, NVLS base latency
     tree_step_share=0.004,

@@ -41,7 +41,7 @@ from .power import population_law, power_law
 SAME_KIND = 0.05
 POWER_SD = 1 / 6
 SHARE_SD = 0.15
-_SIDE = 1.645  # standard deviations to either side of a 90 % interval
+_SIDE = 1.645  # standard deviations to either side of a 90% interval
 
 
 def device_like(

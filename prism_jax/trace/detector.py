@@ -25,7 +25,7 @@ from ..core.arrays import Floats
 from ..core.robust import robust_sd
 
 N_LEARN = 20  # steps
-SETTLING_SIZE = 0.10  # of the step; the first ones after a restart or an evaluation are 2-5 % off (compilation, caches)
+SETTLING_SIZE = 0.10  # of the step; the first ones after a restart or an evaluation are 2-5% off (compilation, caches)
 LARGE, LARGE_SDS = 0.09, 3.0  # logarithm of a change, and in spreads, that so many steps in a row prove
 LONG = 1.5  # times the level: a step that holds an evaluation or a checkpoint
 N_SMALL = 8  # after which a change too small to tell moves the level

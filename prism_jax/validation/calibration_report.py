@@ -58,7 +58,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CorrectionFacts:
-    """A correction in its own unit, with its 90 % interval; `shift` in standard deviations of what was known before."""
+    """A correction in its own unit, with its 90% interval; `shift` in standard deviations of what was known before."""
 
     before: float
     after: float
@@ -69,7 +69,7 @@ class CorrectionFacts:
 
 @dataclass(frozen=True)
 class Interval90:
-    """90 % interval."""
+    """90% interval."""
 
     p5: float
     p95: float
@@ -77,7 +77,7 @@ class Interval90:
 
 @dataclass(frozen=True)
 class BandByStage:
-    """90 % interval of measured over predicted, minus one, before and after the calibration."""
+    """90% interval of measured over predicted, minus one, before and after the calibration."""
 
     before: Interval90
     after: Interval90
@@ -231,7 +231,7 @@ MOST_NAMED = 4
 
 
 def _span(log_sd: float | None) -> str:
-    """Upper over lower end of a normal 90 % interval."""
+    """Upper over lower end of a normal 90% interval."""
     return "" if log_sd is None else f"x {exp(2.0 * 1.645 * log_sd):.2f}"
 
 

@@ -4,9 +4,9 @@ The parts, which add up, are compute, communication that shows, host and bubble.
 pipeline. `host`: compute that waits for the host to start it, and time in which nothing runs. `bubble`: the rest; stages that
 wait for each other, and what lies on the way between them.
 
-Intervals hold 90 % of what would be measured, given all that the calibration of the cost model leaves open. Typical steps are
+Intervals hold 90% of what would be measured, given all that the calibration of the cost model leaves open. Typical steps are
 made for jobs that share a pipeline side by side. `predict` draws every call of every op; here what varies from call to call
-enters by its mean (`simulate.predict.replica_columns`), which moves a median by less than 0.1 % on most jobs, and thousands of
+enters by its mean (`simulate.predict.replica_columns`), which moves a median by less than 0.1% on most jobs, and thousands of
 jobs take a minute.
 """
 
@@ -140,7 +140,7 @@ def costed(job: Job, assumed: Sequence[object] = ()) -> CostedJob:
     return CostedJob(job, step_cost_of(blocks), step_cost_of(prompt), outline_of(blocks), doubts)
 
 
-N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3 % of the width of the interval
+N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3% of the width of the interval
 OUTSIDE = (0.05, 0.95)  # probabilities of the bounds
 ROWS_AT_ONCE = 32
 LINE = re.compile(r" line [0-9]{1,12}\Z")

@@ -12,7 +12,7 @@ from ..system.network import Tier
 
 GBIT = 1e9 / 8.0
 # Gbit/s that a node gets out of Ethernet, in words, and the nodes up to which such networks are built: 100, 25 and 10 Gbit/s, and
-# the 40 % of the last that sockets may leave.
+# the 40% of the last that sockets may leave.
 SLOW_FABRICS = (
     (100.0, "100 Gbit/s", 10**6),
     (25.0, "25 Gbit/s", 8),

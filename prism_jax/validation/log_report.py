@@ -44,7 +44,7 @@ class PredictedStep:
 
     Attributes:
         p50_s: typical step, seconds.
-        low_s, high_s: 90 % of what would be measured lies between them.
+        low_s, high_s: 90% of what would be measured lies between them.
         parts_s: seconds of the noise-free step by cause.
         ends_s: seconds after its last backward pass: exchange of gradients and parameters that nothing hides, and optimizer.
     """

@@ -16,7 +16,7 @@ from .log_report import PredictedStep
 
 
 def predictions(jobs: Sequence[Job], doubts: Sequence[tuple[str, float]], seed: int) -> list[PredictedStep]:
-    """Typical step of every job, and the bounds of 90 % of what would be measured.
+    """Typical step of every job, and the bounds of 90% of what would be measured.
 
     Args:
         doubts: of all of them: what is taken for something without odds, and the standard deviation of the logarithm of the step.

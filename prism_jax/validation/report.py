@@ -52,7 +52,7 @@ class StepsValidationReport(Validation, Report):
         )
 
 
-LEAST_COVERED = 0.8  # of rows in their 90 % interval, for intervals that are right
+LEAST_COVERED = 0.8  # of rows in their 90% interval, for intervals that are right
 
 
 def _verdict(of: Score) -> str:

@@ -71,7 +71,7 @@ class RowResult:
     Attributes:
         predicted_s: p50 of the predicted step, or the step without variability, seconds.
         error: predicted / measured - 1.
-        low_s, high_s: bounds of the central 90 % of what would be measured, seconds.
+        low_s, high_s: bounds of the central 90% of what would be measured, seconds.
         inside: whether the measured time lies between them.
         measured_range, in_range: where the source gives a range, and whether the prediction lies in it.
         group: the group that was left out when the calibration of this row was fitted; empty if none was.
@@ -177,7 +177,7 @@ def _typical_mfu(rows: Iterable[RowResult]) -> float | None:
     return median(median(found) for found in by_source.values()) if by_source else None
 
 
-LARGE, LOW = 8, 0.6  # rows of a source whose coverage says something; a share inside 90 % intervals that is far too low
+LARGE, LOW = 8, 0.6  # rows of a source whose coverage says something; a share inside 90% intervals that is far too low
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def sharpness_of(rows: Iterable[RowResult]) -> Sharpness:
 
 
 def interval_scores(low: Floats, high: Floats, at: Floats) -> Floats:
-    """[row] width plus 20 times what lies outside of an interval of 90 %."""
+    """[row] width plus 20 times what lies outside of an interval of 90%."""
     return high - low + 2.0 / OUTSIDE_PROB * (np.maximum(low - at, 0.0) + np.maximum(at - high, 0.0))
 
 
@@ -249,7 +249,7 @@ class Score:
         n: rows that the other figures are over.
         n_unsupported: rows without a prediction.
         n_defect: rows with a prediction and a known defect.
-        coverage_90: share of rows whose measured time lies in its 90 % interval.
+        coverage_90: share of rows whose measured time lies in its 90% interval.
         sharpness: of these intervals.
     """
 

@@ -1,7 +1,7 @@
 """Predicted against measured step times, row by row.
 
 A row is a (model, cluster, plan, framework) with a measured step time. The prediction is the typical step (p50) under the usual
-variability of its device, or the step without any variability. Its interval holds 90 % of what would be measured, given all that
+variability of its device, or the step without any variability. Its interval holds 90% of what would be measured, given all that
 the calibration of the cost model leaves open. Errors are relative: predicted / measured - 1.
 """
 

@@ -146,7 +146,7 @@ class Normal(ScaledByCv):
 
     Attributes:
         cv: standard deviation over mean before the cut, 0 to 0.5. The cut lowers it by less than 1e-6 up to
-            cv = 0.2 and by 3 % at 0.5.
+            cv = 0.2 and by 3% at 0.5.
     """
 
     kind: ClassVar[str] = "normal"

@@ -4,8 +4,8 @@ A slowdown is a GPU's time over that of the middle GPU: the median of the rates 
 times. Of a clock it is that of kernels which compute; copies do not follow it.
 
 Whether a column called slowdown holds slowdowns or speeds, its tails say: chips have a ceiling and no floor, so that the few that
-lie far from the others are slow ones (measured by PAL, hal-uw/blox-pal: 392 V100 take -4.8 to +20.3 % of the median in SGEMM, 336
-of them -5.5 to +12.1 % in ResNet-50). Where many lie low, nothing tells, and it is asked.
+lie far from the others are slow ones (measured by PAL, hal-uw/blox-pal: 392 V100 take -4.8 to +20.3% of the median in SGEMM, 336
+of them -5.5 to +12.1% in ResNet-50). Where many lie low, nothing tells, and it is asked.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ def recognised(values: Floats, column: str, path: str) -> Recognised:
         return Recognised(
             middle / values,
             f"{path}: {column} was read as speeds: {worst} is taken for {longest:.0%} slower than the middle, as no other lies "
-            "so far above; chips are slow, never fast, by as much. Call the column speed, or write slowdowns (1.05 = 5 % slower)",
+            "so far above; chips are slow, never fast, by as much. Call the column speed, or write slowdowns (1.05 = 5% slower)",
         )
     what = f"from {worst} to {best}, median {middle:g}"
     raise DataError(
-        f"{path} {column}: {what}: slowdowns (1.05 = 5 % slower) or speeds (.95 = 5 % slower)? Call the column speed if "
+        f"{path} {column}: {what}: slowdowns (1.05 = 5% slower) or speeds (.95 = 5% slower)? Call the column speed if "
         "they are speeds; if they are slowdowns, divide them by that of the fastest GPU."
     )
 

@@ -7,7 +7,7 @@ a table. Next to a rank it can only be a name. Which node a host is follows from
 where there is one (`node_names.py`), and rows of other hosts are left out; without a list hosts are nodes in the order of their
 first rows.
 
-How slow is `slowdown` (factor, 1.05 = 5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
+How slow is `slowdown` (factor, 1.05 = 5% slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that
 a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_per_s`, `memory_gb_s`), seconds, or an SM clock, as
 `measured_speeds` tells by names. There a GPU may have several rows, of which the median counts, and other columns do not matter.
 Links have columns of their own: `link` (within the node), `nic` (its ports to other nodes), `rail` (the port of that GPU alone);
@@ -74,7 +74,7 @@ COLUMNS = {  # for the help; the head of this file says how they are understood
     "host": f"node, a number from 0 or a name; also {', '.join(NODE_COLUMNS[2:5])}, ...",
     GPU: f"GPU of the node, or of the job where no node is named; also {', '.join(GPU_COLUMNS[1:4])}, ...",
     "rank": f"GPU of the job; also {', '.join(RANK_COLUMNS[1:])}",
-    ALL: "factor on the time of every kernel (1.05: 5 % slower)",
+    ALL: "factor on the time of every kernel (1.05: 5% slower)",
     "gemm": "factor on kernels of a class, in place of slowdown; also attention, memory",
     "speed": "measurement in place of factors; also tflops, duration_s, sm_clock_mhz; of a GPU's rows the median",
     "link": "factor on transfers within a node (2: half the rate); nic: to other nodes; rail: by the port of a GPU",
@@ -177,7 +177,7 @@ def _factors(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Facto
             if not 0.01 <= factor <= 100.0:
                 where, text = lines[column, device]
                 raise DataError(
-                    f"{where} {column}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5 % slower)"
+                    f"{where} {column}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5% slower)"
                 )
     return _with_ports(factors, places), tuple(notes)
 
@@ -473,6 +473,6 @@ def _positive(text: str, column: str, where: str) -> float:
         raise DataError(f"{where} {column}: {short(text)} is not a number")
     if not 0.0 < value < math.inf:
         raise DataError(
-            f"{where} {column}: {short(text)}, but it must be more than 0 and finite (a slowdown of 1.05 = 5 % slower)"
+            f"{where} {column}: {short(text)}, but it must be more than 0 and finite (a slowdown of 1.05 = 5% slower)"
         )
     return value

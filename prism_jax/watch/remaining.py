@@ -4,7 +4,7 @@ How far the mean of later steps lies from the level of the first ones is the dri
 
     ln(later mean / first level) = μ + w stalls + s u,    w = n / (n + k)
     s² = drift² + sampling² + (c_stalls stalls)² + (c_change change)²
-    drift = τ (spread / 0.3 %)^γ (later steps / (9 first steps))^h
+    drift = τ (spread / 0.3%)^γ (later steps / (9 first steps))^h
 
 What persists is in the level; what drifts is `drift`, which no number of steps averages out; stalls that were seen go on as far
 as n entries outweigh k of other runs. `sampling` is the error of both means under the log's own spread and correlation. u

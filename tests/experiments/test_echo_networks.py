@@ -11,7 +11,7 @@ from prism_jax.cost.efficiency import efficiency
 OWN = efficiency("ampere").overlap_slowdown
 # Since attention goes with length: BERT's compute is scaled by .85, by .90 before. It ends with the first change that brings the
 # mean below the bar again, which strict reports.
-NOT_REACHED = pytest.mark.xfail(strict=True, reason="mean error 3.94 %, bar 3.8 % (Echo's own)")
+NOT_REACHED = pytest.mark.xfail(strict=True, reason="mean error 3.94%, bar 3.8% (Echo's own)")
 
 
 @pytest.mark.parametrize("slowdown", [SLOWDOWN, pytest.param(OWN, marks=NOT_REACHED)])

@@ -8,7 +8,7 @@ from experiments.fit_fleet.named import below_bars, compared, ideal, simulated
 
 
 def test_who_knows_the_spreads_knows_shares_to_a_few_points_and_no_better() -> None:
-    """Ranges hold the truth in 90 % of 80 fleets (fewer by chance once in 10,000); some middles are off by more than 3 points."""
+    """Ranges hold the truth in 90% of 80 fleets (fewer by chance once in 10,000); some middles are off by more than 3 points."""
     fleets = [simulated(seed, planted=True) for seed in range(100, 196)]
     found = [ideal(fleet, np.random.default_rng(0), 1000) for fleet in fleets if fleet.has_nodes]
     assert len(found) == 80

@@ -32,7 +32,7 @@ def test_closed_form_is_that_of_brute_force() -> None:
 
 
 def test_errors_against_a_closed_form_lie_within_what_is_stated() -> None:
-    """150 quantiles of 50 seeds, 64 GPUs; at 95 % each one would fail once in 10,000 with 86 % or fewer inside."""
+    """150 quantiles of 50 seeds, 64 GPUs; at 95% each one would fail once in 10,000 with 86% or fewer inside."""
     scores = scores_against_truth(ClosedForm(64, LogNormal(0.05)), range(50))
     assert stats.binom.cdf(0.86 * scores.size, scores.size, 0.95) < 1e-4
     assert (np.abs(scores) <= 1.96).mean() > 0.86
@@ -44,7 +44,7 @@ def test_few_steps_of_brute_force_guarantee_nothing(n_steps: int) -> None:
 
 
 def test_a_guarantee_holds() -> None:
-    """60 seeds; at 99 % each, four misses come once in 300."""
+    """60 seeds; at 99% each, four misses come once in 300."""
     found = held(BOUNDED["slow GPUs"], "symmetric", 512, range(60))
     assert found.n_stated == 60
     assert found.n_held >= 57
@@ -54,7 +54,7 @@ def test_a_guarantee_holds() -> None:
 def test_95_percent_of_quantiles_lie_within_196_stated_errors() -> None:
     """1,440 quantiles against a closed form, 450 against brute force.
 
-    At 95 % one of the two leaves 92 to 98 % by chance in 150 runs; seeds are fixed.
+    At 95% one of the two leaves 92 to 98% by chance in 150 runs; seeds are fixed.
     """
     assert 0.92 <= shares_within(against_truth(24))["all"] <= 0.98
     assert 0.92 <= shares_within(against_brute_force(6, 2048))["all"] <= 0.98
@@ -64,6 +64,6 @@ def test_95_percent_of_quantiles_lie_within_196_stated_errors() -> None:
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize(("method", "n_samples"), METHODS)
 def test_guarantees_hold_where_they_are_stated(name: str, method: str, n_samples: int) -> None:
-    """At 99.5 %, 200 seeds have five misses or more once in 300; seeds are fixed."""
+    """At 99.5%, 200 seeds have five misses or more once in 300; seeds are fixed."""
     found = held(BOUNDED[name], method, n_samples, range(200))
     assert found.n_held >= found.n_stated - 4

@@ -131,7 +131,7 @@ def test_slowest_gpu_is_the_closed_form():
 
 
 def assert_agree(one: StepTimeDistribution, other: StepTimeDistribution) -> None:
-    """Quantiles within four standard errors and the error of the approximation of factors (0.1 % of the spread)."""
+    """Quantiles within four standard errors and the error of the approximation of factors (0.1% of the spread)."""
     for p in PROBS:
         error = math.hypot(one.mc_error(p), other.mc_error(p))
         assert abs(one.quantile(p) - other.quantile(p)) < 4 * error + 1e-3 * one.quantile(p)

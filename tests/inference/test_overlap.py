@@ -89,7 +89,7 @@ def test_features_that_carry_over_beat_no_slowdown_on_kernels_not_fitted(telling
 
 
 def test_rows_are_covered_as_often_as_promised(telling):
-    # 192 rows at 90 % under the true parameters: outside 82.5-96.5 % with probability below 0.002 (binomial).
+    # 192 rows at 90% under the true parameters: outside 82.5-96.5% with probability below 0.002 (binomial).
     data, draws = telling
     covered = np.mean([s.coverage_90 for s in MODEL.score(data, draws, new_kernels(2), "kernel", jax.random.key(2))])
     assert 0.825 < covered < 0.965
@@ -124,7 +124,7 @@ def test_parameters_are_recovered_by_sampling():
         chain.run(jax.random.key(0), data)
         draws = {name: np.asarray(values) for name, values in chain.get_samples().items()}
     found = MODEL.describe(data, draws)
-    # 5-95 % intervals, each wrong at one end in one of twenty draws of the data; the slope is shrunk by its prior.
+    # 5-95% intervals, each wrong at one end in one of twenty draws of the data; the slope is shrunk by its prior.
     assert found["noise"]["p5"] < 0.0088
     assert found["noise"]["p95"] > 0.0072
     place = FEATURES.index("dram_throughput_percent")

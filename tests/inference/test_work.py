@@ -186,7 +186,7 @@ def test_they_say_nothing_of_gpus(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["lengths", "routing"])
 def test_intervals_cover_what_was_put_in(name: str) -> None:
-    """90 % intervals of 100 data sets hold the truth 85 to 95 times."""
+    """90% intervals of 100 data sets hold the truth 85 to 95 times."""
     wanted = {"lengths": (("mean_tokens", MEAN), ("cv", CV)), "routing": (("gini", GINI),)}[name]
     held = dict.fromkeys((what for what, _ in wanted), 0)
     for seed in range(N_SET):

@@ -36,7 +36,7 @@ EXPLANATION = Explanation(
 
 
 def distribution(kind: str = "usual") -> StepTimeDistribution:
-    """A step of about 6.5 s: usual, constant, narrow (0.01 %), skewed, long_tailed, or noisy (large Monte Carlo error)."""
+    """A step of about 6.5 s: usual, constant, narrow (0.01%), skewed, long_tailed, or noisy (large Monte Carlo error)."""
     rng = np.random.default_rng(0)
     normal = rng.standard_normal((8, 1024))
     times = {

@@ -35,7 +35,7 @@ COLUMNS = (
     "kernels",
     "predicted",
     "error",
-    "90 % of models",
+    "90% of models",
     "GPU active",
     "error",
     "alone",

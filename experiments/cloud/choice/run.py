@@ -76,7 +76,7 @@ def renewal() -> None:
         worst = max(worst, away)
         if number < 6:
             print(f"{policy:<10} rate {rate_s:.2e}/s, gap {down_s:5.0f} s: away {away:.3%} (Monte Carlo {error:.3%})")
-    print(f"40 settings, largest distance {worst:.3%} (bar: .5 %)")
+    print(f"40 settings, largest distance {worst:.3%} (bar: .5%)")
 
 
 def small_catalogues(offers: tuple[Offer, ...]) -> None:

@@ -49,7 +49,7 @@ def positive(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
 
 
 def gaussian_process(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Of logarithms: a plane and what deviates from it by 30 % over two standard deviations of the sizes, noise of 5 %."""
+    """Of logarithms: a plane and what deviates from it by 30% over two standard deviations of the sizes, noise of 5%."""
     mean, sd = np.log(x).mean(axis=0), np.log(x).std(axis=0)
     a, b = ((np.log(z) - mean) / sd for z in (x, new))
     level = np.log(y).mean()

@@ -131,7 +131,7 @@ def starts(folder: Path) -> None:
     """Start-up, a region left out."""
     measured = inference.measured(str(folder / "cloud" / "gcp_vm_startup_times.csv"), "startup")
     found = inference.holdout(measured, model="startup", column="region", key=KEY)
-    print("\nstart-up, a region left out: inside 90 % intervals, ranked score (s); all other starts pooled beside")
+    print("\nstart-up, a region left out: inside 90% intervals, ranked score (s); all other starts pooled beside")
     for score in found.scores:
         own = score.extra
         print(
@@ -164,7 +164,7 @@ def _left_out(table: pd.DataFrame, model: str, part: str) -> None:
     n_group = measured.frame["model"].nunique()
     scores = inference.holdout(measured, model=model, column="model", key=KEY, n_split=n_group).scores
     _errors(f"`fit {model}`", np.array([score.extra["mape"] for score in scores]), part)
-    print(f"    inside 90 % intervals: {np.mean([score.coverage_90 for score in scores]):.1%} of rows")
+    print(f"    inside 90% intervals: {np.mean([score.coverage_90 for score in scores]):.1%} of rows")
 
 
 def _errors(title: str, errors: np.ndarray, part: str = "") -> None:
@@ -176,7 +176,7 @@ def _whole(part: str, scores: Any, beside: str, what: str = "of rows") -> None:
     mean, trivial = (float(np.mean([score.extra[name] for score in scores])) for name in ("mape", "mape_trivial"))
     bar = "" if not part else f" (bar {BARS[part]:.0%}: {'reached' if mean <= BARS[part] else 'not reached'})"
     inside = np.mean([score.coverage_90 for score in scores])
-    print(f"  mean {what} {mean:.2%}{bar}, {beside} {trivial:.2%}; inside 90 % intervals {inside:.0%}")
+    print(f"  mean {what} {mean:.2%}{bar}, {beside} {trivial:.2%}; inside 90% intervals {inside:.0%}")
 
 
 def _networks(rows: pd.DataFrame) -> list[pd.DataFrame]:
@@ -198,7 +198,7 @@ def _predicted(known: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
 
 
 def _on_other_gpu(known: pd.DataFrame, one: pd.DataFrame) -> tuple[float, bool]:
-    """Error of the median, and whether the median step lies in its 90 % interval."""
+    """Error of the median, and whether the median step lies in its 90% interval."""
     measured = float(one["step_s"].median())
     low, middle, high = np.exp(np.quantile(_predicted(known, one.iloc[:1])[:, 0], [0.05, 0.5, 0.95]))
     return middle / measured - 1.0, bool(low <= measured <= high)

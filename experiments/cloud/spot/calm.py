@@ -17,7 +17,7 @@ N_WORLDS = 4000
 
 
 def of_zone(lives: pd.DataFrame, zone: str, seed: int) -> dict[str, float]:
-    """Share of the instances of a zone left out that reach the limit, and its 90 % prediction."""
+    """Share of the instances of a zone left out that reach the limit, and its 90% prediction."""
     fit = inference.fit(
         lives[lives["zone"] != zone].reset_index(drop=True), model="revocation", key=jax.random.key(seed), method="map"
     )

@@ -11,7 +11,7 @@ from prism_jax.core.errors import DataError
 JUMP = 6.0  # changes beyond so many typical ones are jumps: four standard deviations of a normal law
 LEAST_POINTS = 8
 RETURN_POINTS = 50  # of a record that may show that a price returns to its mean: of fewer the mean itself is not known
-NO_RETURN = 2.9  # standard errors that a return to the mean must be off none: the 5 % point of Dickey and Fuller's test
+NO_RETURN = 2.9  # standard errors that a return to the mean must be off none: the 5% point of Dickey and Fuller's test
 WALK = 1e-3  # return per point of a price that shows none
 MORE_JUMP = 0.15  # log price: a record that shows no jump does not rule one out, so one more is counted, of this size
 

@@ -16,7 +16,7 @@ N_WORLDS = 400
 
 
 def coverage(folder: Path) -> tuple[int, float, float]:
-    """Forecasts, and shares of them inside the 90 % interval of the law, and of prices that had not moved at all.
+    """Forecasts, and shares of them inside the 90% interval of the law, and of prices that had not moved at all.
 
     A forecast is made of every month with `LEAST` before it and `AHEAD` after it.
     """

@@ -103,7 +103,7 @@ def promises(folder: Path, n_start: int) -> None:
 def calm(folder: Path, _: int) -> None:
     """Instances that reach the limit of 24 hours, zones left out."""
     lives = tables.lifetimes(folder)
-    print("instances that reach 24 hours: instances, share, predicted, 90 % interval")
+    print("instances that reach 24 hours: instances, share, predicted, 90% interval")
     for zone in sorted(lives["zone"].unique()):
         found = calm_fleet.of_zone(lives, zone, 0)
         print(
@@ -116,7 +116,7 @@ def calm(folder: Path, _: int) -> None:
 def prices(folder: Path, _: int) -> None:
     """Spot prices three months on."""
     n, inside, same = price_series.coverage(folder)
-    print(f"spot prices three months on, {n} forecasts: inside the 90 % interval {inside:.3f}; unchanged {same:.3f}")
+    print(f"spot prices three months on, {n} forecasts: inside the 90% interval {inside:.3f}; unchanged {same:.3f}")
 
 
 PARTS = {"spells": spells, "groups": groups, "promises": promises, "calm": calm, "prices": prices}

@@ -27,7 +27,7 @@ from ...core.errors import DataError
 from ...tables.document import short
 from ...trace.step_log import StepLog
 
-TICKS = 50  # that an interval lasts at least: both of its ends are known to one tick, its length to 2 %
+TICKS = 50  # that an interval lasts at least: both of its ends are known to one tick, its length to 2%
 _DATE = re.compile(
     r"(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?"
 )

@@ -9,7 +9,7 @@ All as in torchvision. Of the 20 residual and shake-shake networks of CM-DARE (c
 x 32) only totals were published: FLOPs of both passes (thrice as many would exceed the peak of K80), parameters and tensors.
 They become equal 3x3 convolutions: of n tensors a third are convolutions, the others scale and shift of their norms; all have
 one width and one number of pixels, which follow from parameters and operations; every second one ends a residual block. So
-products, passes over memory and what is exchanged have the right totals (parameters to 7 %, operations to 14 %: widths and
+products, passes over memory and what is exchanged have the right totals (parameters to 7%, operations to 14%: widths and
 edges are whole numbers), and how they are spread over the depth is not modelled.
 """
 

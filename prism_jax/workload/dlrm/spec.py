@@ -281,7 +281,7 @@ CRITEO_ROWS = (
 # Lookups of a sample in the multi-hot variant (the same, `multi_hot_sizes`).
 CRITEO_HOT = (3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1)
 DIM = 128
-# One row in a hundred serves 92 % of the lookups (arXiv 2202.12429), which is what this exponent gives of 40 million rows.
+# One row in a hundred serves 92% of the lookups (arXiv 2202.12429), which is what this exponent gives of 40 million rows.
 # The lookups that the multi-hot variant adds are drawn evenly.
 CRITEO_REUSE = Zipf(1.15)
 

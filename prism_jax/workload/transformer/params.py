@@ -2,7 +2,7 @@
 
 Counts are of scalars (no bytes), for the whole model before any parallel split. One multiply-add is 2 FLOPs; counted are the
 weight matrices, the attention scores and their product with the values, and the logits; norms, activations, softmax and the
-embedding lookup are not (they are memory-bound and below 1 %).
+embedding lookup are not (they are memory-bound and below 1%).
 """
 
 from __future__ import annotations

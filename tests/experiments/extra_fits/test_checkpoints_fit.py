@@ -22,7 +22,7 @@ MODEL = Checkpoints()
 
 
 def table(rng: np.random.Generator, n_source: int = 12, n_each: int = 8, noise: float = 0.1) -> pd.DataFrame:
-    """Saves at half the bandwidth of a network file system, with sources that differ by 20 %."""
+    """Saves at half the bandwidth of a network file system, with sources that differ by 20%."""
     source = np.repeat(np.arange(n_source), n_each)
     size = np.exp(rng.uniform(np.log(1e9), np.log(1e12), len(source)))
     log_s = (

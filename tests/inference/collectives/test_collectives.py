@@ -114,7 +114,7 @@ def test_noise_becomes_the_call_factor_of_its_operation(fitted: Any) -> None:
     tree = MODEL.variability(data, {name: value.mean(axis=0) for name, value in draws.items()})
     call = tree.of("all_reduce").call
     assert isinstance(call, StudentT)
-    assert 0.01 < call.scale_cv < 0.04  # 2 % was simulated
+    assert 0.01 < call.scale_cv < 0.04  # 2% was simulated
     assert np.mean(call.ppf_normal(np.random.default_rng(0).standard_normal(200_000))) == pytest.approx(1.0, abs=0.01)
     assert tree.of("all_gather").is_zero
 

@@ -32,7 +32,7 @@ def seconds(size: float, n: int) -> float:
 
 @pytest.fixture(autouse=True)
 def exact(monkeypatch) -> None:
-    """A posterior that is sure of the table, but for a level of 1 % from draw to draw."""
+    """A posterior that is sure of the table, but for a level of 1% from draw to draw."""
 
     def centre(law, data, draws, place, n_bytes, rng):
         return np.log([seconds(one, round(place.n_gpus)) for one in n_bytes])[None] + np.array([[-0.01], [0.01]])

@@ -40,7 +40,7 @@ def test_latency_and_bandwidth_of_a_clean_curve_are_found_with_honest_intervals(
         off = np.abs(np.log([latency / LATENCY_S, rate / BYTES_PER_S]))
         assert (off < 0.015).all()
         inside += off < 1.645 * sd
-    # 90 % intervals; with 60 curves fewer than 45 inside happens once in 2,000 times
+    # 90% intervals; with 60 curves fewer than 45 inside happens once in 2,000 times
     assert (inside >= 45).all()
 
 
@@ -140,7 +140,7 @@ def test_the_verdict_on_one_size_says_what_it_leaves_open(n_bytes: int, known: s
     ids=["two huge", "three huge", "three tiny", "one of each", "all"],
 )
 def test_a_number_of_which_the_sizes_say_less_than_its_prior_is_open(sizes: list[int], known: str) -> None:
-    """At 256 MiB a latency of 30 us is 2 % of the seconds, which are good to 5 %; all other sizes can be told by hand too."""
+    """At 256 MiB a latency of 30 us is 2% of the seconds, which are good to 5%; all other sizes can be told by hand too."""
     frame = curve(0).query("message_bytes in @sizes")
     found = inference.fit(frame, model="collectives", key=jax.random.key(0))
     assert found.verdict.ok

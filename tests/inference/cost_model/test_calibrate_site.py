@@ -74,7 +74,7 @@ def test_one_bad_run_of_five_hardly_matters():
             population(),
         )
     )
-    assert np.abs(np.log(with_bad / without)).max() < 0.04  # of the 69 % that it is off
+    assert np.abs(np.log(with_bad / without)).max() < 0.04  # of the 69% that it is off
     assert np.abs(errors(calibrate_site(population(), some_of(bad, FIVE), key=KEY), rest)).mean() < (
         np.abs(before / np.exp(rest.log_measured) - 1.0).mean()
     )
@@ -117,7 +117,7 @@ def test_the_result_speaks_of_this_site_alone():
 
 def test_the_factor_of_a_site_is_in_whatever_is_predicted():
     known = population(0.005)
-    runs = some_of(simulated(runs_of(), base(), 0.2), FIVE)  # all 22 % slower
+    runs = some_of(simulated(runs_of(), base(), 0.2), FIVE)  # all 22% slower
     found = posterior(site_prior(known, runs_of()), runs, known.n_draw, KEY)
     fitted = replace(of_site(known, found, runs), nearby=None)  # the knobs alone
     assert np.exp(found.site.mean()) > 1.02

@@ -89,10 +89,10 @@ def run_population(n_fit: int = N_POPULATION) -> Calibration:
 
 @pytest.mark.slow
 def test_intervals_of_a_population_hold_as_often_as_they_say() -> None:
-    """Not more rarely than in 90 % of fits; each of twelve numbers has a false-alarm rate of 1e-4.
+    """Not more rarely than in 90% of fits; each of twelve numbers has a false-alarm rate of 1e-4.
 
-    Seconds are covered in 92 to 100 %: members that no row has stay open in what is predicted. The spread of four sites, by
-    Laplace's rule, in 78 %.
+    Seconds are covered in 92 to 100%: members that no row has stay open in what is predicted. The spread of four sites, by
+    Laplace's rule, in 78%.
     """
     found = run_population()
     inside = {name: int((np.abs(rank - 0.5) < 0.45).sum()) for name, rank in found.ranks.items()}

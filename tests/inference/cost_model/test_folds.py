@@ -147,7 +147,7 @@ def test_times_of_left_out_rows_do_not_move_their_calibration_by_a_bit(folds: di
 
 @pytest.mark.slow
 def test_a_fit_without_a_site_is_the_fit_to_the_other_rows():
-    """To the tolerance of the search for the mode; 512 draws of both know their spread to 10 % (4.5 standard errors of 3 %)."""
+    """To the tolerance of the search for the mode; 512 draws of both know their spread to 10% (4.5 standard errors of 3%)."""
     data = row_data(NOISY)
     left_out = np.array([row.source == "site B" for row in NOISY])
     rest = rows_of(data, np.flatnonzero(~left_out))

@@ -61,7 +61,7 @@ def test_corrections_are_recovered(data: StepTimesData) -> None:
         logs = np.log(getattr(draws, knob))
         assert abs(logs.mean() - np.log(getattr(TRUTH, knob))) < 4.0 * logs.std()
     predicted = surrogate_seconds(data, found.correction(KEY))
-    assert np.median(np.abs(np.log(predicted) - data.log_measured)) < 0.06  # sites differ by 5 %
+    assert np.median(np.abs(np.log(predicted) - data.log_measured)) < 0.06  # sites differ by 5%
     plain = surrogate_seconds(data, NEUTRAL)
     assert np.median(np.abs(np.log(plain) - data.log_measured)) > 0.08
 

@@ -163,7 +163,7 @@ def test_group_losses_are_likelier_together_and_single_ones_are_not_scored(
 
 def test_a_known_system_has_the_reliability_that_it_showed(fitted: inference.Fit) -> None:
     hazard = fitted.reliability("s40", force=True).hazards[0]
-    assert hazard.per_node_h * 40 == pytest.approx(1.0 / HOURS, rel=0.3)  # 150 events: 8 %, three and a half times that
+    assert hazard.per_node_h * 40 == pytest.approx(1.0 / HOURS, rel=0.3)  # 150 events: 8%, three and a half times that
     assert hazard.nodes_lost == pytest.approx(4.0, rel=0.15)
     assert hazard.repair_s == pytest.approx(3600.0, rel=0.2)
     assert hazard.repair_log_sd == pytest.approx(1.0, rel=0.15)

@@ -280,7 +280,7 @@ def draws_with(slow_prob: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def test_data_that_say_nothing_have_a_bayes_factor_of_one() -> None:
-    """Draws of the prior. P(share < 1/64) = 0.249, so that the standard error of the factor is 2.7 %."""
+    """Draws of the prior. P(share < 1/64) = 0.249, so that the standard error of the factor is 2.7%."""
     share = 0.5 * np.random.default_rng(2).beta(1.0, 9.0, N_DRAW)
     assert Component(share, 64).bayes_factor == pytest.approx(1.0, abs=4 * 0.027)
 

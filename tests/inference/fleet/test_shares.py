@@ -142,7 +142,7 @@ def test_a_chip_far_off_is_in_the_share_of_chips_and_a_node_in_that_of_nodes() -
     assert np.median(node_variance) < 3.0 * LAW["node_spread"][0] ** 2
     node[0, 3] += 0.10
     _, node_variance, _ = measured_variances(fleet_data(slow_node), draws_of(law, 400))
-    assert np.median(node_variance) == pytest.approx(node.var(), rel=0.15)  # 2 s / (b sqrt(4)) of one node: 10 %
+    assert np.median(node_variance) == pytest.approx(node.var(), rel=0.15)  # 2 s / (b sqrt(4)) of one node: 10%
 
 
 def test_rows_without_nodes_share_the_variance_of_the_measured_means() -> None:

@@ -81,7 +81,7 @@ def test_kernels_that_take_a_fifth_longer_make_steps_a_fifth_longer():
 
 
 def test_constants_that_were_not_the_presets_are_found_within_their_error():
-    """150 products with 3 % noise: four standard errors, a false alarm of 1 in 16,000 for each constant."""
+    """150 products with 3% noise: four standard errors, a false alarm of 1 in 16,000 for each constant."""
     true = replace(PRESET, gemm_max=0.7, gemm_k_half=160.0)
     found = fitted(gemms(true, noise=0.03))
     for name in ("gemm_max", "gemm_k_half"):

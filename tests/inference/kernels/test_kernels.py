@@ -24,7 +24,7 @@ def surface(m, n, k):
 
 
 def simulated(seed: int, n_shape: int = 220, gpus=("h100-sxm", "a100-80gb")) -> pd.DataFrame:
-    """Products of random shapes on two GPUs, one of them 10 % less efficient, with 3 % noise of each shape."""
+    """Products of random shapes on two GPUs, one of them 10% less efficient, with 3% noise of each shape."""
     rng = np.random.default_rng(seed)
     out = []
     for index, gpu in enumerate(gpus):
@@ -94,14 +94,14 @@ def test_a_known_surface_is_found_between_the_measured_shapes(fitted):
     rng = np.random.default_rng(3)
     m, n, k = 2.0 ** rng.uniform(9.5, 13.5, (3, 60))
     found = ask(fitted, m, n, k)
-    # The noise belongs to each measured shape; the mean of 220 leaves about a third of its 3 %.
+    # The noise belongs to each measured shape; the mean of 220 leaves about a third of its 3%.
     assert np.median(np.abs(np.median(found.draws, axis=0) / surface(m, n, k) - 1.0)) < 0.02
     assert not found.extrapolates.any()
     assert found.table == "gemm | bf16 | h100-sxm | lib"
 
 
 def test_left_out_shapes_are_covered_and_better_than_the_nearest(fitted):
-    # 440 shapes at 90 %: outside 86-97 % with probability below 0.01 at a true 90 %, and wide tails may cover a little more.
+    # 440 shapes at 90%: outside 86-97% with probability below 0.01 at a true 90%, and wide tails may cover a little more.
     data, draws = fitted
     scores = MODEL.score(data, draws, simulated(4), "op", jax.random.key(1))
     assert [s.group for s in scores] == ["gemm"]
@@ -194,7 +194,7 @@ def test_noise_and_differences_of_gpus_are_recovered_by_a_fit():
     data = MODEL.prepare(simulated(5, n_shape=400))
     found = posterior(MODEL, data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=400))
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in found.draws.items()}
-    # Robust weights take 0-5 % of normal noise away; its standard error over 400 shapes is 3.5 %.
+    # Robust weights take 0-5% of normal noise away; its standard error over 400 shapes is 3.5%.
     np.testing.assert_allclose(np.exp(np.median(draws["log_noise"], axis=0)), NOISE, rtol=0.18)
     fast, slow = (np.median(ask((data, draws), 3000, 3000, 3000, gpu=gpu).draws) for gpu in ("h100-sxm", "a100-80gb"))
     assert slow / fast == pytest.approx(0.9, abs=0.03)
@@ -224,7 +224,7 @@ def sizes(op: str, n: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def kernel_laws_simulated(op: str, n: int = 60, gpus=GPUS) -> pd.DataFrame:
-    """Seconds by the law with constants of its priors, every GPU up to 10 % faster or slower, 3 % noise."""
+    """Seconds by the law with constants of its priors, every GPU up to 10% faster or slower, 3% noise."""
     rng, law = np.random.default_rng(0), shapes.LAWS[OPS[op]]
     centre = np.log([value for _, value, _ in law.constants])
     out = []

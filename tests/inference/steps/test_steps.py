@@ -34,7 +34,7 @@ N_REPEAT, N_STEP = 4, 150
 
 
 def simulated(n_system: int, seed: int, spread: float = 0.8, run_level: float = 0.002) -> Any:
-    """Two benchmarks; the width of a system's steps is 0.5 % times exp(spread * Normal), tails twice as wide as the bulk."""
+    """Two benchmarks; the width of a system's steps is 0.5% times exp(spread * Normal), tails twice as wide as the bulk."""
     rng = np.random.default_rng(seed)
     rows = []
     for s in range(n_system):
@@ -93,7 +93,7 @@ def test_repeats_of_known_systems_are_known_better_than_systems_not_seen(fit):
 
 
 def test_intervals_of_left_out_systems_hold_what_was_simulated(fit):
-    """10 systems, 20 ratios, strongly dependent in pairs: fewer than 6 of 10 inside has probability .0016 at 90 % coverage."""
+    """10 systems, 20 ratios, strongly dependent in pairs: fewer than 6 of 10 inside has probability .0016 at 90% coverage."""
     frame, data, draws = fit
     out = frame[frame["system"].isin([f"system{i}" for i in range(30, 40)])]
     scores = MODEL.score(data, draws, out, "system", jax.random.key(3))
@@ -166,7 +166,7 @@ def test_schedules_of_a_group_and_validation_pauses_do_not_count_as_variability(
     ]
     runs = read_runs(pd.concat(rows)).runs
     assert len(runs) == 9
-    assert max(run.ratios[1] for run in runs) < 1.008  # 2.33 sd = .5 %
+    assert max(run.ratios[1] for run in runs) < 1.008  # 2.33 sd = .5%
     assert max(abs(run.level) for run in runs) < 0.001
 
 

@@ -57,7 +57,7 @@ def test_without_doubt_there_is_no_band():
 
 
 def test_a_misfit_alone_gives_the_quantiles_of_its_law():
-    """20,000 draws: the error of a 5 % quantile of Student's t with 4 degrees is 0.027 scales (one standard deviation)."""
+    """20,000 draws: the error of a 5% quantile of Student's t with 4 degrees is 0.027 scales (one standard deviation)."""
     scale = 0.08
     found = np.log(model_factors(*JOB, only_misfit(scale, 20_000), "fsdp", seed=1))
     expected = scale * student(DEGREES).ppf([0.05, 0.5, 0.95])
@@ -72,7 +72,7 @@ def test_software_never_seen_widens_the_band():
 
 
 def test_a_device_that_is_only_alike_widens_the_band_by_its_likeness():
-    """40,000 draws: a standard deviation errs by 0.35 %; the measured site says what the device does."""
+    """40,000 draws: a standard deviation errs by 0.35%; the measured site says what the device does."""
     model, machine, plan = JOB
     alike = replace(machine, device=device_like(machine.device, power_watts=200, likeness_sd=0.2))
     exact = only_misfit(0.0, 40_000)
@@ -170,11 +170,11 @@ def test_devices_share_what_all_share_and_differ_by_their_generation():
     left = (apart[:, 0] - apart[:, 2]).std()
     free = only(Term("gemm", "generation", 0.2, (), np.zeros((N, 0))))
     alone = logs(cases, free)
-    assert left == pytest.approx(np.hypot(alone[:, 0].std(), alone[:, 2].std()), rel=0.03)  # 20,000 draws: 0.7 % each
+    assert left == pytest.approx(np.hypot(alone[:, 0].std(), alone[:, 2].std()), rel=0.03)  # 20,000 draws: 0.7% each
 
 
 def test_the_law_of_one_case_is_that_of_its_band():
-    """Quantiles of 20,000 draws of a heavy tail, both: 4 standard errors are 5 % of the spread."""
+    """Quantiles of 20,000 draws of a heavy tail, both: 4 standard errors are 5% of the spread."""
     calibration = only_misfit(0.1, N)
     field = OpenField("software.norm", ("eager", "fused"), (0.7, 0.3), (0.0, -0.2))
     joint = logs([case_of(MODEL, AMPERE, PLAN, calibration, "fsdp", [field])], calibration)[:, 0]

@@ -28,7 +28,7 @@ rng = np.random.default_rng(0)
 
 
 def made(**changes: object) -> Calibration:
-    """Products 10 % longer on Hopper, one framework 20 % shorter on top; a host that nobody knows."""
+    """Products 10% longer on Hopper, one framework 20% shorter on top; a host that nobody knows."""
     terms = (
         Term("gemm", "generation", 0.05, ("hopper",), np.full((N, 1), np.log(1.1))),
         Term("gemm", "framework", 0.05, ("fsdp", "nanotron"), np.log([[0.8, 1.0]]) + np.zeros((N, 1))),

@@ -150,7 +150,7 @@ def test_a_board_with_more_watts_is_faster_by_what_was_published(
 
 
 def test_a_board_that_its_watts_do_not_hold_back_reaches_most_of_its_peak() -> None:
-    """H20: 60 to 80 % of its peak, where H100 reaches 40 to 50 % (ms-swift; 400 W for 148 TFLOP/s)."""
+    """H20: 60 to 80% of its peak, where H100 reaches 40 to 50% (ms-swift; 400 W for 148 TFLOP/s)."""
     plan = ParallelPlan(
         1, 128, 4096, dp=2, tp=4, zero_stage=1, sequence_parallel=True, software=Software(date="2025-06")
     )

@@ -13,7 +13,7 @@ def test_the_factor_is_that_of_a_normal_law():
 
 def test_it_is_the_standard_deviation_of_a_normal_law_and_a_tenth_far_away_moves_it_little():
     values = np.random.default_rng(0).normal(3.0, 2.0, 20_001)
-    assert robust_sd(values) == pytest.approx(2.0, rel=0.03)  # its standard error is 0.8 %
+    assert robust_sd(values) == pytest.approx(2.0, rel=0.03)  # its standard error is 0.8%
     far = np.append(values, np.full(2000, 1e6))
     assert robust_sd(far) == pytest.approx(2.0, rel=0.2)  # an eleventh is far away
     assert far.std() > 1e5

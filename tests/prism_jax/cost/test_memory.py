@@ -91,7 +91,7 @@ def test_flash_attention_removes_the_scores_but_for_one_number_per_row():
 
 @pytest.mark.parametrize(("name", "saving"), [("175B", 0.70), ("530B", 0.65)])
 def test_selective_recompute_saves_the_published_share(name: str, saving: float):
-    """Section 5: 70 % of the activations of GPT-3 and 65 % of MT-NLG, against tensor and sequence parallelism."""
+    """Section 5: 70% of the activations of GPT-3 and 65% of MT-NLG, against tensor and sequence parallelism."""
     model = CONFIGS[name][0]
     kept = total_bytes(layer_saved_tensors(model, paper_plan(name, sequence_parallel=True, recompute="selective")))
     whole = total_bytes(layer_saved_tensors(model, paper_plan(name, sequence_parallel=True)))
@@ -100,7 +100,7 @@ def test_selective_recompute_saves_the_published_share(name: str, saving: float)
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_sequence_parallelism_with_selective_recompute_needs_a_fifth_of_the_activations(name: str):
-    """Figure 7: the two together bring activations to about 20 % of the tensor-parallel baseline, a 5x reduction."""
+    """Figure 7: the two together bring activations to about 20% of the tensor-parallel baseline, a 5x reduction."""
     baseline = paper_memory(name).stages[0].activations_bytes
     both = paper_memory(name, sequence_parallel=True, recompute="selective").stages[0].activations_bytes
     assert 0.15 < both / baseline < 0.22
@@ -108,7 +108,7 @@ def test_sequence_parallelism_with_selective_recompute_needs_a_fifth_of_the_acti
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_full_recompute_needs_a_tenth_of_the_activations(name: str):
-    """Figure 7: about 10 % of the tensor-parallel baseline; section 6.1: the two techniques need about 2x of it."""
+    """Figure 7: about 10% of the tensor-parallel baseline; section 6.1: the two techniques need about 2x of it."""
     full = paper_memory(name, recompute="full").stages[0].activations_bytes
     assert full / paper_memory(name).stages[0].activations_bytes == pytest.approx(0.10, abs=0.03)
 

@@ -62,7 +62,7 @@ def test_breakdown_of_a_pipeline_without_communication_is_compute_and_bubble() -
     """1F1B, equal stages: bubble / compute = (pp - 1) / n_micro_batch."""
     program = make_program(pp=4, n_micro_batch=8, tp_comm_s=0.0, p2p_s=0.0, end_comm_s=0.0, end_compute_s=0.0)
     parts = breakdown(program, symmetric(program, KEY, 256))
-    assert parts["bubble"] / parts["compute"] == pytest.approx(3 / 8, rel=0.05)  # later stages are up to 3 % slower
+    assert parts["bubble"] / parts["compute"] == pytest.approx(3 / 8, rel=0.05)  # later stages are up to 3% slower
     assert {name for name, value in parts.items() if value > 1e-6} == {"compute", "bubble"}
 
 

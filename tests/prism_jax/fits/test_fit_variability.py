@@ -112,13 +112,13 @@ def test_json_says_what_was_fitted_and_from_what(kept, table):
 
 
 def test_the_spread_of_the_simulated_gpus_is_found(kept):
-    """Standard error of the sd of 40 GPUs is 11 %; five of them, on draws of the kept fit."""
+    """Standard error of the sd of 40 GPUs is 11%; five of them, on draws of the kept fit."""
     import inference
 
     draws = inference.Fit.load(kept[0]).draws
     total = np.hypot(draws["gpu_spread"], draws["node_spread"]).mean()
     assert total == pytest.approx(GPU_SPREAD, rel=0.55)
-    assert draws["rest_spread"].mean() == pytest.approx(RUN_SPREAD, rel=0.3)  # 160 degrees of freedom: 5.6 %
+    assert draws["rest_spread"].mean() == pytest.approx(RUN_SPREAD, rel=0.3)  # 160 degrees of freedom: 5.6%
     assert np.exp(draws["typical_log_s"].mean()) == pytest.approx(20e-3, rel=5 * GPU_SPREAD / np.sqrt(40))
 
 

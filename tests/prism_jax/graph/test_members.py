@@ -95,7 +95,7 @@ FLEETS = {
 }
 
 
-# Residual, fleet, members, largest error of a quantile in units of the maximum's 16-84 % range.
+# Residual, fleet, members, largest error of a quantile in units of the maximum's 16-84% range.
 TABLES = [
     ("normal", "alike", 32, 0.03),
     ("normal", "spread", 32, 0.03),
@@ -126,7 +126,7 @@ def test_table_draws_the_maximum_of_the_group(residual: str, fleet: str, n_membe
 
 
 def test_table_of_equal_members_agrees_with_order_statistics() -> None:
-    """Kolmogorov-Smirnov against Phi(z)^n, normal residual; false alarm 1e-3, table error 0.6 % in probability."""
+    """Kolmogorov-Smirnov against Phi(z)^n, normal residual; false alarm 1e-3, table error 0.6% in probability."""
     inputs = inputs_of(Normal(SD))
     z = (drawn_from_table(inputs, np.ones(64)) - 1.0) / float(inputs.graph.call_sd[0, 0])
     distance = stats.kstest(z, lambda z: stats.norm.cdf(z) ** 64).statistic

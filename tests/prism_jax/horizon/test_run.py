@@ -33,7 +33,7 @@ RUN = TrainingRun(
 
 
 def test_the_interval_is_the_best_of_all():
-    """Against a grid on the exact form: time within .01 %."""
+    """Against a grid on the exact form: time within .01%."""
     grid = [float(RUN.expected_s(interval_s)) for interval_s in np.geomspace(50.0, 20_000.0, 4000)]
     assert float(RUN.expected_s()) < 1.0001 * min(grid)
 

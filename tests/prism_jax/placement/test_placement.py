@@ -77,7 +77,7 @@ def test_kernel_classes_slow_down_on_their_own(name, job_of):
     ("name", "tolerance"), [("a group per node", 1e-4), ("a group is two nodes", 1e-4), ("lanes inside a node", 1e-4)]
 )
 def test_with_noise_it_is_brute_force_within_monte_carlo_error(name, tolerance, job_of, factors):
-    """Four standard errors of either side, and 0.01 % for what the moments of a mixed group leave out."""
+    """Four standard errors of either side, and 0.01% for what the moments of a mixed group leave out."""
     job = job_of(**PLANS[name], variability="h100-default")
     slow = factors(job.plan.n_devices // 8, seed=4)
     problem = problem_of(job, fleet_of(slow, 8))
@@ -265,7 +265,7 @@ WORKING = {"both": JOBS["both"], "sharded": JOBS["sharded"], "balanced": balance
 
 @pytest.mark.parametrize("name", WORKING)
 def test_work_of_micro_batches_is_drawn_as_predict_draws_it(name, factors):
-    """Four standard errors of either side, and 0.1 % for what the moments of a mixed group leave out."""
+    """Four standard errors of either side, and 0.1% for what the moments of a mixed group leave out."""
     job = WORKING[name]()
     slow = factors(job.plan.n_devices // 8, seed=4)
     problem = problem_of(job, fleet_of(slow, 8))

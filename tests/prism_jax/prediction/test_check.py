@@ -186,7 +186,7 @@ variability: none
 def test_states_on_the_host_are_held_against_its_memory(
     tmp_path: Path, memory: str | None, words: str, fits: bool, capsys: pytest.CaptureFixture[str]
 ):
-    """70.6 billion parameters with 16 bytes each, and 44 % of the 8 that are pinned: 1.38 TB."""
+    """70.6 billion parameters with 16 bytes each, and 44% of the 8 that are pinned: 1.38 TB."""
     path = tmp_path / "job.yaml"
     unknown = BIG.replace("preset: dgx-h100", "preset: pcie-h100")
     path.write_text(unknown if memory is None else BIG.replace("n_devices: 8", f"n_devices: 8, host_memory: {memory}"))

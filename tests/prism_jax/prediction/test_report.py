@@ -205,7 +205,7 @@ def test_quantiles_on_other_systems_stand_by_the_preset_s_and_in_seconds():
 def test_both_spreads_are_named():
     within, between = (line for line in report().lines() if " allocation" in line and "deviation" in line)
     assert within == "  one allocation  standard deviation 41 ms from step to step, p95 6.620 ± 0.004 s"
-    assert between == "  allocations     standard deviation 91 ms of the mean step, 83 ± 2 % of the variance"
+    assert between == "  allocations     standard deviation 91 ms of the mean step, 83 ± 2% of the variance"
 
 
 def test_a_model_that_knows_everything_has_no_band():

@@ -39,7 +39,7 @@ def test_the_slowest_of_some_gpus_has_the_law_of_a_maximum():
 
 
 def test_quantiles_cover_as_often_as_they_say():
-    """Seconds on other GPUs of the fleet: below p95 in 95 %, below the median in 50 %; 2,000 jobs: bounds of 4 errors."""
+    """Seconds on other GPUs of the fleet: below p95 in 95%, below the median in 50%; 2,000 jobs: bounds of 4 errors."""
     many = jobs(2_000)
     world = draw_world(many, 256, spread_to(SHAPE, 0.05), 1.0, 1)
     true_s = world.work_s * slowest_of(world.factor, many.gpus, np.random.default_rng(9).random(len(many)))

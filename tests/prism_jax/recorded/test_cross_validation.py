@@ -244,7 +244,7 @@ WIDE = PipelineJob(pp=1, dp=16, n_micro_batch=4)
 
 
 def test_part_of_the_replicas_predicts_the_whole_job() -> None:
-    """Fits on 4 of 16 replicas, 12 recordings; the slowest of 4 replicas is 3 % too fast."""
+    """Fits on 4 of 16 replicas, 12 recordings; the slowest of 4 replicas is 3% too fast."""
     errors, slowest = [], []
     for seed in range(12):
         trace = recording(SHARED, seed, WIDE, 30)
@@ -291,7 +291,7 @@ def test_recorded_transfers_across_replicas_are_freed_of_the_wait_for_the_absent
 
 @pytest.mark.slow
 def test_8_of_32_replicas_predict_the_measured_job(shared_data: Path) -> None:
-    """SE, 20 random choices of 8 replicas: p95 of the whole job within 5 % each, 1.5 % on average."""
+    """SE, 20 random choices of 8 replicas: p95 of the whole job within 5% each, 1.5% on average."""
     trace = measured(shared_data, "SE")
     found = halves(trace, n_split=20, train_fraction=1.0, fit_replicas=8)
     errors = [score_split(trace, split, seed=i, n_draw=4000)[0].score.p95_error for i, split in enumerate(found)]

@@ -47,7 +47,7 @@ def rms(values: np.ndarray) -> float:
 
 
 def test_absent_effects_are_found_absent() -> None:
-    """At most 7 false alarms in 200 recordings where 2 are expected: exceeded with probability 0.1 %."""
+    """At most 7 false alarms in 200 recordings where 2 are expected: exceeded with probability 0.1%."""
     alarms = np.zeros(2)
     for seed in range(200):
         found = fit(planted(JOB, N_STEP, seed, NOISE)).evidence
@@ -85,7 +85,7 @@ def test_step_effects_are_recovered() -> None:
 
 
 def test_step_effects_that_are_redrawn_have_the_spread_that_was_planted() -> None:
-    """Best guesses would vary less: here by 16 %. Mean over 40 recordings, to 7 %."""
+    """Best guesses would vary less: here by 16%. Mean over 40 recordings, to 7%."""
     spread = []
     for seed in range(40):
         truth = planted(JOB, N_STEP, seed, replace(NOISE, step=0.03))
@@ -120,7 +120,7 @@ def test_shrunk_effects_are_nearer_to_the_truth_than_raw_means(size: float, rati
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_slow_rank_is_kept_while_the_rest_is_shrunk(seed: int) -> None:
-    """30 % on one of 32 workers of the last stage; the others move by less than a worker's noise, the other stage not at all."""
+    """30% on one of 32 workers of the last stage; the others move by less than a worker's noise, the other stage not at all."""
     job = replace(JOB, dp=32)
     found = fit(planted(job, N_STEP, seed, replace(NOISE, slow={(5, 1): np.log(1.3)})), job)
     rank = of_stage(found, found.rank, 1)
@@ -130,7 +130,7 @@ def test_one_slow_rank_is_kept_while_the_rest_is_shrunk(seed: int) -> None:
 
 
 def test_position_in_the_step_is_recovered_and_otherwise_forgotten() -> None:
-    """The first micro-batch takes 20 % longer; without that, positions differ by less than their means do by chance."""
+    """The first micro-batch takes 20% longer; without that, positions differ by less than their means do by chance."""
     truth = planted(JOB, N_STEP, 3, NOISE)
     first = [i for i, op in enumerate(trace_of(JOB).ops) if op.micro_batch == 0]
     run_s = truth.run_s.copy()

@@ -88,7 +88,7 @@ def test_published_traces_are_viewable(name: str, shared_data: Path, tmp_path: P
 
 
 def test_ops_are_where_they_were_recorded(trace: Trace, tmp_path: Path) -> None:
-    """To a nanosecond; the second step begins 5 % of the first after its end."""
+    """To a nanosecond; the second step begins 5% of the first after its end."""
     content = written(trace, [SECOND, FIRST], tmp_path)
     rank = int(trace.rank[2, 1])
     for op, found in enumerate(trace.ops):

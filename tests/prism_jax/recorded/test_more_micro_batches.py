@@ -171,7 +171,7 @@ def test_real_steps_grow_by_what_a_micro_batch_takes(name: str, shared_data: Pat
 def test_prediction_agrees_with_a_job_that_has_so_many_micro_batches(stratum: float, stratum_of_8: float) -> None:
     """From 4 to 8, micro-batches of a replica being independent, or correlated by 0.5.
 
-    Standard errors of the comparison, from 200 recorded steps: 0.4 % (median) and 0.8 % (p95); four of them are allowed.
+    Standard errors of the comparison, from 200 recorded steps: 0.4% (median) and 0.8% (p95); four of them are allowed.
     """
     law = Law(step=0.02, micro_batch=0.15, own=0.03)
     job = PipelineJob(2, 4, 4)

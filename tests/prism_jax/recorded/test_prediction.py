@@ -109,7 +109,7 @@ def test_a_prediction_answers_as_step_times_do(normal: TracePrediction) -> None:
 
 
 def test_a_guarantee_covers_the_quantile_of_a_fresh_refit() -> None:
-    """With 95 % confidence in 95 % of 400 cases; five standard errors."""
+    """With 95% confidence in 95% of 400 cases; five standard errors."""
     rng, held = np.random.default_rng(4), 0
     for _ in range(400):
         middles = rng.normal(10.0, 0.3, 41)
@@ -199,7 +199,7 @@ def test_one_step_in_n_plus_one_is_longer_than_all_recorded_ones() -> None:
 @pytest.mark.parametrize("p", [0.5, 0.95])
 @pytest.mark.parametrize("draw", [np.random.Generator.normal, np.random.Generator.laplace])
 def test_intervals_cover_quantiles_of_the_next_steps(draw: Callable[..., np.ndarray], p: float) -> None:
-    """18 steps from 18: 300 times. A coverage of 0.88 leaves 80 to 97 % with probability 1e-4."""
+    """18 steps from 18: 300 times. A coverage of 0.88 leaves 80 to 97% with probability 1e-4."""
     rng, held = np.random.default_rng(3), 0
     for seed in range(300):
         fitted, fresh = np.exp(0.1 * draw(rng, size=(2, 18)))

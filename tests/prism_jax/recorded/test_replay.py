@@ -159,7 +159,7 @@ def test_paths_that_end_together_share_their_seconds_evenly() -> None:
 
 @pytest.mark.parametrize(("trial", "largest"), [("SE", 0.0048), ("ST", 0.019)])
 def test_measured_steps_are_replayed(shared_data: Path, trial: str, largest: float) -> None:
-    """By rule alone, without host gaps, to 0.48 % and 1.9 % (median); with gaps, and with observed waits, exactly."""
+    """By rule alone, without host gaps, to 0.48% and 1.9% (median); with gaps, and with observed waits, exactly."""
     trace = measured(shared_data, trial)
     by_rule = dependencies(trace)
     found = durations(trace, by_rule)

@@ -68,7 +68,7 @@ def prediction() -> TracePrediction:
 
 @pytest.fixture(scope="module")
 def scores() -> list[SplitScore]:
-    """Three splits whose errors are -4, 0 and 10 %; the last one is not covered."""
+    """Three splits whose errors are -4, 0 and 10%; the last one is not covered."""
     measured, found = MeasuredQuantiles(2.0, 2.2), []
     for error in (-0.04, 0.0, 0.1):
         predicted = Quantiles(*((1.0 + error) * value for value in (2.0, 2.2, 2.3)))

@@ -205,7 +205,7 @@ def test_shares_are_those_of_finite_differences(x64: None) -> None:
 
 
 def test_slow_replica_is_the_critical_one() -> None:
-    """Of three alike but for 30 %: all compute on the path is its own; what follows the meeting is shared."""
+    """Of three alike but for 30%: all compute on the path is its own; what follows the meeting is shared."""
     job = fitted(PipelineJob(2, 3, 4), Law(own=0.01, slow={(1, 0): 0.3, (1, 1): 0.3}))
     found = trace_criticality(job)
     check_sums(found)

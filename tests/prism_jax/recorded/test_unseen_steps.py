@@ -74,7 +74,7 @@ def test_same_key_same_answer() -> None:
 
 
 def test_prediction_is_nearer_to_the_truth_than_the_recorded_steps() -> None:
-    """Median and p95 of the law that 60 steps were drawn from, over 12 recordings: unbiased to 0.6 %, and a third nearer."""
+    """Median and p95 of the law that 60 steps were drawn from, over 12 recordings: unbiased to 0.6%, and a third nearer."""
     truth = np.quantile(timed(JOB, planted(JOB, 5000, 99, NOISE).run_s).step_s, [0.5, 0.95])
     predicted, seen = [], []
     for seed in range(12):
@@ -87,7 +87,7 @@ def test_prediction_is_nearer_to_the_truth_than_the_recorded_steps() -> None:
 
 
 def test_more_replicas_draw_as_the_pool_drawn_by_hand() -> None:
-    """Independent micro-batches, 16 replicas out of 4: the same law as picking recorded ones at random; KS at 0.1 %."""
+    """Independent micro-batches, 16 replicas out of 4: the same law as picking recorded ones at random; KS at 0.1%."""
     job = fitted(NOISE)
     found = effects_of(job)
     found = replace(found, strata=Strata(1.0, 1.0), step=0 * found.step, rank=0 * found.rank)
@@ -169,7 +169,7 @@ def test_drawn_micro_batches_are_alike_or_balance_as_the_recorded_ones(replica: 
 
 @pytest.mark.parametrize("replica", [0.3, 3.0])
 def test_strata_of_skewed_micro_batches_are_those_of_seconds(replica: float) -> None:
-    """The longest are many times as long as the shortest, so scores must be more alike than seconds shall be; to 10 %."""
+    """The longest are many times as long as the shortest, so scores must be more alike than seconds shall be; to 10%."""
     for seed in range(3):
         job = fitted(Law(micro_batch=0.8, replica_stratum=replica), seed=seed)
         law = step_law(job)

@@ -69,7 +69,7 @@ def test_guarantee_lies_above_the_quantile_and_rises_with_confidence() -> None:
 
 
 def test_interval_is_a_student_interval_around_the_quantile() -> None:
-    """The stated error is half the interval of 95 % over 1.96, but for what interpolation leaves."""
+    """The stated error is half the interval of 95% over 1.96, but for what interpolation leaves."""
     result = distribution()
     low, high = result.interval(0.95, 0.95)
     assert (low + high) / 2 == pytest.approx(result.quantile(0.95))
@@ -123,7 +123,7 @@ def test_order_statistic_is_the_first_that_bounds(n: int, p: float, confidence: 
 
 
 def test_order_statistic_covers_as_often_as_promised() -> None:
-    """4,000 samples of 200: coverage at least 90 %, binomial 1e-4 limit; the order of the samples does not matter."""
+    """4,000 samples of 200: coverage at least 90%, binomial 1e-4 limit; the order of the samples does not matter."""
     rng = np.random.default_rng(0)
     samples = rng.exponential(size=(4000, 200))
     covered = sum(order_statistic_bound(s, 0.95, 0.9).bound_s >= -np.log(0.05) for s in samples)
@@ -145,7 +145,7 @@ def shifted(shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_bound_from_randomisations_covers_as_often_as_promised() -> None:
-    """Normal errors of the level, 0.5 % each: Student's t is exact up to the strata; binomial 1e-4 limit from below."""
+    """Normal errors of the level, 0.5% each: Student's t is exact up to the strata; binomial 1e-4 limit from below."""
     rng = np.random.default_rng(1)
     bounds = [randomised_bound(*shifted(0.005 * rng.standard_normal(8)), 0.9, 0.99).bound_s for _ in range(4000)]
     assert np.sum(np.array(bounds) >= 0.9) >= stats.binom.ppf(1e-4, 4000, 0.99)
@@ -186,7 +186,7 @@ def test_samples_that_do_not_differ_have_no_error() -> None:
 
 
 def test_level_error_is_that_of_shares() -> None:
-    """Median over 400 repeats against sqrt(p (1 - p) / n) of independent samples; its own error is 1.5 %."""
+    """Median over 400 repeats against sqrt(p (1 - p) / n) of independent samples; its own error is 1.5%."""
     rng = np.random.default_rng(0)
     found = []
     for _ in range(400):
@@ -207,7 +207,7 @@ def test_error_in_seconds_is_that_of_the_level_over_the_density() -> None:
 @pytest.mark.parametrize("n_batch", [8, 16])
 @pytest.mark.parametrize("p", [0.5, 0.95, 0.99])
 def test_truth_lies_within_196_errors_in_95_percent_of_repeats(n_batch: int, p: float) -> None:
-    """1,500 repeats of a log-normal step: between 92 and 98 %; at 95 % one of these tests fails by chance in a million."""
+    """1,500 repeats of a log-normal step: between 92 and 98%; at 95% one of these tests fails by chance in a million."""
     rng = np.random.default_rng(2)
     truth, inside = np.exp(0.3 * ndtri(p)), 0
     for _ in range(1500):

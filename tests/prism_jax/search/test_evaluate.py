@@ -201,7 +201,7 @@ def feasible(evaluator, n, seed=0):
 
 @pytest.mark.parametrize("name", ["p50", "p95"])
 def test_scores_are_those_of_predict(evaluator, job, name):
-    """4.5 standard errors of both for 4 plans: a false alarm once in 40,000 runs; 0.1 % for what averages out over a step."""
+    """4.5 standard errors of both for 4 plans: a false alarm once in 40,000 runs; 0.1% for what averages out over a step."""
     numbers = feasible(evaluator, 4, seed=3)
     scores = np.stack(
         [
@@ -285,7 +285,7 @@ def factors(job, plans, n):
 
 
 def test_each_plan_is_as_uncertain_as_its_prediction(job, plans):
-    """Quartiles of 16 x 96 draws each: standard error 4 % of the spread or less."""
+    """Quartiles of 16 x 96 draws each: standard error 4% of the spread or less."""
     joint = np.log(factors(job, plans, 16))
     for row, plan in enumerate(plans):
         alone = np.log(np.concatenate([

@@ -98,7 +98,7 @@ def test_neighbours_differ_and_stay_inside(knobs):
 
 
 def test_estimates_are_close_to_simulated_times(job):
-    """All schedules; at the median within 5 %, nowhere off by more than 15 %."""
+    """All schedules; at the median within 5%, nowhere off by more than 15%."""
     wide = default_space(job, any_framework=True)
     space = replace(wide, pp=(4,), virtual_stages=(2, 4), recompute=("none", "full"), tp=(1, 2))
     evaluator = Evaluator(job, space)

@@ -221,7 +221,7 @@ def test_a_stated_fleet_takes_what_a_prediction_of_it_takes(piped):
 
 
 def test_power_of_nodes_makes_them_equally_fast(apart):
-    """Four nodes of one GPU, one 10 % slower: its cap rises until slowdown times stretch is that of the others."""
+    """Four nodes of one GPU, one 10% slower: its cap rises until slowdown times stretch is that of the others."""
     job = replace(apart, cluster=replace(apart.cluster, node_size=1))
     watts = 0.7 * job.cluster.device.power_watts
     limits = TuneLimits(slowdowns={"all": {3: 1.1}}, power_watts=watts)

@@ -235,4 +235,4 @@ def test_long_options_are_not_printed_whole(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_what_is_short_and_plain_is_printed_as_it_is() -> None:
-    assert shortened(printable("plain text, 5 % of it")) == "plain text, 5 % of it"
+    assert shortened(printable("plain text, 5% of it")) == "plain text, 5% of it"

@@ -54,7 +54,7 @@ def test_draws_that_agree_leave_a_band_of_no_width_at_the_prediction(n_draw):
 
 
 def test_the_band_holds_the_quantiles_of_its_draws():
-    """Two draws: the 5 % and 95 % points between their quantiles, by interpolation."""
+    """Two draws: the 5% and 95% points between their quantiles, by interpolation."""
     lone = np.array([[band(cv)[name][0] for name in QUANTILES] for cv in (0.05, 0.2)])
     for i, (low, high) in enumerate(band(0.05, 0.2).values()):
         assert (low, high) == pytest.approx(tuple(np.quantile(lone[:, i], [0.05, 0.95])), rel=1e-9)

@@ -212,7 +212,7 @@ def test_what_persists_is_the_same_in_every_step_of_a_fleet(parts) -> None:
     ids=["call", "network", "step"],
 )
 def test_what_changes_in_time_is_independent_from_step_to_step(tree: Variability) -> None:
-    """Means of 8 steps vary by 1 / sqrt 8 of what steps do; 256 fleets know a standard deviation to 4.4 %."""
+    """Means of 8 steps vary by 1 / sqrt 8 of what steps do; 256 fleets know a standard deviation to 4.4%."""
     found = fleets(tree, 2048, tp=2, dp=2).by_fleet_s
     assert found.std() > 0.0
     assert found.mean(axis=1).std() * np.sqrt(N_STEP) / found.std() == pytest.approx(1.0, abs=0.2)
@@ -245,7 +245,7 @@ def test_flat_samples_are_those_of_the_fleets_where_nothing_is_rare() -> None:
 
 
 def test_stalls_hit_single_steps_of_fleets() -> None:
-    """A stall in 5 % of steps adds its own length on average; five standard errors."""
+    """A stall in 5% of steps adds its own length on average; five standard errors."""
     found = fleets(Variability("t", stalls=(Stall(step_prob=0.05, mean_fraction=1.0),)), 20_000, dp=2)
     added = found.by_fleet_s / found.deterministic_s - 1.0
     assert (added > 0.0).mean() == pytest.approx(0.05, abs=5.0 * np.sqrt(0.05 / 20_000))

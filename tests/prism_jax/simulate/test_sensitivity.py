@@ -246,7 +246,7 @@ def test_nothing_lies_between_allocations_of_equal_gpus(tree: Variability) -> No
 
 @pytest.mark.parametrize("plan", [{"dp": 1}, {"dp": 4}, {"tp": 32, "dp": 1}, {"dp": 16}], ids=str)
 def test_spreads_are_those_of_fleets_that_live_for_several_steps(plan: dict[str, int]) -> None:
-    """Share within 3 points and four standard errors, quantile within 0.3 %; the table of large groups in both."""
+    """Share within 3 points and four standard errors, quantile within 0.3%; the table of large groups in both."""
     program = make_program(EVERYTHING, **{"tp": 2, "pp": 2, **plan})
     found = spread(program)
     whole = brute_force(program, jax.random.key(9), N_STEP * N_FLEET, explicit=False, steps_per_fleet=N_STEP)

@@ -56,7 +56,7 @@ def order_error(samples_s: np.ndarray, p: float) -> float:
 
 
 def assert_agree(runs: list[StepTimeDistribution], oracle: StepTimeDistribution) -> None:
-    """|z| < 4.5 for every quantile, allowing 0.03 % of the step for what interpolation leaves.
+    """|z| < 4.5 for every quantile, allowing 0.03% of the step for what interpolation leaves.
 
     Errors of the runs' mean have 5 degrees of freedom, so one comparison in 150 would fail by chance if they were
     all there is; the oracle's own error dominates, keys are fixed.

@@ -47,7 +47,7 @@ def test_text_json_markdown_and_picture_tell_the_same(jobs: list[str], tmp_path:
     first, better, again = report.jobs
     assert better.is_best
     assert first.figures == again.figures
-    assert first.figures.money_per_mtoken < better.figures.money_per_mtoken  # 10 % faster at 1.5 times the price
+    assert first.figures.money_per_mtoken < better.figures.money_per_mtoken  # 10% faster at 1.5 times the price
     assert report.prob_less[1][0] > 0.6
     assert report.prob_less[1][0] == pytest.approx(report.prob_less[1][2])
     assert report.prob_less[0][1] + report.prob_less[1][0] == pytest.approx(1.0)

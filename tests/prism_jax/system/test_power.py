@@ -155,7 +155,7 @@ def test_derivative_in_the_limit_agrees_with_finite_differences() -> None:
 
 
 def test_waiting_for_the_network_draws_what_published_changes_imply() -> None:
-    """-37.22 % throughput and -5.87 % power with compute shares of .8 to .9: P_comm / P_compute of .81 to .83 (2411.13055)."""
+    """-37.22% throughput and -5.87% power with compute shares of .8 to .9: P_comm / P_compute of .81 to .83 (2411.13055)."""
     found = power({"compute": 1.0, "dp_comm": 1.0}).phase_watts
     assert 0.81 <= found["dp_comm"] / found["compute"] <= 0.83
     before = power({"compute": 0.85, "dp_comm": 0.15})

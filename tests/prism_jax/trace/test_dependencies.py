@@ -154,7 +154,7 @@ def test_gap_that_shrinks_with_lateness_is_a_wait_for_something_unrecorded(draft
 
 
 def test_random_host_gaps_are_host_time() -> None:
-    """At most 1 % of the gaps of 12 steps look like waits by chance, and no dependency is invented."""
+    """At most 1% of the gaps of 12 steps look like waits by chance, and no dependency is invented."""
     n_marked = n_gap = 0
     for seed in range(5):
         run = planted(JOB, 12, seed, LAW).run_s

@@ -160,7 +160,7 @@ def test_without_drift_the_interval_is_that_of_two_means():
     traits = Traits(100.0, 2.0, 0.004, 0.0, 0.0, 0.0)
     assert STILL.variances(traits, 400.0).steps == pytest.approx(0.004**2 * (1 / 100 + 1 / 400))
     found = Traits.of(np.exp(log_s))
-    assert found.log_sd == pytest.approx(0.004, rel=0.25)  # a robust spread of 100 steps: 12 %
+    assert found.log_sd == pytest.approx(0.004, rel=0.25)  # a robust spread of 100 steps: 12%
     assert found.level_s == pytest.approx(2.0, rel=0.002)  # five standard errors
 
 

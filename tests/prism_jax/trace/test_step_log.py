@@ -104,7 +104,7 @@ def test_the_unit_does_not_matter(unit: float, first: list[float]):
 
 
 def test_false_alarms_are_as_rare_as_a_first_step_in_the_tail():
-    """Log-normal steps with a CV of 50 %: none of 300 logs loses a step at 6 robust standard deviations (2e-9 each)."""
+    """Log-normal steps with a CV of 50%: none of 300 logs loses a step at 6 robust standard deviations (2e-9 each)."""
     rng = np.random.default_rng(0)
     logs = np.exp(0.47 * rng.standard_normal((300, 50)))
     assert sum(without_warm_up(warm_up_log(one.tolist()))[1] for one in logs) <= 1

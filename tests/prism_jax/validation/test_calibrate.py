@@ -38,7 +38,7 @@ def write_runs(path: Path, rows: list[dict[str, Any]]) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A job, and four runs of it with changes, all 30 % slower than predicted."""
+    """A job, and four runs of it with changes, all 30% slower than predicted."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "job.yaml").write_text(JOB)
     return folder
@@ -90,7 +90,7 @@ def test_the_same_table_is_validated(runs, folder, capsys):
         found = json.loads(capsys.readouterr().out)
         assert [row["framework"] for row in found["rows"]] == ["megatron-core"] * len(CHANGES)
         errors.append(found["overall"]["median_ape"])
-    assert errors[0] == pytest.approx(0.3 / 1.3, abs=0.04)  # what the rows leave open is at its mean: 3 % here
+    assert errors[0] == pytest.approx(0.3 / 1.3, abs=0.04)  # what the rows leave open is at its mean: 3% here
     assert errors[1] < 0.4 * errors[0]
 
 

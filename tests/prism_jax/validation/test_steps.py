@@ -196,7 +196,7 @@ def jobs() -> list[CostedJob]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_typical_step_is_the_median_of_predict(name: str, jobs: list[CostedJob]) -> None:
-    """0.3 % of the step: five times what 256 columns of both err by."""
+    """0.3% of the step: five times what 256 columns of both err by."""
     place = list(PLANS).index(name)
     found = predict(job(name), key=jax.random.key(1), n_samples=1024, pad=True)
     steps = step_times(jobs)

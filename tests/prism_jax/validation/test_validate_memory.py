@@ -30,7 +30,7 @@ def validated(capsys: pytest.CaptureFixture[str], file: str) -> dict[str, Any]:
 
 
 def test_outcomes_and_peaks_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two that fit, one of them called OOM in the table; one that cannot; one that says nothing; a peak 10 % too low."""
+    """Two that fit, one of them called OOM in the table; one that cannot; one that says nothing; a peak 10% too low."""
     (plain,) = read_memory_runs(write(tmp_path / "one.csv", {}))
     peak = plain.job.memory.worst.allocator_bytes
     file = write(

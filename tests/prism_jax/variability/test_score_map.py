@@ -46,7 +46,7 @@ def test_linear_family_needs_one_segment() -> None:
 
 
 def test_shipped_presets_are_mapped_within_tolerance() -> None:
-    """All but five draws in 10,000, of mixtures that leap from one mode to the other, and those by no more than 2 %."""
+    """All but five draws in 10,000, of mixtures that leap from one mode to the other, and those by no more than 2%."""
     z = np.linspace(-5.5, 5.5, 4001)
     weight = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
     for family in shipped_families():

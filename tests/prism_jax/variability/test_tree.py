@@ -69,7 +69,7 @@ def test_stall_probability_grows_with_devices() -> None:
 
 @pytest.mark.parametrize("n_devices", [6144, 8192, 10752, 16384, 131072])
 def test_one_step_in_a_hundred_of_a_large_job_stalls_by_what_was_measured(n_devices: int) -> None:
-    # p99/p50 - 1 = 2.4 % beyond 4,096 H100 (MLPerf Training, experiments/variability_presets/README.md).
+    # p99/p50 - 1 = 2.4% beyond 4,096 H100 (MLPerf Training, experiments/variability_presets/README.md).
     beyond = sum(s.prob(n_devices) * math.exp(-0.024 / s.mean_fraction) for s in preset("h100-default").stalls)
     assert 0.005 < beyond < 0.025
 
@@ -169,9 +169,7 @@ def test_preset_keeps_tails_out_of_the_per_call_residual(name: str) -> None:
     assert isinstance(tree.of("gemm").gpu, Mixture)
     assert isinstance(tree.of("all_reduce").regime, Mixture)
     assert all(isinstance(tree.of(c).call, (Normal, LogNormal, Constant)) for c in varying_classes())
-    assert (
-        tree.of("gemm").call.cv ** 2 < 0.03 * tree.of("gemm").gpu.cv ** 2
-    )  # PAL: 97 % of the variance is between GPUs
+    assert tree.of("gemm").call.cv ** 2 < 0.03 * tree.of("gemm").gpu.cv ** 2  # PAL: 97% of the variance is between GPUs
 
 
 @pytest.mark.parametrize(
