@@ -23,7 +23,21 @@ TOOLS = ("build", "twine", "uv", "pipx", "cyclonedx-bom")
 VERSIONS = ("3.11", "3.12", "3.13")
 JOB = "llama2_7b_fsdp_64"
 OWN = ("prism_jax/", "inference/")
-SUFFIXES = {".py", ".typed", ".toml", ".json", ".yaml", ".csv", ".md", ".gz", ".parquet", ".npz", ".txt", ".mplstyle", ".ipynb"}
+SUFFIXES = {
+    ".py",
+    ".typed",
+    ".toml",
+    ".json",
+    ".yaml",
+    ".csv",
+    ".md",
+    ".gz",
+    ".parquet",
+    ".npz",
+    ".txt",
+    ".mplstyle",
+    ".ipynb",
+}
 NOT_SHIPPED = ("__pycache__", "/.", "/tests/", ".pyc")
 
 

@@ -46,7 +46,7 @@ CONCEPTS = {
     "execution traces": r"execution",
 }  # concept -> names of its files and folders
 LIMITS = {
-    "lines": 117_800,  # work in searches and placements, drift of experts, mixed fleets; pages, pictures drawn from stored reports, help
+    "lines": 117_800,  # work in searches, drift of experts, mixed fleets; pages, pictures of stored reports, help pages
     "files": 577,
     "folders": 70,
     "floors": 16,

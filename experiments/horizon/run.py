@@ -123,7 +123,8 @@ def told_goodput(run: TrainingRun, n_worlds: int) -> str:
     """Mean and 90% interval over worlds, with the largest losses."""
     found = simulated_run(run, key=jax.random.key(0), n_world=n_worlds)
     low, high = np.quantile(found.goodput, (0.05, 0.95))
-    lost = sorted(found.shares().items(), key=lambda item: -item[1])[1:5]
+    shares = {name: float(value.mean()) / found.mean_s for name, value in found.seconds.items()}
+    lost = sorted(shares.items(), key=lambda item: -item[1])[1:5]
     parts = ", ".join(f"{name} {100 * share:.2f} %" for name, share in lost if share > 0)
     return f"{found.goodput.mean():.3f} ({low:.3f} to {high:.3f}); {parts}"
 

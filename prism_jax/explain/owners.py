@@ -123,8 +123,9 @@ def work_gains(program: Program, key: Array) -> Mapping[str, float]:
     for rule in PACKINGS if LENGTHS in names or data.packing == "packed" else ():
         if rule not in (MIXTURE, data.packing):
             own = lower(replace(job, plan=replace(job.plan, data=replace(data, packing=rule))))
-            has_own = own.work is not None or work is None
-            found[f"data.packing {rule}"] = own if has_own else replace(own, work=work.without(LENGTHS))
+            if work is not None and own.work is None:
+                own = replace(own, work=work.without(LENGTHS))
+            found[f"data.packing {rule}"] = own
     if work is not None and ROUTING in names:
         even = lower(replace(job, model=replace(job.model, moe=replace(job.model.moe, routing=None))))  # pyright: ignore
         found[EVEN_LOADS] = replace(even, work=work.without(ROUTING))

@@ -55,7 +55,7 @@ def plot_owners(
     ranked = sorted(owner_s.items(), key=lambda item: -item[1])[:MOST_OWNERS]
     owners = {name: scale * value for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest_s > 0.0}
     plot_bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
-    fleet = "" if fleet_share is None else f"\n({fleet_share:.0%} of the variance comes from which GPUs the job gets)"
+    fleet = "" if fleet_share is None else f"\n({fleet_share:.0%} of the variance: which GPUs the job gets)"
     ax.set_xlabel(f"{UNIT_NAMES[unit]} of p95 saved if this source did not vary{fleet}" if owners else "nothing varies")
     return ax
 

@@ -351,8 +351,9 @@ def job_with_plan(
     data = read_job_file(job, overrides).data
     kept = {name: value for name, value in data["plan"].items() if name not in dropped}
     moved, own = {**data, "plan": {**kept, **chosen}, **sections}, Path(job).parent
-    for path in FILES if folder is not None else ():
-        moved = _with_file(moved, path, own, folder)
+    if folder is not None:
+        for path in FILES:
+            moved = _with_file(moved, path, own, folder)
     stated = {name: value for name, value in moved.items() if value is not None or name not in sections}
     text = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in comment.splitlines()) + text

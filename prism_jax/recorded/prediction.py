@@ -142,10 +142,10 @@ def predicted_curve(prediction: TracePrediction, measured_s: Floats, n_band: int
     ordered = np.sort(measured_s)
     if len(ordered) > MOST_MEASURED:
         ordered = np.quantile(ordered, (np.arange(MOST_MEASURED) + 0.5) / MOST_MEASURED)
-    lines = (short_times(values) for values in (np.median(by_refit, axis=1), low, high))
+    middle, lower, upper = (short_times(values) for values in (np.median(by_refit, axis=1), low, high))
     level = tuple(map(float, LEVELS))
     return PredictedCurve(
-        level, *lines, Quantiles.of(prediction.quantile), n_band, short_times(ordered), len(measured_s)
+        level, middle, lower, upper, Quantiles.of(prediction.quantile), n_band, short_times(ordered), len(measured_s)
     )
 
 

@@ -11,7 +11,7 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from .distribution import Guarantee, StepTimeDistribution
 
-LEVELS = np.round(np.concatenate([np.linspace(0.001, 0.99, 100), np.linspace(0.99, 0.9995, 40)[1:], [0.5, 0.95]]), 6)
+LEVELS = np.round(np.concatenate([np.linspace(0.001, 0.99, 200), np.linspace(0.99, 0.9995, 40)[1:], [0.5, 0.95]]), 6)
 DIGITS = 7  # significant, of a time: float32
 ROUNDING = 1e-6  # relative; a smaller range is float32 noise
 

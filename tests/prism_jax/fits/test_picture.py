@@ -51,7 +51,7 @@ def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
     checked = checks()
     ax = plot_replicated(checked)
     points = next(line for line in ax.lines if line.get_marker() == ".")
-    np.testing.assert_allclose(points.get_xdata(), np.sort(checked.measured), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(points.get_xdata()), np.sort(checked.measured), rtol=1e-6)
     np.testing.assert_allclose(np.asarray(points.get_ydata()), (np.arange(50) + 0.5) / 50)
     assert ax.get_xlabel() == "log seconds per GPU"
 

@@ -154,6 +154,7 @@ def test_the_job_of_the_chosen_fleet_is_written_and_drawn(job: list[str], tmp_pa
     assert "B, 24xh200: least money of those done within 30 days" in "\n".join(report.lines())
     card = report.card()
     assert card.verdict.startswith("Choose B, 24xh200: done within 30 days with probability ")
+    assert chosen.capacity is not None
     assert card.facts["money"].startswith(amount(chosen.capacity.money_p50))
     assert report.figure().axes, "drawn from the report alone"
     written = load_job(tmp_path / "chosen.yaml")
