@@ -30,7 +30,8 @@ VOLATILE = frozenset(
 PICTURES = frozenset({".png", ".pdf", ".svg"})
 TIMES = (  # where the text of a report says how long it took
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
-    (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ s\b).*"), r"\1 <time>"),
+    (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ (?:s|ms|us)\b).*"), r"\1 <time>"),
+    (re.compile(r"(evidence +\d+ runs?,.*) in [\d.]+ (?:s|ms|us)\b"), r"\1 in <time>"),
 )
 USAGE = ("Usage: prism-jax", "Usage: `prism-jax")  # what the option parser of a revision says
 DIGITS = re.compile(r"[\d.]+(e[+-]?\d+)?")

@@ -52,7 +52,7 @@ COMMANDS = (
     Writes("compare", "compare job.yaml placed.yaml --samples 64 --plot jobs.png"),
     Writes("shard", "shard dlrm_dcnv2_64 -o sharded.yaml --plot shard.png"),
     Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
-    Writes("calibrate", "calibrate runs.csv -o calibration.npz"),
+    Writes("calibrate", "calibrate runs.csv -o calibration.npz --plot site.png"),
     Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),
     Writes("validate file", "validate file train.log --device h100-sxm -o read.yaml", codes=(0, 1)),
     Writes("validate file, a table", "validate file runs.csv --plot accuracy.png"),

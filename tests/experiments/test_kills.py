@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITING = {"--out", "--output", "--plot", "--resume", "--trace", "--perfetto", "--hostfile", "--rankfile", "--csv"}
 LEFT_OUT = {
     "cloud": {"--resume"},  # is read alone
+    "queue": {"--plot"},  # as that of `sweep`
     "report": {"--plot"},  # is written as by the command that made the report
 }
 

@@ -80,7 +80,7 @@ def test_rows_that_shaped_the_calibration_are_no_blind_score(tmp_path: Path, cap
             main(["validate", "steps", table(tmp_path / "x.csv", {"source": source}), "--deterministic", "--details"])
             == 0
         )
-        return capsys.readouterr().out
+        return " ".join(capsys.readouterr().out.split())
 
     known = next(name for name in (shipped().record or {})["sources"] if "," not in name)
     assert "no blind score" in note(known)

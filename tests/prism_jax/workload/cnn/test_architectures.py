@@ -255,7 +255,7 @@ def test_commands_know_convolutional_networks(
 
 def test_explanations_name_what_varies(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What varies is computing in products and in memory, and one model knows no tokens."""
-    assert main(["predict", job, "--samples", "64"]) == 0
+    assert main(["predict", job, "--samples", "64", "--details"]) == 0
     said = capsys.readouterr().out
     assert "samples/s per GPU" in said
     assert "memory-bound" in said
