@@ -34,7 +34,8 @@ dl{display:grid;grid-template-columns:minmax(5rem,max-content) minmax(0,1fr);gap
 dt{color:var(--soft);max-width:16rem}dd{margin:0;white-space:pre-line}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}
 th,td{padding:.25rem .75rem .25rem 0;text-align:left;border-bottom:1px solid var(--line);overflow-wrap:normal;
-vertical-align:top}th{color:var(--soft);font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}td.number{white-space:nowrap}.bars td.number{white-space:normal}.words{min-width:14rem}
+vertical-align:top}th{color:var(--soft);font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}td.number{white-space:nowrap}
+.bars td.number{white-space:normal}.words{min-width:14rem}
 .bars td{border:0;overflow-wrap:anywhere;padding-top:.1rem;padding-bottom:.1rem}.bars td:last-child{width:40%;min-width:6rem}
 .bar{height:.8rem;background:var(--bar)}img{max-width:100%;height:auto}
 pre{overflow-x:auto;background:var(--panel);border:1px solid var(--line);border-radius:.5rem;padding:.75rem;font-size:.85rem}
