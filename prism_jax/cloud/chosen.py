@@ -19,6 +19,7 @@ from .._inference_loader import inference
 from ..core.archive import kind_of
 from ..core.arrays import Floats
 from ..core.errors import DataError, FitError
+from ..core.kept_values import evenly
 from ..core.processes import Progress, part_of
 from ..core.report import RunRecord
 from ..horizon.checkpoint import Checkpoint
@@ -171,7 +172,7 @@ MOST_SIMULATED = 300  # of a picture
 def _simulated(outcomes: Sequence[CandidateOutcome]) -> SimulatedRents:
     """Means of those that end, evenly spaced in the order of cost."""
     ended = [one for one in outcomes if isfinite(one.mean_s)]
-    shown = [ended[round(at)] for at in np.linspace(0, len(ended) - 1, min(len(ended), MOST_SIMULATED))]
+    shown = evenly(ended, MOST_SIMULATED)
     return SimulatedRents(
         tuple(one.mean_s for one in shown),
         tuple(one.mean_usd for one in shown),

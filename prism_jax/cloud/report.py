@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, Tone
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import amount, duration, percent, prob
 from ..horizon.outcome import Estimate
-from ..prediction.check_report import more
 from ..search.figures import SearchedPlan
 from ..search.report import degrees_words, plan_words
 from .requirements import WorkDone

@@ -41,7 +41,6 @@ vertical-align:top}th{color:var(--soft);font-weight:600}.number{text-align:right
 pre{overflow-x:auto;background:var(--panel);border:1px solid var(--line);border-radius:.5rem;padding:.75rem;font-size:.85rem}
 details{margin-top:1rem}summary{cursor:pointer}footer{color:var(--soft);font-size:.85rem;margin-top:2rem}
 """
-JUDGEMENT = {"good": "good: ", "bad": "bad: ", "unsure": "uncertain: ", "plain": ""}  # the colour in words
 
 
 @dataclass(frozen=True)

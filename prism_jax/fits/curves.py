@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays import Floats
+from ..core.kept_values import evenly, short_numbers
 from .report import CollectiveCurve, ReplicatedValues
 
 MOST_PANELS, MOST_CURVES = 6, 9
@@ -23,20 +23,14 @@ def bandwidth_curves(curves: Sequence[CollectiveCurve]) -> tuple[CollectiveCurve
         curves: what `Fit.curves` returns.
     """
     ops = list(dict.fromkeys(curve.op for curve in curves))[:MOST_PANELS]
-    return tuple(_thinned(one) for op in ops for one in spread([c for c in curves if c.op == op], MOST_CURVES))
-
-
-def spread(items: Sequence[Any], most: int) -> list[Any]:
-    """Selects at most `most` of them, evenly, with the first and the last."""
-    chosen = np.unique(np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int))
-    return [items[i] for i in chosen]
+    return tuple(_thinned(one) for op in ops for one in evenly([c for c in curves if c.op == op], MOST_CURVES))
 
 
 def _thinned(curve: CollectiveCurve) -> CollectiveCurve:
     """The curve at few of its sizes."""
-    sizes = {name: spread(range(len(getattr(curve, name))), MOST_SIZES) for name in ("measured_bytes", "n_bytes")}
+    sizes = {name: evenly(range(len(getattr(curve, name))), MOST_SIZES) for name in ("measured_bytes", "n_bytes")}
     at = {"measured_bus": "measured_bytes", **dict.fromkeys(("low", "middle", "high"), "n_bytes")}
-    kept = {name: _short(np.asarray(getattr(curve, name))[sizes[at.get(name, name)]]) for name in (*sizes, *at)}
+    kept = {name: short_numbers(np.asarray(getattr(curve, name))[sizes[at.get(name, name)]]) for name in (*sizes, *at)}
     return replace(curve, **kept)
 
 
@@ -48,12 +42,10 @@ def replicated_values(checked: Any, most: int = MOST_VALUES) -> ReplicatedValues
         most: ranks; of more values some, evenly.
     """
     measured = np.sort(checked.measured)
-    ranks = np.array(spread(range(len(measured)), most))
+    ranks = np.array(evenly(range(len(measured)), most))
     replicated = np.sort(checked.predicted[:N_BAND], axis=1)[:, ranks]
     low, middle, high = np.quantile(replicated, [0.05, 0.5, 0.95], axis=0)
     level = (ranks + 0.5) / len(measured)
-    return ReplicatedValues(checked.what, *(_short(line) for line in (level, measured[ranks], low, middle, high)))
-
-
-def _short(values: Floats) -> tuple[float, ...]:
-    return tuple(float(f"{value:.7g}") for value in values)
+    return ReplicatedValues(
+        checked.what, *(short_numbers(line) for line in (level, measured[ranks], low, middle, high))
+    )

@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
 
+from ..core.kept_values import evenly
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from ..core.report import to_plain
-from .curves import MOST_CURVES, MOST_PANELS, replicated_values, spread
+from .curves import MOST_CURVES, MOST_PANELS, replicated_values
 from .report import INTERVALS, KeptFitReport, ReplicatedValues, share_text, shares_to_show
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
@@ -57,7 +58,7 @@ def _verdict(summary: Mapping[str, Any]) -> str:
 def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     """Bus bandwidth of one collective by message size: measured points, and the fitted curves with their 90% bands."""
     ax = new_axes() if ax is None else ax
-    shown = spread(curves, MOST_CURVES)
+    shown = evenly(curves, MOST_CURVES)
     places = [_place(curve) for curve in shown]
     for curve, place, tint in zip(shown, places, COLOURS, strict=False):
         low, centre, high = np.asarray(curve.bus) / GB

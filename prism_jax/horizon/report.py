@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import duration, percent, prob
 from ..core.units import format_count, format_s
 from ..explain.types import words
-from ..prediction.check_report import more
 from ..prediction.figures import JobFacts
 from .outcome import Response, RunChange
 

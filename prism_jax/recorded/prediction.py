@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.kept_values import short_numbers
 from ..core.units import format_s
-from ..result.curve import short_times
 from ..result.distribution import Guarantee, SampleStatistics, check_prob, refit_bound
 from .report import QUANTILES, HeldOutScore, Quantiles, SplitScore
 
@@ -142,10 +142,10 @@ def predicted_curve(prediction: TracePrediction, measured_s: Floats, n_band: int
     ordered = np.sort(measured_s)
     if len(ordered) > MOST_MEASURED:
         ordered = np.quantile(ordered, (np.arange(MOST_MEASURED) + 0.5) / MOST_MEASURED)
-    middle, lower, upper = (short_times(values) for values in (np.median(by_refit, axis=1), low, high))
+    middle, lower, upper = (short_numbers(values) for values in (np.median(by_refit, axis=1), low, high))
     level = tuple(map(float, LEVELS))
     return PredictedCurve(
-        level, middle, lower, upper, Quantiles.of(prediction.quantile), n_band, short_times(ordered), len(measured_s)
+        level, middle, lower, upper, Quantiles.of(prediction.quantile), n_band, short_numbers(ordered), len(measured_s)
     )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.arrays import Floats
 from ..core.errors import DataError
+from ..core.kept_values import short_numbers
 from .distribution import Guarantee, StepTimeDistribution
 
 LEVELS = np.round(np.concatenate([np.linspace(0.001, 0.99, 200), np.linspace(0.99, 0.9995, 40)[1:], [0.5, 0.95]]), 6)
-DIGITS = 7  # significant, of a time: float32
 ROUNDING = 1e-6  # relative; a smaller range is float32 noise
 
 
@@ -62,10 +60,5 @@ def step_curve(distribution: StepTimeDistribution, bound: Guarantee | None = Non
             bound = None
     times, errors = zip(*((distribution.quantile(p), distribution.mc_error(p)) for p in level), strict=True)
     return StepCurve(
-        tuple(map(float, level)), short_times(times), short_times(errors), distribution.deterministic_s, bound
+        tuple(map(float, level)), short_numbers(times), short_numbers(errors), distribution.deterministic_s, bound
     )
-
-
-def short_times(values: Sequence[float] | Floats) -> tuple[float, ...]:
-    """Times with the digits that a picture needs."""
-    return tuple(float(f"{value:.{DIGITS}g}") for value in values)

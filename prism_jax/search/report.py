@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, Tone
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import amount, percent, prob, prob_from, time_to, uncertain_memory, value_with_error, with_error
 from ..core.units import format_bytes, format_s
-from ..prediction.check_report import more
 from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SearchedPlan, SizeFacts
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._version import __version__
 from ..core.errors import DataError
+from ..core.kept_values import short_numbers
 from ..core.processes import Progress, keep_programs, silent
 from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
@@ -276,9 +277,7 @@ def _screened(screen: ScreeningResult) -> ScreenedPlans:
     order = screen.order()
     near = order[screen.step_s[order] <= IN_SIGHT * screen.step_s[order[:1]]]
     rows = near[np.unique(np.linspace(0, len(near) - 1, MOST_SCREENED).astype(int))] if len(near) else near
-    return ScreenedPlans(
-        *(tuple(float(f"{value:.5g}") for value in of[rows]) for of in (screen.memory_bytes, screen.step_s))
-    )
+    return ScreenedPlans(*(short_numbers(of[rows], 5) for of in (screen.memory_bytes, screen.step_s)))
 
 
 def check_method(method: str, resume: str | Path | None = None) -> None:

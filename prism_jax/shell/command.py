@@ -109,7 +109,8 @@ def _shown_by_default(answer: Any, *, details: bool) -> Any:
     """The first screen of a report, or all of it; what is no report as it is."""
     if not isinstance(answer, Report):
         return answer
-    return answer.page() if details else Page(answer.card(), () if answer.card() else answer.blocks())
+    card = None if details else answer.card()
+    return answer.page() if card is None else Page(card, ())
 
 
 def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> list[OptionSpec]:

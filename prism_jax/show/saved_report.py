@@ -97,11 +97,6 @@ def open_reports(
     Example:
         >>> open_reports("prediction.json").to_html()  # doctest: +SKIP
     """
-    found = [_saved(path) for path in (file, other) if path is not None]
-    return report_of(found[0], str(file)) if other is None else SavedReports(tuple(found))
-
-
-def _saved(path: str | Path) -> Any:
-    data = parse_json(read_text(path, MOST_BYTES, REMEDY), str(path))
-    report_of(data, str(path))
-    return data
+    saved = {str(path): parse_json(read_text(path, MOST_BYTES, REMEDY), str(path)) for path in (file, other or file)}
+    opened = [report_of(data, name) for name, data in saved.items()]
+    return opened[0] if other is None else SavedReports((saved[str(file)], saved[str(other)]))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Note, Table, Tone
+from ..core.page import Block, Card, Note, Table, Tone, more
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..core.use_case import OUTPUT, Option
 from ..explain.types import percent
-from ..prediction.check_report import more
 from .figures import JobFigures
 from .table import StudyRow
 

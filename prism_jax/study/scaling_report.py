@@ -12,12 +12,11 @@ from math import isfinite, nan
 from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Block, Card, Facts, Note, Table, Tone
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import amount, duration, percent as share, time_with_error
 from ..core.units import format_bytes, format_count, format_s
 from ..explain.types import percent
-from ..prediction.check_report import more
 from ..search.figures import SearchedPlan
 from ..search.report import degrees_words, plan_words
 from .capacity import DAY_S, Capacity, FleetCurve

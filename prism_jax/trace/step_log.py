@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from ..core.kept_values import short_numbers
 from ..core.robust import robust_sd
 from ..core.units import format_s
 from .rank_times import RankTimes
@@ -118,7 +119,7 @@ def step_points(steps: NDArray, step_s: Floats, most: int = MOST_POINTS) -> Step
     entries = sorted(kept)
     return StepPoints(
         tuple(int(steps[entry]) for entry in entries),
-        tuple(float(f"{step_s[entry]:.6g}") for entry in entries),
+        short_numbers(step_s[entries], 6),
         tuple(kept[entry] for entry in entries),
     )
 
