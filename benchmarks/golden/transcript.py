@@ -28,9 +28,10 @@ VOLATILE = frozenset(
     {"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version", "identity", "tasks/jobs"}
 )
 PICTURES = frozenset({".png", ".pdf", ".svg"})
-TIMES = (  # where the text of a report says how long it took
+TIMES = (  # places where the text of a report says how long it took, or what day it is
     (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
     (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ (?:s|ms|us)\b).*"), r"\1 <time>"),
+    (re.compile(r"\b\d+ days old"), "<age> days old"),  # of prices: one more every day
     (re.compile(r"(evidence +\d+ runs?,.*) in [\d.]+ (?:s|ms|us)\b"), r"\1 in <time>"),
 )
 USAGE = ("Usage: prism-jax", "Usage: `prism-jax")  # what the option parser of a revision says
