@@ -105,6 +105,21 @@ class Bars:
     bars: Sequence[Bar]
 
 
+def excess_bars(title: str, values: Mapping[str, tuple[str, float]], best: float, digits: int) -> Bars:
+    """Bars of how far values lie above the best one, relatively; none where no per cent with `digits` decimals shows it.
+
+    Args:
+        values: name -> its value as text, and as a number.
+        best: value that the others are compared with.
+        digits: decimals of the per cent.
+    """
+    excess = {name: value / best - 1.0 for name, (_, value) in values.items()}
+    largest = max(excess.values())
+    length = largest if largest >= 0.5 * 10.0 ** -(digits + 2) else float("inf")
+    texts = {name: f"{text} {excess[name]:>+7.{digits}%}" for name, (text, _) in values.items()}
+    return Bars(title, [Bar(name, texts[name], excess[name] / length) for name in values])
+
+
 @dataclass(frozen=True)
 class Code:
     """Text of a file or a command, as it is."""

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.page import Bar, Bars, Block, Card, Code, Facts, Note, Table, more
+from ..core.page import Bars, Block, Card, Code, Facts, Note, Table, excess_bars, more
 from ..core.report import INLINE, Report, RunRecord
 from ..core.text_table import decimals, duration, percent, unit_of_time, value_with_error
 from ..core.use_case import NOT_TYPED, Option, OptionGroup
@@ -172,15 +172,16 @@ WORDS = {
 
 def _methods(report: PlacementReport) -> Bars:
     """One bar per method: how far above the chosen one it stays."""
-    order = [name for name in WORDS if name in report.methods]
-    best, worst = report.value[OPTIMISED], max(report.value[name] for name in order)
-    bars = []
-    for name in order:
-        value = report.value[name]
-        text = value_with_error(value, report.value_error[name], report.objective_unit)
-        share = (value - best) / max(worst - best, 1e-12)
-        bars.append(Bar(WORDS[name], f"{text} {value / best - 1.0:>+7.2%}", share))
-    return Bars(f"{report.objective} of the step, and its excess over the chosen placement", bars)
+    values = {
+        WORDS[name]: (
+            value_with_error(report.value[name], report.value_error[name], report.objective_unit),
+            report.value[name],
+        )
+        for name in WORDS
+        if name in report.methods
+    }
+    title = f"{report.objective} of the step, and its excess over the chosen placement"
+    return excess_bars(title, values, report.value[OPTIMISED], 2)
 
 
 def _gain(report: PlacementReport) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
+from ..core.page import Block, Card, Facts, Note, Table, excess_bars, more
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import duration, percent, time_to, value_with_error
 from ..core.units import format_bytes
@@ -181,16 +181,19 @@ def _methods(report: ShardingReport) -> list[Block]:
     """Every method: the objective, how far above the chosen one it stays, and its step times."""
     every = {"chosen": report.best.steps, **report.baselines}
     ranked = sorted(every.items(), key=lambda item: item[1].value)
-    best, worst = report.best.steps.value, max(steps.value for steps in every.values())
-    bars, rows = [], []
+    values, rows = {}, []
     for name, steps in ranked:
         text = value_with_error(steps.value, steps.value_error, report.objective_unit)
-        share = (steps.value - best) / max(worst - best, 1e-12)
-        bars.append(Bar(words_of(name), f"{text} {steps.value / best - 1.0:>+7.1%}", share))
+        values[words_of(name)] = text, steps.value
         times = (_amount(one, "s") for one in (steps.p50_s, steps.p95_s, steps.noise_free_s))
         rows.append((words_of(name), *times))
     return [
-        Bars(f"{report.objective} of the step, and its excess over the chosen assignment", bars),
+        excess_bars(
+            f"{report.objective} of the step, and its excess over the chosen assignment",
+            values,
+            report.best.steps.value,
+            1,
+        ),
         Table("Step times", ("", "p50", "p95", "noise-free"), rows),
     ]
 

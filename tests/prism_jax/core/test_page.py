@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.core.page import Bar, Bars, Card, Code, Facts, Group, Note, Page, Table, page_of_data
+from prism_jax.core.page import Bar, Bars, Card, Code, Facts, Group, Note, Page, Table, excess_bars, page_of_data
 from prism_jax.core.page_html import _block
 from prism_jax.core.page_text import block_lines, page_lines
 
@@ -70,6 +70,14 @@ def test_the_first_screen_is_the_card_alone():
 def test_a_verdict_has_its_colour_and_nothing_else_has():
     lines = page_lines(Page(CARD, ()), 80, colour=True)
     assert [line for line in lines if "\x1b" in line] == ["\x1b[1;32mFits.\x1b[0m"]
+
+
+def test_bars_of_excess_begin_where_the_per_cent_shows_it():
+    far = excess_bars("", {"best": ("1 ms", 1.0), "worse": ("1.1 ms", 1.1), "worst": ("1.2 ms", 1.2)}, 1.0, 1)
+    assert [round(bar.share, 6) for bar in far.bars] == [0.0, 0.5, 1.0]
+    assert far.bars[2].text == "1.2 ms  +20.0%"
+    near = excess_bars("", {"best": ("1 ms", 1.0), "same": ("1 ms", 1.0 + 1e-9)}, 1.0, 1)
+    assert [bar.share for bar in near.bars] == [0.0, 0.0]
 
 
 def test_numbers_are_aligned_right():
