@@ -15,8 +15,8 @@ CHANGED_MODEL = (
 )
 LEAVES = (
     "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule", "init",
-    "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if", "trace host",
-    "trace export", "validate steps", "validate memory", "fit fleet", "fit steps", "fit collectives", "fit kernels",
+    "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if", "trace kernels",
+    "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps", "fit collectives", "fit kernels",
     "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints", "fit power", "fit ladder", "fit totals",
     "fit servers", "fit saves", "fit startup", "fit report",
 )  # fmt: skip
@@ -155,6 +155,8 @@ TABLE = {
     "trace/log": "trace predict maxtext.log --draws 400 && trace predict phases.csv --draws 400 --skip 5",
     "trace/what-if": "trace what-if local_cluster --draws 400 --replace-rank 3 --plot workers.png"
     " && trace what-if local_cluster --draws 400 --swap 0:1 --slow-rank 3:1.2 --json",
+    "trace/kernels": "trace kernels profiles && trace kernels profiles --top 2 --json && trace kernels local_cluster"
+    " && trace predict profiles --kernels --draws 400",
     "trace/host": "trace host kineto.json && trace host kineto.json --json && trace host local_cluster",
     "trace/export": "trace export local_cluster --perfetto steps.json.gz && trace export local_cluster --perfetto one.json"
     " --step 5 && trace export local_cluster --perfetto one.json --step 3",

@@ -1,7 +1,7 @@
 """Record the runs that `run.py` scores: every scenario several times, scenarios taking turns, so that a slow quarter of an hour
 of the machine falls on all of them alike.
 
-python experiments/local_cluster/record.py --out out/local_cluster [--runs 6] [--steps 80] [--scenarios 1x2 1x2-slow]
+python experiments/local_cluster/record.py --out out/local_cluster [--runs 6] [--steps 80] [--scenarios 1x2 1x2-slow] [--kernels]
 
 Needs PyTorch (2.13 was used) and a machine that does nothing else. Runs that are there already are kept.
 """
@@ -24,7 +24,7 @@ SCENARIOS = {
 }
 
 
-def record(out: Path, names: list[str], n_run: int, n_step: int) -> None:
+def record(out: Path, names: list[str], n_run: int, n_step: int, kernels: bool = False) -> None:
     """Record `n_run` runs of `n_step` steps of every scenario into `out`/<scenario>/run<i>.
 
     `runs.json` says how busy the machine was before each.
@@ -38,7 +38,7 @@ def record(out: Path, names: list[str], n_run: int, n_step: int) -> None:
             if all((folder / f"rank{rank}.json.gz").exists() for rank in range(job.n_rank)):
                 continue
             load, cores = os.getloadavg()[0], own_cores(job.n_rank)
-            seconds = train(job, folder, cores)
+            seconds = train(job, folder, cores, kernels)
             rows.append(
                 {"scenario": name, "run": run, "bound": bool(cores), "load_before": load, "seconds": round(seconds)}
             )
@@ -58,9 +58,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--kernels", action="store_true", help="keep single operators with their shapes")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    record(args.out, args.scenarios, args.runs, args.steps)
+    record(args.out, args.scenarios, args.runs, args.steps, args.kernels)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,12 @@ ENVIRONMENT = {
 }
 
 
-def train(job: Job, out: Path, cores: list[int]) -> float:
+def train(job: Job, out: Path, cores: list[int], kernels: bool = False) -> float:
     """Run `job`, write its traces to `out`, return the seconds it took.
 
     Args:
         cores: process r is bound to core `cores[r % len(cores)]`; empty: the operating system chooses.
+        kernels: whether the traces keep single operators with their shapes.
     """
     from torch.multiprocessing.spawn import spawn
     from worker import run_rank
@@ -39,7 +40,7 @@ def train(job: Job, out: Path, cores: list[int]) -> float:
         os.environ.setdefault(name, value)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (job, str(Path(folder) / "meeting"), out, cores)
+        arguments = (job, str(Path(folder) / "meeting"), out, cores, kernels)
         spawn(run_rank, arguments, nprocs=job.n_rank)
     return time.monotonic() - begin
 
@@ -67,13 +68,15 @@ def main() -> None:
     parser.add_argument("--slow-factor", type=float, default=1.5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cores", type=int, nargs="*", default=[], help="bind process r to the r-th of these, in turn")
+    parser.add_argument("--kernels", action="store_true", help="keep single operators with their shapes")
     settings = vars(parser.parse_args())
     out, cores = settings.pop("out"), settings.pop("cores")
+    kernels = settings.pop("kernels")
     try:
         job = Job(**settings)
     except ValueError as error:
         parser.error(str(error))
-    print(f"{job.n_rank} processes, {job.n_step} steps recorded in {train(job, out, cores):.0f} s: {out}")
+    print(f"{job.n_rank} processes, {job.n_step} steps recorded in {train(job, out, cores, kernels):.0f} s: {out}")
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ LEARNING_RATE, MOMENTUM, MAX_NORM = 0.05, 0.9, 1.0
 TIMEOUT_S = 120.0  # of a transfer whose peer is gone
 
 
-def run_rank(rank: int, job: Job, meeting_file: str, out: Path, cores: list[int]) -> None:
-    """Train `job` as process `rank` and write its trace to `out`/rank<rank>.json.gz."""
+def run_rank(rank: int, job: Job, meeting_file: str, out: Path, cores: list[int], kernels: bool) -> None:
+    """Train `job` as process `rank` and write its trace to `out`/rank<rank>.json.gz, with single operators if asked for."""
     if cores:
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -46,6 +46,7 @@ def run_rank(rank: int, job: Job, meeting_file: str, out: Path, cores: list[int]
         activities=[ProfilerActivity.CPU],
         schedule=schedule(wait=0, warmup=job.n_warmup, active=job.n_step, repeat=1),
         on_trace_ready=lambda finished: finished.export_chrome_trace(str(raw)),
+        record_shapes=kernels,
         experimental_config=_ExperimentalConfig(profile_all_threads=True),
     ) as profiler:
         profiler.add_metadata_json("prism", json.dumps(worker.metadata()))
@@ -57,7 +58,7 @@ def run_rank(rank: int, job: Job, meeting_file: str, out: Path, cores: list[int]
         first, last = (sum(part) / job.n_micro_batch for part in worker.ends_of_losses())
         print(f"mean loss of the first step {first:.2f}, of the last {last:.2f}")
     dist.destroy_process_group()
-    slim(raw, out / f"rank{rank}.json.gz")
+    slim(raw, out / f"rank{rank}.json.gz", kernels)
     raw.unlink()
 
 

@@ -100,6 +100,13 @@ def launch_times(kernels: Spans, launches: Spans) -> Floats:
     return np.where(links[at] == kernels.link, launches.start_us[order][at], np.nan)
 
 
+def kernel_streams(profile: RankProfile) -> dict[int, str]:
+    """Name of every stream by its number, as `gpu_ops` calls it."""
+    steps = steps_of(profile)
+    placed = [_placed(profile, profile.spans[what], steps).spans for what in (What.KERNEL, What.GPU_COMMUNICATION)]
+    return _stream_names(*placed)
+
+
 def _stream_names(compute: Spans, communication: Spans) -> dict[int, str]:
     """Name of every stream by its number; the same on all ranks even if the numbers are not."""
     lanes, place = np.unique(compute.lane, return_inverse=True)

@@ -1,6 +1,7 @@
 """Reads the spans of one rank's profile that matter here, as columns: steps, annotated ops, GPU kernels, launches, communication.
 
-Times stay in microseconds on the rank's own clock, as recorded.
+On request kernels keep their names, and the operators of the host are read too, with the shapes of their inputs. Times stay in
+microseconds on the rank's own clock, as recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..tables.document import short
-from .file import Event, ProfileHeader, events
+from .file import SHAPES, Event, ProfileHeader, events
 from .names import STEP, Annotation, annotation, communication_kind, is_nccl, step_number
 
 
@@ -38,6 +39,7 @@ class What(IntEnum):
     COMMUNICATION = 8
     COMMUNICATION_CALL = 9
     OPERATOR_STEP = 10  # as old versions write steps
+    OPERATOR = 11  # of the host; on request
 
 
 class Communication(NamedTuple):
@@ -58,13 +60,20 @@ class Communication(NamedTuple):
     peer: int = -1
 
 
+class NamedWork(NamedTuple):
+    """Name of a kernel or operator, and the shapes of its inputs as text ("" where they are not known)."""
+
+    name: str
+    shapes: str = ""
+
+
 @dataclass(frozen=True)
 class Spans:
     """Columns; one entry per span, by start.
 
     Attributes:
         start_us, duration_us: on the rank's clock.
-        code: step number, or index into `RankProfile.annotations` or `RankProfile.communications`; -1 for others.
+        code: step number, or index into `RankProfile.annotations`, `communications` or `works`; -1 for others.
         lane: thread or stream.
         link: number that a launch and its kernel, or an annotation and its GPU span, share; -1 for none.
     """
@@ -98,6 +107,7 @@ class RankProfile:
         spans: by kind.
         annotations: `Annotation` of every code of annotated ops.
         communications: `Communication` of every code of communication.
+        works: `NamedWork` of every code of kernels and operators; empty unless they were asked for.
         is_whole: whether no steps are marked, so that the whole recording is one.
     """
 
@@ -106,6 +116,7 @@ class RankProfile:
     spans: dict[What, Spans]
     annotations: tuple[Annotation, ...]
     communications: tuple[Communication, ...]
+    works: tuple[NamedWork, ...] = ()
     is_whole: bool = False
 
     @property
@@ -115,7 +126,7 @@ class RankProfile:
 
 
 WHOLE = "no ProfilerStep#N: the whole recording is taken as one step"
-Found = TypeVar("Found", Annotation, Communication)
+Found = TypeVar("Found", Annotation, Communication, NamedWork)
 
 
 def codes_of(found: tuple[Found, ...], of: Callable[[Found], int]) -> NDArray[np.int64]:
@@ -126,18 +137,22 @@ def codes_of(found: tuple[Found, ...], of: Callable[[Found], int]) -> NDArray[np
 MAX_SPANS = 8_000_000  # kept of one file: less than 1 GB, copies included
 MAX_NAMES = 200_000  # different annotations or communicators in one file
 MAX_NAME = 2_000  # characters of a name that is kept
+MAX_WORK = 200  # of the name of a kernel or operator
 MAX_NUMBER = 2**63
 MAX_SIZE = 10_000_000  # ranks of a job
 
 
-def read_profile(path: Path) -> RankProfile:
+def read_profile(path: Path, works: bool = False) -> RankProfile:
     """Reads the events that are used from the file at `path`.
+
+    Args:
+        works: whether kernels keep their names and operators are read.
 
     Raises:
         DataError: as `kineto_file.events`; a time, stream or name of a used event is impossible: names the event and field.
     """
     header = ProfileHeader()
-    draft = _Draft(path)
+    draft = _Draft(path, works)
     for number, event, args in events(path, header):
         draft.last(event)
         keep = _KEEPERS.get(event.get("cat", ""))  # pyright: ignore[reportArgumentType]
@@ -149,19 +164,21 @@ def read_profile(path: Path) -> RankProfile:
     is_whole = len(spans[What.STEP]) == 0 and draft.first_us < draft.last_us
     if is_whole:
         spans[What.STEP] = draft.whole()
-    return RankProfile(path, header, spans, tuple(draft.annotations), tuple(draft.communications), is_whole)
+    names = tuple(draft.annotations), tuple(draft.communications), tuple(draft.works)
+    return RankProfile(path, header, spans, *names, is_whole)
 
 
 class _Draft:
     """Columns while they grow."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, with_works: bool = False) -> None:
+        self.path, self.with_works = path, with_works
         self.what = array("b")
         self.times = array("d"), array("d")
         self.numbers = array("q"), array("q"), array("q")
         self.annotations: dict[Annotation, int] = {}
         self.communications: dict[Communication, int] = {}
+        self.works: dict[NamedWork, int] = {}
         self.first_us, self.last_us = math.inf, -math.inf
 
     def last(self, event: Event) -> None:
@@ -192,8 +209,14 @@ class _Draft:
 
     def code(self, known: dict[Found, int], value: Found) -> int:
         if len(known) >= MAX_NAMES:
-            raise DataError(f"{self.path}: more than {MAX_NAMES:,} different annotated ops or communicators")
+            raise DataError(f"{self.path}: more than {MAX_NAMES:,} different annotated ops, kernels or communicators")
         return known.setdefault(value, len(known))
+
+    def work(self, event: Event, args: Event) -> int:
+        """Code of a kernel or operator; -1 where nobody asked for names."""
+        if not self.with_works:
+            return -1
+        return self.code(self.works, NamedWork(_text(event.get("name"))[:MAX_WORK], _text(args.get(SHAPES))))
 
     def named(self, number: int, name: str, meaning: Callable[[str], Any]) -> Any:
         try:
@@ -218,7 +241,7 @@ def _kernel(draft: _Draft, number: int, event: Event, args: Event) -> None:
     name = _text(event.get("name"))
     lane, link = args.get("stream", event.get("tid")), args.get("correlation")
     if not is_nccl(name):
-        draft.add(What.KERNEL, number, event, -1, lane, link)
+        draft.add(What.KERNEL, number, event, draft.work(event, args), lane, link)
         return
     kind = communication_kind(_text(args.get("Collective name"))) or communication_kind(name) or "communication"
     peer = {"send": args.get("Dst Rank"), "recv": args.get("Src Rank")}.get(kind)
@@ -233,7 +256,8 @@ def _kernel(draft: _Draft, number: int, event: Event, args: Event) -> None:
 
 
 def _copy(draft: _Draft, number: int, event: Event, args: Event) -> None:
-    draft.add(What.KERNEL, number, event, -1, args.get("stream", event.get("tid")), args.get("correlation"))
+    lane = args.get("stream", event.get("tid"))
+    draft.add(What.KERNEL, number, event, draft.work(event, args), lane, args.get("correlation"))
 
 
 def _call(draft: _Draft, number: int, event: Event, args: Event) -> None:
@@ -265,6 +289,8 @@ def _host(draft: _Draft, number: int, event: Event, args: Event) -> None:
     if name.startswith(STEP):
         draft.add(What.OPERATOR_STEP, number, event, draft.named(number, name, step_number), event.get("tid"), -1)
     if not name.startswith(("gloo:", "c10d::")):
+        if draft.with_works and not name.startswith(STEP):
+            draft.add(What.OPERATOR, number, event, draft.work(event, args), event.get("tid"), -1)
         return
     if kind := communication_kind(name.partition(":")[2]):
         code = draft.code(draft.communications, Communication(kind))

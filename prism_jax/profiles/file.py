@@ -1,7 +1,8 @@
 """Reads one file of the PyTorch profiler: its header and, one by one, its finished spans; in bounded memory.
 
 The format is that of Chrome traces: {"distributedInfo": {...}, "baseTimeNanoseconds": n, "traceEvents": [{...}, ...]}, or the
-list of events alone. An event is a flat object and its "args", again flat as far as it is used here; deeper content is skipped.
+list of events alone. An event is a flat object and its "args", again flat as far as it is used here; deeper content is skipped,
+except the shapes of inputs, which become one text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ DIGITS = (
     1_000  # numbers with three times as many are refused: ijson 3.6 crashes at 4,300, Python's limit for whole numbers
 )
 HEADER = ("distributedInfo", "prism")
+SHAPES = "Input Dims"  # of a list of lists
+MAX_SHAPES = 300  # characters of it
 Event = dict[str, Any]
 
 
@@ -124,6 +127,8 @@ def _scan(stream: _Stream, header: ProfileHeader) -> Iterator[tuple[int, Event, 
                 stream.is_trace |= area == "traceEvents" and token == "start_array"
             elif depth > MAX_DEPTH:
                 raise DataError(f"{stream.path}: nested more than {MAX_DEPTH} deep in event {number + 1}")
+            elif depth > 4 and key == SHAPES and inner == "args":
+                args[SHAPES] = _longer(args.get(SHAPES), "[")
         elif token == "end_map" or token == "end_array":
             depth -= 1
             if depth == 2 and area == "traceEvents":
@@ -133,17 +138,28 @@ def _scan(stream: _Stream, header: ProfileHeader) -> Iterator[tuple[int, Event, 
                 yield number, event, args
             elif depth == 3 and area == "distributedInfo":
                 _add_group(stream.path, header, group)
+            elif depth >= 4 and key == SHAPES and inner == "args":
+                args[SHAPES] = _longer(args.get(SHAPES), "]")
         elif depth == 3:
             event[key] = value
         elif depth == 4 and area == "traceEvents":
             if inner == "args":
                 args[key] = value
+        elif depth > 4 and key == SHAPES and inner == "args" and area == "traceEvents":
+            args[SHAPES] = _longer(args.get(SHAPES), str(value))
         elif depth == 4:
             group[key] = value
         elif depth == 1:
             header.values[key] = value
         elif depth == 2 and area in HEADER:
             header.values[f"{area}.{key}"] = value
+
+
+def _longer(text: object, part: str) -> str:
+    """A list as text, without what exceeds all use."""
+    known = text if isinstance(text, str) else ""
+    comma = "," if known[-1:] not in ("", "[") and part != "]" else ""
+    return known if len(known) > MAX_SHAPES else f"{known}{comma}{part}"
 
 
 def _add_group(path: Path, header: ProfileHeader, group: Event) -> None:

@@ -39,9 +39,9 @@ def _is_kineto(begins: FileStart) -> bool:
 def _read(files: Sequence[Path], stated: Stated = NOTHING_STATED) -> tuple[OpTable, JobShape | None]:
     from .kineto import read_kineto  # ijson is needed for these files only
 
-    if replace(stated, rank=None) != NOTHING_STATED:
+    if replace(stated, rank=None, kernels=False) != NOTHING_STATED:
         raise DataError(f"{files[0]}: a profile says its times and columns itself. Leave out all but --rank.")
-    return read_kineto(files, stated.rank)
+    return read_kineto(files, stated.rank, stated.kernels)
 
 
 def _of_folder(files: Sequence[Path]) -> Sequence[Path]:

@@ -20,10 +20,12 @@ from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
 from ..core.units import format_s
 from ..trace.columns import MAX_ROWS
+from ..trace.kernels import KernelPool, KernelRows
 from ..trace.trace import JobShape, OpTable, check_columns
 from .annotated import annotated_ops, gpu_ops, host_ops, is_annotated
 from .clocks import Clocks, Meetings, compare_clocks
 from .events import RankProfile, What, read_profile
+from .kernels import RankKernels, kernels_in_ops
 from .ops import Meets, Peers, RankOps, join
 from .place import (
     ProfiledJob,
@@ -50,10 +52,11 @@ class _Rank(NamedTuple):
     way: str
     place: WorkerPlace | None
     ops: RankOps
+    kernels: RankKernels | None = None
     notes: tuple[str, ...] = ()
 
 
-def read_kineto(paths: Sequence[Path], rank: int | None = None) -> tuple[OpTable, JobShape]:
+def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = False) -> tuple[OpTable, JobShape]:
     """Ops of a job from one profile per rank, as `export_chrome_trace` writes them (JSON, gzipped or not).
 
     Ranks of a job without annotations are data-parallel replicas if they do the same ops and meet in groups of all; else each
@@ -62,6 +65,7 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None) -> tuple[OpTable
     Args:
         paths: files, in any order.
         rank: of a single file that does not say it, or says it wrongly.
+        kernels: whether the kernels inside the ops are kept beside them.
 
     Returns:
         Ops with start times in seconds from the first on a common clock, and the degrees.
@@ -74,12 +78,13 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None) -> tuple[OpTable
         raise DataError("no profile was given. Name one file per rank.")
     if rank is not None and len(paths) > 1:
         raise DataError(f"--rank {rank}: it says the rank of one file, and there are {len(paths)}. Leave it out.")
-    ranks = sorted(_read_ranks([Path(path) for path in paths], rank), key=lambda found: found.rank)
+    ranks = sorted(_read_ranks([Path(path) for path in paths], rank, kernels), key=lambda found: found.rank)
     source = str(paths[0]) if len(paths) == 1 else f"{ranks[0].path.parent} ({len(paths)} profiles)"
     _check_ranks(ranks)
     n_rank = len(ranks)
     steps, step_notes = _common_steps(source, ranks)
-    parts = [found.ops.pick(np.isin(found.ops.step, steps)) for found in ranks]
+    kept = [np.isin(found.ops.step, steps) for found in ranks]
+    parts = [found.ops.pick(mine) for found, mine in zip(ranks, kept, strict=True)]
     at = np.repeat(np.arange(n_rank, dtype=np.int32), [len(part) for part in parts])
     ops, world = join(parts), max(found.world_size for found in ranks)
     if ranks[0].way == ANNOTATED:
@@ -96,13 +101,29 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None) -> tuple[OpTable
     notes = (f"read from {ranks[0].way}", *job.notes, *job.ops.notes, *said, *step_notes, *_missing(n_rank, world))
     start, end = clocks.corrected(at, start), clocks.corrected(at, end)
     table = _table(source, job, at, np.array([found.rank for found in ranks]), start, end)
+    table = replace(table, kernels=_joined_kernels(ranks, kept) if kernels else None)
     return replace(table, clock_error_s=clocks.error_s, notes=(*notes, *_clock_notes(clocks, ranks))), job.shape
 
 
-def _read_ranks(paths: Sequence[Path], stated: int | None) -> list[_Rank]:
+def _joined_kernels(ranks: list[_Rank], kept: list[NDArray[np.bool_]]) -> KernelRows:
+    """Kernels of all ranks beside the kept ops [op] of each, which follow each other in the table."""
+    known: dict[KernelPool, int] = {}
+    first, parts, pools = 0, [], []
+    for found, mine in zip(ranks, kept, strict=True):
+        assert found.kernels is not None
+        part = found.kernels.of_ops(mine, first)
+        place = np.array([known.setdefault(pool, len(known)) for pool in part.pools], dtype=np.int64)
+        parts.append(part)
+        pools.append(place[part.pool] if len(place) else part.pool)
+        first += int(mine.sum())
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("op", "start_us", "added_us")]
+    return KernelRows(columns[0], np.concatenate(pools), tuple(known), columns[1] * US, columns[2] * US)
+
+
+def _read_ranks(paths: Sequence[Path], stated: int | None, kernels: bool) -> list[_Rank]:
     ranks, n_op = [], 0
     for path in paths:
-        ranks.append(_read_rank(path, paths, stated))
+        ranks.append(_read_rank(path, paths, stated, kernels))
         n_op += len(ranks[-1].ops)
         if n_op > MAX_ROWS:
             raise DataError(
@@ -112,8 +133,8 @@ def _read_ranks(paths: Sequence[Path], stated: int | None) -> list[_Rank]:
     return ranks
 
 
-def _read_rank(path: Path, paths: Sequence[Path], stated: int | None) -> _Rank:
-    profile = read_profile(path)
+def _read_rank(path: Path, paths: Sequence[Path], stated: int | None, kernels: bool) -> _Rank:
+    profile = read_profile(path, kernels)
     place, notes = stated_place(profile), profile.notes
     rank = rank_of(profile) if stated is None else stated
     if rank is None:
@@ -127,7 +148,8 @@ def _read_rank(path: Path, paths: Sequence[Path], stated: int | None) -> _Rank:
         way, ops = GPU, gpu_ops(profile, peers)
     else:
         way, ops = HOST, host_ops(profile, peers)
-    return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops, notes)
+    inside = kernels_in_ops(profile, ops, by_stream=way == GPU) if kernels else None
+    return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops, inside, notes)
 
 
 def _base_ns(profile: RankProfile) -> int:

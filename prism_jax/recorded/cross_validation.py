@@ -62,7 +62,7 @@ def fit_and_predict(
         return _resampled(recorded, seed, n_draw), None
     job = fit_job(recorded)
     as_recorded = n_micro_batch is None and (n_replica or recorded.job.dp) == recorded.n_replica
-    if as_recorded and not recorded.has_micro_batches:  # nothing in a step can be recombined
+    if as_recorded and not recorded.has_micro_batches and recorded.kernels is None:  # nothing can be recombined
         return _resampled(recorded, seed, n_draw), job
     if as_recorded:  # one set of draws serves both
         drawn_s = predict_job(job, key=seed, n_draw=n_draw, n_replica=n_replica).step_s
@@ -157,7 +157,7 @@ def independent_pools(trace: Trace, *, seed: int, n_draw: int) -> Floats:
 
 def slowest_recorded(trace: Trace) -> Floats:
     """[step] the recorded steps of the replicas that were recorded, as if they were the whole job."""
-    job = fit_job(trace)
+    job = fit_job(replace(trace, kernels=None))
     return replay(replay_program(trace, job.waits.needs), job.run_s, job.gap_s)
 
 

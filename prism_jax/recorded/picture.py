@@ -20,6 +20,7 @@ from ..core.errors import DataError
 from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
 from ..core.text_table import time_to
 from ..explain.types import Stragglers
+from .kernel_report import TraceKernelsReport, short
 from .prediction import LEVEL, PredictedCurve, TracePrediction, predicted_curve
 from .prediction_report import PredictedCurves, TracePredictionReport, WhatIfReport
 
@@ -182,3 +183,24 @@ def draw_trace_prediction(report: TracePredictionReport) -> Figure:
             "this prediction was saved by an older version, which kept no curves. Predict again to draw it."
         )
     return _draw_prediction(report.curves, f"{report.info.title}: unrecorded steps", report.asked.described())
+
+
+MOST_DRAWN = 12  # kernels
+
+
+def draw_kernels(report: TraceKernelsReport) -> Figure:
+    """Time and cost of every kernel: shares of the time, and what its variation costs of the p95."""
+    pools = list(report.pools[:MOST_DRAWN])[::-1]
+    names = [short(one) for one in pools]
+    with style():
+        figure = new_figure((11.0, 1.6 + 0.3 * len(pools)), f"{report.info.title}: kernels")
+        first, second = figure.subplots(1, 2, sharey=True)
+        first.barh(names, [one.share for one in pools], color=GREY)
+        first.set_xlabel("share of the time of kernels")
+        second.barh(names, [(one.saved_p95_s or 0.0) / report.table.p95_s for one in pools], color=WINE)
+        second.set_xlabel("share of the p95 that its variation costs")
+        for ax in (first, second):
+            ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+            ax.tick_params(axis="y", labelsize=7)
+            ax.grid(True, axis="x")
+    return figure

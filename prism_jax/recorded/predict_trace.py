@@ -15,6 +15,7 @@ from ..core.use_case import Option, OptionGroup, noted, use_case
 from ..trace.level_changes import level_changes, level_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
+from .kernels_of_trace import with_kernels
 from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits, predicted_curve
 from .prediction_report import (
     CheckFacts,
@@ -56,6 +57,7 @@ def predict_trace(
     check: Check = Check(),
     n_replica: Annotated[int | None, Option("--replicas", "N", key=None, least=1, most=100_000)] = None,
     n_micro_batch: Annotated[int | None, Option("--micro-batches", "N", key=None, least=1, most=10_000)] = None,
+    kernels: Annotated[bool, Option("--kernels")] = False,
     draws: StepDraws = StepDraws(),
     log: LogReading = LogReading(),
     progress: Progress = silent,
@@ -68,6 +70,7 @@ def predict_trace(
         check: recorded steps on which the prediction is checked.
         n_replica: predict the job with another number of dp replicas.
         n_micro_batch: predict the job with another number of micro-batches per step.
+        kernels: draw the kernels inside every operation anew, from all recorded ones of their kind (PyTorch profiles).
         draws: steps to draw, and first steps to leave out.
         log: facts that a log does not state itself: unit, meaning of columns, work of a step, pattern.
         progress: told what is being done.
@@ -79,7 +82,8 @@ def predict_trace(
         >>> predict_trace("local_cluster", seed=1).steps_s.p95  # doctest: +SKIP
     """
     n_draw, seed = draws.n_draw, draws.seed
-    found, n_left_out = without_warm_up(recorded(source, meta, log.stated), draws.skip)
+    opened = with_kernels(source, meta, log.stated) if kernels else recorded(source, meta, log.stated)
+    found, n_left_out = without_warm_up(opened, draws.skip)
     asked = PredictedJobChange(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
@@ -94,6 +98,9 @@ def predict_trace(
     progress(0.0, "drawing unrecorded steps")
     prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
     replay = None if job is None else replay_recorded(job.trace)
+    if job is not None and job.kernels is not None:
+        n_pool, n_run = job.kernels.n_pool, len(job.kernels.op)
+        more_notes = [*more_notes, f"kernels of {n_pool:,} kinds are drawn anew in {n_run:,} operations of a replica"]
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)
     return TracePredictionReport(
         info=trace_facts(found, n_left_out, more_notes),

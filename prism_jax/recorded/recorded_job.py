@@ -11,6 +11,7 @@ from ..trace.dependencies import Dependencies, Waits, observed_waits, work
 from ..trace.pipeline import dependencies
 from ..trace.trace import Trace
 from .effects import Effects, fit_effects
+from .kernel_draws import KernelDraws, kernel_draws
 from .prediction import MomentMatch
 
 IDENTITY = MomentMatch()
@@ -27,6 +28,7 @@ class RecordedJob:
         gap_s: [op, replica, step] seconds of host gaps.
         effects: what the compute of micro-batches shares; None if there is no compute.
         agreement: of drawn with recorded steps; perfect unless they were held against each other (`unseen_steps.match_moments`).
+        kernels: own parts of the kernels inside the compute, to be drawn anew; None where the trace has no kernels.
     """
 
     trace: Trace
@@ -35,6 +37,12 @@ class RecordedJob:
     gap_s: Floats
     effects: Effects | None
     agreement: MomentMatch = IDENTITY
+    kernels: KernelDraws | None = None
+
+    @property
+    def shared_s(self) -> Floats:
+        """[op, replica, step] seconds of work without what is a kernel's own."""
+        return self.run_s if self.kernels is None else self.run_s * self.kernels.shared
 
 
 def fit_job(trace: Trace) -> RecordedJob:
@@ -45,7 +53,9 @@ def fit_job(trace: Trace) -> RecordedJob:
     waits = observed_waits(trace, dependencies(trace))
     run_s, gap_s = work(trace, waits)
     run_s = _without_absent(run_s, waits.needs, trace.n_replica / trace.job.dp)
-    return RecordedJob(trace, waits, run_s, gap_s, fit_effects(trace, run_s))
+    own = None if trace.kernels is None else kernel_draws(trace.kernels, run_s)
+    effects = fit_effects(trace, run_s if own is None else run_s * own.shared)
+    return RecordedJob(trace, waits, run_s, gap_s, effects, kernels=own)
 
 
 def _without_absent(run_s: Floats, needs: Dependencies, share: float) -> Floats:

@@ -35,6 +35,7 @@ from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, FORWARD
 from .effects import LEAST_STRATUM, Effects
+from .kernel_draws import KernelDraws
 from .prediction import MomentMatch, TracePrediction
 from .recorded_job import IDENTITY, RecordedJob
 from .replay import ReplayProgram, replay, replay_program
@@ -63,6 +64,7 @@ class StepSampler:
         spread: [within, replica, step] factors of the parts of a normal score: deviation within a replica's step, of the
             replica's mean, of the step's mean.
         same_replicas: whether the replicas are the recorded ones; others take after a recorded one each, drawn anew per step.
+        kernels: own parts of the kernels inside runs, drawn anew for every run; None: as they were recorded.
     """
 
     program: ReplayProgram
@@ -76,6 +78,7 @@ class StepSampler:
     pool_step: Ints
     spread: NDArray
     same_replicas: bool
+    kernels: KernelDraws | None = None
 
 
 def step_law(job: RecordedJob, n_replica: int | None = None, dtype: type[np.floating] = np.float32) -> StepSampler:
@@ -91,7 +94,7 @@ def step_law(job: RecordedJob, n_replica: int | None = None, dtype: type[np.floa
     )  # fmt: skip
     return StepSampler(
         program=replay_program(trace, job.waits.needs, wanted),
-        run_s=job.run_s.astype(dtype),
+        run_s=job.shared_s.astype(dtype),
         gap_s=job.gap_s.astype(dtype),
         op=op.astype(np.int32),
         base_s=base.astype(dtype),
@@ -101,6 +104,7 @@ def step_law(job: RecordedJob, n_replica: int | None = None, dtype: type[np.floa
         pool_step=pool_step.astype(np.int32),
         spread=spread.astype(dtype),
         same_replicas=wanted == n_recorded,
+        kernels=job.kernels,
     )
 
 
@@ -125,8 +129,9 @@ class StepStreams:
 
     def __init__(self, key: PRNGKeyArray | int) -> None:
         words = _words(key)
-        self.weight, self.step, self.rank, self.score = (
-            np.random.default_rng([*words, crc32(name.encode())]) for name in ("weight", "step", "rank", "score")
+        self.weight, self.step, self.rank, self.score, self.kernel = (
+            np.random.default_rng([*words, crc32(name.encode())])
+            for name in ("weight", "step", "rank", "score", "kernel")
         )
 
 
@@ -171,6 +176,9 @@ def drawn_durations(
             effect = law.step_effect[:, step][:, None] + law.rank_effect[:, rank]  # [signature, replica, draw]
             log_s = law.base_s[:, :, None, None] + effect + np.moveaxis(law.pool[:, entry], 0, 1)
             run[law.op] = np.exp(log_s, out=log_s)
+        if law.kernels is not None:
+            u = np.moveaxis(streams.kernel.random((n, len(law.kernels.op), n_replica)), 0, -1)
+            run[law.kernels.op] *= law.kernels.drawn(u)
         yield run, gap
 
 

@@ -148,6 +148,12 @@ SHIPPED = {
             "prism-jax trace what-if local_cluster --replace-rank 3",
         ),
         (
+            "trace kernels",
+            "prism_jax.recorded.kernels_of_trace:kernels_of_trace",
+            "Rank the kernels of a recorded job by what their variation costs, with the time and the spread of each.",
+            "prism-jax trace kernels profiles --top 10",
+        ),
+        (
             "trace host",
             "prism_jax.host.host_of_trace:host_of_trace",
             "Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.",

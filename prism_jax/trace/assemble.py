@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Ints
 from ..core.errors import DataError
+from .kernels import TraceKernels, lay_out
 from .trace import NONE, JobShape, OpTable, Trace, TraceOp
 
 Keys = NDArray[np.int64]
@@ -54,6 +55,7 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
     rows = rows[np.lexsort((rows, start[rows, 0, first], unique["pp"][rows]))]
     start, end = start[rows][..., complete], end[rows][..., complete]
     origin = start.min(axis=(0, 1))
+    rank = _ranks(table, job, recorded)
     return Trace(
         source=table.source,
         job=job,
@@ -61,10 +63,33 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
         steps=steps[complete],
         start_s=start - origin,
         end_s=end - origin,
-        rank=_ranks(table, job, recorded),
+        rank=rank,
         clock_error_s=table.clock_error_s,
         notes=tuple(notes),
+        kernels=_kernels(table, (key, replica, step), rows, complete, rank),
     )
+
+
+def _kernels(
+    table: OpTable, cell: tuple[Keys, Keys, Keys], rows: Keys, complete: NDArray[np.bool_], rank: Ints
+) -> TraceKernels | None:
+    """Kernels of the ops and steps that are kept; of tensor-parallel peers those of the lowest rank.
+
+    Args:
+        cell: (key, replica, step) of every row of the table.
+        rows: keys of the ops that are kept, in order.
+        complete: [step] whether it is kept.
+        rank: [replica, pp] of the workers.
+    """
+    if table.kernels is None:
+        return None
+    key, replica, step = cell
+    place = np.full(int(key.max()) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    mine = (table.rank == NONE) | (table.rank == rank[replica, table.pp])
+    at = np.where(complete, np.cumsum(complete) - 1, -1)[step]
+    shape = len(rows), len(rank), int(complete.sum())
+    return lay_out(table.source, table.kernels, (np.where(mine, place[key], -1), replica, at), shape)
 
 
 def _recorded_replicas(table: OpTable, job: JobShape) -> NDArray[np.int32]:

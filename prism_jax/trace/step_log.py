@@ -235,6 +235,7 @@ class Stated:
         columns: name in the file -> field (step, step_time, rate, clock), or the other way round.
         pattern: regular expression with named groups that finds the steps in a text.
         rank: that a profile was recorded on.
+        kernels: whether a profile is read with the kernels inside its ops.
     """
 
     unit_s: float | None = None
@@ -242,6 +243,7 @@ class Stated:
     columns: Mapping[str, str] = field(default_factory=dict)
     pattern: str | None = None
     rank: int | None = None
+    kernels: bool = False
 
 
 NOTHING_STATED = Stated()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from .kernels import KernelRows, TraceKernels
 
 NONE = -1  # micro-batch, chunk or group of an op that has none
 
@@ -80,6 +81,7 @@ class OpTable:
         op_type, stream, group: index into the names of the same field plural; group -1 for none.
         clock_error_s: how far clocks of workers may still disagree; bounds what can be read off their differences.
         notes: what the reader wants people to know.
+        kernels: those inside the ops, where the reader was asked for them.
     """
 
     source: str
@@ -100,6 +102,7 @@ class OpTable:
     rank: Ints
     clock_error_s: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    kernels: KernelRows | None = None
 
     def __len__(self) -> int:
         return len(self.step)
@@ -242,6 +245,7 @@ class Trace:
         rank: [replica, stage] global rank of the recorded worker.
         clock_error_s: how far clocks may disagree.
         notes: what people should know about the recording.
+        kernels: those inside the ops, where the recording was opened with them.
     """
 
     source: str
@@ -253,6 +257,7 @@ class Trace:
     rank: Ints
     clock_error_s: float
     notes: tuple[str, ...] = ()
+    kernels: TraceKernels | None = None
 
     @property
     def n_replica(self) -> int:
@@ -284,6 +289,6 @@ class Trace:
         step = np.arange(len(self.steps)) if steps is None else np.asarray(steps)
         replica = np.arange(self.n_replica) if replicas is None else np.asarray(replicas)
         cells = (slice(None), replica[:, None], step[None, :])
-        return replace(
-            self, steps=self.steps[step], start_s=self.start_s[cells], end_s=self.end_s[cells], rank=self.rank[replica]
-        )
+        kernels = None if self.kernels is None else self.kernels.choose(step, replica)
+        chosen = {"steps": self.steps[step], "rank": self.rank[replica], "kernels": kernels}
+        return replace(self, start_s=self.start_s[cells], end_s=self.end_s[cells], **chosen)

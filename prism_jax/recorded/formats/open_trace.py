@@ -222,6 +222,7 @@ def open_trace(
     work_per_step: float | None = None,
     pattern: str | None = None,
     rank: int | None = None,
+    kernels: bool = False,
 ) -> Trace | StepLog:
     """The recorded job at `path`.
 
@@ -235,6 +236,7 @@ def open_trace(
         work_per_step: tokens or samples of a step, by which a rate becomes a time.
         pattern: regular expression that finds the steps of a text log (`pattern_log`).
         rank: rank of a single Kineto profile, where it does not say.
+        kernels: keep the kernels inside the ops beside them (Kineto).
 
     Returns:
         The ops of all workers and steps; the step times alone where the format holds no ops (logs).
@@ -246,7 +248,7 @@ def open_trace(
     job = read_meta(meta) if meta is not None else None
     paths = files_of(path)
     known = _one_format(paths)
-    stated = replace(_stated(unit, columns, work_per_step, pattern), rank=rank)
+    stated = replace(_stated(unit, columns, work_per_step, pattern), rank=rank, kernels=kernels)
     found = known.read(paths) if stated == NOTHING_STATED else _read_stated(known, paths, stated)
     if isinstance(found, StepLog):
         return found if job is None else replace(found, name=job.name)
@@ -269,6 +271,8 @@ def _stated(
 
 
 def _read_stated(known: TraceFormat, paths: list[Path], stated: Stated) -> Recording:
+    if stated.kernels and known is not KINETO:
+        raise DataError(f"{paths[0]}: {known.name} does not name kernels. Give profiles of PyTorch (Kineto).")
     if stated.pattern is not None:
         return read_by_pattern(paths[0], stated)
     if known.read_stated is None:

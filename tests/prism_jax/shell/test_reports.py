@@ -19,6 +19,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
 from prism_jax.horizon.checkpoint import Checkpoint
 from prism_jax.host.host_of_trace import host_of_trace
+from prism_jax.recorded.kernels_of_trace import kernels_of_trace
 from prism_jax.shell.app import main
 from prism_jax.show.doctor import examine_installation
 from prism_jax.show.reports import REPORTS, published_schema
@@ -80,6 +81,7 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         "shard tables.yaml --whole --spread 0.2",
         lambda: pj.shard_tables("tables.yaml", whole=True, spread=0.2),
     ),
+    "trace-kernels": ("trace kernels profiles --top 2", lambda: kernels_of_trace("profiles", top=2)),
     "host": ("trace host kineto.json", lambda: host_of_trace("kineto.json")),
     "queue": ("queue queue.csv --seeds 2", lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
     "site-calibration": ("calibrate runs.csv", lambda: pj.calibrate_site("runs.csv")),

@@ -1,0 +1,147 @@
+"""Kernels inside recorded operations: what they add, which of them vary, and runs with kernels drawn anew."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.kernel_pools.made import MadeJob, write_made_job
+from prism_jax.core.errors import DataError
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.kernel_draws import kernel_draws, sum_of_kernels
+from prism_jax.recorded.kernels_of_trace import kernels_of_trace
+from prism_jax.recorded.predict_trace import predict_trace
+from prism_jax.recorded.prediction import ks_distance
+from prism_jax.recorded.recorded_job import fit_job
+from prism_jax.recorded.unseen_steps import predict_job
+from prism_jax.trace.trace import Trace
+from tests.support.kineto_profiles import bare, kernel, span, step
+
+N_STEP = 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    write_made_job(MadeJob(seed=2, n_step=N_STEP, n_layer=3), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> Trace:
+    found = open_trace(folder, kernels=True)
+    assert isinstance(found, Trace)
+    return found
+
+
+def test_kernels_and_the_rest_are_as_long_as_their_runs(made: Trace) -> None:
+    assert made.kernels is not None
+    table = kernels_of_trace(made).table
+    run_s = (made.end_s - made.start_s)[np.unique(made.kernels.op)].sum()
+    between_s = 5 * 1e-6 * 3 * 2 * N_STEP  # a microsecond between the six kernels of each run
+    assert sum(one.share for one in table.pools) + table.rest_share == pytest.approx(1.0, abs=1e-12)
+    assert table.rest_share == pytest.approx(between_s / run_s, rel=2e-3)  # recorded to a nanosecond
+    assert {one.count for one in table.pools} == {3 * 2 * N_STEP}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_noisy_kernel_comes_first(seed: int, tmp_path: Path) -> None:
+    noisy = write_made_job(MadeJob(seed), tmp_path)
+    first, *others = kernels_of_trace(tmp_path).pools
+    assert first.name == noisy
+    assert first.cv_within == pytest.approx(0.2, rel=0.15)
+    assert first.shapes == f"[[64,{8 + int(noisy[-1])}],[{8 + int(noisy[-1])},64],[]]"
+    assert all(one.cv_within < 0.02 for one in others)
+
+
+def test_gpus_that_differ_show_between_them(tmp_path: Path) -> None:
+    write_made_job(MadeJob(3, gpu_cv=0.05, step_cv=0.0), tmp_path)
+    steady = [one for one in kernels_of_trace(tmp_path).pools if one.cv_within < 0.1]
+    assert len(steady) == 5
+    assert np.ptp([one.cv_between for one in steady]) < 0.003
+    assert steady[0].cv_between > 3 * steady[0].cv_within
+
+
+def test_cpu_operators_take_what_those_they_call_do_not(tmp_path: Path) -> None:
+    operators = [
+        span("cpu_op", "aten::linear", 100, 400, **{"Input Dims": [[8, 16], [16, 4]]}),
+        span("cpu_op", "aten::addmm", 150, 300, **{"Input Dims": [[4], [8, 16], [16, 4]]}),
+        span("cpu_op", "aten::relu", 600, 100),
+        span("cpu_op", "gloo:all_reduce", 900, 100),
+    ]
+    found = open_trace(bare(tmp_path, [step(0, 0, 1000), *operators]), kernels=True)
+    assert isinstance(found, Trace)
+    assert found.kernels is not None
+    kernels = found.kernels
+    taken = {
+        kernels.pools[pool]: 1e6 * seconds[0, 0] for pool, seconds in zip(kernels.pool, kernels.seconds, strict=True)
+    }
+    assert {(name, shapes): round(us, 3) for (name, shapes, _), us in taken.items()} == {
+        ("aten::linear", "[[8,16],[16,4]]"): 100.0,
+        ("aten::addmm", "[[4],[8,16],[16,4]]"): 300.0,
+        ("aten::relu", ""): 100.0,
+    }
+
+
+def test_sizes_that_change_from_step_to_step_are_one_pool(tmp_path: Path) -> None:
+    events = []
+    for number, size in enumerate((8, 16, 24)):
+        begin = 1000.0 * number
+        events += [step(number, begin, 900.0), *kernel(begin + 100.0, "gemm", number + 1)]
+        events.append(span("cpu_op", "aten::mm", begin + 98.0, 3.0, **{"Input Dims": [[size, 4], [4, 2]]}))
+    found = open_trace(bare(tmp_path, events), kernels=True)
+    assert isinstance(found, Trace)
+    assert found.kernels is not None
+    assert [pool.shapes for pool in found.kernels.pools] == ["[[*,4],[4,2]]"]
+
+
+def test_the_sum_by_fft_is_that_of_draws() -> None:
+    rng = np.random.default_rng(0)
+    values = [rng.exponential(size=400) - 1.0, rng.standard_t(3, 300)]
+    values = [one - one.mean() for one in values]
+    weights = [np.full(5, 0.1), np.full(2, 0.25)]
+    grid, below = sum_of_kernels(list(zip(values, weights, strict=True)))
+    n = 40_000
+    drawn = sum(w[0] * rng.choice(one, (len(w), n)).sum(axis=0) for one, w in zip(values, weights, strict=True))
+    assert ks_distance(np.interp(rng.random(n), below, grid), drawn) < 1.63 * np.sqrt(2 / n)  # 1 % false alarms
+    variance = sum((w**2).sum() * one.var() for one, w in zip(values, weights, strict=True))
+    assert np.diff(below, prepend=0.0) @ grid**2 == pytest.approx(variance, rel=2e-3)
+
+
+def test_runs_drawn_anew_keep_their_mean_and_variance(made: Trace) -> None:
+    job = fit_job(made)
+    assert job.kernels is not None
+    drawn = job.kernels.drawn(np.random.default_rng(0).random((len(job.kernels.op), 2, 20_000)))
+    for row, op in enumerate(job.kernels.op.tolist()):
+        shared = job.shared_s[op].ravel()
+        new = np.random.default_rng(1).choice(shared, drawn[row].size) * drawn[row].ravel()
+        assert new.mean() == pytest.approx(job.run_s[op].mean(), rel=2e-3)
+        assert new.std() == pytest.approx(job.run_s[op].std(), rel=0.02)
+
+
+def test_steps_drawn_with_kernels_are_like_those_without(made: Trace) -> None:
+    with_, without = (predict_job(fit_job(one), key=0) for one in (made, replace(made, kernels=None)))
+    for p in (0.5, 0.95):
+        assert with_.quantile(p) == pytest.approx(without.quantile(p), rel=0.01)
+    assert predict_trace(made, seed=1, n_draw=400, train_fraction=1.0).steps_s.p95 > 0.0
+
+
+def test_kernels_that_do_not_vary_change_nothing(made: Trace) -> None:
+    assert made.kernels is not None
+    still = replace(
+        made.kernels, seconds=np.repeat(made.kernels.seconds[..., :1], N_STEP, axis=-1)[:, :1].repeat(2, axis=1)
+    )
+    found = kernel_draws(still, made.end_s - made.start_s)
+    assert len(found.op) == 0
+    assert (found.shared == 1.0).all()
+
+
+@pytest.mark.parametrize("source", ["local_cluster", "steps.csv"])
+def test_recordings_without_kernels_are_refused(source: str, tmp_path: Path) -> None:
+    table = tmp_path / "steps.csv"
+    table.write_text("step,step_time_s\n1,0.5\n2,0.6\n3,0.5\n")
+    with pytest.raises(DataError, match="kernels"):
+        kernels_of_trace(str(table) if source == "steps.csv" else source)
+    with pytest.raises(DataError, match="kernels"):
+        predict_trace(str(table) if source == "steps.csv" else source, kernels=True)
