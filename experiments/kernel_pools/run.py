@@ -120,7 +120,7 @@ def _mean(title: str, rows: list[dict[str, tuple[float, float]]]) -> Figures:
         print(f"{title}, {name} kernels: p95 {p95:.2%} off, KS {ks:.3f}")
     more = np.array([row["with"][0] - row["without"][0] for row in rows])
     error = float(more.std(ddof=1) / np.sqrt(len(more)))
-    print(f"{title}: with kernels the error of the p95 is {more.mean():+.2%} +- {error:.2%} of that without")
+    print(f"{title}: with kernels the error of the p95 differs by {100 * more.mean():+.2f} +- {100 * error:.2f} points")
     return figures
 
 

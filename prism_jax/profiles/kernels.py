@@ -1,8 +1,8 @@
 """Finds the kernels inside the compute of one profiled rank, with their names and shapes, and what each adds to its op.
 
-On a GPU they are what ran on its streams, beside NCCL; shapes are those of the innermost operator that was running on the thread
-of the launch. A CPU's kernels are the operators of the host: each is credited with the time in which none that it calls was
-running.
+On a GPU they are what ran on its streams, except for NCCL; shapes are those of the innermost operator that was running on the
+thread of the launch. A CPU's kernels are the operators of the host: each is credited with the time in which none that it calls
+was running.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = 
     Args:
         paths: files, in any order.
         rank: of a single file that does not say it, or says it wrongly.
-        kernels: whether the kernels inside the ops are kept beside them.
+        kernels: whether the kernels inside the ops are kept, too.
 
     Returns:
         Ops with start times in seconds from the first on a common clock, and the degrees.
@@ -106,7 +106,7 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = 
 
 
 def _joined_kernels(ranks: list[_Rank], kept: list[NDArray[np.bool_]]) -> KernelRows:
-    """Kernels of all ranks beside the kept ops [op] of each, which follow each other in the table."""
+    """Kernels of all ranks in the kept ops [op] of each, which follow each other in the table."""
     known: dict[KernelPool, int] = {}
     first, parts, pools = 0, [], []
     for found, mine in zip(ranks, kept, strict=True):

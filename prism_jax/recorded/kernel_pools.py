@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.arrays import Floats
+from ..core.arrays import Floats, Ints
 from ..trace.kernels import TraceKernels
 from .factor_shape import choose_shape
 from .kernel_draws import entry_means
@@ -57,9 +57,10 @@ class PoolFacts:
 
 @dataclass(frozen=True)
 class PoolTable:
-    """Pools, those first whose variation costs most; then those that were not asked about, by time.
+    """Pools of a job, and how they fill its time.
 
     Attributes:
+        pools: those first whose variation costs most; then those that were not asked about, by time.
         rest_share: of the time of all runs, in which none of their kernels ran; it and the shares of pools sum to 1.
         run_s: seconds of all runs of kernels in a step, mean over steps and replicas.
         p95_s: of the recorded steps, replayed.
@@ -123,7 +124,7 @@ class _StillPools:
         at = (below < 0.5 * below[-1]).sum(axis=0)[None]
         return np.nan_to_num(np.take_along_axis(ratio, at, axis=0)[0], nan=1.0)
 
-    def moves(self, pool: int) -> tuple[NDArray[np.intp], Floats]:
+    def moves(self, pool: int) -> tuple[Ints, Floats]:
         """Ops of the pool, and the seconds [op, replica, step] by which its kernels are longer than expected there."""
         mine = np.flatnonzero(self.kernels.pool == pool)
         ops, at = np.unique(self.kernels.op[mine], return_inverse=True)

@@ -22,7 +22,8 @@ class TraceKernelsReport(Report):
     """Kernels of a recorded job by pool.
 
     Attributes:
-        table: pools, those first whose variation costs most of the p95.
+        table: of all pools.
+        pools: those first whose variation costs most of the p95.
     """
 
     kind: ClassVar[str] = "trace-kernels"

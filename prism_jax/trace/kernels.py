@@ -84,7 +84,7 @@ class TraceKernels:
 
 
 def lay_out(
-    source: str, kernels: KernelRows, cell: tuple[Ints, Ints, Ints], shape: tuple[int, int, int]
+    source: str, kernels: KernelRows, cell: tuple[NDArray, NDArray, NDArray], shape: tuple[int, int, int]
 ) -> TraceKernels:
     """Lays kernels out over the ops, replicas and steps of a trace.
 

@@ -134,7 +134,7 @@ class OpTable:
         return cls(
             source=source,
             step=columns["step"].astype(np.int64),
-            **{name: columns[name].astype(np.int32) for name in ("dp", "pp", "tp", "micro_batch", "chunk")},
+            **{name: columns[name].astype(np.int32) for name in ("dp", "pp", "tp", "micro_batch", "chunk")},  # pyright: ignore[reportArgumentType]
             op_type=codes.astype(np.int32),
             start_s=columns["start_s"].astype(np.float64),
             duration_s=columns["duration_s"].astype(np.float64),

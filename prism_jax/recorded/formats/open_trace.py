@@ -236,7 +236,7 @@ def open_trace(
         work_per_step: tokens or samples of a step, by which a rate becomes a time.
         pattern: regular expression that finds the steps of a text log (`pattern_log`).
         rank: rank of a single Kineto profile, where it does not say.
-        kernels: keep the kernels inside the ops beside them (Kineto).
+        kernels: keep the kernels inside the ops, too (Kineto).
 
     Returns:
         The ops of all workers and steps; the step times alone where the format holds no ops (logs).
