@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.step_tables.table import read_step_rows
 from prism_jax.core.errors import PrismError
+from prism_jax.core.executor import Workers
 from prism_jax.core.processes import start_jax
 from prism_jax.validation.picture import plot_accuracy
 from prism_jax.validation.report import StepsValidationReport
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fit=given.fit,
             deterministic=given.deterministic,
             seed=given.seed,
-            n_workers=given.workers,
+            workers=Workers(given.workers),
         )
     except PrismError as error:
         print(error, file=sys.stderr)

@@ -19,6 +19,7 @@ import numpy as np
 from experiments.common import start
 from experiments.scaling.jobs import BASE, SIZES
 from prism_jax import Job, ParallelPlan
+from prism_jax.core.executor import Workers
 from prism_jax.study.figures import JobFigures
 from prism_jax.study.run_grid import StudyRequest, run_study
 from prism_jax.study.scaling import KNEE, crossing, job_of_size, of_step, onsets
@@ -62,7 +63,7 @@ def main() -> int:
     rng = np.random.default_rng(given.seed)
     drawn = [_drawn(rng) for _ in range(given.jobs)]
     tasks = [RandomJob(**{**vars(one), "n_devices": n}) for one in drawn for n in SIZES]
-    found = run_study(tasks, job_of, StudyRequest("mean", n_samples=256), n_workers=given.workers)
+    found = run_study(tasks, job_of, StudyRequest("mean", n_samples=256), workers=Workers(given.workers))
     near = []
     for k, one in enumerate(drawn):
         seen = _knee([own.figures for own in found[k * len(SIZES) : (k + 1) * len(SIZES)]])

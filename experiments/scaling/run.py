@@ -15,6 +15,7 @@ from pathlib import Path
 
 from experiments.common import check, start
 from experiments.scaling.jobs import CLUSTERS, MODELS, MODES, SIZES, ScalingTask, job_of, tasks
+from prism_jax.core.executor import Workers
 from prism_jax.core.write_file import write_text
 from prism_jax.study.figures import JobFigures
 from prism_jax.study.run_grid import StudyRequest, run_study
@@ -37,7 +38,7 @@ def main() -> int:
     start()
     began = time.perf_counter()
     found = run_study(
-        tasks(), job_of, StudyRequest("mean", n_samples=N_SAMPLES), resume=given.resume, n_workers=given.workers
+        tasks(), job_of, StudyRequest("mean", n_samples=N_SAMPLES), resume=given.resume, workers=Workers(given.workers)
     )
     elapsed_s = time.perf_counter() - began
     figures = {own.task: own.figures for own in found}

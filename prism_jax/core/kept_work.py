@@ -47,13 +47,23 @@ def identity(*parts: object) -> str:
     """
     classes = (base for part in parts if isinstance(part, type) for base in part.__mro__)
     modules = {own.__module__ for own in classes} | MODULES_THAT_ADDED
+    settings = jax_settings()
+    return content_hash(
+        own_code(),
+        tuple(settings.get(name) for name in SETTINGS),
+        *(_code_of(name) for name in sorted(modules)),
+        *parts,
+    )
+
+
+def jax_settings() -> dict[str, Any]:
+    """Options of JAX that digits depend on; none before it is imported."""
     config = getattr(sys.modules.get("jax"), "config", None)
-    settings = tuple(getattr(config, name, None) for name in SETTINGS)
-    return content_hash(_own_code(), settings, *(_code_of(name) for name in sorted(modules)), *parts)
+    return {} if config is None else {name: getattr(config, name, None) for name in SETTINGS}
 
 
 @lru_cache(maxsize=1)
-def _own_code() -> str:
+def own_code() -> str:
     """Digest of every file of the two packages (code, presets, calibrations), and of which other packages they run on."""
     digest = hashlib.blake2b("\n".join(f"{name} {version(name)}" for name in MAKE_NUMBERS).encode(), digest_size=16)
     root = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from .errors import DataError
 
@@ -117,19 +117,11 @@ def _is_own(folder: Path) -> bool:
 MOST = 256
 
 
-def check_workers(n_workers: int) -> None:
-    """Refuses a number of processes that no host has.
-
-    Raises:
-        DataError: below 1 or above `MOST`.
-    """
-    if not 1 <= n_workers <= MOST:
-        raise DataError(f"--workers: {n_workers}, but it must be between 1 and {MOST}")
-
-
 @contextmanager
 def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool whose functions and arguments are pickled; where the caller fails or is interrupted, its processes end at once.
+
+    Every process has its share of the processors that this one may use, so that threads of XLA and BLAS do not wait for one another.
 
     Notes:
         The processes start from nothing: a fork of one that has started JAX may hang. A script that asks for more than one needs
@@ -139,9 +131,11 @@ def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
     from concurrent.futures import ProcessPoolExecutor
 
     others = {process.pid for process in multiprocessing.active_children()}
+    context = multiprocessing.get_context("spawn")
+    arguments = (context.Value("i", 0), n_workers)
     with (
         terminated_by_an_exception(),
-        ProcessPoolExecutor(n_workers, multiprocessing.get_context("spawn"), initializer=_start) as pool,
+        ProcessPoolExecutor(n_workers, context, initializer=_start, initargs=arguments) as pool,
     ):
         try:
             with _interrupts_held():  # which the processes inherit: a Ctrl-C is for the one that waits for them
@@ -195,10 +189,22 @@ def terminated_by_an_exception() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _start() -> None:
-    """JAX as on the command line; a process whose parent was killed ends, too."""
+def _start(n_started: Any, n_workers: int) -> None:
+    """JAX as on the command line, on a share of the processors; a process whose parent was killed ends, too."""
+    with n_started.get_lock():
+        number, n_started.value = n_started.value, n_started.value + 1
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, share_of(sorted(os.sched_getaffinity(0)), number, n_workers))
     start_jax()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def share_of(cores: Sequence[int], number: int, n_workers: int) -> Sequence[int]:
+    """The processors of worker `number` of `n_workers`: equal parts, or one each in turn where there are fewer processors."""
+    if n_workers >= len(cores):
+        return [cores[number % len(cores)]]
+    number %= n_workers
+    return cores[number * len(cores) // n_workers : (number + 1) * len(cores) // n_workers]
 
 
 def _end_with_parent() -> None:

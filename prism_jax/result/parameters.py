@@ -91,13 +91,11 @@ class StudyRun(OptionGroup):
         n_samples: replica columns per job.
         seed: seed of the draws, which all jobs share.
         resume: checkpoint the study to FILE and resume from it.
-        n_workers: processes; the table is the same.
     """
 
     n_samples: Samples = None
     seed: Seed = 0
     resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
-    n_workers: Annotated[int, Option("--workers", "N", least=1, most=256, key=None)] = 1
 
 
 @dataclass(frozen=True)

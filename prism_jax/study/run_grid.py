@@ -1,15 +1,14 @@
-"""Predicts every task of a study and reads off its figures, on this process or on several, in the order of the tasks.
+"""Predicts every task of a study and reads off its figures, here or on the workers of an executor, in the order of the tasks.
 
 A task is whatever `load` makes a job of: options of a command, or a job itself. Every task is measured by itself under the same
-seed, so that the table is the same to the last bit however many processes share the work. A journal in an archive keeps what is
-done, so that an interrupted study goes on where it stopped.
+seed, so that the table is the same to the last bit whatever workers share the tasks. A journal keeps what is done, so that an
+interrupted study goes on where it stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
-from dataclasses import MISSING, astuple, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -19,9 +18,10 @@ import numpy as np
 from ..calibration.band import model_factors
 from ..core.arrays import Floats
 from ..core.errors import PrismError
-from ..core.kept_work import Expected, WorkFile, identity, saved_at_the_end
+from ..core.executor import ALONE, Workers, run_tasks
+from ..core.kept_work import identity, saved_at_the_end
 from ..core.kernels import COMM_AXES
-from ..core.processes import Progress, check_workers, processes, silent
+from ..core.processes import Progress, silent
 from ..cost.step import StepCost
 from ..explain.explain import breakdown, power_phases
 from ..job.job import Job
@@ -32,6 +32,7 @@ from ..simulate.program import lower
 from ..system.hardware import hfu, mfu
 from ..system.power import step_power
 from .figures import JobFigures, Target
+from .journal import COLUMNS, WHOLE, Shard, StudyJournal
 
 BAND = (0.05, 0.95)  # of the model
 DEFAULT_SAMPLES = 2048
@@ -134,94 +135,6 @@ def _hidden(cost: StepCost, n_micro_batch: int, n_stage: int) -> dict[str, float
     return found | {"hidden_dp_s": found["hidden_dp_s"] + float(np.mean(cost.end_hidden_comm_s))}
 
 
-MOST_TEXT = 400  # characters kept of why a task has no figures
-MOST = 1e30  # of any figure
-COLUMNS = tuple(item.name for item in fields(JobFigures))
-MAY_BE_UNKNOWN = np.array([item.default is not MISSING for item in fields(JobFigures)])
-POSITIVE = (
-    "n_devices",
-    "value",
-    "mean_s",
-    "p50_s",
-    "model_low",
-    "tokens_per_step",
-    "tokens_per_s",
-    "tokens_per_s_per_gpu",
-)
-
-
-class StudyJournal:
-    """Rows of figures by the position of their task, or why a task has none, each with the content of the job that it is of.
-
-    Args:
-        path: None: in memory only.
-        own: `identity` of what is measured.
-        n_tasks: of the study.
-
-    Raises:
-        DataError: the file is damaged, or that of another study.
-    """
-
-    def __init__(self, path: Path | None, own: str, n_tasks: int) -> None:
-        self._file = WorkFile(path, "study", own)
-        self.rows = np.full((n_tasks, len(COLUMNS)), np.nan)
-        self.problems = np.full(n_tasks, "", dtype=f"U{MOST_TEXT}")
-        self.jobs = np.full(n_tasks, "", dtype="U32")  # empty: not done
-        least = np.array([0.0 if name not in POSITIVE else 1.0 / MOST for name in COLUMNS])
-        least[COLUMNS.index("waiting_s")] = -MOST  # a difference of two times
-        schema = {
-            "tasks/rows": Expected("f", self.rows.shape, least, MOST, may_be_nan=True),
-            "tasks/problems": Expected("U", self.problems.shape),
-            "tasks/jobs": Expected("U", self.jobs.shape),
-        }
-        if (found := self._file.read(lambda _: schema)) is not None:
-            self.rows, self.problems, self.jobs = (
-                found[name].astype(own.dtype)
-                for name, own in zip(schema, (self.rows, self.problems, self.jobs), strict=True)
-            )
-            self._check()
-
-    def _check(self) -> None:
-        """Whether every task that is done has a reason or figures in order, and no other has."""
-        has_row, unknown = (self.jobs != "") & (self.problems == ""), np.isnan(self.rows)
-        low, middle, high, fits = (
-            self.rows[has_row, COLUMNS.index(name)] for name in ("p50_s", "p95_s", "p99_s", "fits")
-        )
-        if (unknown & ~MAY_BE_UNKNOWN)[has_row].any() or not unknown[~has_row].all():
-            raise self._file.refused("figures are missing or too many")
-        if not ((low <= middle) & (middle <= high) & np.isin(fits, (0.0, 1.0))).all():
-            raise self._file.refused("figures contradict each other")
-
-    def left(self, job_of: Callable[[int], Job | None]) -> list[int]:
-        """Positions of the tasks that are not done.
-
-        Args:
-            job_of: position of a task -> its job as it is now; None where it cannot be loaded.
-
-        Raises:
-            DataError: a task that is done is now of another job, or its figures are.
-        """
-        for number in np.flatnonzero(self.jobs != ""):
-            job = job_of(int(number))
-            if job is None or job.content != self.jobs[number]:
-                raise self._file.of_another()
-            if self.problems[number] == "" and self.rows[number, COLUMNS.index("n_devices")] != job.plan.n_devices:
-                raise self._file.refused("figures are of another number of GPUs")
-        return [int(number) for number in np.flatnonzero(self.jobs == "")]
-
-    def put(self, task: int, job: str, row: np.ndarray | None, problem: str) -> None:
-        """Keeps what has become of a task, on disk too if some time has passed."""
-        if row is not None:
-            self.rows[task] = row
-        self.problems[task], self.jobs[task] = problem[:MOST_TEXT], job
-        if self._file.is_due:
-            self.save()
-
-    def save(self) -> None:
-        """Writes the file, if there is one to write."""
-        self._file.save({"tasks/rows": self.rows, "tasks/problems": self.problems, "tasks/jobs": self.jobs})
-
-
 Task = TypeVar("Task")
 
 
@@ -245,47 +158,38 @@ def run_study(
     asked: StudyRequest,
     *,
     resume: Path | None = None,
-    n_workers: int = 1,
+    shard: Shard = WHOLE,
+    workers: Workers = ALONE,
     progress: Progress = silent,
 ) -> list[MeasuredTask[Task]]:
-    """Measures every task.
+    """Measures every task of a shard.
 
     Args:
-        tasks: picklable; with `load`, a function that a module defines, the whole of a job.
-        resume: file that remembers what is done; the same study with the same file goes on where it stopped.
-        n_workers: processes on this host.
+        tasks: of the whole study, picklable; with `load`, a function that a module defines, the whole of a job.
+        resume: file, or folder with a file of every shard, that remembers what is done; the same study goes on where it stopped.
+        shard: the tasks to measure and to return; all by default.
+        workers: processes that share the tasks.
 
     Raises:
-        DataError: the file is that of another study, or `n_workers` is out of range.
+        DataError: the file is that of another study, or workers fail.
 
     Notes:
         A job that is impossible is a row with its reason; the others go on.
     """
-    check_workers(n_workers)
-    journal = StudyJournal(resume, "" if resume is None else identity(COLUMNS, asked, len(tasks)), len(tasks))
-    left = journal.left(lambda number: _loaded(tasks[number], load)[0])
+    own = shard.positions(len(tasks))
+    journal = StudyJournal(resume, "" if resume is None else identity(COLUMNS, asked, len(tasks)), len(tasks), shard)
+    left = journal.left(own, lambda number: _loaded(tasks[number], load)[0])
     one = partial(_measured, load=load, asked=asked)
     with saved_at_the_end(journal.save if left else lambda: None):
-        for done, (number, found) in enumerate(_results(one, tasks, left, n_workers), len(tasks) - len(left) + 1):
-            journal.put(number, *found)
-            progress(done / len(tasks), "jobs")
-    return [_row(task, journal, number) for number, task in enumerate(tasks)]
+        for done, (place, found) in enumerate(
+            run_tasks(one, [tasks[number] for number in left], workers), len(own) - len(left) + 1
+        ):
+            journal.put(left[place], *found)
+            progress(done / len(own), "jobs")
+    return [_row(tasks[number], journal, number) for number in own]
 
 
 Row = tuple[str, np.ndarray | None, str]  # content of a job; its figures, or why there are none
-
-
-def _results(
-    one: Callable[[Task], Row], tasks: Sequence[Task], left: Sequence[int], n_workers: int
-) -> Iterator[tuple[int, Row]]:
-    """Yields the outcomes of the tasks that are left, as they are done."""
-    if n_workers == 1 or len(left) < 2:
-        yield from ((number, one(tasks[number])) for number in left)
-        return
-    with processes(min(n_workers, len(left))) as pool:
-        waiting = {pool.submit(one, tasks[number]): number for number in left}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
 
 
 def _loaded(task: Task, load: Callable[[Task], Job]) -> tuple[Job | None, str]:

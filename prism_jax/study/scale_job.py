@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import ConfigError, DataError
+from ..core.executor import Workers
 from ..core.processes import Progress, keep_programs, silent
 from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
@@ -68,6 +69,7 @@ def scale_job(
     growth: Growth = Growth(),
     applied: Applied = Applied(),
     study: StudyRun = StudyRun(),
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> ScalingReport:
     """Predict a job on several numbers of GPUs, and where more stops paying.
@@ -76,7 +78,7 @@ def scale_job(
         job: a job file, or the name of a shipped example.
         gpus: numbers of GPUs; 8:65536: all doublings.
         growth: settings of all sizes, objective, and changes with the number of GPUs.
-        applied, study: as in `sweep_jobs`.
+        applied, study, workers: as in `sweep_jobs`.
         progress: told what is done.
 
     Raises:
@@ -122,7 +124,7 @@ def scale_job(
     ]
     asked = StudyRequest(objective, price, wanted, study.n_samples or DEFAULT_SAMPLES, study.seed)
     path = None if resume is None else Path(resume)
-    found = run_study(tasks, load_size, asked, resume=path, n_workers=study.n_workers, progress=progress)
+    found = run_study(tasks, load_size, asked, resume=path, workers=workers, progress=progress)
     rows = size_rows(sizes, [_best(n, pairs, found) for n in sizes])
     if not any(row.figures for row in rows):
         raise DataError(f"no size is possible; {rows[0].n_devices:,} GPUs: {rows[0].problem}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..core.errors import DataError
+from ..core.executor import Workers
 from ..core.processes import Progress, keep_programs, silent
 from ..core.report import RunRecord
 from ..core.use_case import OUTPUT, UNTIMED_S, Message, Option, noted, use_case
@@ -24,6 +25,9 @@ from ..result.prices import check_price
 from .axes import Axis, grid, sizes_of
 from .report import SweepReport, markdown_table_or_none
 from .table import StudyTable, study_table
+
+if TYPE_CHECKING:
+    from .journal import Shard
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,8 @@ def sweep_jobs(
     price_per_gpu_hour: Price = None,
     applied: Applied = Applied(),
     study: StudyRun = StudyRun(),
+    shard: Annotated[str | None, Option(metavar="I/N", key=None)] = None,
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> SweepReport:
     """Predict a grid of jobs and compare them.
@@ -111,7 +117,10 @@ def sweep_jobs(
             compared as GPU-hours per million tokens.
         price_per_gpu_hour: price of a GPU-hour, for money per job.
         applied: fits, as in `explain_step`.
-        study: draws, processes, and a file that remembers what is done.
+        study: draws, and a file that remembers what is done, or a folder for shards.
+        shard: measure every N-th job alone, from the I-th (0 to N - 1), and keep them in the folder that --resume names; auto/N takes I
+            from Slurm, Kubernetes or MPI. The command without it then prints the whole table.
+        workers: processes that share the jobs.
         progress: told what is done.
 
     Raises:
@@ -128,8 +137,7 @@ def sweep_jobs(
     axes, points = grid(settings, sizes)
     if not settings and gpus is None:
         raise DataError("nothing varies. Give --set FIELD=V1,V2,... or --gpus 8:1024.")
-    if resume is not None:
-        check_target(resume)
+    part, path = shard_in(shard, resume)
     keep_programs()
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
@@ -137,9 +145,11 @@ def sweep_jobs(
     names = tuple(str(file) for file in fits)
     tasks = [JobTask(source, (*filled, *point.overrides), names, applied.force) for point in points]
     asked = StudyRequest(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
-    path = None if resume is None else Path(resume)
-    common: dict[str, Any] = {"resume": path, "n_workers": study.n_workers, "progress": progress}
+    common: dict[str, Any] = {"resume": path, "shard": part, "workers": workers, "progress": progress}
     found = run_study(tasks, load_task, asked, **common)
+    points = [points[number] for number in part.positions(len(points))]
+    if not found:
+        raise DataError(f"--shard {shard}: it has none of the {len(tasks)} jobs. Give at most {len(tasks)} shards.")
     if not any(own.figures for own in found):
         raise DataError(f"no job of the grid is possible; the first: {found[0].problem}")
     unit, possible = OBJECTIVES.named(objective).unit, [own.task for own in found if own.figures]
@@ -154,7 +164,7 @@ def sweep_jobs(
         sample_unit,
     )
     record = noted(job=source, samples=asked.n_samples)
-    return _report(source, table, record, sample_unit).made_of(table)
+    return _report(source, table, record, sample_unit, part, len(tasks)).made_of(table)
 
 
 def check_price_for(objective: str, price: float | None) -> None:
@@ -168,9 +178,29 @@ def check_price_for(objective: str, price: float | None) -> None:
         raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
 
 
-def _report(source: str, table: StudyTable, record: RunRecord, sample_unit: str) -> SweepReport:
-    lost = sum(row.figures is None for row in table.rows)
-    notes = (f"{lost} of {len(table.rows)} jobs {'is' if lost == 1 else 'are'} impossible",) if lost else ()
+def shard_in(text: str | None, resume: str | Path | None) -> tuple[Shard, Path | None]:
+    """Reads a shard and where its figures are kept.
+
+    Raises:
+        DataError: a shard without a folder; or a file that cannot be written.
+    """
+    from .journal import WHOLE, shard_of
+
+    part = WHOLE if text is None else shard_of(text)
+    if text is not None and (resume is None or Path(resume).is_file()):
+        raise DataError("--shard: its jobs are kept in a folder that all shards share. Give --resume FOLDER.")
+    if resume is not None and part.of == 1 and not Path(resume).is_dir():
+        check_target(resume)
+    return part, None if resume is None else Path(resume)
+
+
+def _report(
+    source: str, table: StudyTable, record: RunRecord, sample_unit: str, part: Shard, n_task: int
+) -> SweepReport:
+    lost, n_row = sum(row.figures is None for row in table.rows), len(table.rows)
+    notes = (f"{lost} of {n_row} jobs {'is' if lost == 1 else 'are'} impossible",) if lost else ()
+    if part.of > 1:
+        notes = (f"shard {part.number} of {part.of}: {n_row} of {n_task} jobs, and the best of these alone", *notes)
     return SweepReport(
         source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record, sample_unit
     )

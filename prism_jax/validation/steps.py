@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+from functools import partial
 from math import hypot
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ from ..calibration.band import unsaid_factor
 from ..calibration.calibration import Calibration
 from ..calibration.key import workload_of
 from ..core.errors import PrismError
-from ..core.processes import Progress, part_of, processes, silent
+from ..core.executor import ALONE, Workers, run_tasks
+from ..core.processes import Progress, part_of, silent
 from ..framework.software import SOFTWARE_VALUES
 from ..job.job import Job
 from ..system.hardware import mfu
@@ -27,7 +28,7 @@ from .costed import CostedJob, costed, evidence_of, intervals, job_of_row, parts
 from .score import MeasuredRow, RowResult, Validation, group_of, validation_of, with_baseline
 
 LEAST_SHARED = 400  # rows that take longer than processes to start
-PARTS_PER_WORKER = 6
+PART, LEAST_PARTS = 200, 12  # rows of a part, which are predicted together; parts of small tables
 COSTED, SIMULATED = 0.4, 0.6  # share of the work that costs are, and of what remains that simulations are
 
 CalibrationOf = Callable[[MeasuredRow], Calibration | None]
@@ -40,7 +41,7 @@ def validate_steps(
     left_out: str = "",
     deterministic_only: bool = False,
     seed: int = 0,
-    n_workers: int = 1,
+    workers: Workers = ALONE,
     progress: Progress = silent,
 ) -> Validation:
     """Predicts every supported row and scores it.
@@ -52,14 +53,14 @@ def validate_steps(
         left_out: by what rows were grouped when the calibrations were fitted without them: a key of `groups.GROUPS`, or nothing.
         deterministic_only: leave variability out, so that the share of waiting for the slowest shows.
         seed: of the predictions.
-        n_workers: processes that share the rows; errors and bounds are the same with any number.
+        workers: processes that share the rows; errors and bounds are the same with any.
         progress: called with the share of the work that is done.
     """
     asked = _Asked(left_out, deterministic_only, seed)
-    if n_workers == 1 or len(rows) < LEAST_SHARED:
+    if workers.is_alone or len(rows) < (LEAST_SHARED if workers.executor is None else 2):
         found = _results(rows, calibration_of, asked, progress)
     else:
-        found = _shared(rows, calibration_of, asked, n_workers, progress)
+        found = _shared(rows, calibration_of, asked, workers, progress)
     return validation_of(_with_baselines(found, rows) if left_out else found)
 
 
@@ -72,32 +73,35 @@ class _Asked(NamedTuple):
 
 
 def _shared(
-    rows: Sequence[MeasuredRow], calibration_of: CalibrationOf, asked: _Asked, n_workers: int, progress: Progress
+    rows: Sequence[MeasuredRow], calibration_of: CalibrationOf, asked: _Asked, workers: Workers, progress: Progress
 ) -> list[RowResult]:
-    """Results of all rows, from several processes; the last of the parts that they take turns at are short."""
-    size = -(-len(rows) // (n_workers * PARTS_PER_WORKER))
-    starts = range(0, len(rows), size)
-    with processes(n_workers) as pool:
-        parts = [pool.submit(_part, *_calibrated(rows[at : at + size], calibration_of), asked) for at in starts]
-        for done, _ in enumerate(as_completed(parts), start=1):
-            progress(done / len(parts))
-        return [result for part in parts for result in part.result()]
+    """Results of all rows, from several processes that take turns at parts of them."""
+    size = max(1, min(PART, -(-len(rows) // LEAST_PARTS)))
+    tasks = [_calibrated(rows[at : at + size], calibration_of) for at in range(0, len(rows), size)]
+    parts: dict[int, list[RowResult]] = {}
+    for number, found in run_tasks(partial(_part, asked=asked), tasks, workers):
+        parts[number] = found
+        progress(len(parts) / len(tasks))
+    return [result for _, part in sorted(parts.items()) for result in part]
 
 
-def _calibrated(
-    rows: Sequence[MeasuredRow], calibration_of: CalibrationOf
-) -> tuple[Sequence[MeasuredRow], list[Calibration | str | None], list[int]]:
+class _Part(NamedTuple):
+    rows: Sequence[MeasuredRow]
+    unlike: Sequence[Calibration | str | None]
+    which: Sequence[int]
+
+
+def _calibrated(rows: Sequence[MeasuredRow], calibration_of: CalibrationOf) -> _Part:
     """Rows, the unlike calibrations among theirs (or why there is none), and which is whose."""
     own = [_calibration(row, calibration_of) for row in rows]
     unlike = list({id(one): one for one in own}.values())
     number = {id(one): at for at, one in enumerate(unlike)}
-    return rows, unlike, [number[id(one)] for one in own]
+    return _Part(rows, unlike, [number[id(one)] for one in own])
 
 
-def _part(
-    rows: Sequence[MeasuredRow], unlike: Sequence[Calibration | str | None], which: Sequence[int], asked: _Asked
-) -> list[RowResult]:
-    """Results of some rows; what a process does."""
+def _part(part: _Part, *, asked: _Asked) -> list[RowResult]:
+    """Results of some rows; what a worker does."""
+    rows, unlike, which = part
     by_row = {id(row): unlike[at] for row, at in zip(rows, which, strict=True)}
 
     def calibration_of(row: MeasuredRow) -> Calibration | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isnan
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .._inference_loader import inference
 from ..calibration.calibration import Calibration, shipped
 from ..core.errors import DataError
-from ..core.processes import Progress, check_workers, part, silent
+from ..core.executor import ALONE, Workers
+from ..core.processes import Progress, part, silent
 from ..core.registry import did_you_mean
 from ..core.report import RunRecord
 from ..core.use_case import Argument, Option, use_case
@@ -49,7 +49,7 @@ def validate_steps(
     fit: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     deterministic: bool = False,
     seed: Seed = 0,
-    n_workers: Annotated[int | None, Option("--workers", "N", least=1, most=256, key=None)] = None,
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> StepsValidationReport:
     """Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.
@@ -62,7 +62,7 @@ def validate_steps(
         fit: predict with a calibration saved by `prism-jax calibrate`.
         deterministic: leave variability out of the prediction.
         seed: same seed, same answer.
-        n_workers: processes that predict; all processors if not given. The answer is the same with any number.
+        workers: processes that predict; on all processors if not given.
         progress: told what is being done.
 
     Raises:
@@ -71,9 +71,8 @@ def validate_steps(
     Example:
         >>> validate_steps("steps.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
     """
-    n_workers = n_workers or os.cpu_count() or 1
     _check_ways(leave_out, fit)
-    check_workers(n_workers)
+    workers.check()
     runs = [run for file in files for run in read_job_table(str(file))]
     from .score import MeasuredRow  # here, so that mistakes above do not wait for JAX
 
@@ -84,7 +83,7 @@ def validate_steps(
         fit=fit,
         deterministic=deterministic,
         seed=seed,
-        n_workers=n_workers,
+        workers=workers.or_all(),
         progress=progress,
     )
 
@@ -97,7 +96,7 @@ def score_step_rows(
     fit: str | Path | None = None,
     deterministic: bool = False,
     seed: int = 0,
-    n_workers: int = 1,
+    workers: Workers = ALONE,
     progress: Progress = silent,
 ) -> StepsValidationReport:
     """Predict measured rows given as objects, and score them; options as those of `validate_steps`.
@@ -119,7 +118,7 @@ def score_step_rows(
         left_out=leave_out or "",
         deterministic_only=deterministic,
         seed=seed,
-        n_workers=n_workers,
+        workers=workers,
         progress=part(progress, "predicting"),
     )
     inputs = {

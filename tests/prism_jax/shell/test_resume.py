@@ -196,7 +196,7 @@ def test_the_code_was_changed(
 ) -> None:
     _job(LLAMA)
     assert answer(command, "job.yaml", (), capsys) == "taken"
-    monkeypatch.setattr(kept_work, "_own_code", lambda: "other code")
+    monkeypatch.setattr(kept_work, "own_code", lambda: "other code")
     assert "belongs to another" in answer(command, "job.yaml", (), capsys)
 
 
@@ -222,7 +222,7 @@ def test_the_code_is_every_file_of_both_packages(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(kept_work, "__file__", str(tmp_path / "prism_jax/core/kept_work.py"))
 
     def now() -> str:
-        kept_work._own_code.cache_clear()
+        kept_work.own_code.cache_clear()
         return identity("a job")
 
     seen = [now()]
@@ -240,7 +240,7 @@ def test_the_code_is_every_file_of_both_packages(tmp_path: Path, monkeypatch: py
     seen.append(now())
     assert len(set(seen)) == len(seen)
     monkeypatch.undo()
-    kept_work._own_code.cache_clear()
+    kept_work.own_code.cache_clear()
 
 
 def test_the_code_of_a_class_from_elsewhere_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

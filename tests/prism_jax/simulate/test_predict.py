@@ -174,7 +174,7 @@ import jax
 rank, n_process, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if n_process > 1:
     jax.distributed.initialize(address, n_process, rank)
-from prism_jax.simulate import predict
+from prism_jax.simulate.predict import predict
 from tests.support.jobs import EVERYTHING, make_job
 
 job = make_job(EVERYTHING, pp=2, dp=8)

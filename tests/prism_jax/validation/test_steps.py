@@ -10,6 +10,7 @@ from scipy.stats import t as student
 
 from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
 from prism_jax.core.errors import DataError
+from prism_jax.core.executor import Workers
 from prism_jax.cost.step import StepCost, step_cost, step_cost_of
 from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
@@ -169,7 +170,7 @@ def test_a_process_finds_the_same_of_pickled_rows():
 @pytest.mark.slow
 def test_the_answer_is_the_same_with_any_number_of_processes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(steps, "LEAST_SHARED", 1)
-    assert validate_steps(ROWS, n_workers=2) == validate_steps(ROWS)
+    assert validate_steps(ROWS, workers=Workers(2)) == validate_steps(ROWS)
 
 
 # --- Steps of many jobs together: those of `predict`, whatever jobs stand beside a job and in which order ------------
