@@ -12,11 +12,12 @@ import os
 import pickle
 import platform
 import socket
+import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +30,7 @@ from .processes import MOST, processes, start_jax
 from .use_case import Option, OptionGroup
 
 TARGET_S = 1.0  # seconds that a batch takes: dealing one costs some milliseconds
+CONNECT_S = 10  # seconds that a scheduler has to answer
 AHEAD = 2  # batches per worker that are dealt and not done
 MOST_LOST = 4  # workers that one task may cost
 WORKERS_UNKNOWN = 8  # of an executor that does not say how many it has
@@ -103,10 +105,10 @@ def _of_dask(rest: str) -> AbstractContextManager[Executor]:
     @contextmanager
     def connected() -> Iterator[Executor]:
         try:
-            client = Client(address, timeout=10, set_as_default=False)
+            client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise DataError(
-                f"--executor dask://{address}: no scheduler answers there ({error or 'no answer in 10 s'}). "
+                f"--executor dask://{address}: no scheduler answers there ({error or 'no answer in time'}). "
                 f"Start one: `dask scheduler`, and workers: `dask worker HOST:PORT --nthreads 1`."
             ) from None
         with client, client.get_executor(pure=False) as pool:
@@ -305,11 +307,13 @@ class _Dealer(ExitStack):
         self._failures += 1
         most = max(batch, key=lambda number: self._lost[number])
         if self._lost[most] >= MOST_LOST or self._failures > MOST_LOST * self._n_worker * AHEAD:
-            text = " ".join(str(error).split())[:300]
+            text, kind = " ".join(str(error).split())[:300], type(error).__name__
+            ended = isinstance(error, BrokenExecutor) or kind == "KilledWorker"  # the latter of Dask
             raise DataError(
                 f"task {most + 1} of {len(self._tasks)} was lost {self._lost[most]} times with its worker "
-                f"({type(error).__name__}{': ' if text else ''}{text}). A worker that runs out of memory ends so: use fewer "
-                f"workers, or fewer samples. With --resume, what is done is kept."
+                f"({kind}{': ' if text else ''}{text}). "
+                + ("A worker that runs out of memory ends so: use fewer workers, or fewer samples. " if ended else "")
+                + "With --resume, what is done is kept."
             ) from error
         self._left.extendleft(reversed(batch))
         own = not isinstance(self._workers.executor, Executor)
@@ -385,10 +389,9 @@ def _answer(function: Callable[[Any], Any], task: Any) -> Any:
 
 def _set(settings: Mapping[str, Any]) -> None:
     """Sets the options of JAX that digits depend on as they are in the process that deals."""
-    if not settings:
-        return
-    import jax
-
+    config = getattr(sys.modules.get("jax"), "config", None)
     for name, value in settings.items():
-        if getattr(jax.config, name, value) != value:
-            jax.config.update(name, value)
+        if config is None:  # JAX reads the variable when it is imported
+            os.environ[name.upper()] = str(value)
+        elif getattr(config, name, value) != value:
+            config.update(name, value)

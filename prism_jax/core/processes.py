@@ -121,7 +121,7 @@ MOST = 256
 def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool whose functions and arguments are pickled; where the caller fails or is interrupted, its processes end at once.
 
-    Every process has its share of the processors that this one may use, so that threads of XLA and BLAS do not wait for one another.
+    Every process has its share of the processors that this one may use: threads of XLA and BLAS do not wait for one another.
 
     Notes:
         The processes start from nothing: a fork of one that has started JAX may hang. A script that asks for more than one needs

@@ -1,8 +1,8 @@
 """Figures of a study that are done, in a file or in a folder with one file of every shard.
 
-A shard is every n-th task of a study, for schedulers that start the same command many times: an array of Slurm, a Job of Kubernetes
-with an index. Each writes its own file into one folder; the command without a shard then reads them all. A task that two files
-hold has the same figures in both.
+A shard is every n-th task of a study, for schedulers that start the same command many times: an array of Slurm, a Job of
+Kubernetes with an index. Each writes its own file into one folder; the command without a shard then reads them all. A task that
+two files hold has the same figures in both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ POSITIVE = (
 )
 
 
-class Shard(NamedTuple):
+class StudyShard(NamedTuple):
     """Every n-th task of a study.
 
     Attributes:
@@ -59,7 +59,7 @@ class Shard(NamedTuple):
         return "whole.npz" if self.of == 1 else f"shard-{self.number}-of-{self.of}.npz"
 
 
-WHOLE = Shard()
+WHOLE = StudyShard()
 FILE_NAME = re.compile(r"whole\.npz|shard-\d{1,6}-of-\d{1,6}\.npz")
 SCHEDULERS = (  # variables with the index of a process, the first index, and the number of processes
     ("JOB_COMPLETION_INDEX", "", ""),  # a Job of Kubernetes with completionMode: Indexed
@@ -70,7 +70,7 @@ SCHEDULERS = (  # variables with the index of a process, the first index, and th
 )
 
 
-def shard_of(text: str, variables: Mapping[str, str] = os.environ) -> Shard:
+def shard_of(text: str, variables: Mapping[str, str] = os.environ) -> StudyShard:
     """Reads a shard: "3/64" is the fourth of 64; "auto/64" takes the number from the scheduler, "auto" the 64 too.
 
     Args:
@@ -88,7 +88,7 @@ def shard_of(text: str, variables: Mapping[str, str] = os.environ) -> Shard:
             f"--shard: {text!r} is none. Give the index and the number of shards, 0/64 to 63/64 (at most {MOST_SHARDS:,}), or "
             f"auto/64, which takes the index from the scheduler."
         )
-    return Shard(int(number), int(of))
+    return StudyShard(int(number), int(of))
 
 
 def _scheduled(variables: Mapping[str, str]) -> tuple[str, str]:
@@ -118,7 +118,7 @@ class StudyJournal:
         DataError: a file is damaged, or that of another study.
     """
 
-    def __init__(self, path: Path | None, own: str, n_tasks: int, shard: Shard = WHOLE) -> None:
+    def __init__(self, path: Path | None, own: str, n_tasks: int, shard: StudyShard = WHOLE) -> None:
         self.rows = np.full((n_tasks, len(COLUMNS)), np.nan)
         self.problems = np.full(n_tasks, "", dtype=f"U{MOST_TEXT}")
         self.jobs = np.full(n_tasks, "", dtype="U32")  # empty: not done

@@ -32,7 +32,7 @@ from ..simulate.program import lower
 from ..system.hardware import hfu, mfu
 from ..system.power import step_power
 from .figures import JobFigures, Target
-from .journal import COLUMNS, WHOLE, Shard, StudyJournal
+from .journal import COLUMNS, WHOLE, StudyJournal, StudyShard
 
 BAND = (0.05, 0.95)  # of the model
 DEFAULT_SAMPLES = 2048
@@ -158,7 +158,7 @@ def run_study(
     asked: StudyRequest,
     *,
     resume: Path | None = None,
-    shard: Shard = WHOLE,
+    shard: StudyShard = WHOLE,
     workers: Workers = ALONE,
     progress: Progress = silent,
 ) -> list[MeasuredTask[Task]]:

@@ -27,7 +27,7 @@ from .report import SweepReport, markdown_table_or_none
 from .table import StudyTable, study_table
 
 if TYPE_CHECKING:
-    from .journal import Shard
+    from .journal import StudyShard
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def sweep_jobs(
         price_per_gpu_hour: price of a GPU-hour, for money per job.
         applied: fits, as in `explain_step`.
         study: draws, and a file that remembers what is done, or a folder for shards.
-        shard: measure every N-th job alone, from the I-th (0 to N - 1), and keep them in the folder that --resume names; auto/N takes I
-            from Slurm, Kubernetes or MPI. The command without it then prints the whole table.
+        shard: measure every N-th job alone, from the I-th (0 to N - 1), and keep them in the folder that --resume names; auto/N
+            takes I from Slurm, Kubernetes or MPI. The command without it then prints the whole table.
         workers: processes that share the jobs.
         progress: told what is done.
 
@@ -178,7 +178,7 @@ def check_price_for(objective: str, price: float | None) -> None:
         raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
 
 
-def shard_in(text: str | None, resume: str | Path | None) -> tuple[Shard, Path | None]:
+def shard_in(text: str | None, resume: str | Path | None) -> tuple[StudyShard, Path | None]:
     """Reads a shard and where its figures are kept.
 
     Raises:
@@ -195,7 +195,7 @@ def shard_in(text: str | None, resume: str | Path | None) -> tuple[Shard, Path |
 
 
 def _report(
-    source: str, table: StudyTable, record: RunRecord, sample_unit: str, part: Shard, n_task: int
+    source: str, table: StudyTable, record: RunRecord, sample_unit: str, part: StudyShard, n_task: int
 ) -> SweepReport:
     lost, n_row = sum(row.figures is None for row in table.rows), len(table.rows)
     notes = (f"{lost} of {n_row} jobs {'is' if lost == 1 else 'are'} impossible",) if lost else ()

@@ -109,6 +109,8 @@ WRONG: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
     "a tail below the median": lambda arrays: arrays[ROWS].__setitem__((0, _column("p95_s")), 0.5),
     "half a fit into memory": lambda arrays: arrays[ROWS].__setitem__((0, _column("fits")), 0.5),
     "figures of what is not done": lambda arrays: arrays["tasks/jobs"].fill(""),
+    "one task twice": lambda arrays: arrays["tasks/positions"].fill(0),
+    "a task too few": lambda arrays: arrays.update({"tasks/positions": arrays["tasks/positions"][1:]}),
     "a reason beside figures": lambda arrays: arrays["tasks/problems"].fill("x"),
 }
 
@@ -136,4 +138,4 @@ def test_rows_of_impossible_jobs_are_made_anew(here: Path) -> None:
     """A micro-batch of three does not divide the batch: nothing of it is kept."""
     assert main(_command("sweep")) == 0
     _, arrays = parts(Path("kept.npz"))
-    assert [bool(job) for job in arrays["tasks/jobs"]] == [True, True, False]
+    assert arrays["tasks/positions"].tolist() == [0, 1]
