@@ -26,6 +26,7 @@ from prism_jax.calibration.surrogate import stack
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
 from prism_jax.core.errors import DataError
+from prism_jax.core.executor import ALONE, Workers, run_tasks
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.validation.costed import CostedJob, costed, job_of_row, step_times
 from prism_jax.validation.score import MeasuredRow, group_of
@@ -82,6 +83,7 @@ def step_folds(
     key: jax.Array,
     progress: Progress = silent,
     only: Collection[str] | None = None,
+    workers: Workers = ALONE,
 ) -> dict[str, Calibration]:
     """Group -> the calibration that its rows have had no part in; groups are those of all rows that can be simulated.
 
@@ -91,6 +93,7 @@ def step_folds(
         key: of the draws, the same for every fold.
         progress: called with the share that is done.
         only: groups to fit without; None: every one of them.
+        workers: those of an executor share the groups; on this host alone, threads do, for which one program is compiled.
 
     Raises:
         DataError: nothing remains outside of a group.
@@ -113,6 +116,13 @@ def step_folds(
     data = row_data(kept, part_of(progress, 0.0, PREPARED))
     needed = [*fitted, *([""] if len(fitted) < len(groups) else [])]  # the last: groups none of whose rows is fitted
     told = part_of(progress, PREPARED, 1.0)
+    found: dict[str, Calibration] = {}
+    if workers.executor is not None:
+        alone = partial(_fold_alone, data=data, content=content_hash(data), owner=owner, key=key)
+        for number, made in run_tasks(alone, needed, workers):
+            found[needed[number]] = made
+            told(len(found) / len(needed))
+        return {group: found.get(group) or found[""] for group in groups}
     fit = partial(_fold, Calibrator(data), data, owner, key=key)
     found = {
         needed[0]: fit(needed[0])
@@ -157,6 +167,19 @@ def without(data: StepTimesData, left_out: NDArray[np.bool_]) -> StepTimesData:
     count = np.bincount(data.site[~left_out], minlength=n_site)[data.site]
     weight = np.where(left_out, 0.0, np.minimum(1.0, MAX_ROWS / np.maximum(count, 1)))
     return replace(data, weight=weight, log_measured=np.where(left_out, 0.0, data.log_measured))
+
+
+_COMPILED: dict[str, Calibrator] = {}  # of the data that a worker saw last
+
+
+def _fold_alone(
+    group: str, *, data: StepTimesData, content: str, owner: NDArray[np.str_], key: jax.Array
+) -> Calibration:
+    """`_fold` in a worker, which compiles once for all groups of the same data."""
+    if content not in _COMPILED:
+        _COMPILED.clear()
+        _COMPILED[content] = Calibrator(data)
+    return _fold(_COMPILED[content], data, owner, group, key)
 
 
 def _fold(

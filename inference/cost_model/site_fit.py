@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, islice
 from math import comb
 from pathlib import Path
@@ -21,6 +22,7 @@ from prism_jax.calibration.band import row_factors
 from prism_jax.calibration.calibration import KNOBS, Calibration, linked, shipped
 from prism_jax.calibration.surrogate import sensitivities, surrogate_seconds
 from prism_jax.core.arrays import Floats
+from prism_jax.core.executor import ALONE, Workers, run_tasks
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.result.distribution import MedianInterval
 from prism_jax.validation.calibration_report import (
@@ -82,35 +84,63 @@ def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[F
 
 
 def learning_curve(
-    calibration: Calibration, runs: SiteRuns, *, key: jax.Array, progress: Progress = silent
+    calibration: Calibration,
+    runs: SiteRuns,
+    *,
+    key: jax.Array,
+    workers: Workers = ALONE,
+    progress: Progress = silent,
 ) -> list[CurvePoint]:
     """Errors after 0, 1, ... runs; of many runs, after 1 to 12 and then powers of two."""
     points = [CurvePoint(0, 1, float(np.median(np.abs(errors(calibration, runs)))))]
-    sizes = _sizes(runs.n_run)
-    for done, size in enumerate(sizes, 1):
-        found = []
-        choices = _choices(runs.n_run, size)
-        for chosen in choices:
-            left = np.setdiff1d(np.arange(runs.n_run), chosen)
-            found.append(errors(calibrate_site(calibration, only(runs, chosen), key=key), runs)[left])
-        points.append(CurvePoint(size, len(choices), float(np.median(np.abs(np.concatenate(found))))))
-        progress(done / len(sizes))
+    every = {size: _choices(runs.n_run, size) for size in _sizes(runs.n_run)}
+    chosen = [one for choices in every.values() for one in choices]
+    found = iter(_errors_of_others(calibration, runs, chosen, key, workers, progress))
+    for size, choices in every.items():
+        own = np.concatenate([next(found) for _ in choices])
+        points.append(CurvePoint(size, len(choices), float(np.median(np.abs(own)))))
     return points
 
 
-def left_out_errors(calibration: Calibration, runs: SiteRuns, *, key: jax.Array, progress: Progress = silent) -> Floats:
+def left_out_errors(
+    calibration: Calibration,
+    runs: SiteRuns,
+    *,
+    key: jax.Array,
+    workers: Workers = ALONE,
+    progress: Progress = silent,
+) -> Floats:
     """[run] error of every run when it was left out; of many runs, when its fold was. One run: before calibration."""
     found = errors(calibration, runs)
     n_fold = min(runs.n_run, MOST_FOLDS)
     if runs.n_run < 2:
         return found
     fold = np.arange(runs.n_run) % n_fold
-    for index in range(n_fold):
-        left = fold == index
-        fitted = calibrate_site(calibration, only(runs, np.flatnonzero(~left)), key=key)
-        found[left] = errors(fitted, runs)[left]
-        progress((index + 1) / n_fold)
+    kept = [np.flatnonzero(fold != index) for index in range(n_fold)]
+    for index, own in enumerate(_errors_of_others(calibration, runs, kept, key, workers, progress)):
+        found[fold == index] = own
     return found
+
+
+def _errors_of_others(
+    calibration: Calibration,
+    runs: SiteRuns,
+    chosen: Sequence[NDArray[np.intp]],
+    key: jax.Array,
+    workers: Workers,
+    progress: Progress,
+) -> list[Floats]:
+    """Errors of the runs that are not among those chosen [task][run], after a calibration with these."""
+    found: dict[int, Floats] = {}
+    for number, own in run_tasks(partial(_fitted_to, calibration=calibration, runs=runs, key=key), chosen, workers):
+        found[number] = own
+        progress(len(found) / len(chosen))
+    return [found[number] for number in range(len(chosen))]
+
+
+def _fitted_to(chosen: NDArray[np.intp], *, calibration: Calibration, runs: SiteRuns, key: jax.Array) -> Floats:
+    left = np.setdiff1d(np.arange(runs.n_run), chosen)
+    return errors(calibrate_site(calibration, only(runs, chosen), key=key), runs)[left]
 
 
 def helps(before: Floats, left_out: Floats) -> bool:
@@ -232,6 +262,7 @@ def calibrate_runs(
     more: Sequence[MeasuredRun] = (),
     progress: Progress = silent,
     record: Mapping[str, Any] | None = None,
+    workers: Workers = ALONE,
 ) -> SiteFit:
     """The shipped calibration, updated by measured runs of one cluster; three to five tell much.
 
@@ -244,6 +275,7 @@ def calibrate_runs(
         more: further jobs with their measured seconds, in addition to a table.
         progress: called with the share that is done.
         record: inputs and versions, kept with the result.
+        workers: processes that share the calibrations by which errors fall with the number of runs.
 
     Raises:
         DataError: the runs cannot be read, or are of several device generations or frameworks.
@@ -258,8 +290,8 @@ def calibrate_runs(
     prior = site_prior(before, made)
     found = posterior(prior, made, before.n_draw, key)
     after = of_site(before, found, made, record)
-    curve = learning_curve(before, made, key=key, progress=part_of(progress, 0.6, 0.9))
-    left_out = left_out_errors(before, made, key=key, progress=part_of(progress, 0.9, 1.0))
+    curve = learning_curve(before, made, key=key, workers=workers, progress=part_of(progress, 0.6, 0.9))
+    left_out = left_out_errors(before, made, key=key, workers=workers, progress=part_of(progress, 0.9, 1.0))
     if not helps(errors(before, made), left_out):
         after = replace(before, record=after.record)
     fit = SiteFit(after, before, table, made, np.argsort(order), prior, found, tuple(curve), left_out, 0.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.core.errors import DataError, FitError
+from prism_jax.core.executor import ALONE, Workers, run_tasks
 from prism_jax.core.processes import Progress, silent
 from prism_jax.core.registry import did_you_mean
 
@@ -67,6 +69,7 @@ def holdout(
     method: str | None = None,
     n_split: int | None = None,
     settings: Settings | None = None,
+    workers: Workers = ALONE,
     progress: Progress = silent,
 ) -> Holdout:
     """Leaves whole groups of `column` out and scores their prediction.
@@ -74,6 +77,7 @@ def holdout(
     Args:
         n_split: random halves (models with `holdout` "halves"), or folds that every group is in once. Default: 20 halves, or one
             fold per group up to 20 folds.
+        workers: processes that share the folds.
 
     Raises:
         DataError: no such column, or fewer than two groups.
@@ -87,22 +91,41 @@ def holdout(
             f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out"
         )
     splits = list(_splits(chosen.holdout, names, n_split, key))
-    scores: list[GroupScore] = []
     method = method or chosen.holdout_method
     settings = replace(settings or Settings(), n_approximate_draw=N_DRAW)
     with naming(measured.sources):
         prepared = chosen.prepare(measured.frame)
     everything = posterior(chosen, prepared, method, key, settings=settings)
-    for index, out in enumerate(splits):
-        is_out = groups.isin(out)
-        split_key = jax.random.fold_in(key, index)
-        with naming(measured.sources):
-            data = chosen.prepare(measured.frame[~is_out & groups.notna()])
-        sampled = posterior_near(chosen, data, everything.flat, method, split_key, settings=settings)
-        draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
-        scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
-        progress((index + 1) / len(splits))
-    return Holdout(column, len(names), tuple(scores))
+    near = partial(posterior_near, near=everything.flat, method=method, settings=settings)
+    one = partial(_scores, measured=measured, model=model, column=column, key=key, near=near)
+    found: dict[int, list[GroupScore]] = {}
+    for number, own in run_tasks(one, list(enumerate(splits)), workers):
+        found[number] = own
+        progress(len(found) / len(splits))
+    return Holdout(column, len(names), tuple(score for number in range(len(splits)) for score in found[number]))
+
+
+@one_blas_thread
+def _scores(
+    split: tuple[int, np.ndarray],
+    *,
+    measured: Measurements,
+    model: str | Model[Any],
+    column: str,
+    key: jax.Array,
+    near: Callable[..., Any],
+) -> list[GroupScore]:
+    """Scores of the groups of a split, fitted to the others; what a worker does."""
+    index, out = split
+    chosen = model_named(model) if isinstance(model, str) else model
+    groups = _groups(measured.frame, chosen, column)
+    is_out = groups.isin(out)
+    split_key = jax.random.fold_in(key, index)
+    with naming(measured.sources):
+        data = chosen.prepare(measured.frame[~is_out & groups.notna()])
+    sampled = near(chosen, data, key=split_key)
+    draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
+    return chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
 
 
 def _canonical(model: Model[Any], column: str) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from math import ceil, isinf, log2
 from zlib import crc32
 
@@ -18,6 +20,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.errors import SpecError
+from ..core.executor import ALONE, Workers, run_tasks
 from ..core.processes import Progress, silent
 from ..graph.draws import typed_key
 from ..horizon.outcome import N_BATCH, Estimate
@@ -242,11 +245,13 @@ def search(
     progress: Progress = silent,
     *,
     everything: bool = False,
+    workers: Workers = ALONE,
 ) -> CloudChoice:
     """The best candidate, and the front of time and money, of which bounds leave most candidates out.
 
     Args:
         everything: leave none out; bounds hold world by world, so that the answer is the same.
+        workers: processes that simulate candidates ahead; those that one process would leave out are left out again.
     """
     if not candidates:
         raise SpecError("cloud: no offer can run the job")
@@ -255,6 +260,7 @@ def search(
     infeasible: Counter[str] = Counter()
     simulated: list[CandidateOutcome] = []
     kept: list[CandidateOutcome] = []
+    ahead: dict[int, CandidateOutcome] = {}
     for place, i in enumerate(order):
         if bounds[i].reason:
             infeasible[bounds[i].reason] += 1
@@ -262,7 +268,11 @@ def search(
         if not everything and not _may_matter(bounds[i], kept, wish):
             continue
         progress(place / len(order), f"simulating worlds of {len(order):,} candidates")
-        outcome = CandidateOutcome.of(candidates[i], worlds.run(candidates[i]))
+        if i not in ahead:
+            able = (n for n in order[place:] if not bounds[n].reason)
+            wanted = (n for n in able if everything or _may_matter(bounds[n], kept, wish))
+            ahead = _simulated(candidates, list(islice(wanted, 1 if workers.is_alone else AHEAD)), worlds, workers)
+        outcome = ahead[i]
         simulated.append(outcome)
         reason = _reason(outcome, wish)
         if reason:
@@ -271,6 +281,27 @@ def search(
             kept.append(outcome)
     best = min(kept, key=lambda one: one.value(wish), default=None)
     return CloudChoice(best, front_of(kept), tuple(simulated), dict(infeasible), len(candidates))
+
+
+AHEAD = 64  # candidates that workers simulate together
+
+
+def _simulated(
+    candidates: Sequence[CloudCandidate], chosen: Sequence[int], worlds: SpotDraws, workers: Workers
+) -> dict[int, CandidateOutcome]:
+    """Outcomes of some candidates; those with the same paths of spot capacity are one task."""
+    groups: dict[object, list[int]] = {}
+    for n in chosen:
+        own = candidates[n]
+        groups.setdefault(n if own.law is None else (own.law.name, own.count), []).append(n)
+    tasks = [[candidates[n] for n in group] for group in groups.values()]
+    found = dict(run_tasks(partial(_outcomes, worlds=worlds), tasks, workers))
+    places = list(groups.values())
+    return {n: one for at in found for n, one in zip(places[at], found[at], strict=True)}
+
+
+def _outcomes(candidates: Sequence[CloudCandidate], *, worlds: SpotDraws) -> list[CandidateOutcome]:
+    return [CandidateOutcome.of(one, worlds.run(one)) for one in candidates]
 
 
 def _may_matter(bound: Bound, kept: Sequence[CandidateOutcome], wish: CloudRequirements) -> bool:

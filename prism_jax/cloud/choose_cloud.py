@@ -16,6 +16,7 @@ import numpy as np
 
 from .._inference_loader import inference
 from ..core.errors import DataError, FailedFitError, Problem, SpecError
+from ..core.executor import Workers
 from ..core.processes import Progress, keep_programs, silent
 from ..core.registry import did_you_mean
 from ..core.units import seconds_of
@@ -204,6 +205,7 @@ def choose_cloud(
     market: Market = Market(),
     interruptions: Interruptions = Interruptions(),
     run: CloudRun = CloudRun(),
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> CloudReport:
     """Choose which instances to rent, how many, and spot or not, for a deadline and a budget.
@@ -215,6 +217,7 @@ def choose_cloud(
         market: instances that can be rented.
         interruptions: failures in addition to the loss of spot nodes, and times of checkpoints and restarts.
         run: state to go on from, fits, simulated worlds and seed.
+        workers: processes that simulate candidates.
         progress: told what is being done.
 
     Raises:
@@ -256,6 +259,7 @@ def choose_cloud(
         today=market.today or date.today(),
         catalogue=tuple(map(str, market.catalogues)) or ("what ships with prism-jax",),
         told=(*small.notes, *notes),
+        workers=workers,
     )
     return chosen(own, asked, noted(steps=n_steps, **_inputs(asked)), progress)
 

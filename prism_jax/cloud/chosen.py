@@ -19,6 +19,7 @@ from .._inference_loader import inference
 from ..core.archive import kind_of
 from ..core.arrays import Floats
 from ..core.errors import DataError, FitError
+from ..core.executor import ALONE, Workers
 from ..core.kept_values import evenly
 from ..core.processes import Progress, part_of
 from ..core.report import RunRecord
@@ -65,6 +66,7 @@ class CloudRequest:
     today: date
     catalogue: tuple[str, ...]
     told: tuple[str, ...] = ()
+    workers: Workers = ALONE
 
 
 @dataclass(frozen=True)
@@ -263,11 +265,11 @@ def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress)
         raise DataError(f"cloud: no offer of the catalogue can run the job: {reasons}")
     candidates, running = _with_running(field.candidates, asked)
     worlds = SpotDraws(wish, level_draws(job, asked.seed))
-    choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
+    choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9), workers=asked.workers)
     if asked.mix:
         usd = inf if choice.best is None else choice.best.mean_usd
         candidates = (*candidates, *mixed_candidates(candidates, job, wish, usd, asked.most_gpus))
-        choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
+        choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9), workers=asked.workers)
     progress(0.9, "the best on fresh draws")
     fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
     best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)

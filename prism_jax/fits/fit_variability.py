@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._inference_loader import inference
+from ..core.executor import Workers
 from ..core.processes import TO_FIT, Progress, check_memory, part, silent
 from ..core.read_file import check_input
 from ..core.report import from_plain, to_plain
@@ -125,6 +126,7 @@ def fit_variability(
     holdout: HoldoutChoice = HoldoutChoice(),
     columns: Columns = Columns(),
     run: CollectiveRun = CollectiveRun(),
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> FitReport:
     """Fit a model of variability to measurements.
@@ -138,6 +140,7 @@ def fit_variability(
         holdout: groups to leave out and score.
         columns: names of columns, and rows to keep.
         run: collective, GPUs and nodes of the run, for logs that do not state them.
+        workers: processes that share the fits without some groups.
         progress: told what is being done.
 
     Raises:
@@ -175,7 +178,20 @@ def fit_variability(
     )
     found = fitted.summary()
     if holdout.column is not None:
-        found["holdout"] = _left_out(module, measured, model, method, holdout, settings, key, progress)
+        what = f"leaving out groups of {holdout.column}"
+        progress(0.0, what)
+        scored = module.holdout(
+            measured,
+            model=model,
+            column=holdout.column,
+            key=key,
+            method=None if method == "nuts" else method,  # as often as there are groups, nuts takes too long
+            n_split=holdout.n_split,
+            settings=settings,
+            workers=workers,
+            progress=part(progress, what),
+        )
+        found["holdout"] = scored.as_dict()
     return from_plain(FitReport, to_plain(found)).made_of(FitParts(fitted, out, _keep(fitted, out)))
 
 
@@ -224,31 +240,6 @@ def report_fit(file: Annotated[str | Path, Argument(metavar="FILE")], *, loo: bo
         bandwidths=curves or None,
         replicated=None if checked is None or curves else replicated_values(checked),
     )
-
-
-def _left_out(
-    module: Any,
-    measured: Any,
-    model: str,
-    method: str | None,
-    holdout: HoldoutChoice,
-    settings: Any,
-    key: Any,
-    progress: Progress,
-) -> dict[str, Any]:
-    what = f"leaving out groups of {holdout.column}"
-    progress(0.0, what)
-    scored = module.holdout(
-        measured,
-        model=model,
-        column=holdout.column,
-        key=key,
-        method=None if method == "nuts" else method,  # as often as there are groups, nuts takes too long
-        n_split=holdout.n_split,
-        settings=settings,
-        progress=part(progress, what),
-    )
-    return scored.as_dict()
 
 
 def _settings(module: Any, n_chain: int, n_draw: int) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Annotated
 
 import numpy as np
 
 from ..core.arrays import Floats
+from ..core.executor import ALONE, Workers, run_tasks
 from ..core.processes import Progress, silent
 from ..core.report import INLINE
 from ..variability.tree import Variability
@@ -76,21 +79,31 @@ def compare(
     policies: Sequence[QueuePolicy],
     estimates: Sequence[DurationEstimate],
     progress: Progress = silent,
+    workers: Workers = ALONE,
 ) -> list[QueueRow]:
     """All policies with all estimates, in the same worlds, for every spread between GPUs.
 
     FIFO and point estimates are always among them: the others are measured against them.
+
+    Args:
+        workers: processes that share the worlds; they know policies and estimates by their registered names.
     """
     policies = _with(policies, POLICIES.named(BASE_POLICY))
     estimates = _with(estimates, ESTIMATES.named(POINT))
+    worlds = list(product(cvs, setting.seeds))
+    progress(0.0, f"{len(worlds)} worlds")
+    names = [one.name for one in policies], [one.name for one in estimates]
+    found: dict[int, list[tuple[tuple[str, str], tuple[float, ...]]]] = {}
+    for number, figures in run_tasks(partial(_in_world, jobs=jobs, setting=setting, names=names), worlds, workers):
+        found[number] = figures
+        progress(len(found) / len(worlds), f"CV {worlds[number][0]:.3g}, seed {worlds[number][1]}")
     rows: list[QueueRow] = []
     for index, cv in enumerate(cvs):
-        found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-        for number, seed in enumerate(setting.seeds):
-            progress((index + number / len(setting.seeds)) / len(cvs), f"CV {cv:.3g}, seed {seed}")
-            for key, figures in _in_world(jobs, setting, cv, seed, policies, estimates):
-                found.setdefault(key, []).append(figures.values())
-        rows += _rows(cv, {key: np.array(values) for key, values in found.items()})
+        own: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+        for number in range(len(setting.seeds)):
+            for key, values in found[index * len(setting.seeds) + number]:
+                own.setdefault(key, []).append(values)
+        rows += _rows(cv, {key: np.array(values) for key, values in own.items()})
     return rows
 
 
@@ -99,19 +112,18 @@ def _with(chosen: Sequence, needed: QueuePolicy | DurationEstimate) -> list:
 
 
 def _in_world(
-    jobs: QueuedJobs,
-    setting: QueueCase,
-    cv: float,
-    seed: int,
-    policies: Sequence[QueuePolicy],
-    estimates: Sequence[DurationEstimate],
-) -> Iterable[tuple[tuple[str, str], QueueFigures]]:
+    world_of: tuple[float, int], *, jobs: QueuedJobs, setting: QueueCase, names: tuple[Sequence[str], Sequence[str]]
+) -> list[tuple[tuple[str, str], tuple[float, ...]]]:
+    """Policy and estimate, and the values of `QueueFigures`, in the world of a spread and a seed; what a worker does."""
+    cv, seed = world_of
     world = draw_world(jobs, setting.n_gpus, spread_to(setting.variability, cv), setting.slack, seed)
-    seconds = {estimate.name: estimate.seconds(world) for estimate in estimates}
-    for policy in policies:
+    seconds = {name: ESTIMATES.named(name).seconds(world) for name in names[1]}
+    found = []
+    for policy in map(POLICIES.named, names[0]):
         for name in seconds if policy.has_estimates else (POINT,):
             outcome = simulate(world, policy, seconds[name], restart_s=setting.restart_s)
-            yield (policy.name, name if policy.has_estimates else ""), outcome.figures()
+            found.append(((policy.name, name if policy.has_estimates else ""), outcome.figures().values()))
+    return found
 
 
 def _rows(cv: float, found: dict[tuple[str, str], Floats]) -> list[QueueRow]:

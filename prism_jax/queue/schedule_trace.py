@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..core.errors import DataError
+from ..core.executor import Workers
 from ..core.processes import Progress, silent
 from ..core.units import seconds_of
 from ..core.use_case import UNRECORDED, UNTIMED_S, Argument, Option, OptionGroup, use_case
@@ -82,6 +83,7 @@ def schedule_trace(
     columns: ColumnMap = None,
     compared: Compared = Compared(),
     worlds: WorldOptions = WorldOptions(),
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> QueueReport:
     """Simulate the queue of a cluster under several scheduling policies and duration estimates.
@@ -93,6 +95,7 @@ def schedule_trace(
         columns: columns of the trace and their fields, where names do not tell.
         compared: policies, estimates and spreads of GPU speeds.
         worlds: spread and number of simulated worlds.
+        workers: processes that share the worlds.
         progress: told what is done.
 
     Raises:
@@ -108,9 +111,8 @@ def schedule_trace(
     n_gpus, told = _capacity(gpus, jobs)
     _check_size(len(jobs) * worlds.n_seeds * len(compared.cvs) * len(chosen[0]) * len(chosen[1]))
     seeds = range(worlds.seed, worlds.seed + worlds.n_seeds)
-    rows = compare(
-        jobs, QueueCase(n_gpus, shape, worlds.slack, worlds.restart_s, seeds), compared.cvs, *chosen, progress
-    )
+    setting = QueueCase(n_gpus, shape, worlds.slack, worlds.restart_s, seeds)
+    rows = compare(jobs, setting, compared.cvs, *chosen, progress, workers)
     span_s = float(jobs.submit_s[-1])
     return QueueReport(
         source=str(trace),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from .._inference_loader import inference
 from ..core.errors import DataError
+from ..core.executor import Workers
 from ..core.processes import Progress, part, silent
 from ..core.report import RunRecord
 from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
@@ -145,6 +146,7 @@ def calibrate_site(
     only: Only = "",
     out: Out = None,
     seed: Seed = 0,
+    workers: Workers = Workers(),
     progress: Progress = silent,
 ) -> SiteReport:
     """Calibrate the cost model with a few measured runs, and show how the error falls with their number.
@@ -156,6 +158,7 @@ def calibrate_site(
         only: version or method whose runs are used, where the table has several.
         out: file for the calibration (.npz), for `fits`.
         seed: same seed, same answer.
+        workers: processes that share the calibrations with some of the runs.
         progress: told what is being done.
 
     Raises:
@@ -184,6 +187,7 @@ def calibrate_site(
         only_version=only,
         progress=part(progress, "calibrating"),
         record=run_record(_inputs(runs, logged, framework), seed),
+        workers=workers,
     )
     if out is not None:
         fitted.save(str(out))

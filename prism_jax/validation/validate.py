@@ -111,7 +111,7 @@ def score_step_rows(
     _check_ways(leave_out, fit)
     from .steps import validate_steps as validate
 
-    calibration_of = _calibration_of(rows, leave_out or "", fit, seed, progress)
+    calibration_of = _calibration_of(rows, leave_out or "", fit, seed, workers, progress)
     outcome = validate(
         rows,
         calibration_of=calibration_of,
@@ -196,7 +196,12 @@ def _check_ways(leave_out: str | None, fit: str | Path | None) -> None:
 
 
 def _calibration_of(
-    rows: Sequence[MeasuredRow], leave_out: str, fit: str | Path | None, seed: int, progress: Progress
+    rows: Sequence[MeasuredRow],
+    leave_out: str,
+    fit: str | Path | None,
+    seed: int,
+    workers: Workers,
+    progress: Progress,
 ) -> Callable[[Any], Calibration | None]:
     """Row -> the calibration that it is predicted with; None: the shipped one."""
     if fit is not None:
@@ -214,7 +219,7 @@ def _calibration_of(
     from .score import group_of
 
     told = part(progress, f"calibrating without each {leave_out}")
-    folds = inference().step_folds(rows, leave_out, key=jax.random.key(seed), progress=told)
+    folds = inference().step_folds(rows, leave_out, key=jax.random.key(seed), progress=told, workers=workers)
     return lambda row: folds[group_of(row, leave_out)]
 
 
