@@ -5,12 +5,15 @@ python -m benchmarks.executors [--modes alone processes dask killed mpi loky] [-
 Every worker has one processor, its threads too. `killed` is Dask with two workers of which one is killed every 20 s. Printed of
 each: whether the table is that of the first mode, seconds, the overhead (workers x wall over the sum of the seconds of tasks,
 less 1), and how often a task was done. `mpi` needs `mpirun`; `loky` is an executor of somebody else.
+
+python -m benchmarks.executors --constants     # seconds and bytes that docs/beyond_one_machine.md computes with
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import random
 import shutil
 import subprocess
@@ -160,13 +163,61 @@ def equal(first: Path, second: Path) -> bool:
         return a["rows"].tobytes() == b["rows"].tobytes() and a["problems"].tolist() == b["problems"].tolist()
 
 
+N_EMPTY = 1000
+
+
+def nothing(number: int) -> int:
+    """Does nothing."""
+    return number
+
+
+def constants() -> None:
+    """Prints what dealing, keeping and reading a task costs; tasks that do nothing are dealt one by one."""
+    from prism_jax.core import executor
+    from prism_jax.study.journal import COLUMNS, StudyJournal
+    from prism_jax.study.run_grid import StudyRequest, run_study
+
+    executor.TARGET_S = executor.DEALT_S = 0.0
+    for mode in ("processes", "dask"):
+        with opened(mode, []) as workers:
+            list(run_tasks(nothing, range(50), workers))
+            start, cpu = time.perf_counter(), time.process_time()
+            list(run_tasks(nothing, range(N_EMPTY), workers))
+            wall_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu
+        own = f"{1e3 * cpu_s / N_EMPTY:.2f} ms of the manager's processor"
+        print(f"{mode}: {1e3 * wall_s / N_EMPTY:.2f} ms a batch, {own}")
+    task, request = tasks(1)[0], StudyRequest(n_samples=64)
+    row = measured(task, n_samples=64)
+    print(
+        f"a task is {len(pickle.dumps(task))} bytes, its answer {len(pickle.dumps(row.figures))} bytes; {len(COLUMNS)} figures"
+    )
+    start = time.perf_counter()
+    for one in tasks(20):
+        load_task(one)
+    print(f"loading a job: {1e3 * (time.perf_counter() - start) / 20:.1f} ms")
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "study.npz"
+        run_study(tasks(1), load_task, request, resume=file)
+        for n in (10_000, 100_000):
+            journal = StudyJournal(None, "", n)
+            journal.rows[:], journal.jobs[:] = 1.0, "0" * 32
+            journal._file._path = file
+            start = time.perf_counter()
+            journal.save()
+            print(f"keeping {n:,} rows: {time.perf_counter() - start:.2f} s, {file.stat().st_size / n:.0f} bytes a row")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", nargs="+", default=["alone", "processes", "dask", "killed", "mpi", "loky"])
     parser.add_argument("--samples", type=int, default=2048)
     parser.add_argument("--tasks", type=int, default=N_JOB * N_SETTING)
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--constants", action="store_true")
     given = parser.parse_args()
+    if given.constants:
+        constants()
+        return 0
     if hasattr(os, "sched_setaffinity") and given.modes[0] in ("alone", "mpi"):
         start_jax()
     with TemporaryDirectory() as folder:

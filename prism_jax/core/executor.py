@@ -1,9 +1,9 @@
 """Many independent tasks on an executor: local processes, Dask, MPI, or any `concurrent.futures.Executor` of the caller.
 
 Tasks are values, and each is computed by itself, so that the answers do not depend on which worker computes what, or when. They
-are dealt in batches that take about `TARGET_S` seconds, which keeps the cost of dealing them small. An error that a task raises
-is raised here; an error of the executor itself means that a worker was lost, and its batch is dealt again, task by task. A worker
-whose code or type of CPU is another one could give other digits, and is refused unless this is allowed.
+are dealt in batches that take about a second, more with many workers, which keeps the cost of dealing them small. An error that
+a task raises is raised here; an error of the executor itself means that a worker was lost, and its batch is dealt again, task
+by task. A worker whose code or type of CPU is another one could give other digits, and is refused unless this is allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from .kept_work import jax_settings, own_code
 from .processes import MOST, processes, start_jax
 from .use_case import Option, OptionGroup
 
-TARGET_S = 1.0  # seconds that a batch takes: dealing one costs some milliseconds
+TARGET_S = 1.0  # seconds that a batch takes at least
+DEALT_S = 0.02  # and for every worker: dealing a batch costs up to 8 ms, and one process deals them all
 CONNECT_S = 10  # seconds that a scheduler has to answer
 AHEAD = 2  # batches per worker that are dealt and not done
 MOST_LOST = 4  # workers that one task may cost
@@ -272,7 +273,8 @@ class _Dealer(ExitStack):
         """Tasks of the next batch: single ones until their seconds are known, where one was lost, and at the end."""
         if not self._n_done or self._lost[self._left[0]]:
             return 1
-        wanted = TARGET_S / max(self._seconds / self._n_done, 1e-9)
+        target_s = max(TARGET_S, DEALT_S * self._n_worker)
+        wanted = target_s / max(self._seconds / self._n_done, 1e-9)
         return max(1, int(min(wanted, len(self._left) / (AHEAD * self._n_worker))))
 
     def _taken(self, future: Future) -> Iterator[tuple[int, Any]]:

@@ -25,7 +25,7 @@ from .lazy import np
 from .processes import terminated_by_an_exception
 from .registry import MODULES_THAT_ADDED
 
-SAVE_EVERY_S = 10.0
+SAVE_EVERY_S, MOST_SAVING = 10.0, 0.05  # and the largest share of the time that saving may take
 REMEDY = "Give another file, or remove it to start over."
 OF_ANOTHER = "its job or data, a file that these name, an option, the seed or the code of prism-jax differ"
 PACKAGES = ("prism_jax", "inference")
@@ -126,7 +126,7 @@ class WorkFile:
 
     def __init__(self, path: Path | None, kind: str, own: str) -> None:
         self._path, self._kind, self._own = path, kind, own
-        self._saved_at = time.monotonic()
+        self._saved_at, self._saving_s = time.monotonic(), 0.0
 
     def read(self, schema: Callable[[Mapping[str, Any]], Schema], *, in_parts: bool = False) -> dict[str, Any] | None:
         """The arrays that an earlier run has kept; None where there is no file.
@@ -171,14 +171,16 @@ class WorkFile:
         Args:
             about: what is not an array, for JSON.
         """
+        start = time.monotonic()
         if self._path is not None:
             write_archive(self._path, self._kind, {"identity": self._own, **about}, arrays)
         self._saved_at = time.monotonic()
+        self._saving_s = self._saved_at - start
 
     @property
     def is_due(self) -> bool:
         """Whether it is time to save again."""
-        return time.monotonic() - self._saved_at > SAVE_EVERY_S
+        return time.monotonic() - self._saved_at > max(SAVE_EVERY_S, self._saving_s / MOST_SAVING)
 
 
 @contextmanager

@@ -204,7 +204,8 @@ class StudyJournal:
     def save(self) -> None:
         """Writes the file, if there is one to write, with what no other file of a folder holds."""
         done = np.flatnonzero((self.jobs != "") & ~self._saved)
-        arrays = {"positions": done, "rows": self.rows[done], "problems": self.problems[done], "jobs": self.jobs[done]}
+        problems = np.array(self.problems[done].tolist(), dtype=str)  # no wider than the longest
+        arrays = {"positions": done, "rows": self.rows[done], "problems": problems, "jobs": self.jobs[done]}
         self._file.save({f"tasks/{name}": value for name, value in arrays.items()})
 
 
