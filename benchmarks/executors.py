@@ -6,6 +6,7 @@ Every worker has one processor, its threads too. `killed` is Dask with two worke
 each: whether the table is that of the first mode, seconds, the overhead (workers x wall over the sum of the seconds of tasks,
 less 1), and how often a task was done. `mpi` needs `mpirun`; `loky` is an executor of somebody else.
 
+python -m benchmarks.executors --ratios [DATA]  # seconds of one worker over those of two: a sweep of 64, 400 rows of validate
 python -m benchmarks.executors --constants     # seconds and bytes that docs/beyond_one_machine.md computes with
 """
 
@@ -163,6 +164,36 @@ def equal(first: Path, second: Path) -> bool:
         return a["rows"].tobytes() == b["rows"].tobytes() and a["problems"].tolist() == b["problems"].tolist()
 
 
+def ratios(data: Path) -> None:
+    """Prints how much faster two local processes are than one, each on one processor, with programs compiled."""
+    from experiments.step_tables.table import read_step_rows
+    from prism_jax.study.run_grid import StudyRequest, run_study
+    from prism_jax.validation.steps import validate_steps
+
+    own, cores = tasks(400)[::6][:64], sorted(os.sched_getaffinity(0))
+    rows = [row for row in read_step_rows(data / "steps" / "steps.csv.gz") if row.model is not None and row.measured_s][
+        :400
+    ]
+    work: dict[str, Callable[[Workers], object]] = {
+        "sweep of 64": lambda workers: run_study(own, load_task, StudyRequest(), workers=workers),
+        f"validate of {len(rows)} rows": lambda workers: validate_steps(rows, workers=workers),
+    }
+    for name, do in work.items():
+        seconds = {}
+        for n in (1, 2):
+            os.sched_setaffinity(0, cores[:n])
+            with processes(n) as pool:
+                workers = Workers(executor=pool)
+                do(workers)
+                start = time.perf_counter()
+                do(workers)
+                seconds[n] = time.perf_counter() - start
+        print(
+            f"{name}: {seconds[1]:.1f} s, {seconds[2]:.1f} s with two: {seconds[1] / seconds[2]:.2f} times as fast",
+            flush=True,
+        )
+
+
 N_EMPTY = 1000
 
 
@@ -213,10 +244,11 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=2048)
     parser.add_argument("--tasks", type=int, default=N_JOB * N_SETTING)
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--ratios", nargs="?", type=Path, const=Path("../shared/data"))
     parser.add_argument("--constants", action="store_true")
     given = parser.parse_args()
-    if given.constants:
-        constants()
+    if given.constants or given.ratios:
+        constants() if given.constants else ratios(given.ratios)
         return 0
     if hasattr(os, "sched_setaffinity") and given.modes[0] in ("alone", "mpi"):
         start_jax()

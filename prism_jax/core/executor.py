@@ -149,7 +149,7 @@ class Workers(OptionGroup):
 
     Attributes:
         n_workers: processes on this host, short for --executor processes:N.
-        executor: processes:N, dask://HOST:PORT or mpi.
+        executor: name of the executor: processes:N, dask://HOST:PORT or mpi.
         unlike_workers: accept workers with another version or type of CPU; the last digits may differ.
     """
 

@@ -98,6 +98,7 @@ class SweepReport(Report):
         axes: fields that vary.
         objective, objective_unit: what the rows are compared by.
         sample_unit: what is meant where figures say tokens.
+        shard: "I of N" where the rows are every N-th of the grid alone; empty: they are all.
     """
 
     kind: ClassVar[str] = "sweep"
@@ -112,11 +113,12 @@ class SweepReport(Report):
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
     sample_unit: str = "tokens"
+    shard: str = ""
 
     def card(self) -> Card:
         best, tied = self.best, sum(row.is_tied for row in self.rows)
         return Card(
-            title=f"{self.job}: {len(self.rows):,} jobs, by {self.objective}",
+            title=_title(self),
             verdict=_sweep_verdict(self, best, tied),
             tone="bad"
             if best is None or best.figures is None or not best.figures.fits
@@ -139,6 +141,12 @@ class SweepReport(Report):
     def markdown(self) -> list[str]:
         """Returns the table alone, as Markdown."""
         return markdown_table(_table(self))
+
+
+def _title(report: SweepReport) -> str:
+    n = len(report.rows)
+    part = f" of shard {report.shard} alone" if report.shard else ""
+    return f"{report.job}: {n:,} job{'' if n == 1 else 's'}{part}, by {report.objective}"
 
 
 MOST_REASONS = 4  # of impossible jobs that are told
@@ -179,7 +187,7 @@ def _table(report: SweepReport) -> Table:
     shown = [column for column in shown_columns(known) if column.name != "GPUs" or SIZE not in report.axes]
     names = (heading(column.name, report.sample_unit) for column in shown)
     columns = ("", *map(short, report.axes), *names, "relative")
-    title = f"{report.job}: {len(report.rows):,} jobs, by {report.objective}"
+    title = _title(report)
     return Table(title, columns, [_cells(at, row, shown, report.axes) for at, row in enumerate(report.rows, 1)])
 
 

@@ -164,7 +164,7 @@ def sweep_jobs(
         sample_unit,
     )
     record = noted(job=source, samples=asked.n_samples)
-    return _report(source, table, record, sample_unit, part, len(tasks)).made_of(table)
+    return _report(source, table, record, sample_unit, part).made_of(table)
 
 
 def check_price_for(objective: str, price: float | None) -> None:
@@ -194,13 +194,10 @@ def shard_in(text: str | None, resume: str | Path | None) -> tuple[StudyShard, P
     return part, None if resume is None else Path(resume)
 
 
-def _report(
-    source: str, table: StudyTable, record: RunRecord, sample_unit: str, part: StudyShard, n_task: int
-) -> SweepReport:
+def _report(source: str, table: StudyTable, record: RunRecord, sample_unit: str, part: StudyShard) -> SweepReport:
     lost, n_row = sum(row.figures is None for row in table.rows), len(table.rows)
     notes = (f"{lost} of {n_row} jobs {'is' if lost == 1 else 'are'} impossible",) if lost else ()
-    if part.of > 1:
-        notes = (f"shard {part.number} of {part.of}: {n_row} of {n_task} jobs, and the best of these alone", *notes)
+    shard = f"{part.number} of {part.of}" if part.of > 1 else ""
     return SweepReport(
-        source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record, sample_unit
+        source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record, sample_unit, shard
     )
