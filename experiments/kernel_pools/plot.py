@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from prism_jax.core.picture import GREY, WINE, new_figure, style
 from prism_jax.recorded.kernel_report import TraceKernelsReport, short
@@ -38,6 +38,7 @@ def draw(costs: Sequence[tuple[float, float]], report: TraceKernelsReport, path:
         right.tick_params(axis="y", labelsize=6)
         right.set_title("a recorded job")
         right.set_xlabel("share of the p95 that its variation costs")
+        right.xaxis.set_major_locator(MaxNLocator(5))
         for axis in (left.xaxis, right.xaxis, left.yaxis):
             axis.set_major_formatter(PercentFormatter(1.0))
         figure.savefig(path)
