@@ -2,7 +2,8 @@
 
 python experiments/local_cluster/run.py out/local_cluster [--json]
 
-Reads what `record.py` wrote: <folder>/<scenario>/<run>/rank<r>.json.gz. Without PyTorch.
+Reads what `record.py` wrote: <folder>/<scenario>/<run>/rank<r>.json.gz. Without PyTorch. Where it was recorded with `--kernels`,
+one more way draws the kernels anew.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from job import Job
+from kernels import joined_kernels
 from record import SCENARIOS
 
 from prism_jax.recorded.cross_validation import fit_and_predict, independent_pools
@@ -53,6 +55,11 @@ Predict = Callable[[Trace], Predicted]
 
 def fitted(trace: Trace) -> Predicted:
     """The product: fit the job, draw new steps."""
+    return kernels_drawn(replace(trace, kernels=None))
+
+
+def kernels_drawn(trace: Trace) -> Predicted:
+    """The product with `--kernels`: kernels inside every operation are drawn anew, too."""
     n_test = len(trace.steps)
     found, _ = fit_and_predict(trace, seed=SEED, n_draw=N_DRAW, n_test=n_test)
     return Predicted(lambda n: found.expected(0.95, n), found.step_s)
@@ -71,11 +78,12 @@ def pooled_ops(trace: Trace) -> Predicted:
 
 
 WAYS: dict[str, Predict] = {"predicted": fitted, "recorded steps": recorded_steps, "independent pools": pooled_ops}
+KERNELS = "kernels drawn anew"
 
 
 def runs_of(folder: Path) -> list[Trace]:
     """Traces of all runs of a scenario, by name of the run."""
-    found = [open_trace(run) for run in sorted(folder.iterdir()) if run.is_dir()]
+    found = [open_trace(run, kernels=True) for run in sorted(folder.iterdir()) if run.is_dir()]
     if any(isinstance(run, StepLog) for run in found) or len(found) < 2:
         raise SystemExit(f"{folder}: needs at least two runs with rank<r>.json.gz each, as record.py writes them")
     return [run for run in found if isinstance(run, Trace)]
@@ -90,6 +98,7 @@ def joined(runs: list[Trace]) -> Trace:
         steps=np.arange(sum(len(run.steps) for run in runs)),
         start_s=np.concatenate([run.start_s[row] for run, row in zip(runs, rows, strict=True)], axis=-1),
         end_s=np.concatenate([run.end_s[row] for run, row in zip(runs, rows, strict=True)], axis=-1),
+        kernels=joined_kernels(runs),
     )
 
 
@@ -137,7 +146,7 @@ def replayed(run: Trace) -> dict[str, float]:
 
 def what_if(runs: list[Trace], slow_runs: list[Trace], slow: dict[str, int]) -> dict[str, float]:
     """The slow process predicted from runs without it, against the runs with it; all steps of either side together."""
-    job = fit_job(joined(runs))
+    job = fit_job(replace(joined(runs), kernels=None))
     measured_s = np.concatenate([run.step_s for run in slow_runs])
     key, n_draw = jax.random.key(SEED), N_REFIT * len(measured_s)
     before = predict_job(job, key=key, n_draw=n_draw)
@@ -156,13 +165,14 @@ def scenario(runs: list[Trace]) -> dict:
     """Everything about one scenario."""
     step_s = np.concatenate([run.step_s for run in runs])
     quantiles = {name: float(np.quantile(step_s, p)) for name, p in (("p5", 0.05), ("p50", 0.5), ("p95", 0.95))}
+    ways = WAYS if joined_kernels(runs) is None else {**WAYS, KERNELS: kernels_drawn}
     return {
         "runs": len(runs),
         "steps": len(step_s),
         "step_s": quantiles,
         "replay": _mean([replayed(run) for run in runs]),
         "between_runs": between_runs(runs),
-        "ways": {name: scores(runs, way) for name, way in WAYS.items()},
+        "ways": {name: scores(runs, way) for name, way in ways.items()},
     }
 
 

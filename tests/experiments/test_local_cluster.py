@@ -128,3 +128,15 @@ def test_uneven_lengths_are_repeatable_and_have_the_stated_mean():
     assert lengths != [other.length(*cell) for cell in cells]
     assert np.mean(lengths) == pytest.approx(job.n_token, rel=0.03)
     assert {module.Job().length(*cell) for cell in cells} == {128}
+
+
+def test_kernels_of_the_halves_of_a_run_join_to_those_of_the_run():
+    found = open_trace(SOURCE.parent / "kernel_pools" / "recording", kernels=True)
+    assert isinstance(found, Trace)
+    assert found.kernels is not None
+    steps = np.arange(len(found.steps))
+    joined = load("kernels").joined_kernels([found.choose(steps=steps[:20]), found.choose(steps=steps[20:])])
+    assert joined.seconds.shape == found.kernels.seconds.shape
+    for op in np.unique(found.kernels.op):
+        ours, theirs = (np.nansum(one.seconds[one.op == op], axis=0) for one in (joined, found.kernels))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
