@@ -51,6 +51,7 @@ def with_micro_batches(job: RecordedJob, n_micro_batch: int) -> RecordedJob:
         gap_s=job.gap_s[origin],
         effects=None if job.effects is None else _effects(job.effects, ops, source),
         agreement=job.agreement,
+        kernels=None if job.kernels is None else job.kernels.of_ops(origin),
     )
 
 
@@ -144,7 +145,7 @@ def _trace(trace: Trace, ops: tuple[TraceOp, ...], origin: np.ndarray, wanted: _
             start[index] = recorded_s + (AFTER_COMPUTE if recorded_s >= first_s else -AFTER_COMPUTE)
     shape = (len(ops), trace.n_replica, len(trace.steps))
     spread = np.broadcast_to(start[:, None, None], shape)
-    return replace(trace, ops=ops, start_s=spread, end_s=spread + 0.1)
+    return replace(trace, ops=ops, start_s=spread, end_s=spread + 0.1, kernels=None)
 
 
 def _compute(op_type: str) -> str:

@@ -16,7 +16,7 @@ so that a run redrawn has the mean and the variance of the recorded ones, but is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,16 @@ class KernelDraws:
         """Factors [run, ...] at the probabilities `u` [run, ...]."""
         rows = [np.interp(one, below, factor) for one, below, factor in zip(u, self.below, self.factor, strict=True)]
         return np.stack(rows) if rows else np.ones_like(u)
+
+    def of_ops(self, origin: Ints) -> KernelDraws:
+        """Returns the own parts of a job of whose ops each takes after one of these: `origin` [op]."""
+        row = np.full(len(self.shared), -1)
+        row[self.op] = np.arange(len(self.op))
+        ops = np.flatnonzero(row[origin] >= 0)
+        rows = row[np.asarray(origin)[ops]]
+        return replace(
+            self, shared=self.shared[origin], op=ops.astype(np.int32), factor=self.factor[rows], below=self.below[rows]
+        )
 
 
 def kernel_draws(kernels: TraceKernels, run_s: Floats) -> KernelDraws:

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..core.errors import DataError
+from ..core.errors import DataError, printable
 from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
 from ..core.text_table import time_to
 from ..explain.types import Stragglers
@@ -191,7 +191,7 @@ MOST_DRAWN = 12  # kernels
 def draw_kernels(report: TraceKernelsReport) -> Figure:
     """Time and cost of every kernel: shares of the time, and what its variation costs of the p95."""
     pools = list(report.pools[:MOST_DRAWN])[::-1]
-    names = [short(one) for one in pools]
+    names = [printable(short(one)) for one in pools]
     with style():
         figure = new_figure((11.0, 1.6 + 0.3 * len(pools)), f"{report.info.title}: kernels")
         first, second = figure.subplots(1, 2, sharey=True)

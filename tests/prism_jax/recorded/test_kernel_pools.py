@@ -8,13 +8,14 @@ import pytest
 
 from experiments.kernel_pools.made import MadeJob, write_made_job
 from prism_jax.core.errors import DataError
+from prism_jax.recorded.edits import with_micro_batches
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.kernel_draws import kernel_draws, sum_of_kernels
 from prism_jax.recorded.kernels_of_trace import kernels_of_trace
 from prism_jax.recorded.predict_trace import predict_trace
 from prism_jax.recorded.prediction import ks_distance
 from prism_jax.recorded.recorded_job import fit_job
-from prism_jax.recorded.unseen_steps import predict_job
+from prism_jax.recorded.unseen_steps import match_moments, predict_job
 from prism_jax.trace.trace import Trace
 from tests.support.kineto_profiles import Event, bare, kernel, span, step
 
@@ -133,6 +134,22 @@ def test_steps_drawn_with_kernels_are_like_those_without(made: Trace) -> None:
     for p in (0.5, 0.95):
         assert with_.quantile(p) == pytest.approx(without.quantile(p), rel=0.01)
     assert predict_trace(made, seed=1, n_draw=400, train_fraction=1.0).steps_s.p95 > 0.0
+
+
+def test_more_micro_batches_take_the_kernels_of_those_that_were_recorded() -> None:
+    recording = Path(__file__).resolve().parents[3] / "experiments" / "kernel_pools" / "recording"
+    found = open_trace(recording, kernels=True)
+    assert isinstance(found, Trace)
+    job = match_moments(fit_job(found))
+    assert job.kernels is not None
+    same, twice = (with_micro_batches(job, n) for n in (6, 12))
+    assert same.kernels is not None
+    assert twice.kernels is not None
+    np.testing.assert_array_equal(np.sort(same.kernels.factor[:, 0]), np.sort(job.kernels.factor[:, 0]))
+    assert len(twice.kernels.op) == 2 * len(job.kernels.op) - 2  # the optimizer of each stage runs once
+    plain = with_micro_batches(match_moments(fit_job(replace(found, kernels=None))), 12)
+    p50 = [predict_job(one, key=0).quantile(0.5) for one in (twice, plain)]
+    assert p50[0] == pytest.approx(p50[1], rel=0.03)
 
 
 def test_kernels_that_do_not_vary_change_nothing(made: Trace) -> None:
