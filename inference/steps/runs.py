@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from prism_jax.core.arrays import Floats
-from prism_jax.trace.level_changes import level_changes, level_note
+from prism_jax.trace.level_changes import levels_note
 
 LEVELS = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_BELOW = 6
@@ -223,7 +223,7 @@ def _level_notes(runs: Sequence[Run]) -> list[str]:
             break
         if np.isfinite(run.step_s):
             steps = FIRST_STEPS + np.arange(len(run.relative))
-            note = level_note(level_changes(run.step_s * run.relative, steps))
+            note = levels_note(run.step_s * run.relative, steps)
             notes += [f"{run.name}: {note}"] if note else []
     return notes
 

@@ -23,7 +23,7 @@ from ..core.errors import SpecError
 from ..core.executor import ALONE, Workers, run_tasks
 from ..core.processes import Progress, silent
 from ..graph.draws import typed_key
-from ..horizon.outcome import N_BATCH, Estimate
+from ..horizon.outcome import Estimate
 from .availability import Availability
 from .candidates import CloudCandidate
 from .completion import Ran, simulate
@@ -205,6 +205,9 @@ def _quantile(values: Floats, p: float) -> float:
 
 def _share(kept: Floats) -> Estimate:
     return Estimate(float(kept.mean()), float(kept.std() / np.sqrt(len(kept))))
+
+
+N_BATCH = 20  # of worlds, for Monte Carlo errors
 
 
 def _estimate(values: Floats, figure: Callable[[Floats], float]) -> Estimate:

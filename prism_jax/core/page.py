@@ -6,11 +6,13 @@ escapes them for its medium and breaks lines to the width that it has.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Tone: TypeAlias = Literal["good", "bad", "unsure", "plain"]
+INTERVAL = re.compile(r"±|\d\S*( \w+)? to [-+]?\d| certainty|interval|at least")  # how texts say how sure a figure is
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,23 @@ class Card:
         yield from (("assumed", one) for one in self.assumptions)
         if self.next_step:
             yield "next", self.next_step
+
+    def missing(self, *, is_estimate: bool) -> tuple[str, ...]:
+        """Returns the parts of a first screen that this one lacks.
+
+        Args:
+            is_estimate: whether it answers by an estimate: then an interval or error stands next to a figure, and what is assumed
+                is told. What is counted or read has neither.
+        """
+        parts = {
+            "verdict": self.verdict.endswith("."),
+            "central figure": any(char.isdigit() for text in (self.verdict, *self.facts.values()) for char in text),
+            "interval": not is_estimate or any(map(INTERVAL.search, (self.verdict, *self.facts.values()))),
+            "evidence": bool(self.evidence),
+            "assumptions": not is_estimate or bool(self.assumptions),
+            "next step": "--details" in self.next_step,
+        }
+        return tuple(name for name, is_there in parts.items() if not is_there)
 
     def as_group(self) -> Group:
         """The card among other blocks."""

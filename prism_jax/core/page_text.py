@@ -12,6 +12,7 @@ from .text_table import bar
 WIDTH = 100  # columns, where nobody looks: sentences of a pipe or a file; tables stay whole there
 NARROWEST = 20  # columns of a text, however little is left
 WIDEST_NAME = 32
+WIDEST_OF_CARD = 24  # texts of other rows stand behind a longer name as they are, so that the others keep their room
 SPACE = "   "  # between columns
 COLOURS: dict[Tone, str] = {"good": "32", "bad": "31", "unsure": "33"}  # ANSI
 
@@ -38,7 +39,7 @@ def block_lines(block: Block, width: int | None = None) -> list[str]:
 
 def _card(card: Card, width: int | None, colour: bool) -> list[str]:
     rows = list(card.rows)
-    names = max((len(name) for name, _ in rows), default=0)
+    names = max((len(name) for name, _ in rows if len(name) <= WIDEST_OF_CARD), default=0)
     return [
         *_wrapped(card.title, width),
         *(_toned(line, card.tone, colour) for line in _wrapped(card.verdict, width)),

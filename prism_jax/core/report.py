@@ -278,7 +278,7 @@ class Report:
         try:
             return from_plain(cls, data)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"not a report of schema {cls.schema()}: {error!r}") from None
+            raise DataError(f"a damaged report of schema {cls.schema()}: {_damage(error)}. {_remedy(data)}.") from None
 
     def to_json(self) -> str:
         """`to_dict` as JSON text."""
@@ -362,6 +362,23 @@ class Report:
         from .page_html import card_html
 
         return card_html(self._sheet())
+
+
+def _damage(error: Exception) -> str:
+    """Names the fault in the JSON of a report."""
+    if isinstance(error, KeyError):
+        return f"the key {str(error.args[0])!r} is missing"
+    return f"a value is not of the kind that it must be ({error})"
+
+
+def _remedy(data: Mapping[str, Any]) -> str:
+    """How to get the report whole again."""
+    command = data.get("command")
+    return (
+        f"Make it again by `{command}`"
+        if isinstance(command, str) and command
+        else "Make it again, or restore the file"
+    )
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

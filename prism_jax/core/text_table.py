@@ -11,6 +11,9 @@ SMALLEST_PROB = 1e-4  # a law learnt from some hundred peaks says nothing of les
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
+CONSTANT = "(constant)"  # of an estimate without an error: nothing varies
+
+
 def with_error(value: float, error: float) -> tuple[str, str]:
     """An estimate and its error, both down to the first digit of the error; no error: four decimals of the value's scale.
 
@@ -40,14 +43,20 @@ def time_with_error(value_s: float, error_s: float) -> str:
     Example:
         >>> time_with_error(0.4021, 0.0021)
         '402 ± 2 ms'
+        >>> time_with_error(0.4021, 0.0)
+        '402.10 ms (constant)'
     """
+    if error_s == 0.0:
+        return f"{time_to(value_s, 1e-4 * abs(value_s))} {CONSTANT}"
     scale, unit = unit_of_time(max(abs(value_s), error_s))
     return "{} ± {} {}".format(*with_error(scale * value_s, scale * error_s), unit)
 
 
 def value_with_error(value: float, error: float, unit: str) -> str:
     """An estimate and its error with `unit`; of seconds as `time_with_error`."""
-    return time_with_error(value, error) if unit == "s" else "{} ± {} {}".format(*with_error(value, error), unit)
+    if unit == "s":
+        return time_with_error(value, error)
+    return f"{value:.5g} {unit} {CONSTANT}" if error == 0.0 else "{} ± {} {}".format(*with_error(value, error), unit)
 
 
 def time_to(value_s: float, smallest_s: float) -> str:

@@ -318,6 +318,16 @@ def memory(model: Workload, cluster: Cluster, plan: ParallelPlan, options: Memor
     return MemoryBreakdown(cluster.device.hbm_bytes, tuple(StageMemory(*row) for row in rows))
 
 
+def chunk_activations(model: Workload, plan: ParallelPlan, options: MemoryOptions) -> Floats:
+    """Returns the bytes that the forward pass of one micro-batch leaves in memory, [2, chunk] in model order.
+
+    Notes: the first row stays until gradients of weights are computed, the second, of head and loss, until those of inputs are.
+    """
+    at_end = np.array([run.place == "last" for run in distinct_runs(model)])
+    saved = activation_factors(model, plan, options).saved
+    return np.array([~at_end * saved, at_end * saved]) @ np.array(chunk_blocks(model, plan)).T
+
+
 class HeldWeights(NamedTuple):
     """Parameters of every stage, as in `StageWeights`.
 

@@ -190,6 +190,13 @@ class HostColumns:
         time_s, seconds = (np.concatenate(part).astype(float)[order] for part in zip(*found, strict=True))
         return time_s, seconds
 
+    def mean_op_s(self) -> Floats:
+        """Mean seconds of every op over the columns, [level, lane]."""
+        most = max(1, MOST_KEPT // (2 * self.graph.op.size))
+        parts = [self.only(pair) for pair in np.split(self.pair, range(most, self.n_pair, most))]
+        whole = sum((own.ops.end_s - own.ops.start_s).sum(axis=-1, dtype=float) for own in (one.run() for one in parts))
+        return np.asarray(whole) / (2 * self.n_pair)
+
     def only(self, pair: Positions) -> HostColumns:
         """Returns some pairs of the columns: the first of all, then the second."""
         column = np.concatenate([pair, pair + self.n_pair])

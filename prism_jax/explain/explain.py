@@ -11,18 +11,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
+from ..core.arrays import Flags, Floats
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES
+from ..cost.memory import chunk_activations
 from ..cost.step import step_cost
 from ..graph.draws import folded
 from ..graph.step_graph import StepGraph
 from ..graph.walk import noise_free_s
 from ..job.job import Job
+from ..plan.plan import device_layout
 from ..result.distribution import StepTimeDistribution
 from ..simulate.allocation import allocation_spread
 from ..simulate.columns import Chunk
@@ -33,7 +37,7 @@ from ..simulate.program import Program, by_class, lower
 from .critical_path import HostColumns, criticality, first_columns, slowest_weights
 from .given import given_slowdowns, slowest_nodes
 from .owners import p95_owners, work_gains
-from .types import Explanation, Timeline
+from .types import Explanation, LaneGpu, Timeline, TimelineDetails
 
 
 def breakdown(
@@ -72,10 +76,15 @@ def _stall_fraction(program: Program) -> float:
 
 
 N_TIMELINE_COLUMN = 128
+TINY_S = 1e-30
 
 
 def timelines(
-    program: Program, distribution: StepTimeDistribution, key: Array, gpus: KnownGpus | None = None
+    program: Program,
+    distribution: StepTimeDistribution,
+    key: Array,
+    gpus: KnownGpus | None = None,
+    hosts: Sequence[str] = (),
 ) -> list[Timeline]:
     """The median and the p99 step: the simulated replica columns whose end comes nearest to them.
 
@@ -84,21 +93,47 @@ def timelines(
         distribution: its prediction.
         key: typed PRNG key.
         gpus: known slowdowns: the replica is the one of those that hold them that is most often the slowest, where any is.
+        hosts: names of the nodes that have one.
     """
     _, chunk = first_columns(program, N_TIMELINE_COLUMN, 1)
-    slowest = None if gpus is None else _slowest_known(program, gpus, key)
-    known = slowest is not None
-    columns = HostColumns.of(by_class(program), key, slowest if known else chunk, N_TIMELINE_COLUMN, explicit=known)
-    ends, _ = columns.seconds()
+    replica = None if gpus is None else _slowest_known(program, gpus, key)
+    known = replica is not None
+    columns = HostColumns.of(
+        by_class(program), key, replica.chunk if known else chunk, N_TIMELINE_COLUMN, explicit=known
+    )
+    (ends, _), mean_s = columns.seconds(), columns.mean_op_s()
     lines = []
     for title, q in {"median step": distribution.quantile(0.5), "p99 step": distribution.quantile(0.99)}.items():
         column = int(np.abs(ends - q).argmin())
-        lines.append(_timeline(program, title, columns, column, float(ends[column])))
+        line = _timeline(program, title, columns, column, float(ends[column]), mean_s)
+        lines.append(line if gpus is None or replica is None else _named(line, program, gpus, replica, hosts))
     return lines
 
 
-def _slowest_known(program: Program, gpus: KnownGpus, key: Array) -> Chunk | None:
-    """Columns of the known replica that is most often the slowest; None where replicas without known GPUs are so more often."""
+@dataclass(frozen=True)
+class _KnownReplica:
+    number: int
+    chunk: Chunk
+
+
+def _named(line: Timeline, program: Program, gpus: KnownGpus, replica: _KnownReplica, hosts: Sequence[str]) -> Timeline:
+    """Names the measured GPUs among the slowest of the lanes of a known replica."""
+    job, details = program.job, line.details
+    assert details is not None
+    devices = device_layout(job.plan)[details.members, np.arange(len(details.gpus)), replica.number]
+    size = job.cluster.node_size
+    is_known: Flags = np.asarray(np.isfinite(gpus.factor).any(axis=0))
+
+    def name(device: int) -> str:
+        node = device // size
+        return f"{hosts[node] if node < len(hosts) else f'node {node}'} GPU {device % size}" if is_known[device] else ""
+
+    named = tuple(replace(own, name=name(int(device))) for own, device in zip(details.gpus, devices, strict=True))
+    return replace(line, details=replace(details, gpus=named))
+
+
+def _slowest_known(program: Program, gpus: KnownGpus, key: Array) -> _KnownReplica | None:
+    """The known replica that is most often the slowest; None where replicas without known GPUs are so more often."""
     own = by_class(program)
     times = replica_times(own, key, DEFAULT_COLUMNS, contenders(own, gpus, key))
     assert times.known is not None
@@ -109,18 +144,50 @@ def _slowest_known(program: Program, gpus: KnownGpus, key: Array) -> Chunk | Non
     of_known = chances[-len(known) :]
     if not known or (times.n_alike and chances[0] > max(of_known)):
         return None
-    chosen = times.known.only(times.known.replicas[[int(np.argmax(of_known))]])
-    chunks, _ = replace(chosen, n_column=N_TIMELINE_COLUMN).chunks(program)
-    return chunks.at(0)
+    number = int(times.known.replicas[int(np.argmax(of_known))])
+    chosen = replace(times.known.only(np.array([number])), n_column=N_TIMELINE_COLUMN)
+    return _KnownReplica(number, chosen.chunks(program)[0].at(0))
 
 
-def _timeline(program: Program, title: str, columns: HostColumns, column: int, step_s: float) -> Timeline:
+def _timeline(
+    program: Program, title: str, columns: HostColumns, column: int, step_s: float, mean_s: Floats
+) -> Timeline:
     second, pair = divmod(column, columns.n_pair)
     run = columns.only(np.array([pair])).run()
     parts = (run.ops.start_s, run.ops.end_s, run.compute_s, run.end_of_lane_s)
     start_s, end_s, compute_s, end_of_lane_s = (part[..., second].astype(float) for part in parts)
-    labels = tuple([str(op) for op in program.graph.ops])
-    return Timeline(title, start_s, end_s, compute_s, program.graph.op, labels, end_of_lane_s, step_s)
+    graph = program.graph
+    labels = tuple([str(op) for op in graph.ops])
+    own = columns.only(np.array([pair]))
+    details = _details(program, own.chip[..., second].astype(float), run.slow[..., second], mean_s)
+    return Timeline(title, start_s, end_s, compute_s, graph.op, labels, end_of_lane_s, step_s, details)
+
+
+def _details(program: Program, chip: Floats, slow: NDArray[np.integer], mean_s: Floats) -> TimelineDetails:
+    """Facts on the ops of one column.
+
+    Args:
+        chip: [class, member, lane] persistent factors.
+        slow: [level, lane] slowest member.
+    """
+    job, graph = program.job, program.graph
+    lane, class_s = np.arange(graph.n_lane), graph.compute_s
+    of_lane = class_s.sum(axis=0).T[:, None]  # [class, 1, lane]
+    by_member = (chip * of_lane).sum(axis=0) / np.maximum(of_lane.sum(axis=0), TINY_S)  # [member, lane]
+    counts = [np.bincount(slow[graph.op[:, own] >= 0, own], minlength=chip.shape[1]) for own in lane]
+    members = np.array([int(count.argmax()) for count in counts])
+    stages = job.memory.stages
+    return TimelineDetails(
+        ops=graph.ops,
+        classes=tuple(job.model.kernel_classes),
+        class_s=class_s,
+        mean_s=mean_s,
+        slowdown=by_member[slow, lane],
+        members=members,
+        gpus=tuple(LaneGpu("", float(by_member[member, own])) for own, member in enumerate(members)),
+        chunk_bytes=chunk_activations(job.model, job.plan, job.software.memory),
+        other_bytes=np.array([own.total_bytes - own.activations_bytes for own in stages]),
+    )
 
 
 def power_phases(job: Job, breakdown_s: Mapping[str, float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.kernels import KERNEL_CLASSES
 from ..result.spread import AllocationSpread
+from ..schedule.order import Op
 
 GIVEN = "given_slowdowns"  # source of the p95: the GPUs whose slowdowns are known
 GIVEN_LINKS = "given_links"  # the same of links
@@ -105,6 +106,47 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class LaneGpu:
+    """The GPU that is most often the slowest of a lane.
+
+    Attributes:
+        name: of a measured one, "gpu-node-09 GPU 5"; empty where its slowdown is drawn.
+        slowdown: persistent factor, kernel classes weighed by their seconds on the lane.
+    """
+
+    name: str
+    slowdown: float
+
+
+@dataclass(frozen=True)
+class TimelineDetails:
+    """Facts on the ops of a timeline, for viewers that show them at a click.
+
+    Attributes:
+        ops: by index of `Timeline.label`.
+        classes: names of kernel classes.
+        class_s: [level, lane, class] noise-free seconds.
+        mean_s: [level, lane] mean over simulated columns.
+        slowdown: [level, lane] persistent factor of the GPU that is the slowest of the op.
+        members: [lane] number of the member that is most often the slowest.
+        gpus: that GPU of every lane.
+        chunk_bytes: [2, chunk] activations that the forward pass of one micro-batch leaves in memory: until its weight gradient,
+            and until the gradient of its input.
+        other_bytes: [lane] of memory besides, at its peak: states, buffers, workspaces.
+    """
+
+    ops: tuple[Op, ...]
+    classes: tuple[str, ...]
+    class_s: Floats
+    mean_s: Floats
+    slowdown: Floats
+    members: NDArray[np.integer]
+    gpus: tuple[LaneGpu, ...]
+    chunk_bytes: Floats
+    other_bytes: Floats
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Timeline of a step's slowest replica, op by op; arrays are [level, lane], idle cells have label -1.
 
@@ -116,6 +158,7 @@ class Timeline:
         labels: names of ops, e.g. "F3 c1".
         end_of_lane_s: [lane] end after optimizer and final communication.
         step_s: of the whole step.
+        details: facts on the ops; None where nothing else is known.
     """
 
     title: str
@@ -126,6 +169,7 @@ class Timeline:
     labels: tuple[str, ...]
     end_of_lane_s: Floats
     step_s: float
+    details: TimelineDetails | None = None
 
 
 @dataclass(frozen=True)

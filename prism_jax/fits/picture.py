@@ -6,19 +6,28 @@ Of variability the shares of variance, and measured values against what the mode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ..core.kept_values import evenly
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from ..core.report import to_plain
 from .curves import MOST_CURVES, MOST_PANELS, replicated_values
-from .report import INTERVALS, KeptFitReport, ReplicatedValues, share_text, shares_to_show
+from .report import (
+    INTERVALS,
+    FitReport,
+    KeptFitReport,
+    Parameter,
+    ReplicatedValues,
+    parameters_of,
+    share_text,
+    shares_to_show,
+)
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
 COLUMNS = 3
@@ -104,10 +113,13 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
 
 
 def _draw_fit(summary: Mapping[str, Any], replicated: ReplicatedValues | None) -> Figure:
+    """Shares of variance, and next to them replicated values or, where there are none, parameters with their intervals."""
     shares = summary["variance_shares"]
+    found = [one for one in parameters_of(summary.get("about", {})) if one.low > 0.0] if replicated is None else []
     with style():
-        panels = bool(shares) + (replicated is not None)
-        figure = new_figure((5.2 * max(panels, 1), 4.2))
+        panels = bool(shares) + (replicated is not None) + bool(found)
+        height = max(4.2, 1.6 + 0.3 * min(len(found), MOST_PARAMETERS))
+        figure = new_figure((5.2 * max(panels, 1) + 2.4 * bool(found), height))
         axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
         if shares:
             known = summary.get("about", {}).get(INTERVALS)
@@ -115,6 +127,8 @@ def _draw_fit(summary: Mapping[str, Any], replicated: ReplicatedValues | None) -
             plot_shares(shown, of=summary["variance_of"], intervals=known, ax=axes.pop(0))
         if replicated is not None:
             _plot_values(replicated, axes.pop(0))
+        if found:
+            _plot_parameters(found, axes.pop(0))
         for empty in axes:
             empty.axis("off")
             empty.text(0.5, 0.5, "Shares of variance are not known from these data.", ha="center")
@@ -163,13 +177,41 @@ def _plot_values(found: ReplicatedValues, ax: Axes) -> Axes:
     return ax
 
 
-def draw_fit(report: KeptFitReport) -> Figure:
-    """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones."""
+MOST_PARAMETERS = 14
+LONGEST = 52  # characters of a name
+TICKS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
+
+
+def _plot_parameters(found: Sequence[Parameter], ax: Axes) -> Axes:
+    """Intervals of parameters over their medians: which are known well, and which hardly."""
+    shown = found[:MOST_PARAMETERS][::-1]
+    rows, ends = np.arange(len(shown)), np.array([(p.low / p.middle, p.high / p.middle) for p in shown])
+    ax.hlines(rows, ends[:, 0], ends[:, 1], color=SAND, linewidth=4)
+    ax.plot(np.ones(len(shown)), rows, "o", color=INDIGO, markersize=4)
+    for row, one in zip(rows, shown, strict=True):
+        ax.annotate(one.text, (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize="small")
+    ax.set_xscale("log")
+    low, high = 0.9 * min(ends.min(), 0.5), 1.1 * max(ends.max(), 2.0)
+    ax.set_xlim(low, high)
+    ticks = [tick for tick in TICKS if low <= tick <= high]
+    ax.set_xticks(ticks, [f"x {tick:g}" for tick in ticks])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_yticks(rows, [shorten(p.name, LONGEST, placeholder=" ...") for p in shown], fontsize="small")
+    ax.set_ylim(-0.6, len(shown) - 0.4)
+    ax.set_xlabel("90% interval over the median")
+    ax.set_title(f"Parameters{f' ({len(found) - len(shown)} more)' if len(found) > len(shown) else ''}", fontsize=11)
+    ax.grid(axis="y", visible=False)
+    return ax
+
+
+def draw_fit(report: FitReport | KeptFitReport) -> Figure:
+    """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones or parameters."""
     fit, card = report.fit, report.card()
     summary = to_plain(fit)
-    if report.bandwidths:
+    is_kept = isinstance(report, KeptFitReport)
+    if is_kept and report.bandwidths:
         return plot_bandwidths(report.bandwidths, summary)
-    figure = _draw_fit(summary, report.replicated)
+    figure = _draw_fit(summary, report.replicated if is_kept else None)
     if named := card.facts.get("stands out"):
         figure.suptitle(f"{fit.model}: {_verdict(summary)}; stands out: {named}", fontsize=11)
     return figure

@@ -98,6 +98,7 @@ class FitReport(Report):
     """
 
     kind: ClassVar[str] = "fit"
+    picture: ClassVar[str] = "prism_jax.fits.picture:draw_fit"
 
     fit: Annotated[FitFacts, INLINE]
     holdout: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
@@ -206,7 +207,7 @@ REMEDY = {  # what failed -> what to do at the command line
     ),
     "approximation": "use --method nuts",
 }
-LEAST_SQUARES = "the latency and bandwidth under `least squares` need no sampling and stand whatever the verdict"
+LEAST_SQUARES = "latency and bandwidth under `least squares` stand whatever the verdict"
 
 
 def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) -> Card:
@@ -216,21 +217,28 @@ def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) 
         checked: figures of what the fit was held against, if there are any.
         is_new: whether it may have to be kept first.
     """
+    from ..trace.level_changes import MIXES  # loads NumPy, which lists of reports do without
+
     sentence, rows, about = fit.verdict.sentence, fit.hygiene, fit.about
     word = sentence.partition(":")[0]
     counts = (
-        f"{value:,} {_label(name[2:]).replace('gpus', 'GPUs')}" for name, value in about.items() if name in COUNTED
+        f"{value:,} {_label(name[2:]).replace('gpus', 'GPUs')}".removesuffix("s" * (value == 1))
+        for name, value in about.items()
+        if name in COUNTED
     )
     covered = (checked or {}).get("coverage_90")
     held = f"; {covered:.0%} of what it was held against lies in its 90% interval" if covered is not None else ""
     notes = (*about.get("notes", ()), *rows.notes)
     use = "-o FILE keeps it for predict --fit FILE" if is_new else "prism-jax predict JOB --fit FILE"
+    mixed = [note.partition(f": {MIXES}")[0] for note in notes if MIXES in note]
+    warned = f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}{', but the steps have several levels' * bool(mixed)}."
     return Card(
         title=f"{fit.model} fitted by {_label(fit.method)} in {duration(fit.elapsed_s)}",
-        verdict=f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.",
-        tone="bad" if not fit.verdict.ok else "good" if word == "good" else "unsure",
-        facts=_central(fit) or {"method": _label(fit.method)},
+        verdict=warned,
+        tone="bad" if not fit.verdict.ok else "good" if word == "good" and not mixed else "unsure",
+        facts={**(_central(fit) or {"method": _label(fit.method)}), **({"warning": mixed[0]} if mixed else {})},
         evidence=f"{', '.join((f'{rows.n_kept:,} of {rows.n_read:,} rows', *counts))}{held}",
+        assumptions=("what is predicted with it varies as these rows do",),
         next_step=f"{use if fit.verdict.ok else f'remedy: {_remedy(fit)}'}; {more(notes)}",
     )
 
@@ -255,11 +263,14 @@ def _central(fit: FitFacts) -> dict[str, str]:
     ]
     if named:
         found["stands out"] = _listed(named)
-    if not found:
+    if not any(" to " in text for text in found.values()):
         parts = ((title.rpartition(", ")[2], own) for title, own in _groups("", fit.about))
-        facts = [(f"{part} {name}".strip(), text) for part, own in parts for name, text in own.items()]
+        facts = [
+            (f"{part} {name}".strip(), text) for part, own in parts for name, text in own.items() if name != "notes"
+        ]
         known = [one for one in facts if " to " in one[1]] or [one for one in facts if one[1].endswith("s")]
-        found = dict(sorted(known, key=lambda one: not one[1].endswith("s)"))[:MOST_CENTRAL])  # times and rates first
+        most = 1 if found else MOST_CENTRAL
+        found |= dict(sorted(known, key=lambda one: not one[1].endswith("s)"))[:most])  # times and rates first
     return found
 
 
@@ -318,7 +329,7 @@ def _groups(title: str, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[s
     below: list[tuple[str, Mapping[str, Any]]] = []
     for name, part in values.items():
         label, text = _label(str(name)), _text_of(str(name))
-        if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
+        if _is_interval(part):
             own[label] = f"{text(part['median'])} ({text(part['p5'])} to {text(part['p95'])})"
         elif isinstance(part, list) and len(part) == 3 and all(isinstance(one, float) for one in part):
             own[label] = f"{text(part[1])} ({text(part[0])} to {text(part[2])})"  # 5%, median, 95%
@@ -335,6 +346,33 @@ def _groups(title: str, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[s
     yield title, own
     for name, part in below:
         yield from _groups(name, part)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A fitted parameter: its 5%, median and 95%, and the text of these."""
+
+    name: str
+    low: float
+    middle: float
+    high: float
+    text: str
+
+
+def parameters_of(values: Mapping[str, Any], title: str = "") -> Iterator[Parameter]:
+    """Parameters with an interval in what a model says of itself, those on top first."""
+    for name, part in values.items():
+        label, text = f"{title} {_label(str(name))}".strip(), _text_of(str(name))
+        found = [part[key] for key in ("p5", "median", "p95")] if _is_interval(part) else part
+        if isinstance(found, list) and len(found) == 3 and all(isinstance(one, float) for one in found):
+            low, middle, high = found
+            yield Parameter(label, low, middle, high, f"{text(middle)} ({text(low)} to {text(high)})")
+        elif isinstance(part, Mapping) and name not in SKIPPED:
+            yield from parameters_of(part, label)
+
+
+def _is_interval(part: Any) -> bool:
+    return isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}
 
 
 RATE = "_bytes_per_s"

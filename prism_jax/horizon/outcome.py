@@ -11,7 +11,6 @@ import numpy as np
 from ..core.arrays import Floats
 from ..result.distribution import check_prob
 
-N_BATCH = 20  # of worlds, for the Monte Carlo error
 BUCKETS = (
     "useful",
     "stragglers",
@@ -81,9 +80,20 @@ class RunOutcome:
         return float(np.quantile(self.time_s, check_prob(p)))
 
     def mc_error(self, p: float) -> float:
-        """Monte Carlo standard error of `quantile(p)`, from batches of the worlds."""
-        check_prob(p)
-        return _error([float(np.quantile(part, p)) for part in np.array_split(self.time_s, N_BATCH)])
+        """Monte Carlo standard error of `quantile(p)`.
+
+        Source: Maritz, Jarrett, A note on estimating the variance of the sample median, JASA 73 (1978), for any p: the order
+        statistics are weighed as the p-quantile of as many draws would be one of them. Errors
+        from batches of 1,000 worlds are a third too small for p99, since a batch holds too few of the slowest ones.
+        """
+        from scipy.special import betainc  # not for every run
+
+        ordered = np.sort(self.time_s)
+        n = len(ordered)
+        at = check_prob(p) * n + 0.5
+        weights = np.diff(betainc(at, n + 1.0 - at, np.linspace(0.0, 1.0, n + 1)))
+        mean_s = float(weights @ ordered)
+        return float(np.sqrt(weights @ (ordered - mean_s) ** 2))
 
     def band(self, level: float = 0.9) -> tuple[float, float]:
         """Interval of the expected time over what is not known, seconds: rates, and the level of the step."""
@@ -99,7 +109,3 @@ class RunOutcome:
     def goodput(self) -> Floats:
         """Share of the wall time in steps that are kept, at the pace of the fleet; [world]."""
         return (self.seconds["useful"] + self.seconds["stragglers"]) / self.time_s
-
-
-def _error(estimates: list[float]) -> float:
-    return float(np.std(estimates, ddof=1) / np.sqrt(len(estimates)))

@@ -197,6 +197,7 @@ class RunReport(Report):
 
 MOST_ASSUMED = 2  # on the first screen
 MOST_CHANGES = 4
+LONGEST_CHANGE = 40  # characters of the first one on the first screen; longer ones without their values
 MOST_CAUSES = 6
 MOST_LOST = 3  # buckets on the first screen
 SMALLEST_SHARE = 5e-4
@@ -248,7 +249,7 @@ def _evidence(report: RunReport) -> str:
     found = report.reliability
     if found is None:
         return "none of failures; steps by the cost model"
-    every = "none" if found.mttf_h is None else f"one every {duration(3600.0 * found.mttf_h)}"
+    every = "none" if found.mttf_h is None else f"one per {duration(3600.0 * found.mttf_h)}"
     whose = "as stated" if found.source == "stated" else f"of {found.name}"
     return f"failures {whose}, {every}; steps by the cost model"
 
@@ -265,7 +266,8 @@ def _next(report: RunReport) -> str:
     if not report.changes:
         return more(report.notes)
     first = report.changes[0]
-    return f"{first.what}: saves {duration(first.saves_s)}; {more(report.notes)}"
+    what = first.what if len(first.what) <= LONGEST_CHANGE else first.what.partition(":")[0]
+    return f"{what}: saves {duration(first.saves_s)}; {more(report.notes)}"
 
 
 def _outcome(report: RunReport, found: OutcomeFacts) -> Iterator[Block]:

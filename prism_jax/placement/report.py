@@ -133,6 +133,7 @@ class PlacementReport(Report):
             tone="good" if is_better else "plain",
             facts={self.objective: f"{base} as given, {best} chosen", **gain, **out},
             evidence=f"{len(self.methods)} placements on the same fresh draws; {len(self.node_slowdown):,} measured nodes",
+            assumptions=("nodes stay as slow as they were measured",),
             next_step=f"--hostfile FILE, --rankfile FILE: for your launcher; {more(self.notes)}",
         )
 

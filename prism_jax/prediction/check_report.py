@@ -25,6 +25,7 @@ from ..plan.fields import FP8_RECIPES, gradients_on_host, optimizer_on_host
 from ..plan.optimizers import has_master, moments_bytes, updated_bytes
 
 MOST_ASSUMED = 2  # fields of the first screen; a report holds all
+ALL_STATED = "no field that moves the step is left open in the job file"
 SURE = 0.01  # probability that a job does not fit below which "fits" is said without a doubt
 UNSURE = 0.2  # probability that a job does not fit from which "fits" is not said without a doubt
 SMALLEST_CHANGE = 5e-4  # of the step
@@ -185,7 +186,7 @@ class MemoryFacts:
             return f"DOES NOT FIT: {format_bytes(-self.headroom, 3)} too much per GPU.", "bad"
         if not fits:
             return "DOES NOT FIT into the memory of the host.", "bad"
-        risk = f"({prob(self.not_fit_prob)} risk of out of memory)"
+        risk = f"({prob(self.not_fit_prob)} risk of OOM)"
         if self.not_fit_prob >= UNSURE:
             return f"May not fit {risk}.", "unsure"
         return (f"Probably fits {risk}." if self.not_fit_prob >= SURE else "Fits."), "good"
@@ -388,7 +389,7 @@ class CheckReport(Report):
             tone=tone,
             facts={**{name: values[name] for name in shown}, "memory": memory.words},
             evidence="none" if self.evidence is None else self.evidence.short,
-            assumptions=tuple(one.sentence for one in self.open_fields[:MOST_ASSUMED]),
+            assumptions=assumed(self.open_fields),
             next_step=f"prism-jax {'predict' if self.fits else 'search'} {file or self.name}; {more(self.notes)}",
         )
 
@@ -414,6 +415,11 @@ class CheckReport(Report):
             **({"states": self.states} if self.states else {}),
             "variability": self.variability,
         }
+
+
+def assumed(open_fields: Sequence[OpenFieldFacts]) -> tuple[str, ...]:
+    """The assumptions of a first screen: the open fields that matter most."""
+    return tuple(one.sentence for one in open_fields[:MOST_ASSUMED]) or (ALL_STATED,)
 
 
 def memory_block(memory: MemoryFacts, host: HostFacts | None, stage: int | None = None) -> Facts:
@@ -447,4 +453,4 @@ def _batch(report: CheckReport) -> str:
     """Sequences and their length, or samples that are none."""
     if not report.seq_len:
         return f"{report.global_batch:,} {report.sample_unit}"
-    return f"{report.global_batch:,} sequences of {report.seq_len:,} {report.sample_unit}"
+    return f"{report.global_batch:,} sequences of {report.seq_len:,} tokens"

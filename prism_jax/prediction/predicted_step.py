@@ -209,7 +209,8 @@ def write_timeline(
     path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int, slowdowns: SlowdownTable | None
 ) -> None:
     """Writes a Perfetto timeline of a median and a p99 step."""
-    lines = timelines(lower(job), distribution, typed_key(seed), _known(job, slowdowns))
+    hosts = () if slowdowns is None else slowdowns.hosts
+    lines = timelines(lower(job), distribution, typed_key(seed), _known(job, slowdowns), hosts)
     write_trace(path, lines, job.name)
 
 

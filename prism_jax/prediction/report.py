@@ -15,7 +15,7 @@ from ..explain.types import GivenSlowdowns
 from ..result.curve import StepCurve
 from ..result.distribution import Guarantee
 from ..workload.transformer.routing import DroppedTokens
-from .check_report import MOST_ASSUMED, HostFacts, MemoryFacts, OpenFieldFacts, assumption_blocks, memory_block
+from .check_report import HostFacts, MemoryFacts, OpenFieldFacts, assumed, assumption_blocks, memory_block
 from .explained import breakdown_blocks, given_blocks, owner_blocks
 from .figures import (
     AllocationFacts,
@@ -156,7 +156,7 @@ def prediction_card(report: PredictionReport) -> Card:
         tone=tone,
         facts={**_why_wide(report), **_variation(report), "speed": _speed(report), "memory": memory.words},
         evidence=_evidence(report),
-        assumptions=tuple(one.sentence for one in report.open_fields[:MOST_ASSUMED]),
+        assumptions=assumed(report.open_fields),
         next_step=_next(report),
     )
 

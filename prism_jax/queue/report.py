@@ -53,7 +53,9 @@ class QueueReport(Report):
         if best is not None and best.over_fifo.p95 < 1.0:
             less = percent(1.0 - best.over_fifo.median)
             verdict = f"{_name(best)} shortens the mean completion time by {less} against FIFO."
-        facts = {} if best is None else {"mean time": f"{ratio(best.over_fifo)} of FIFO's"}
+        own = self.rows[0].figures
+        alone = f"{duration(own.jct_mean_s)} to completion; 1 in 20 jobs at least {duration(own.jct_p95_s)}"
+        facts = {"mean time": alone if best is None else f"{ratio(best.over_fifo)} of FIFO's"}
         draws = f"{self.n_seeds:,} draw{'s' * (self.n_seeds != 1)}"
         gpus = () if self.n_gpus_from == "stated" else (f"{self.n_gpus:,} GPUs ({self.n_gpus_from})",)
         return Card(

@@ -12,7 +12,7 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
 from ..core.use_case import Option, OptionGroup, noted, use_case
-from ..trace.level_changes import level_changes, level_note
+from ..trace.level_changes import levels_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
 from .kernels_of_trace import with_kernels
@@ -87,7 +87,7 @@ def predict_trace(
     asked = PredictedJobChange(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
-    changed = level_note(level_changes(found.step_s, found.steps))
+    changed = levels_note(found.step_s, found.steps)
     more_notes = [*more_notes, *([changed] if changed else [])]
     from .cross_validation import fit_and_predict, splits  # here, so that mistakes above do not wait for them
     from .replay import replay_recorded

@@ -148,6 +148,7 @@ class TracePredictionReport(Report):
             tone="unsure" if doubts else "plain",
             facts={**facts, **({"warning": doubts[0].partition(":")[0]} if doubts else {})},
             evidence=recorded_words(self.info),
+            assumptions=("steps to come vary as the recorded ones do, on the same machines",),
             next_step=f"{_next(self.info)}; {more((*doubts, *self.info.notes))}",
         )
 
@@ -262,7 +263,8 @@ def _covered(report: TracePredictionReport, check: CheckFacts) -> str:
     where = f"in its interval in {score.p95_covered:.0%} of {n_split} splits"
     if n_split == 1:
         where = "in its interval" if score.p95_covered else "OUTSIDE its interval"
-    return f"p95 of {counted(report.n_test, 'held-out step')} {percent(score.p95_error, sign=True)} off, {where}"
+    steps = counted(report.n_test, "held-out step")
+    return f"{steps}: p95 {percent(score.p95_error, sign=True)} off, {where}"
 
 
 def _next(info: TraceFacts) -> str:

@@ -234,7 +234,7 @@ class Size(SizeFigures):
     def facts(self) -> SizeFacts:
         """The size as reports have it."""
         numbers = {field.name: getattr(self, field.name) for field in fields(SizeFigures)}
-        return SizeFacts(**numbers, plan=plan_facts(self.study.best.plan))
+        return SizeFacts(**numbers, plan=plan_facts(self.study.best.plan), value_error_s=self.study.best.value_error_s)
 
 
 @use_case()

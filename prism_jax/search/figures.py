@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import Annotated
 
+from ..core.report import WHERE_KNOWN
 from ..plan.plan import ParallelPlan
 
 
@@ -141,6 +143,11 @@ class SizeFigures:
 
 @dataclass(frozen=True)
 class SizeFacts(SizeFigures):
-    """Best plan of one cluster size."""
+    """Best plan of one cluster size.
+
+    Attributes:
+        value_error_s: Monte Carlo standard error of `value_s`; absent from reports of older versions.
+    """
 
     plan: SearchedPlan
+    value_error_s: Annotated[float | None, WHERE_KNOWN] = None

@@ -70,6 +70,7 @@ class StudyReport(Report):
             tone=tone,
             facts=_study_facts(self),
             evidence=f"{self.n_raced:,} plans compared on {self.objective}; gain on fresh draws, model error included",
+            assumptions=("what the job file leaves open is alike for all plans",),
             next_step=f"-o best.yaml writes the job with this plan; {more(self.notes)}",
         )
 
@@ -102,6 +103,7 @@ class SizesReport(Report):
     """
 
     kind: ClassVar[str] = "sizes"
+    picture: ClassVar[str] = "prism_jax.search.picture:draw_sizes"
 
     job: SearchedJob
     objective: str
@@ -112,7 +114,7 @@ class SizesReport(Report):
 
     def card(self) -> Card:
         fastest = min(self.sizes, key=lambda size: size.value_s)
-        least = min(self.sizes, key=self._gpu_s)
+        least = min(self.sizes, key=self.gpu_s)
         file = self.record.inputs.get("job") or self.job.name
         shown = {size.n_devices: size for size in (fastest, least)}
         same = ", with the least GPU time per step" if len(shown) == 1 else f"; least GPU time on {least.n_devices:,}"
@@ -121,10 +123,11 @@ class SizesReport(Report):
             verdict=f"Fastest on {fastest.n_devices:,} GPUs{same}.",
             tone="plain",
             facts={
-                f"{n:,} GPUs": f"{self.objective} {self._value(size)}, {self._gpu_s(size):,.4g} GPU-s; {degrees_words(size.plan)}"
+                f"{n:,} GPUs": f"{self.objective} {self._value(size)}, {self.gpu_s(size):,.4g} GPU-s; {degrees_words(size.plan)}"
                 for n, size in shown.items()
             },
             evidence=f"the best plan of each of {len(self.sizes)} sizes, simulated",
+            assumptions=("what the job file leaves open is alike at all sizes",),
             next_step=f"prism-jax predict {file} --set cluster.n_devices={least.n_devices}; --details",
         )
 
@@ -134,7 +137,7 @@ class SizesReport(Report):
             (
                 f"{size.n_devices:,}{'*' * (size.n_devices in self.front)}",
                 self._value(size),
-                f"{self._gpu_s(size):,.4g}",
+                f"{self.gpu_s(size):,.4g}",
                 f"{size.energy_j / 3.6e6:.4g}",
                 amount(size.cost) if size.cost else "",
                 format_bytes(size.memory_bytes),
@@ -147,9 +150,12 @@ class SizesReport(Report):
         return [Table(f"{self.job.name}: best plan by {self.objective}", head, rows), Note(last)]
 
     def _value(self, size: SizeFacts) -> str:
-        return format_s(size.value_s) if self.objective_unit == "s" else f"{size.value_s:.4g} {self.objective_unit}"
+        if size.value_error_s is None:  # of an older version
+            return format_s(size.value_s) if self.objective_unit == "s" else f"{size.value_s:.4g} {self.objective_unit}"
+        return value_with_error(size.value_s, size.value_error_s, self.objective_unit)
 
-    def _gpu_s(self, size: SizeFacts) -> float:
+    def gpu_s(self, size: SizeFacts) -> float:
+        """GPU-seconds of a step: of the objective where it is a time, else of the median step."""
         return size.n_devices * (size.value_s if self.objective_unit == "s" else size.p50_s)
 
 
@@ -177,6 +183,7 @@ class TuneReport(Report):
     """
 
     kind: ClassVar[str] = "tune"
+    picture: ClassVar[str] = "prism_jax.search.picture:draw_tuned"
 
     job: str
     p: float

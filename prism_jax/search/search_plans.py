@@ -348,7 +348,7 @@ class SearchRun(OptionGroup):
     Attributes:
         price: of a GPU-hour.
         output: write the job with the best plan to FILE, as YAML (only when one size is searched).
-        plot: write a picture of one size.
+        plot: write a picture (.png, .pdf, .svg).
     """
 
     price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0
@@ -454,9 +454,9 @@ def search(
     """
     tuned.check(saves)
     if tuned.continuous:
-        if gpus or run.plot or how.resume or run.output or searched.space is not None:
+        if gpus or how.resume or run.output or searched.space is not None:
             raise DataError(
-                "--continuous: cannot be combined with --gpus, --output, --plot, --resume and --space. Remove these options."
+                "--continuous: cannot be combined with --gpus, --output, --resume and --space. Remove these options."
             )
         own = loaded(job, changes.texts_for(job))
         return _tuned(own, searched.objective, tuned, saves, applied, run.seed, progress)
@@ -464,9 +464,7 @@ def search(
     common |= {"seed": run.seed, "progress": progress}
     if not gpus:
         return search_plans(job, how=how, price_per_gpu_hour=run.price or None, **common)
-    if run.plot or how.resume or run.output or how.method != "exhaustive":
+    if how.resume or run.output or how.method != "exhaustive":
         check_method(how.method, how.resume)
-        raise DataError(
-            "--gpus: cannot be combined with --output, --plot, --resume and --method. Remove these options."
-        )
+        raise DataError("--gpus: cannot be combined with --output, --resume and --method. Remove these options.")
     return search_sizes(job, gpus, price_per_hour=run.price, **common)

@@ -136,6 +136,7 @@ class ShardingReport(Report):
                 "lower bound": f"{bound}: no assignment is lower; the chosen one is {percent(self.gap)} above",
             },
             evidence=f"{len(self.baselines) + 1} assignments on the same fresh draws of look-ups",
+            assumptions=("look-ups are distributed as the tables of the job file state",),
             next_step=f"-o best.yaml: the job with these tables; {more(self.notes)}",
         )
 
@@ -203,6 +204,8 @@ def _worth(report: ShardingReport, over: str) -> str:
     is_first = over == report.gain_over
     gain = report.gain if is_first else report.gain_over_best_sharder
     low, high = report.gain_interval if is_first else report.gain_over_best_sharder_interval
+    if gain == low == high == 0.0:
+        return "none, and nothing varies"
     base = report.baselines.get(over, report.best.steps).value
     ends = " to ".join(percent(end / base) for end in (low, high))
     amount = time_to(gain, 0.01 * abs(gain)) if report.objective_unit == "s" else f"{gain:.3g} {report.objective_unit}"

@@ -168,7 +168,7 @@ def emit(
     if plot := files.get("plot"):
         write_picture(plot, answer.figure())
         say(f"wrote {plot}")
-    if html := files.get("html"):
+    if (html := files.get("html")) and isinstance(answer, Report):  # `show` writes the page of its lists itself
         write_html(html, answer)
         say(f"wrote {html}")
     for act in then:

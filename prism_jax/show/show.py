@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from ..core.errors import DataError
 from ..core.page import Facts, Table
 from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
+from ..core.write_file import atomic_path, check_target
 from .catalogues import CATALOGUES, show_catalogue, show_entry
 from .job_section import SECTIONS, job_section
 from .report import catalogue_table, entry_facts
@@ -20,7 +21,34 @@ def section_messages(_: object, kind: str, name: str | None = None, yaml: bool =
     return Message(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
 
 
-@use_case(then=(section_messages,))
+def check_page(option: str, path: str) -> None:
+    """Refuses a file whose name does not end in .html, before anything is printed."""
+    if not path.endswith((".html", ".htm")):
+        raise DataError(f"{option}: {path}: the name must end in .html")
+    check_target(path)
+
+
+def write_page(
+    _: object,
+    kind: str,
+    name: str | None = None,
+    html: Annotated[str | None, Option("--html", "FILE", heading=OUTPUT, check=check_page)] = None,
+) -> Message | None:
+    """Writes the catalogue or the entry as one HTML file.
+
+    Args:
+        kind, name: as in `show`.
+        html: write the list or the entry as one HTML file.
+    """
+    if html is None:
+        return None
+    report = show_catalogue(kind) if name is None else show_entry(kind, name)
+    with atomic_path(html) as temporary:
+        temporary.write_text(report.to_html(), encoding="utf-8")
+    return Message(f"wrote {html}")
+
+
+@use_case(then=(section_messages, write_page))
 def show(
     kind: Annotated[str, Argument(metavar="KIND", help=f"One of {', '.join(CATALOGUES)}.")],
     name: Annotated[str | None, Argument(metavar="NAME")] = None,

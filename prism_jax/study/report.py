@@ -74,7 +74,8 @@ def markdown_table(table: Table) -> list[str]:
 
 
 LEGEND = "* best; = not distinguishable from it by these draws; ! does not fit into memory; ± Monte Carlo error"
-SAME_DRAWS = "all jobs on the same draws (± Monte Carlo error); 90%: model error"
+SAME_DRAWS = "all jobs on the same draws (± Monte Carlo); 90%: model error"
+SAME_OPEN = "what the job file leaves open is alike in all of them"
 
 
 def figure_facts(own: JobFigures, sample_unit: str) -> dict[str, str]:
@@ -84,9 +85,10 @@ def figure_facts(own: JobFigures, sample_unit: str) -> dict[str, str]:
     median = time_to(own.p50_s, max(0.1 * width_s, 1e-4 * own.p50_s))
     band = f" (90%: {times_to((low_s, high_s), 0.1 * width_s)})" if width_s > 0.0 else ""
     memory = "" if own.fits else "; does not fit into memory"
+    digits = 0 if own.tokens_per_s_per_gpu >= 1e3 else 1
     return {
         "step time": f"median {median}{band}; p95 {time_with_error(own.p95_s, own.p95_error_s)}",
-        "speed": f"{own.tokens_per_s_per_gpu:,.4g} {sample_unit}/s per GPU, MFU {100 * own.mfu:.1f}%{memory}",
+        "speed": f"{own.tokens_per_s_per_gpu:,.{digits}f} {sample_unit}/s per GPU, MFU {100 * own.mfu:.1f}%{memory}",
     }
 
 
@@ -127,6 +129,7 @@ class SweepReport(Report):
             else "plain",
             facts=_sweep_facts(self, best),
             evidence=SAME_DRAWS,
+            assumptions=(SAME_OPEN,),
             next_step=f"prism-jax predict {self.job}{_sets(best)}; {more(self.notes)}",
         )
 
@@ -282,7 +285,7 @@ class ComparisonReport(Report):
                 **({"others": f"{rest} behind these"} if rest else {}),
             },
             evidence="same draws; +%: behind the best (90% as measured)",
-            assumptions=self.notes[:1],
+            assumptions=self.notes[:1] or ("errors of the cost model that the jobs share cancel",),
             next_step=f"prism-jax predict {best.name}; {more(self.notes)}",
         )
 

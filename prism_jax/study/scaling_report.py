@@ -21,7 +21,7 @@ from ..search.figures import SearchedPlan
 from ..search.report import degrees_words, plan_words
 from .capacity import DAY_S, Capacity, FleetCurve
 from .figures import JobFigures
-from .report import SAME_DRAWS, figure_facts, heading, probability_table, short
+from .report import SAME_DRAWS, SAME_OPEN, figure_facts, heading, probability_table, short
 from .scaling import PassOnset, SizeRow
 
 
@@ -87,9 +87,10 @@ class ScalingReport(Report):
                 f"{row.n_devices:,} GPUs": figures["step time"],
                 "speed": f"{largest.tokens_per_s_per_gpu:,.0f} {self.sample_unit}/s per GPU{change}",
                 "waiting": f"{share(_exposed_s(largest) / largest.mean_s)} of the step for communication",
-                "dp": _dp_words(self),
+                "dp comm": _dp_words(self),
             },
             evidence=SAME_DRAWS,
+            assumptions=(SAME_OPEN,),
             next_step=f"prism-jax search {self.job}: other plans; {more(self.notes)}",
         )
 
@@ -164,14 +165,19 @@ def _stop(report: ScalingReport) -> str:
 
 def _dp_words(report: ScalingReport) -> str:
     shows = f"{report.onset_step:,.0f} GPUs" if isfinite(report.onset_step) else "no size"
-    seen = f"{report.knee:,}" if report.knee else "none of these"
-    return f"communication reaches 5% of the step at {shows} (formula), {seen} (simulated)"
+    seen = f"{report.knee:,}" if report.knee else "none"
+    return f"5% of the step at {shows} (formula), {seen} (simulated)"
 
 
 def _answers(report: ScalingReport) -> list[str]:
     """Target, marginal return, and where data-parallel communication shows."""
     told = [_scaling_verdict(report)[0]] if report.target is not None else []
-    return [*told, f"{_stop(report)}.", f"Data-parallel {_dp_words(report)}.", *map(_onset, report.onsets)]
+    return [
+        *told,
+        f"{_stop(report)}.",
+        f"Data-parallel communication: {_dp_words(report)}.",
+        *map(_onset, report.onsets),
+    ]
 
 
 def _onset(own: PassOnset) -> str:
@@ -313,7 +319,7 @@ def _capacity_verdict(report: CapacityReport, one: FleetFacts, made: Capacity, h
     if has_choice:
         return f"Choose {one.label}, {one.fleet}: {report.chosen_by}."
     most = "takes" if report.days is None else "does"
-    return f"{one.fleet} {most} {_span_words(report, made)}."
+    return f"{one.fleet} {most} {_span_words(report, made).partition(',')[0]}."
 
 
 def _capacity_tone(made: Capacity) -> Tone:

@@ -139,6 +139,7 @@ class SiteReport(Report):
                 "all together": f"{_site(self.site_factor)}",
             },
             evidence=f"{n:,} run{'s, each left out in turn' if n > 1 else ''}, in {duration(self.elapsed_s)}",
+            assumptions=("other runs here differ from shipped predictions as these do",),
             next_step=f"-o FILE keeps it for predict --fit FILE; {more(notes)}",
         )
 

@@ -40,6 +40,7 @@ class StepsValidationReport(Validation, Report):
             tone="plain" if of.n == 0 else "good" if (of.coverage_90 or 0.0) >= LEAST_COVERED else "unsure",
             facts={"error": _errors(of), "interval": _intervals(of), **_worst(self), **_baseline(self)},
             evidence=f"{of.n:,} row{'s' * (of.n != 1)} of {_counted_sources(self)}{left_out}{set_aside}",
+            assumptions=("what a row does not state is left open, as by predict",),
             next_step=f"{'prism-jax calibrate FILE' if blind else '--leave-out source: a blind score'}; {more(notes)}",
         )
 

@@ -65,6 +65,7 @@ class WatchReport(Report):
                 **({} if self.time_left is None else {"left": _left(self.time_left)}),
             },
             evidence=recorded_words(self.info),
+            assumptions=(f"the first {self.record.inputs['learn']} steps were as usual",),
             next_step=f"{self._next}; {more(notes)}",
         )
 
@@ -86,7 +87,7 @@ class WatchReport(Report):
     def _next(self) -> str:
         last = self.phases[-1] if self.phases else None
         if last is None or last.verdict == "over":
-            return "prism-jax trace predict: how steps will scatter"
+            return "prism-jax trace predict: their spread"
         if last.verdict == "wait":
             return f"act if it lasts {counted(last.wait_steps or 0, 'more step')}"
         return "restart on other nodes"

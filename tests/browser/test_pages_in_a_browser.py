@@ -13,7 +13,8 @@ import pytest
 from prism_jax.core.page import Bar, Bars, Card, Code, Facts, Group, Note, Page, Table
 from prism_jax.core.page_html import Sheet, sheets_html
 from prism_jax.core.report import Report
-from tests.prism_jax.shell.test_reports import CASES, answers, every, folder, report
+from tests.prism_jax.shell.test_reports import answers, every, folder, report
+from tests.support.report_cases import CASES
 
 __all__ = ["answers", "folder", "report"]  # fixtures
 MISSING = "playwright or axe-core is not installed: pip install prism-jax[browser]"

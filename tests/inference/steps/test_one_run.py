@@ -13,6 +13,8 @@ from inference.steps.model import StepsModel
 from inference.steps.report import describe, kind_words, variance_shares
 from inference.steps.runs import P99
 from prism_jax.calibration.key import MeasuredLevel, NoLevel
+from prism_jax.fits.report import CleaningReport, FitFacts, Verdict, fit_card
+from prism_jax.trace.level_changes import MIXES
 
 MODEL = StepsModel()
 N_STEP, STEP_S, STEP_CV = 400, 9.8, 0.02
@@ -134,3 +136,23 @@ def test_one_configuration_is_replicated_step_by_step() -> None:
     assert checked is not None
     np.testing.assert_allclose(np.median(checked.predicted), 1.0, atol=0.005)
     assert checked.coverage(0.9) > 0.8
+
+
+def test_steps_in_two_regimes_are_told_and_the_card_warns() -> None:
+    rng = np.random.default_rng(3)
+    frame = log_of()
+    plain = MODEL.prepare(frame)
+    mixed = MODEL.prepare(frame.assign(duration_s=frame["duration_s"] * np.where(rng.random(N_STEP) < 0.3, 1.25, 1.0)))
+    assert not any(MIXES in note for note in describe(plain, prior_draws(plain))["notes"])
+    (note,) = [one for one in describe(mixed, prior_draws(mixed))["notes"] if MIXES in one]
+    assert note.startswith("0: the steps have two levels, ")
+    verdict = Verdict(True, "good: chains agree", 1.0, 1000.0, "", 0, np.nan)
+    fit = FitFacts("fit", "steps", "map", verdict, "", {}, 1.0, CleaningReport(400, 400), {"notes": [note]})
+    card = fit_card(fit, None, is_new=True)
+    assert card.tone == "unsure"
+    assert card.verdict == "Good: chains agree, but the steps have several levels."
+    assert card.facts["warning"] == note.partition(": what is said")[0]
+    assert "of the steps take 12.2" in card.facts["warning"] or "of the steps take 12.3" in card.facts["warning"]
+    calm = fit_card(replace(fit, about={"notes": ["short"]}), None, is_new=True)
+    assert calm.tone == "good"
+    assert "warning" not in calm.facts

@@ -40,3 +40,8 @@ def test_ticks_and_label_of_an_axis_share_one_unit(end_s: float, unit: str, scal
     assert ax.get_xlabel() == f"step time ({unit})"
     written = [float(text) for text in ax.xaxis.get_major_formatter().format_ticks(ax.get_xticks().tolist())]
     assert written == pytest.approx(scale * ax.get_xticks())
+
+
+def test_what_does_not_vary_has_no_error_and_says_so():
+    assert value_with_error(1.840647e-3, 0.0, "s") == "1.8406 ms (constant)"
+    assert value_with_error(12.5, 0.0, "kWh") == "12.5 kWh (constant)"

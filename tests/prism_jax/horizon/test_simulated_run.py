@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from experiments.horizon.renewal_settings import renewal_settings
 from prism_jax.horizon.checkpoint import Checkpoint, PlannedStop, Recovery
+from prism_jax.horizon.outcome import RunOutcome
 from prism_jax.horizon.reliability import HOUR_S, Hazard, Reliability, SlowPhase
 from prism_jax.horizon.run import TrainingRun, expected_time
 from prism_jax.horizon.simulated_run import simulate, simulated_run
@@ -194,3 +195,14 @@ def test_draws_have_the_moments_of_the_law():
     assert abs(draws.mean() - 250.0) < 4.5 * (law.variance(50) / len(draws)) ** 0.5
     assert draws.var() == pytest.approx(law.variance(50), rel=4.5 * (2.1 / len(draws)) ** 0.5)
     assert (StepSum.fixed(2.0).draws_s(7, 3, np.random.default_rng(0)) == 14.0).all()
+
+
+@pytest.mark.parametrize("n", [200, 2000])
+def test_errors_of_quantiles_are_the_spread_of_quantiles(n):
+    """Of 300 samples; the error of p99 of 200 worlds, which two worlds decide, may be a half too large but not too small."""
+    rng, zero = np.random.default_rng(n), np.zeros(1)
+    found = [RunOutcome(rng.exponential(size=n), {}, zero, zero, zero, zero) for _ in range(300)]
+    for p in (0.5, 0.95, 0.99):
+        spread = np.std([one.quantile(p) for one in found])
+        error = np.sqrt(np.mean([one.mc_error(p) ** 2 for one in found]))
+        assert 0.85 * spread < error < (1.2 if n * (1.0 - p) > 5 else 1.6) * spread

@@ -269,9 +269,9 @@ def test_predictions_show_quantiles_with_their_error(
     assert rows[1][2] == f"{low:.2f} to {high:.2f} s"
     assert report.card().facts["p95"].endswith(f"(90%: {rows[1][2]})")
     assert "Check: fitted on 8 steps, 8 steps predicted" in text
-    assert report.card().facts["check"] == "p95 of 8 held-out steps -4.0% off, in its interval"
+    assert report.card().facts["check"] == "8 held-out steps: p95 -4.0% off, in its interval"
     last = predicted(trace, prediction, scores[2:], evidence=evidence_facts(job))
-    assert last.card().facts["check"] == "p95 of 8 held-out steps +10% off, OUTSIDE its interval"
+    assert last.card().facts["check"] == "8 held-out steps: p95 +10% off, OUTSIDE its interval"
     assert "micro-batch, shared by forward and backward on all stages" in text
     assert "rank, persistent" in text
 

@@ -192,3 +192,17 @@ def test_the_command_prints_the_section(capsys):
 def test_what_cannot_be_printed_is_said(arguments, words, capsys):
     assert main(["show", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["devices"], ["devices", "h100-sxm"]])
+def test_lists_and_entries_are_written_as_html(words, tmp_path, capsys):
+    assert main(["show", *words, "--html", f"{tmp_path}/page.html"]) == 0
+    assert "h100-sxm" in capsys.readouterr().out
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert html.startswith("<!doctype html><html")
+    assert "h100-sxm" in html
+
+
+def test_a_page_of_another_ending_is_refused(tmp_path, capsys):
+    assert main(["show", "devices", "--html", f"{tmp_path}/page.txt"]) == 2
+    assert "the name must end in .html" in capsys.readouterr().err
