@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,7 @@ def test_a_page_is_as_wide_as_the_terminal_and_has_an_example(name, columns, cap
 
 @pytest.mark.parametrize("command", SHIPPED, ids=lambda command: command.name)
 def test_the_example_runs(command, inputs, tmp_path, monkeypatch, capsys):
-    for file in inputs.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     if command.name == "report":
         assert main(["check", "job.yaml", "--json"]) == 0
