@@ -6,7 +6,7 @@ Of variability the shares of variance, and measured values against what the mode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill, shorten
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def _plot_values(found: ReplicatedValues, ax: Axes) -> Axes:
 
 
 MOST_PARAMETERS = 14
-LONGEST = 52  # characters of a name
+LONGEST = 52  # characters of a name, whose end tells it from the others
 TICKS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 
 
@@ -196,7 +196,9 @@ def _plot_parameters(found: Sequence[Parameter], ax: Axes) -> Axes:
     ticks = [tick for tick in TICKS if low <= tick <= high]
     ax.set_xticks(ticks, [f"x {tick:g}" for tick in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set_yticks(rows, [shorten(p.name, LONGEST, placeholder=" ...") for p in shown], fontsize="small")
+    ax.set_yticks(
+        rows, [p.name if len(p.name) <= LONGEST else f"…{p.name[-LONGEST:]}" for p in shown], fontsize="small"
+    )
     ax.set_ylim(-0.6, len(shown) - 0.4)
     ax.set_xlabel("90% interval over the median")
     ax.set_title(f"Parameters{f' ({len(found) - len(shown)} more)' if len(found) > len(shown) else ''}", fontsize=11)
