@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.kernel_pools.made import MadeJob, write_made_job
 from tests.support.training_logs import LOGS
 
 STEP = Path(__file__).parents[1] / "data" / "hlo" / "mlp_step.py"
@@ -57,6 +58,7 @@ def write_inputs(folder: Path) -> None:
     (folder / "my_job.yaml").write_text(JOB)
     (folder / "space.yaml").write_text(SPACE)
     (folder / "step.py").write_text(STEP.read_text())
+    write_made_job(MadeJob(0, n_step=12, n_layer=1), folder / "profiles")
     _kernels(rng).to_csv(folder / "gemm_times.csv", index=False)
     _steps(rng).to_parquet(folder / "runs.parquet")
     (folder / "all_reduce.log").write_text(_collectives(rng))
