@@ -14,7 +14,7 @@ CHANGED_MODEL = (
     "--set model=llama-3-8b --set plan.pp=1 --set plan.schedule=1f1b --set plan.virtual_stages=1 --set plan.dp=2"
 )
 LEAVES = (
-    "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule", "init",
+    "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule", "init", "import",
     "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if", "trace kernels",
     "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps", "fit collectives", "fit kernels",
     "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints", "fit power", "fit ladder", "fit totals",
@@ -60,6 +60,11 @@ TABLE = {
     "show/wrong": "show modles && show models llama-3-9b && show schedules 1f1b --yaml && show models --yaml",
     "init/new": "init new.yaml && check new.yaml && init new.yaml && init new.yaml --force -q",
     "init/options": "init a.yaml --model mixtral-8x7b --cluster dgx-a100 --gpus 32 --framework megatron-core",
+    "import/script": (
+        "import run.sh && import run.sh 13 --env TP=8 --env SP=true --device h100-sxm --details -o a.yaml "
+        "&& check a.yaml && import run.sh 13 --env TP=8 --env SP= --device h100-sxm --json"
+    ),
+    "import/wrong": "import job.yaml && import absent.sh && import run.sh --env TP && import run.sh 13 --env TP=x --env SP=",
     "init/wrong": "init a.yaml --model nothing && init a.yaml --gpus 7 && init folder/a.yaml",
     "check/small": "check job.yaml && check job.yaml --json && check job.yaml -v",
     "check/examples": "check llama3_405b_16384 && check deepseek_v3_2048 && check dlrm_dcnv2_64 && check resnet50_64"

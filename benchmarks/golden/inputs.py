@@ -14,6 +14,7 @@ from tests.support.training_logs import LOGS
 
 ROOT = Path(__file__).resolve().parents[2]
 HLO = ROOT / "tests" / "data" / "hlo"
+SCRIPT = ROOT / "tests" / "data" / "launch_scripts" / "quoted_and_array.sh"
 MOE = """\
 model: {preset: mixtral-8x7b, moe: {imbalance: 1.2}}
 cluster: {preset: dgx-h100, n_devices: 64}
@@ -85,6 +86,7 @@ def write_inputs(folder: Path) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    shutil.copy(SCRIPT, folder / "run.sh")
     for name in ("mlp_fsdp2_tp4.txt", "mlp_step.py"):
         shutil.copy(HLO / name, folder / name)
     rng = np.random.default_rng(1)

@@ -69,6 +69,7 @@ class Head:
         has_hosts: whether they stand in front of the arguments, so that they are hosts for sure.
         most: largest numbers of some kinds.
         timers: seconds of parts of steps, as the trainer times them, in the order of steps.
+        source: what kind of file it is from, for messages.
     """
 
     trainer: str = ""
@@ -82,6 +83,7 @@ class Head:
     has_hosts: bool = False
     most: dict[str, float] = field(default_factory=dict)
     timers: dict[str, array[float]] = field(default_factory=dict)
+    source: str = "log"
 
     @property
     def is_empty(self) -> bool:

@@ -183,7 +183,7 @@ def _ask_once(head: Head, stated: StatedJob, given: set[str]) -> None:
     if reasons or len(sizes) > 1:
         options.insert(0, "--set model=NAME (`prism-jax show models`), or its sizes:" if sizes else "--set model=NAME")
     if options and not reasons:
-        reasons.append(f"the log does not say {', '.join((*sizes, *plan))}")
+        reasons.append(f"the {head.source} does not say {', '.join((*sizes, *plan))}")
     if _lacks_device(stated, given):
         reason, name = _which_device(head, stated)
         if not options:
@@ -210,7 +210,9 @@ def _which_device(head: Head, stated: StatedJob) -> tuple[str, str]:
     )
     some = ", ".join(left[:MOST_DEVICES_SHOWN]) + (", ..." if len(left) > MOST_DEVICES_SHOWN else "")
     all_ = len(catalog.device_names())
-    reason = f"the log {what}; by its memory and rates {len(left)} of {all_} known devices are possible ({some})"
+    reason = (
+        f"the {head.source} {what}; by its memory and rates {len(left)} of {all_} known devices are possible ({some})"
+    )
     return reason, left[0] if left else "NAME"
 
 
@@ -330,7 +332,9 @@ def _infer_vocab(head: Head, stated: StatedJob, file: str, overrides: Sequence[s
             count = rank_parameters(job.model, job.plan, 0)
             counts += [] if count is None else [count]
     if printed is None or len(counts) < 2:
-        raise DataError("the log does not say how large the vocabulary is. Give it: --set model.vocab=128256")
+        raise DataError(
+            f"the {head.source} does not say how large the vocabulary is. Give it: --set model.vocab=128256"
+        )
     per_row = (counts[1] - counts[0]) / 1024.0
     rows = (int(printed.text) - counts[0]) / per_row + 1024.0
     vocab = round(rows) * stated.get("plan.tp", 1)

@@ -12,15 +12,19 @@ from .stated import StatedJob
 COLUMN = 44
 
 
-def job_text(stated: StatedJob, document: Document) -> str:
+ORIGINS = {"log": "the head of a training log", "script": "a launch script"}
+
+
+def job_text(stated: StatedJob, document: Document, source: str = "log") -> str:
     """YAML of a job file.
 
     Args:
         stated: the fields and where they are from.
         document: what is written: the fields, with what replaces some of them.
+        source: kind of file that it is from.
     """
     comments = {tuple(path.split(".")): one.comment for path, one in stated.fields.items()}
-    lines = ["# Read from the head of a training log; every field says from which line."]
+    lines = [f"# Read from {ORIGINS[source]}; every field says from which line."]
     lines += _section(document.data, (), comments)
     return "\n".join(lines) + "\n"
 

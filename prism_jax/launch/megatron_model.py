@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from .head import Head, SaidValue
 from .stated import StatedJob, is_true, literal, whole
+
+
+ENCODERS = re.compile(r"(?:^|[_/])bert(?:[_/.]|$)")  # programs that train encoders
 
 
 def put_model(head: Head, job: StatedJob) -> None:
@@ -44,6 +49,9 @@ def _sizes(head: Head, job: StatedJob) -> None:
     window = head.said("window_size")
     if window is not None and isinstance(size := literal(window.text), list) and size and isinstance(size[0], int):
         _window(head, job, window, size[0])
+    program = head.said("program")  # of a launch script
+    if program is not None and ENCODERS.search(program.text):
+        job.put("model.causal", False, program)
     layers = head.said("mtp_num_layers")
     job.put("model.n_mtp", whole(layers), layers)
 

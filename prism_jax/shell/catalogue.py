@@ -212,6 +212,12 @@ SHIPPED = {
             "prism-jax init job.yaml --model llama-3-70b --gpus 256",
         ),
         (
+            "import",
+            "prism_jax.launch.import_job:import_job",
+            "Make a job file of a launch script of Megatron-LM, or of the head of a training log.",
+            "prism-jax import train.sh --env TP=8 --device h100-sxm -o job.yaml",
+        ),
+        (
             "capture",
             "prism_jax.capture.capture_program:capture_step",
             "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",

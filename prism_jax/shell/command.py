@@ -231,7 +231,7 @@ def _parameter(part: OptionSpec) -> inspect.Parameter:
         allow_repeating=True,
         allow_leading_hyphen=not part.is_by_position and kind is not bool,
         converter=_WHOLE.get(kind),
-        required=True if many else None,
+        required=part.default is inspect.Parameter.empty if many else None,
         json_list=False,
         json_dict=False,
     )

@@ -9,6 +9,7 @@ from experiments.kernel_pools.made import MadeJob, write_made_job
 from tests.support.training_logs import LOGS
 
 STEP = Path(__file__).parents[1] / "data" / "hlo" / "mlp_step.py"
+SCRIPT = Path(__file__).resolve().parents[1] / "data" / "launch_scripts" / "quoted_and_array.sh"
 
 JOB = """\
 name: small
@@ -59,6 +60,7 @@ def write_inputs(folder: Path) -> None:
     (folder / "space.yaml").write_text(SPACE)
     (folder / "step.py").write_text(STEP.read_text())
     write_made_job(MadeJob(0, n_step=12, n_layer=1), folder / "profiles")
+    (folder / "run.sh").write_text(SCRIPT.read_text())
     _kernels(rng).to_csv(folder / "gemm_times.csv", index=False)
     _steps(rng).to_parquet(folder / "runs.parquet")
     (folder / "all_reduce.log").write_text(_collectives(rng))

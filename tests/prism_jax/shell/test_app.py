@@ -67,7 +67,7 @@ def test_commands_are_listed_in_groups(capsys):
         "Decide": ["search", "capacity", "cloud", "run", "place", "shard", "queue"],
         "From recordings": ["trace", "watch"],
         "Calibrate": ["calibrate", "fit", "validate"],
-        "Bring in": ["init", "capture"],
+        "Bring in": ["init", "import", "capture"],
         "Look up": ["report", "check", "show", "doctor"],
     }
 

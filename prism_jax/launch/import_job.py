@@ -1,0 +1,166 @@
+"""Makes a job file of a launch script or of the head of a log; what `prism-jax import` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from ..core.errors import ConfigError, DataError, PrismError
+from ..core.read_file import open_input
+from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
+from ..core.write_file import check_file, write_text
+from ..result.parameters import Overrides
+from .command_head import CommandHead, head_of_script
+from .head import Head, read_heads, runs_of
+from .head_job import HeadJob, job_of_head
+from .import_report import ImportedField, ImportReport, LaunchArgument
+from .job_text import job_text
+
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
+
+
+def written_message(report: ImportReport) -> Message | None:
+    """Message on where the job was written."""
+    return None if report.written is None else Message(f"wrote {report.written}")
+
+
+def variables_of(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Variables of NAME=VALUE texts.
+
+    Raises:
+        DataError: one is none.
+    """
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, equals, _) in zip(texts, pairs, strict=True):
+        if not equals or not name.isidentifier():
+            raise DataError(f"{option} {text}: write NAME=VALUE, such as {option} TP=8")
+    return {name: value for name, _, value in pairs}
+
+
+@use_case(then=(written_message,))
+def import_job(
+    file: Annotated[str | Path, Argument(metavar="FILE")],
+    arguments: Annotated[Sequence[str], Argument(metavar="ARGUMENT...", recorded_as=list)] = (),
+    *,
+    variables: Annotated[
+        dict[str, str] | None, Option("--env", "NAME=VALUE", key="env", parse=variables_of, is_repeated=True)
+    ] = None,
+    n_devices: Annotated[int | None, Option("--gpus", "N", least=1, most=2**20, key="gpus")] = None,
+    device: Annotated[str | None, Option(metavar="NAME")] = None,
+    overrides: Overrides = (),
+    output: Annotated[
+        str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT, check=check_file)
+    ] = None,
+) -> ImportReport:
+    """Make a job file of a launch script of Megatron-LM, or of the head of a training log.
+
+    A script is followed and never executed; what it leaves open is asked for once, by name and line.
+
+    Args:
+        file: script of bash, or a training log with a head (docs/launch.md).
+        arguments: positional arguments of the script, $1 and on.
+        variables: variables that are set around the script; may be repeated.
+        n_devices: GPUs of the job, where the script does not say.
+        device: GPU (`prism-jax show devices`), where the file does not say.
+        overrides: "section.field=value" texts that replace fields of the job.
+        output: job file to write, every field with the line that it is from.
+
+    Raises:
+        DataError: the file cannot be read, states no training, or leaves open what a job needs.
+        ConfigError: fields contradict each other; names the line.
+
+    Example:
+        >>> import_job("train.sh", device="h100-sxm").plan  # doctest: +SKIP
+    """
+    path = Path(file)
+    head = _head(path, arguments, variables or {}, n_devices)
+    made = _made(head, path, device, overrides)
+    if output is not None:
+        write_text(output, job_text(made.stated, made.document, head.source))
+    return _report(head, made, path.name, None if output is None else str(output))
+
+
+def _is_script(path: Path) -> bool:
+    if path.suffix in SCRIPTS:
+        return True
+    with open_input(path) as file:
+        start = file.read(64)
+    return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
+
+
+def _head(path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None) -> Head:
+    if _is_script(path):
+        return head_of_script(path, arguments, variables, n_devices)
+    given = [name for name, value in (("ARGUMENT", arguments), ("--env", variables), ("--gpus", n_devices)) if value]
+    if given:
+        raise DataError(f"{path}: {given[0]} is for scripts, and this is none (its name ends in {', '.join(SCRIPTS)})")
+    heads = list(runs_of(read_heads(path)))
+    if not heads:
+        raise DataError(
+            f"{path}: neither a launch script nor a log with a head. Give a script of bash (run.sh), or a training log "
+            f"(docs/launch.md)."
+        )
+    return heads[0]
+
+
+def _made(head: Head, path: Path, device: str | None, overrides: Sequence[str]) -> HeadJob:
+    """The job that the head states; all that is open is asked for at once.
+
+    Raises:
+        DataError: something is open.
+    """
+    try:
+        made, problem = job_of_head(head, str(path), device, overrides), None
+    except PrismError as error:
+        made, problem = None, error
+    if isinstance(head, CommandHead) and (asked := head.questions()):
+        raise DataError(_open(path, asked, device))
+    if made is None:
+        raise problem if isinstance(problem, ConfigError) else DataError(f"{path}: {problem}") from None
+    return made
+
+
+def _open(path: Path, asked: Sequence[str], device: str | None) -> str:
+    names = [one[1:].partition(" ")[0] for one in asked if one.startswith("$") and not one.startswith("$(")]
+    options = " ".join(f"--env {name}=VALUE" for name in names if not name.isdecimal())
+    behind = "its positional arguments behind the file" if any(map(str.isdecimal, names)) else ""
+    remedy = " and ".join(filter(None, (behind, options))) or "--set for these fields"
+    gpu = "" if device else " Name the GPU too: --device NAME."
+    return f"{path} leaves open {', '.join(asked)}. Give {remedy}.{gpu}"
+
+
+def _shown(head: Head, text: str) -> str:
+    return head.open.shown(text) if isinstance(head, CommandHead) else text
+
+
+def _report(head: Head, made: HeadJob, name: str, written: str | None) -> ImportReport:
+    job, stated = made.job, made.stated
+    used = {id(said) for field in stated.fields.values() for said in field.said}
+    used |= {id(one) for one in stated.not_modelled}
+    asked = head.asked if isinstance(head, CommandHead) else set()
+    rest = [
+        LaunchArgument(one.name, _shown(head, one.text)[:80], one.line)
+        for name, one in head.arguments.items()
+        if id(one) not in used and one.line and name not in asked
+    ]
+    plan, model = job.plan, job.model
+    degrees = f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp {plan.dp}".replace(" x cp 1", "")
+    others = getattr(head, "n_others", 0)
+    notes = list(stated.notes)
+    if others:
+        notes.append(f"{others} more command lines of the script start a training; the last one was taken")
+    return ImportReport(
+        file=name,
+        line=head.first_line,
+        model=f"{model.name}: {getattr(model, 'n_layers', 0)} layers, hidden {getattr(model, 'hidden', 0):,}",
+        plan=f"{degrees}, micro-batch {plan.micro_batch}, global batch {plan.global_batch:,}, {plan.seq_len:,} tokens",
+        devices=f"{plan.n_devices:,} x {job.cluster.device.name}",
+        read=tuple(ImportedField(one.path, str(one.value), one.comment) for one in stated.fields.values()),
+        no_effect=tuple(rest),
+        not_modelled=tuple(LaunchArgument(one.name, one.text[:80], one.line) for one in stated.not_modelled),
+        assumed=tuple(stated.assumed),
+        written=written,
+        notes=tuple(notes),
+        record=UNRECORDED,
+    )

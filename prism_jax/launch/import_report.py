@@ -1,0 +1,117 @@
+"""Reports the import of a job: what was read and where, what has no effect on speed, what matters and is not modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..core.page import Block, Card, Note, Table, more
+from ..core.report import INLINE, Report, RunRecord
+
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class ImportedField:
+    """A field of the job file.
+
+    Attributes:
+        path: of the field.
+        value: as the job file has it.
+        origin: where it is from.
+    """
+
+    path: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class LaunchArgument:
+    """An argument of the trainer.
+
+    Attributes:
+        name: as the trainer has it.
+        value: as written.
+        line: of the file.
+    """
+
+    name: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True)
+class ImportReport(Report):
+    """A job that was made of a launch script or a log.
+
+    Attributes:
+        file: its name.
+        line: of the command line, or of the first line of the run.
+        model, plan, devices: in a few words.
+        read: fields of the job file.
+        no_effect: arguments that no reader looks at, since they have no effect on speed as far as is known.
+        not_modelled: arguments with an effect that no field describes.
+        assumed: what the file does not say and was taken as usual.
+        written: the job file; null where none was written.
+    """
+
+    kind: ClassVar[str] = "import"
+
+    file: str
+    line: int
+    model: str
+    plan: str
+    devices: str
+    read: tuple[ImportedField, ...]
+    no_effect: tuple[LaunchArgument, ...]
+    not_modelled: tuple[LaunchArgument, ...]
+    assumed: tuple[str, ...]
+    written: str | None
+    notes: tuple[str, ...]
+    record: Annotated[RunRecord, INLINE]
+
+    def card(self) -> Card:
+        stated = sum(bool(one.origin.startswith("line")) for one in self.read)
+        facts = {
+            "model": self.model,
+            "plan": self.plan,
+            "devices": self.devices,
+            "assumed": _some(self.assumed, "nothing beyond the defaults of the trainer"),
+            "not modelled": _some([one.name for one in self.not_modelled], "nothing that is known to matter"),
+        }
+        return Card(
+            title=f"{self.file}: the training at line {self.line}",
+            verdict=f"Imported: {stated} of {len(self.read)} fields are stated there.",
+            tone="unsure" if self.not_modelled else "good",
+            facts=facts,
+            evidence=f"{len(self.no_effect)} arguments without effect on speed; every field names its line",
+            next_step=f"prism-jax predict {self.written}; {more(self.notes)}"
+            if self.written
+            else f"-o job.yaml writes the job file; {more(self.notes)}",
+        )
+
+    def blocks(self) -> Sequence[Block]:
+        found: list[Block] = [
+            Table("Read", ("field", "value", "from"), [(one.path, one.value, one.origin) for one in self.read])
+        ]
+        for title, arguments in (
+            ("Matters and is not modelled", self.not_modelled),
+            ("Has no effect on speed", self.no_effect),
+        ):
+            if arguments:
+                rows = [(one.name, one.value, str(one.line)) for one in arguments]
+                found.append(Table(title, ("argument", "value", "line"), rows))
+        return [
+            *found,
+            *(Note(f"assumed: {text}") for text in self.assumed),
+            *(Note(f"note: {text}") for text in self.notes),
+        ]
+
+
+def _some(names: Sequence[str], none: str) -> str:
+    if not names:
+        return none
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return "; ".join(names[:MOST_NAMED]) + rest

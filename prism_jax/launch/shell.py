@@ -1,0 +1,338 @@
+"""Follows a shell script without running it: which command lines it would start, as far as their words are known.
+
+The script is parsed by the grammar of bash of tree-sitter. Assignments, arrays, expansions, integer arithmetic, `if`, `case`,
+loops, functions, `source` and `eval` are followed where their values are known. A value that is not (a positional argument that
+nobody gave, a variable of the environment, the output of a command) is kept as an open value with its name and line, inside of
+whatever text it goes into. Where a condition is open, both ways are followed, and what they leave unlike is open, too. Nothing is
+executed, and nothing outside of the folder of the script is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import DataError
+from ..core.read_file import read_text
+from .shell_values import MARKS, OpenValues, ShellState, ShellValues, ShellWord, Value, is_open, listed, text_of
+
+MOST_BYTES = 4 << 20  # of a script
+MOST_STEPS = 200_000  # statements that are followed
+MOST_COMMANDS = 5_000
+MOST_TEXT = 1 << 20  # characters of a value
+DEEPEST = 60  # statements inside each other, sourced files and calls included
+MOST_ROUNDS = 1_000  # of a loop whose condition stays known
+REMEDY = "Give a script of bash, or import the log of its run."
+
+
+@dataclass(frozen=True)
+class ShellCommand:
+    """A command line that the script would start.
+
+    Attributes:
+        words: the command and its arguments.
+        line: of the script.
+        variables: variables at that point, by name; those that are open are left out.
+    """
+
+    words: tuple[ShellWord, ...]
+    line: int
+    variables: Mapping[str, str]
+
+
+@dataclass
+class ShellScript:
+    """Command lines and options of a script that was followed.
+
+    Attributes:
+        commands: in order; those of both ways of an open condition.
+        directives: options of `#SBATCH` lines, by name.
+        open: what it does not say.
+        missing: files that it sources and that are not there or lie elsewhere, with lines.
+    """
+
+    commands: list[ShellCommand] = field(default_factory=list)
+    directives: dict[str, ShellWord] = field(default_factory=dict)
+    missing: list[ShellWord] = field(default_factory=list)
+    open: OpenValues = field(default_factory=OpenValues)
+
+
+def follow(
+    path: Path,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    from_directives: Mapping[str, str] | None = None,
+) -> ShellScript:
+    """Follows a script.
+
+    Args:
+        arguments: positional arguments, $1 and on.
+        environment: variables that are set around it.
+        from_directives: variables that the scheduler sets -> the option of `#SBATCH` that says them.
+
+    Raises:
+        DataError: the file cannot be read, is no script of bash, or does not end.
+    """
+    text = read_text(path, MOST_BYTES, REMEDY)
+    found = ShellScript()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (said := _SBATCH.match(line)) is not None:
+            name = {"N": "nodes", "n": "ntasks"}.get(said[2] or "", said[1] or said[2])
+            found.directives[name] = ShellWord(said[3].split()[0], number)
+    said = {
+        name: found.directives[one].text for name, one in (from_directives or {}).items() if one in found.directives
+    }
+    state = ShellState({**said, **(environment or {})}, [path.name, *arguments])
+    _Follower(found, path).run(MARKS.sub("", text), state)
+    return found
+
+
+_SBATCH = re.compile(r"#SBATCH\s+(?:--([a-z-]+)|-([A-Za-z]))[=\s]\s*([^#]+)")
+
+
+class _Follower(ShellValues):
+    """Follows the statements of one file and of those that it sources."""
+
+    def __init__(self, found: ShellScript, path: Path) -> None:
+        super().__init__()
+        self.found, self.path, self.steps, self.depth, self.open = found, path, 0, 0, found.open
+
+    def run(self, text: str, state: ShellState, first_line: int = 0) -> None:
+        """Follows a text; lines are counted from `first_line`.
+
+        Raises:
+            DataError: it is no script of bash, or does not end.
+        """
+        from tree_sitter import Language, Parser
+        from tree_sitter_bash import language
+
+        tree = Parser(Language(language())).parse(text.encode())
+        before, self.first_line = self.first_line, first_line
+        self._all(tree.root_node.children, state)
+        self.first_line = before
+
+    def _all(self, nodes: Sequence[Any], state: ShellState) -> None:
+        for node in nodes:
+            self._one(node, state)
+
+    def _one(self, node: Any, state: ShellState) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS or self.depth > DEEPEST:
+            raise DataError(
+                f"{self.path}: line {self.line(node)}: the script goes round in circles, or nests too deep, to be followed. "
+                f"{REMEDY}"
+            )
+        handle = getattr(self, f"_{node.type}", None)
+        self.depth += 1
+        if handle is not None:
+            handle(node, state)
+        elif node.type in _CONTAINERS:
+            self._all(node.named_children, state)
+        self.depth -= 1
+
+    # --- Statements
+
+    def _variable_assignment(self, node: Any, state: ShellState) -> None:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None or name.type != "variable_name":
+            return
+        key = text_of(name)
+        if value is not None and value.type == "array":
+            items = (child for child in value.named_children if child.type != "comment")
+            new: Value = [word.text for child in items for word in self.words(child, state)]
+        else:
+            new = "" if value is None else self.text(value, state)
+        if any(child.type == "+=" for child in node.children):
+            old = state.variables.get(key, "")
+            if isinstance(old, list) or isinstance(new, list):
+                new = [*listed(old), *listed(new)]
+            else:
+                new = old + new
+        state.variables[key] = new if isinstance(new, list) else new[:MOST_TEXT]
+
+    def _declaration_command(self, node: Any, state: ShellState) -> None:
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._variable_assignment(child, state)
+
+    def _if_statement(self, node: Any, state: ShellState) -> None:
+        ways: list[ShellState] = []
+        n_used = len(self.used)
+        for condition, body in _branches(node):
+            known = True if condition is None else self.holds(condition, state)
+            if known is False:
+                continue
+            way = state if known and not ways else state.copy()
+            self._all(body, way)
+            if known and not ways:
+                return
+            ways.append(way)
+            if known:
+                break
+        else:
+            ways.append(state.copy())
+        state.take(ways, self._undecided(node, n_used))
+
+    def _undecided(self, node: Any, n_used: int) -> Callable[[str], str]:
+        """Marks a variable that a statement leaves open: by what its condition depends on, where that is known."""
+        asked = self.used[n_used : n_used + 1]
+        by, line = (asked[0].name, asked[0].line) if asked else ("", self.line(node))
+        return lambda name: self.open.mark(by or name, line, is_undecided=True)
+
+    def _case_statement(self, node: Any, state: ShellState) -> None:
+        n_used = len(self.used)
+        value = self.text(node.child_by_field_name("value"), state)
+        ways: list[ShellState] = []
+        for item in (child for child in node.named_children if child.type == "case_item"):
+            patterns = item.children_by_field_name("value")
+            body = [child for child in item.named_children if child not in patterns]
+            if is_open(value):
+                ways.append(state.copy())
+                self._all(body, ways[-1])
+            elif any(fnmatchcase(value, self.text(one, state)) for one in patterns):
+                self._all(body, state)
+                return
+        if ways:
+            state.take([*ways, state.copy()], self._undecided(node, n_used))
+
+    def _for_statement(self, node: Any, state: ShellState) -> None:
+        name = text_of(node.child_by_field_name("variable"))
+        values = [word.text for one in node.children_by_field_name("value") for word in self.words(one, state)]
+        body = node.child_by_field_name("body")
+        if len(values) == 1 and not is_open(values[0]):
+            state.variables[name] = values[0]
+        else:
+            state.variables[name] = self.open.mark(name, self.line(node))
+        self._one(body, state)
+
+    def _c_style_for_statement(self, node: Any, state: ShellState) -> None:
+        self._one(node.child_by_field_name("body"), state)
+
+    def _while_statement(self, node: Any, state: ShellState) -> None:
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        for _ in range(MOST_ROUNDS):
+            known = self.holds(condition, state)
+            if known is False:
+                return
+            before = (dict(state.variables), list(state.positional))
+            self._one(body, state)
+            if known is None or before == (state.variables, state.positional):
+                return
+
+    def _function_definition(self, node: Any, state: ShellState) -> None:
+        state.functions[text_of(node.child_by_field_name("name"))] = node.child_by_field_name("body")
+
+    def _redirected_statement(self, node: Any, state: ShellState) -> None:
+        self._one(node.child_by_field_name("body") or node.named_children[0], state)
+
+    def _list(self, node: Any, state: ShellState) -> None:
+        left, right = node.named_children[0], node.named_children[-1]
+        operator = next((child.type for child in node.children if child.type in ("&&", "||")), "&&")
+        n_used = len(self.used)
+        known = self.holds(left, state)
+        self._one(left, state)
+        if known is None and self._is_test(left, state):
+            way = state.copy()
+            self._one(right, way)
+            state.take([way, state.copy()], self._undecided(node, n_used))
+        elif known is None or known is (operator == "&&"):  # other commands are taken to succeed
+            self._one(right, state)
+
+    def _is_test(self, node: Any, state: ShellState) -> bool:
+        """Whether a node is a condition, and no command that does something."""
+        if node.type == "list":
+            return self._is_test(node.named_children[-1], state)
+        is_command = node.type == "command" and text_of(node.child_by_field_name("name")) in ("test", "[")
+        return is_command or node.type in ("test_command", "negated_command")
+
+    def _subshell(self, node: Any, state: ShellState) -> None:
+        self._all(node.named_children, state.copy())
+
+    def _command(self, node: Any, state: ShellState) -> None:
+        inner = state.copy() if any(child.type == "variable_assignment" for child in node.named_children) else state
+        words: list[ShellWord] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._variable_assignment(child, inner)
+            elif child.type == "command_name":
+                words += self.words(child.named_children[0], state) if child.named_children else []
+            elif child.type not in ("comment", "herestring_redirect", "file_redirect", "heredoc_redirect"):
+                words += self.words(child, state)
+        if words:
+            self._call(words, self.line(node), inner)
+
+    def _call(self, words: list[ShellWord], line: int, state: ShellState) -> None:
+        name = words[0].text
+        if (built_in := _BUILT_INS.get(name)) is not None:
+            built_in(self, [word.text for word in words[1:]], line, state)
+        elif name in state.functions:
+            outer = state.positional
+            state.positional = [outer[0], *(word.text for word in words[1:])]
+            self._one(state.functions[name], state)
+            state.positional = outer
+        elif name in ("bash", "sh") and len(words) > 2 and words[1].text in ("-c", "-lc"):
+            self.run(words[2].text, state, line - 1)
+        elif len(self.found.commands) < MOST_COMMANDS:
+            inside = next((at for at, word in enumerate(words) if word.text in ("-c", "-lc")), 0)
+            if inside and words[inside - 1].text in ("bash", "sh") and inside + 1 < len(words):
+                self.run(words[inside + 1].text, state, line - 1)
+            known = {name: value for name, value in state.variables.items() if isinstance(value, str)}
+            closed = {name: value for name, value in known.items() if not is_open(value)}
+            self.found.commands.append(ShellCommand(tuple(words), line, closed))
+
+    def _source(self, arguments: list[str], line: int, state: ShellState) -> None:
+        named = arguments[0] if arguments else ""
+        folder = self.path.parent.resolve()
+        file = (folder / named).resolve()
+        if not named or is_open(named) or not file.is_relative_to(folder) or not file.is_file():
+            self.found.missing.append(ShellWord(self.open.shown(named), line))
+            return
+        before, self.path = self.path, file
+        self.run(MARKS.sub("", read_text(file, MOST_BYTES, REMEDY)), state)
+        self.path = before
+
+    def _eval(self, arguments: list[str], line: int, state: ShellState) -> None:
+        self.run(" ".join(arguments), state, line - 1)
+
+    def _shift(self, arguments: list[str], _line: int, state: ShellState) -> None:
+        n = int(arguments[0]) if arguments and arguments[0].isdecimal() else 1
+        state.positional[1 : 1 + n] = []
+
+    def _set(self, arguments: list[str], _line: int, state: ShellState) -> None:
+        if "--" in arguments:
+            state.positional[1:] = arguments[arguments.index("--") + 1 :]
+
+    def _nothing(self, _arguments: list[str], _line: int, _state: ShellState) -> None:
+        """Commands that start no training and set nothing."""
+
+
+_CONTAINERS = ("program", "do_group", "compound_statement", "pipeline", "else_clause", "heredoc_body")
+_BUILT_INS: Mapping[str, Callable[[_Follower, list[str], int, ShellState], None]] = {
+    "source": _Follower._source,
+    ".": _Follower._source,
+    "eval": _Follower._eval,
+    "shift": _Follower._shift,
+    "set": _Follower._set,
+    **dict.fromkeys(
+        ("echo", "printf", "cd", "mkdir", "exit", "return", "sleep", "let", "trap", "cp", "rm"), _Follower._nothing
+    ),
+}
+
+
+def _branches(node: Any) -> list[tuple[Any, list[Any]]]:
+    """Conditions and bodies of an `if`; the condition of `else` is None."""
+    condition = node.child_by_field_name("condition")
+    clauses = [child for child in node.named_children if child.type in ("elif_clause", "else_clause")]
+    body = [child for child in node.named_children if child not in clauses and child != condition]
+    found: list[tuple[Any, list[Any]]] = [(condition, body)]
+    for clause in clauses:
+        children = clause.named_children
+        if clause.type == "else_clause":
+            found.append((None, children))
+        else:
+            found.append((children[0], children[1:]))
+    return found
