@@ -36,9 +36,15 @@ TOKENIZERS = {  # rows of the vocabularies that tokenizers of Megatron-LM have b
 PROGRAMS = (  # names of programs, and why no job can be made of what they do
     (r"(?:^|[_/.])t5(?:[_/.]|$)|encoder_decoder", "trains an encoder and a decoder, which no field of a job describes"),
     (r"retro|realm|(?:^|_)ict(?:_|\.)", "trains a model with retrieval, which no field of a job describes"),
-    (r"vision|vlm|llava|multimodal|mimo|clip|(?:^|/)\w*dit_", "trains a model of images, which no field of a job describes"),
+    (
+        r"vision|vlm|llava|multimodal|mimo|clip|(?:^|/)\w*dit_",
+        "trains a model of images, which no field of a job describes",
+    ),
     (r"mamba|hybrid", "trains layers with Mamba or others in a pattern, which no field of a job describes"),
-    (r"infer|generat|server|serve|convert|checkpoint|hf2|2hf|export|quantiz|prune|evaluat|preprocess|tasks/", "is no training"),
+    (
+        r"infer|generat|server|serve|convert|checkpoint|hf2|2hf|export|quantiz|prune|evaluat|preprocess|tasks/",
+        "is no training",
+    ),
 )
 PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus", "ntasks-per-node", "gpus-per-node", "n_gpus_per_node")
 NODES = ("nnodes", "num_nodes", "nodes", "N")

@@ -7,7 +7,6 @@ import re
 from .head import Head, SaidValue
 from .stated import StatedJob, is_true, literal, whole
 
-
 ENCODERS = re.compile(r"(?:^|[_/])bert(?:[_/.]|$)")  # programs that train encoders
 
 
