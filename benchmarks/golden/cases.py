@@ -14,11 +14,11 @@ CHANGED_MODEL = (
     "--set model=llama-3-8b --set plan.pp=1 --set plan.schedule=1f1b --set plan.virtual_stages=1 --set plan.dp=2"
 )
 LEAVES = (
-    "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule", "init",
-    "import", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if",
-    "trace kernels", "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps", "fit collectives", "fit kernels",
-    "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints", "fit power", "fit ladder", "fit totals",
-    "fit servers", "fit saves", "fit startup", "fit report",
+    "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule",
+    "init", "import", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if",
+    "trace kernels", "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps",
+    "fit collectives", "fit kernels", "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints",
+    "fit power", "fit ladder", "fit totals", "fit servers", "fit saves", "fit startup", "fit report",
 )  # fmt: skip
 CATALOGUES = (
     "models", "devices", "clusters", "networks", "schedules", "frameworks", "objectives", "variability", "reliability",
