@@ -183,11 +183,22 @@ class WorkFile:
         return time.monotonic() - self._saved_at > max(SAVE_EVERY_S, self._saving_s / MOST_SAVING)
 
 
+_to_save: list[Callable[[], None]] = []  # of the blocks that are being run
+
+
 @contextmanager
 def saved_at_the_end(save: Callable[[], None]) -> Iterator[None]:
     """Saves what was done inside the block, also where Ctrl-C, an error or SIGTERM ends it."""
     with terminated_by_an_exception():
+        _to_save.append(save)
         try:
             yield
         finally:
+            _to_save.remove(save)
             save()
+
+
+def save_all() -> None:
+    """Saves what was done inside all blocks of `saved_at_the_end`, where the process is about to end."""
+    for save in _to_save:
+        save()

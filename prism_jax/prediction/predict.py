@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from ..core.errors import DataError, SpecError
 from ..core.processes import Progress, keep_programs, silent
+from ..core.together import Together, check_alike, together
 from ..core.use_case import OUTPUT, THE_JOB, Message, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_timeline
 from ..cost.step import StepCost, step_cost
@@ -215,6 +216,7 @@ def explain_step(
     sampling: Sampling = Sampling(),
     explained: Annotated[bool, Option("--fast", help=FAST)] = True,
     price_per_gpu_hour: Annotated[float | None, Option("--price", "PRICE", key="price")] = None,
+    shared: Together = Together(),
     progress: Progress = silent,
 ) -> PredictionReport:
     """Predict the distribution of the step time of a job, where it goes and what causes its tail.
@@ -226,6 +228,7 @@ def explain_step(
         sampling: draws, seed and method of the simulation.
         explained: whether to say where the time goes and what causes the tail, which takes half of the time.
         price_per_gpu_hour: price per GPU-hour, for money per step and per million tokens.
+        shared: other processes that share the steps of brute force.
         progress: told what is being done.
 
     Raises:
@@ -241,6 +244,22 @@ def explain_step(
     if sampling.method not in METHODS:
         raise DataError(f"--method: {sampling.method!r} is unknown; known are symmetric and brute-force")
     check_price(price_per_gpu_hour)
+    if shared.processes is not None and METHODS[sampling.method] != "brute_force":
+        raise DataError("--processes: shares the steps of brute force. Add --method brute-force, or leave it out.")
+    with together(shared.processes):
+        return _explained(job, changes, measured, sampling, explained, price_per_gpu_hour, progress)
+
+
+def _explained(
+    job: JobFile,
+    changes: JobChanges,
+    measured: Measured,
+    sampling: Sampling,
+    explained: bool,
+    price_per_gpu_hour: float | None,
+    progress: Progress,
+) -> PredictionReport:
+    """Arguments as those of `explain_step`, whose processes have met."""
     own, rest = calibrated_job(loaded(job, changes.texts_for(job)), measured.fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
     known = None if measured.slowdowns is None else _known(own, measured.slowdowns, measured.hosts)
@@ -256,6 +275,7 @@ def explain_step(
     method = METHODS[sampling.method]
     asked = Simulation(method, sampling.n_samples, sampling.seed, known, explained)
     record = noted(method=method, samples=asked.count, job_file=stated_text(job, changes.texts_for(job)))
+    check_alike(fitted.job, tuple(fitted.draws), asked)
     report, distribution, explanation = simulated(fitted, asked, record, progress)
     if price_per_gpu_hour is not None:
         report = replace(report, money=_money(report, price_per_gpu_hour))

@@ -7,7 +7,7 @@ the ops of a step (`replica_columns`), so that scoring a plan costs little more 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import repeat
@@ -20,6 +20,7 @@ from ..calibration.key import CalibrationKey
 from ..core.arrays import Floats
 from ..core.errors import PlanError
 from ..core.processes import Progress, silent
+from ..core.together import dealt, gathered_rows, n_processes, owners, process_number
 from ..cost.efficiency import Efficiency
 from ..graph.build import signature_seconds
 from ..graph.draws import on_accelerator
@@ -170,9 +171,11 @@ class Evaluator:
         Raises:
             PlanError: no plan of the space is feasible; says what is in the way.
         """
-        found = [self._bounds(i, progress) for i in range(len(self.layouts))]
-        columns = [np.concatenate(part) for part in zip(*found, strict=True)] or [np.zeros(0)] * 4
-        reason, memory, bound, n_devices = columns
+        owner = self._owner_of_blocks()
+        own = [self._bounds(int(i), progress) for i in np.flatnonzero(owner == process_number())]
+        each = [*zip(_NO_PLAN, *own, strict=True)]
+        rows = np.repeat(owner, np.diff(self.first))
+        reason, memory, bound, n_devices = (gathered_rows(np.concatenate(part), rows) for part in each)
         unknown = np.full(len(reason), np.nan)
         screen = ScreeningResult(reason.astype(np.uint8), memory, bound, unknown, n_devices.astype(np.intp))
         if screen.n_feasible == 0:
@@ -194,6 +197,32 @@ class Evaluator:
         self.simulate(screen, float(np.nanmin(screen.step_s)))
         return float(np.nanmin(screen.step_s))
 
+    def _owner_of_blocks(self) -> Rows:
+        """Number of the process that costs each block [block]; blocks of the same model chunks, which share costs, have one."""
+        chunks = [(layout.pp, layout.virtual_stages) for layout in self.layouts]
+        order, there_and_back = [*dict.fromkeys(chunks)], 2 * n_processes()
+        turn = np.array([order.index(own) % there_and_back for own in chunks], np.intp)
+        return np.minimum(turn, there_and_back - 1 - turn)
+
+    def dealt(self, numbers: Rows, compute: Callable[[Rows], Floats], shape: Sequence[int] = ()) -> Floats:
+        """Rows [plan, *shape] of plans by number, in which the processes that search together share.
+
+        Args:
+            compute: called with some of the numbers; gives each plan the same digits, whatever plans come with it.
+        """
+        if n_processes() == 1:
+            return compute(numbers)
+        n_op, place = np.empty(len(numbers)), np.empty((3, len(numbers)), np.intp)
+        costed_by = self._owner_of_blocks()
+        for table, at in self.tables(numbers):
+            block = int(np.searchsorted(self.first, numbers[at[0]], side="right")) - 1
+            n_op[at] = table.n_micro_batch * table.layout.n_chunk
+            place[:, at] = [np.full(len(at), costed_by[block]), np.full(len(at), block), table.n_micro_batch]
+        order = np.lexsort(place[::-1])  # who has costed a block has most of its costs
+        owner = np.empty(len(numbers), np.intp)
+        owner[order] = owners(n_op[order])
+        return dealt(owner, lambda rows: compute(numbers[rows]), shape)
+
     def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats, Rows]:
         table = self._block(index)
         reason, memory = feasibility(table, self.costs)
@@ -207,12 +236,18 @@ class Evaluator:
 
     def _simulate(self, screen: ScreeningResult, numbers: Rows, progress: Progress) -> None:
         """Exact times of some plans, in place."""
-        for first in range(0, len(numbers), PLANS_AT_ONCE):
-            some = numbers[first : first + PLANS_AT_ONCE]
-            tables, places = zip(*self.tables(some), strict=True)
-            for times, at in zip(self.times_of(tables), places, strict=True):
-                screen.step_s[some[at]] = times
-            progress((first + len(some)) / len(numbers), f"noise-free times of {len(numbers):,} plans")
+
+        def times(own: Rows) -> Floats:
+            found = np.empty(len(own))
+            for first in range(0, len(own), PLANS_AT_ONCE):
+                tables, places = zip(*self.tables(own[first : first + PLANS_AT_ONCE]), strict=True)
+                for times, at in zip(self.times_of(tables), places, strict=True):
+                    found[first + at] = times
+                done = min(1.0, (first + PLANS_AT_ONCE) / len(own))
+                progress(done, f"noise-free times of {len(numbers):,} plans")
+            return found
+
+        screen.step_s[numbers] = self.dealt(numbers, times)
 
     def step_times(self, table: PlanTable) -> Floats:
         """Noise-free step time [plan] of feasible plans of one layout, seconds."""
@@ -241,6 +276,10 @@ class Evaluator:
             blocking = (1.0 - cost.table.overlap_pp[plans]).astype(np.float64)
             found.append((at, PlanRun.of(pipe, (compute + comm)[..., 0], cost.edge_s[cost.of_edge[plans]], blocking)))
         return found
+
+
+# Reasons, memory, bounds and devices of no plan, by whose types those of some are put together.
+_NO_PLAN = np.zeros(0, np.uint8), np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
 
 
 def nothing_feasible(screen: ScreeningResult) -> str:
@@ -340,7 +379,7 @@ class TailScorer:
         works = self.evaluator.works
         spread = np.array([0.0 if works is None else works.spread(cost, row) for row in range(len(table))])
         work_sds, of_work = np.unique(spread, return_inverse=True)
-        first, which = distinct(table.n_micro_batch, n_member, table.n_devices, of_work)
+        first, which = distinct(table.n_micro_batch, n_member, table.n_devices, of_work, self._of_collectives(table))
         found = []
         for k, row in enumerate(first):
             pipe = pipeline(table.layout, int(table.n_micro_batch[row]))
@@ -348,6 +387,12 @@ class TailScorer:
             sizes = int(n_member[row]), n_replica, float(work_sds[of_work[row]])
             found.append(_Group(cost, np.flatnonzero(which == k), pipe, *sizes))
         return found
+
+    def _of_collectives(self, table: PlanTable) -> Rows:
+        """Number [plan] that plans share whose collectives vary alike."""
+        first, which = distinct(table.sequence_parallel, table.zero_stage, table.shard_group)
+        laws = [tuple(map(self.tree.of, collectives_of(table.plan(int(row))))) for row in first]
+        return np.array([laws.index(law) for law in laws])[which]
 
     def _draws(self, group: _Group, n_column: int) -> tuple[ReplicaDraws, ColumnWork | None]:
         """Returns what the columns of a group draw, and the work of their micro-batches where it varies."""

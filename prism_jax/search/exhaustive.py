@@ -17,6 +17,7 @@ import numpy as np
 from ..core.errors import DataError
 from ..core.kept_work import Expected, identity, saved_at_the_end
 from ..core.processes import Progress, silent
+from ..core.together import check_alike
 from ..core.use_case import OptionGroup, use_case
 from ..job.job import Job
 from ..job.rules import problems
@@ -95,6 +96,7 @@ def search(
     space = default_space(job) if space is None else space
     evaluator = Evaluator(job, space, margin)
     own = "" if journal is None else identity(job, space, wanted.text, aim.seed, aim.top, margin)
+    check_alike(job, space, wanted.text, aim.seed, aim.top, margin, tuple(aim.posterior))
     kept = Journal(None if journal is None else Path(journal), own, _schema(evaluator))
     screen = _screen(evaluator, kept, progress)
     with saved_at_the_end(kept.save):

@@ -12,14 +12,15 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.kept_work import Schema, WorkFile
 from ..core.processes import Progress
+from ..core.together import n_processes, of_first, process_number
 from .plan_table import Rows
 
-CHUNK = 256  # plans scored between two looks at the clock
+CHUNK = 256  # plans that a process scores between two looks at the clock
 SCORES, PLANS = "scores", "plans"
 
 
 class Journal:
-    """Remembers scores by name; in memory only if there is no file.
+    """Remembers scores by name; in memory only if there is no file. Of several processes the first reads and writes it.
 
     Args:
         own: `identity` of the search.
@@ -27,8 +28,8 @@ class Journal:
     """
 
     def __init__(self, path: Path | None = None, own: str = "", schema: Schema | None = None) -> None:
-        self._file = WorkFile(path, "search", own)
-        self._arrays: dict[str, Any] = self._file.read(lambda _: schema or {}, in_parts=True) or {}
+        self._file = WorkFile(path if process_number() == 0 else None, "search", own)
+        self._arrays: dict[str, Any] = of_first(self._file.read(lambda _: schema or {}, in_parts=True) or {})
 
     def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
         """Evaluates `score(numbers)` in chunks and reuses the chunks stored in the journal."""
@@ -38,7 +39,7 @@ class Journal:
             done = None
         while done is None or len(done) < len(numbers):
             start = 0 if done is None else len(done)
-            part = score(numbers[start : start + CHUNK])
+            part = score(numbers[start : start + CHUNK * n_processes()])
             done = part if done is None else np.concatenate([done, part])
             self._arrays |= {scores: done, plans: numbers}
             progress(len(done) / len(numbers), f"tails of {len(numbers):,} plans")

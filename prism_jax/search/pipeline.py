@@ -199,9 +199,13 @@ def run(runs: Sequence[PlanRun], *, width: int = WIDTH) -> list[Floats]:
         n = min(width, runs[k].seconds.shape[1] - i)
         parts[k].append(np.asarray(end, dtype=np.float64)[: runs[k].pipe.n_lane, :n])
     return [
-        np.concatenate(own, axis=1) if own else (op_counts(one.pipe) @ np.asarray(one.seconds, dtype=np.float64))[None]
-        for one, own in zip(runs, parts, strict=True)
+        np.concatenate(own, axis=1) if own else _sum_of_ops(one)[None] for one, own in zip(runs, parts, strict=True)
     ]
+
+
+def _sum_of_ops(one: PlanRun) -> Floats:
+    """Seconds of all ops [column], added one by one, so that no column depends on how many there are."""
+    return np.add.accumulate(op_counts(one.pipe)[:, None] * np.asarray(one.seconds, dtype=np.float64))[-1]
 
 
 class _Block(NamedTuple):

@@ -298,7 +298,16 @@ def _ends(table: PlanTable, costs: PlanCosts, chunk: ChunkCost, of_chunk: Rows, 
         np.add.at(held[:, stage], classes[[*chunks_of_stage(plan, stage)]], 1.0)
     work, of_work = costs.ends(table)
     own = EndWork(*(part[of_work] for part in work))
-    return stage_end(own, (chunk.backward_s @ held)[of_chunk], (chunk.forward_s @ held)[of_chunk], costs.eff)
+    backward, forward = (_on_stages(part, held)[of_chunk] for part in (chunk.backward_s, chunk.forward_s))
+    return stage_end(own, backward, forward, costs.eff)
+
+
+def _on_stages(seconds: Floats, held: Floats) -> Floats:
+    """Sum [plan, stage] over classes of chunks, `seconds` [plan, class] times `held` [class, stage].
+
+    Notes: a matrix product would add in an order that goes with the number of plans.
+    """
+    return np.add.accumulate(seconds[:, :, None] * held, axis=1)[:, -1]
 
 
 def chunk_seconds(

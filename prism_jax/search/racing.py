@@ -25,6 +25,7 @@ from scipy.special import stdtrit
 from ..calibration.band import case_of, joint_factors
 from ..core.arrays import Floats
 from ..core.processes import Progress, silent
+from ..core.together import dealt, n_processes
 from ..graph.draws import seed_of
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
@@ -169,7 +170,8 @@ def _by_nominal(objective: PlanObjective, screen: ScreeningResult, numbers: Rows
 def _values(
     evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, columns: int, numbers: Rows
 ) -> Floats:
-    return objective.of(TailScorer(evaluator, seed).samples(numbers, columns), screen.n_devices[numbers])
+    scorer = TailScorer(evaluator, seed)
+    return evaluator.dealt(numbers, lambda own: objective.of(scorer.samples(own, columns), screen.n_devices[own]))
 
 
 def _pilot(
@@ -267,7 +269,8 @@ def _final(
             samples = scorer.samples(some, FINAL_COLUMNS)
             return np.stack([statistic.of(samples, screen.n_devices[some]) for statistic in statistics], axis=1)
 
-        columns.append(scores(f"final {k}", numbers, several, progress))
+        dealt_out = partial(evaluator.dealt, compute=several, shape=(len(statistics),))
+        columns.append(scores(f"final {k}", numbers, dealt_out, progress))
         progress((k + 1) / N_FINAL_SEEDS, "finalists on fresh draws")
     found = np.stack(columns, axis=2)  # [plan, statistic, seed]
     order = np.argsort(found[:, 0].mean(axis=1), kind="stable")
@@ -306,13 +309,20 @@ def promise(
 ) -> GainEstimate:
     """Scores both plans on new draws, and under each posterior draw of the variability if there are any."""
     seeds = [fresh_seed(seed, SEED_OFFSET + k) for k in range(N_SEEDS)]
-    pairs = np.stack([_pair(evaluator, base, best, objective, own, None) for own in seeds])
+
+    def each(of: Sequence[tuple[int, Variability | None]]) -> Floats:
+        owner = np.arange(len(of)) % n_processes()
+        return dealt(
+            owner, lambda rows: np.stack([_pair(evaluator, base, best, objective, *of[k]) for k in rows]), (2,)
+        )
+
+    pairs = each([(own, None) for own in seeds])
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
     half = half_width(gains)
     middle, seconds = float(gains.mean()), pairs.mean(axis=0)
     over = None
     if posterior:
-        under = np.stack([_pair(evaluator, base, best, objective, seeds[0], tree) for tree in posterior])
+        under = each([(seeds[0], tree) for tree in posterior])
         drawn = 1.0 - under[:, 1] / under[:, 0]
         middle, seconds = float(np.median(drawn)), np.median(under, axis=0)
         over = _wider(_quantiles(drawn), half)

@@ -178,7 +178,7 @@ def shared_by_replicas(
     """Returns the parts of a step that all replicas share, plan by plan."""
     n_op = op_counts(pipe)
     pp = plans.end_exposed_s.shape[1]
-    inside = np.einsum("psa,s->pa", plans.comm_s, n_op) / pp
+    inside = (plans.comm_s * n_op[:, None]).sum(axis=1) / pp
     found = []
     for i, plan in enumerate(own):
         names = collectives_of(plan)
@@ -284,8 +284,11 @@ def _slowest(compute: Floats, chip: Single) -> Single:
 
 def _networked(comm: Floats, draws: ReplicaDraws, lane: Rows) -> Single:
     """Seconds on the network, [signature, plan, score, column]: in ops, then sent; by axis of `comm` [plan, signature, axis]."""
-    seconds, axes = _first_axis(comm), [*range(len(COMM_AXES)), _P2P]
-    regime = draws.regime[axes]
-    if draws.link is None:
-        return (seconds @ regime)[..., None]
-    return np.einsum("spa,ag,ask->spgk", seconds, regime, draws.link[axes][:, lane], optimize=True)
+    seconds = _first_axis(comm)
+    link = np.ones((len(draws.regime), 1, 1), np.float32) if draws.link is None else draws.link[:, lane]
+    total = np.zeros((*seconds.shape[:2], len(REGIME_SCORES), link.shape[-1]), np.float32)
+    for column, axis in enumerate(
+        [*range(len(COMM_AXES)), _P2P]
+    ):  # a matrix product's order goes with the number of plans
+        total += (seconds[:, :, column, None] * draws.regime[axis])[..., None] * link[axis][:, None, None]
+    return total

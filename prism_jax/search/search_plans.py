@@ -13,6 +13,7 @@ from .._version import __version__
 from ..core.errors import DataError
 from ..core.kept_values import short_numbers
 from ..core.processes import Progress, keep_programs, silent
+from ..core.together import Together, process_number, together
 from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_target
@@ -80,10 +81,11 @@ class Searched(OptionGroup):
 
 
 @dataclass(frozen=True)
-class Method(OptionGroup):
+class Method(Together):
     """Method of the search.
 
     Attributes:
+        processes: as in `Together`.
         method: exhaustive, or local (random plans and their neighbours) for spaces too large to enumerate; `FORMERLY` holds.
         top: number of best plans to report.
         resume: checkpoint the search to FILE and resume from it.
@@ -126,8 +128,24 @@ def search_plans(
         >>> search_plans("llama3_405b_16384", objective="p99").best.plan.tp  # doctest: +SKIP
     """
     keep_programs()
-    check_method(how.method, how.resume)
-    price = price_per_gpu_hour or None
+    if how.processes is not None and how.method != "exhaustive":
+        raise DataError("--processes: shares an exhaustive search. Leave it out, or use --method exhaustive.")
+    with together(how.processes):
+        return _searched(job, changes, searched, how, applied, price_per_gpu_hour or None, seed, progress)
+
+
+def _searched(
+    job: JobFile,
+    changes: JobChanges,
+    searched: Searched,
+    how: Method,
+    applied: Applied,
+    price: float | None,
+    seed: int,
+    progress: Progress,
+) -> StudyReport:
+    """Arguments as those of `search_plans`, whose processes have met."""
+    check_method(how.method, how.resume if process_number() == 0 else None)
     fitted, values = _asked(loaded(job, changes.texts_for(job)), searched, applied, price, seed, progress)
     own = fitted.job
     progress(0.0, "loading JAX")
@@ -454,9 +472,9 @@ def search(
     """
     tuned.check(saves)
     if tuned.continuous:
-        if gpus or how.resume or run.output or searched.space is not None:
+        if gpus or how.resume or run.output or how.processes or searched.space is not None:
             raise DataError(
-                "--continuous: cannot be combined with --gpus, --output, --resume and --space. Remove these options."
+                "--continuous: cannot be combined with --gpus, --output, --processes, --resume and --space. Remove these options."
             )
         own = loaded(job, changes.texts_for(job))
         return _tuned(own, searched.objective, tuned, saves, applied, run.seed, progress)
@@ -464,7 +482,9 @@ def search(
     common |= {"seed": run.seed, "progress": progress}
     if not gpus:
         return search_plans(job, how=how, price_per_gpu_hour=run.price or None, **common)
-    if how.resume or run.output or how.method != "exhaustive":
+    if how.resume or run.output or how.method != "exhaustive" or how.processes:
         check_method(how.method, how.resume)
-        raise DataError("--gpus: cannot be combined with --output, --resume and --method. Remove these options.")
+        raise DataError(
+            "--gpus: cannot be combined with --output, --processes, --resume and --method. Remove these options."
+        )
     return search_sizes(job, gpus, price_per_hour=run.price, **common)

@@ -18,6 +18,7 @@ from cyclopts import App, CycloptsError, Group
 from .._version import __version__
 from ..core.errors import ConfigError, FailedFitError, PrismError
 from ..core.processes import OPTIONS, Terminated
+from ..core.together import end_if_failed
 from .catalogue import COMMANDS, GROUPS, called, completed
 from .command import OWN, group_of, runner_of
 from .help_page import below_options, example_of
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         if code == INTERRUPTED:
             say("interrupted", always=True)
+        end_if_failed(code)
         if arguments is None:
             _end_at_once(code)
         return code
@@ -66,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if VERBOSITY.debug:
             _say_lines(traceback.format_exc().rstrip("\n"))
         code = _failure(error, sys.argv[1:] if arguments is None else arguments)
+        end_if_failed(code)
         try:
             sys.stdout.flush()
         except OSError:  # a full disk: what is left would be written again, and fail, when Python ends

@@ -14,9 +14,10 @@ from cyclopts.validators import Number
 
 from ..core.page import Page
 from ..core.report import Report, RunRecord
+from ..core.together import is_silent
 from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, UseCase, case_of, command_line_type, parts_of
 from .output import check_html, check_picture, counting, emit, working
-from .streams import VERBOSITY
+from .streams import OK, VERBOSITY
 
 JSON = OptionSpec("json", bool, False, Option("--json", heading=OUTPUT), "Print one JSON value instead of text.")
 PLOT = OptionSpec(
@@ -79,6 +80,8 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
             if "progress" in inspect.signature(case.function).parameters:
                 mine["progress"] = progress
             answer = case.run(mine, _typed_texts(own, typed))
+        if is_silent():
+            return OK
         answer = _with_command(answer)
         plain = partial(_shown_by_default, answer, details=values.get("details", False))
         return emit(

@@ -27,6 +27,7 @@ from jax.sharding import Mesh, PartitionSpec
 from scipy import special
 
 from ..core.arrays import Float, Int, Key, UInt32, is_numpy, namespace
+from ..core.together import n_processes
 from ..graph.build import WorkTerms
 from ..graph.draws import (
     Either,
@@ -161,7 +162,7 @@ def column_times(
     if drawn_on_device or on_accelerator():
         return gathered(times_on_device(inputs, key, chunks, n_column))
     n_chunk, words, backend = len(chunks.index), host_key(key), jax.default_backend()
-    n_device = 1 << (min(n_chunk, len(jax.devices())).bit_length() - 1)
+    n_device = 1 << (min(n_chunk, len(jax.local_devices())).bit_length() - 1)
     found: list[Any] = []
     plain = chunks.regime is None and chunks.known is None and chunks.links is None and not inputs.explicit
     content = _content(inputs, n_column) if plain else None
@@ -171,7 +172,7 @@ def column_times(
             lambda *leaves: np.stack(leaves), *(_drawn(inputs, words, own, n_column, content) for own in some)
         )
         step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
-        found.append(_compiled(n_device, None, backend)(step, drawn))
+        found.append(_compiled(n_device, 1, None, backend)(step, drawn))
         found[:-1] = map(gathered, found[:-1])  # the last runs while the next is drawn
     return np.concatenate([*found[:-1], gathered(found[-1])])[:n_chunk]
 
@@ -183,8 +184,9 @@ def times_on_device(
     yet.
     """
     if on_accelerator():
-        return _of_jobs([(inputs, chunks)], key, n_column)[0]
-    run = _compiled(_n_device(len(chunks.index)), n_column, jax.default_backend())
+        times = _of_jobs([(inputs, chunks)], key, n_column)
+        return times[0] if times.is_fully_addressable else gathered(times)[0]
+    run = _compiled(*_n_device(len(chunks.index)), n_column, jax.default_backend())
     return gathered(run(inputs, host_key(key), chunks))
 
 
@@ -212,7 +214,7 @@ def _of_jobs(
     own = [(with_static_levels(one, n_level), chunks) for one, chunks in jobs]
     own += own[-1:] * (padded(len(jobs), 1, 2) - len(jobs))
     inputs, chunks = jax.tree.map(lambda *leaves: np.stack(leaves), *own)
-    run = _compiled(_n_device(chunks.index.shape[1]), n_column, jax.default_backend(), at_once=True)
+    run = _compiled(*_n_device(chunks.index.shape[1]), n_column, jax.default_backend(), at_once=True)
     return run(inputs, host_key(key), chunks)
 
 
@@ -238,14 +240,16 @@ def chunks_per_call(n_column: int) -> int:
     return max(1, COLUMNS_PER_CALL // n_column) if on_accelerator() else 32
 
 
-def _n_device(n_chunk: int) -> int:
-    """Returns the largest number of devices that get equally many chunks."""
-    return max(d for d in range(1, len(jax.devices()) + 1) if n_chunk % d == 0)
+def _n_device(n_chunk: int) -> tuple[int, int]:
+    """Returns the largest number of devices of a process that get equally many chunks, and that of processes: all or one."""
+    n_process = n_processes() if n_chunk % n_processes() == 0 else 1
+    own = n_chunk // n_process
+    return max(d for d in range(1, len(jax.local_devices()) + 1) if own % d == 0), n_process
 
 
 def gathered(times: Array | np.ndarray) -> np.ndarray:
     """Times on this host, those of other processes included."""
-    if isinstance(times, np.ndarray) or jax.process_count() == 1:
+    if isinstance(times, np.ndarray) or times.is_fully_addressable:
         return np.asarray(times, dtype=np.float64)
     from jax.experimental import multihost_utils
 
@@ -253,8 +257,10 @@ def gathered(times: Array | np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _compiled(n_device: int, n_column: int | None, backend: str, *, at_once: bool = False) -> Any:
+def _compiled(n_device: int, n_process: int, n_column: int | None, backend: str, *, at_once: bool = False) -> Any:
     """Times of chunks that are drawn on the device, of so many columns; for None, of columns that are drawn.
+
+    Devices are as many of each process; those of this one where it is alone.
 
     One after another their state stays in the cache of a core. An accelerator waits for launches and takes all at once, those of
     several jobs too: there, jobs and what their chunks are made of have a leading axis of jobs.
@@ -270,7 +276,8 @@ def _compiled(n_device: int, n_column: int | None, backend: str, *, at_once: boo
     def run(step: StepInputs, drawn: DrawnColumns) -> Float[Either, "1 score column"]:
         return propagate(*_engine(*step, jax.tree.map(lambda leaf: leaf[0], drawn)))[None]
 
-    mesh = Mesh(np.array(jax.devices()[:n_device]), ("device",))
+    each = range(n_process) if n_process > 1 else (jax.process_index(),)
+    mesh = Mesh(np.array([own for k in each for own in jax.local_devices(process_index=k)[:n_device]]), ("device",))
     split, whole = PartitionSpec("device"), PartitionSpec()
     function, specs = (run, (whole, split)) if n_column is None else (draw_and_run, (whole, whole, split))
     if at_once:

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from ..core.arrays import Floats, Positions, Values, namespace
 from ..core.errors import DataError
 from ..core.processes import Progress, silent
+from ..core.together import n_processes
 from ..graph.draws import MAX_COLUMNS, host_key, on_host, seed_of, typed_key
 from ..job.job import Job
 from ..result.distribution import StepTimeDistribution
@@ -112,7 +113,8 @@ def replica_maxima(
     n_cell = n_fleet * program.n_replica
     n_block = -(-n_cell // N_COLUMN)
     n_chunk = n_block * n_step
-    per_call = min(chunks_per_call(N_COLUMN), n_chunk + n_chunk % 2)
+    share = max(2, n_processes())
+    per_call = -(-min(chunks_per_call(N_COLUMN), n_chunk) // share) * share
     factors = _regime(program, network_u) if program.varying_regime else None
     inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=explicit)
     times = []

@@ -50,7 +50,7 @@ def test_known_gpus_and_fleets_are_the_same_on_both_sides() -> None:
 
 def test_programs_know_neither_members_of_large_groups_nor_columns() -> None:
     """Two groups of other sizes, and another number of columns: nothing more to compile."""
-    compiled = _compiled(1 << (len(jax.devices()).bit_length() - 1), None, jax.default_backend())
+    compiled = _compiled(1 << (len(jax.devices()).bit_length() - 1), 1, None, jax.default_backend())
     sizes = []
     for tp, n_samples in ((20, 1024), (24, 1024), (24, 4096)):
         columns = replica_columns(make_program(EVERYTHING, tp=tp), KEY, n_samples)
