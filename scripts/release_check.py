@@ -25,6 +25,7 @@ JOB = "llama2_7b_fsdp_64"
 OWN = ("prism_jax/", "inference/")
 SUFFIXES = {
     ".py",
+    ".sh",
     ".typed",
     ".toml",
     ".json",
