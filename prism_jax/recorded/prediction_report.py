@@ -146,7 +146,7 @@ class TracePredictionReport(Report):
             title=f"{recording_title(self.info)}: unrecorded steps{_asked(self.asked)}",
             verdict=f"A step takes {_time(steps, 'p50')}; 1 in 20 at least {over} more.",
             tone="unsure" if doubts else "plain",
-            facts={**facts, **({"warning": doubts[0].partition(":")[0]} if doubts else {})},
+            facts={**facts, **({"warning": doubts[0].partition(":")[0].partition(", so ")[0]} if doubts else {})},
             evidence=recorded_words(self.info),
             assumptions=("steps to come vary as the recorded ones do, on the same machines",),
             next_step=f"{_next(self.info)}; {more((*doubts, *self.info.notes))}",

@@ -164,7 +164,7 @@ def test_a_process_finds_the_same_of_pickled_rows():
     alone = validate_steps(FEW, calibration_of=of, deterministic_only=True).rows
     rows, unlike, which = pickle.loads(pickle.dumps(_calibrated(FEW, of)))
     assert len(unlike) == 2
-    assert pickle.loads(pickle.dumps(_part(rows, unlike, which, _Asked("", True, 0)))) == list(alone)
+    assert pickle.loads(pickle.dumps(_part((rows, unlike, which), asked=_Asked("", True, 0)))) == list(alone)
 
 
 @pytest.mark.slow

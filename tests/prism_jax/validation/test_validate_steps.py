@@ -106,7 +106,9 @@ def test_left_out_groups_get_the_calibration_of_their_fold(
 
     asked: list[str] = []
 
-    def folds(rows: Any, by: str, *, key: Any, progress: Callable[[float], None]) -> dict[str, Calibration]:
+    def folds(
+        rows: Any, by: str, *, key: Any, progress: Callable[[float], None], workers: Any = None
+    ) -> dict[str, Calibration]:
         asked.append(by)
         return {"site A": only_misfit(0.01), "site B": only_misfit(0.5)}
 
