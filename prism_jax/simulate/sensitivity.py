@@ -12,7 +12,8 @@ T_(i) are the sorted step times of the symmetric method, on random numbers and i
 job as it stands; k_i weighs the samples around the wanted probability (Epanechnikov's kernel). One order statistic alone would
 give the derivative of one or two columns; the average over its neighbours differs from it by a few parts in ten thousand, and its
 derivative by far less Monte Carlo error. The derivative is exact for q: columns are piecewise smooth in every duration, and the
-weights of the sorted columns do not move with the hardware.
+weights of the sorted columns do not move with the hardware. Nor do they with the spreads of GPUs and of the network (`Spread`),
+which multiply what factors deviate from one.
 
 hardware_sensitivity: what one per cent more of a peak, a bandwidth or a latency does to a quantile of the step time.
 
@@ -26,7 +27,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +39,13 @@ from ..core.errors import DataError
 from ..cost.efficiency import CostCorrection, Efficiency
 from ..cost.step import StepCost, step_cost
 from ..graph.build import GraphSeconds, LevelTable, Signatures, graph_seconds, level_table, signatures
-from ..graph.draws import typed_key
+from ..graph.draws import ScoreChain, typed_key
 from ..graph.propagate import GraphArrays
 from ..job.job import Job
 from ..result.distribution import check_prob
 from ..system.hardware import Cluster
 from ..workload.base.workload import Workload
-from .columns import one_chunk
+from .columns import ColumnInputs, one_chunk
 from .inputs import regime_factors, shared_of, unit_step
 from .predict import DEFAULT_COLUMNS, N_RANDOMISATION, N_STEP_SAMPLES, ReplicaColumns, replica_columns
 from .program import (
@@ -190,6 +191,36 @@ def exchange_s(arrays: GraphArrays, late: Values = np.ones(1)) -> Values:
     return (arrays.end_comm_s * late).max()
 
 
+class Spread(NamedTuple):
+    """Factors by which deviations from the mean grow; 1: as the job's variability has them, 0: none. May be traced.
+
+    Attributes:
+        clock: of persistent factors of GPUs and of nodes, in all compute classes.
+        network: of links, of the network's state in a step, and of the residuals of communication from call to call.
+    """
+
+    clock: Values | float = 1.0
+    network: Values | float = 1.0
+
+    def of(self, inputs: ColumnInputs) -> ColumnInputs:
+        """Returns inputs of columns whose factors vary as much; the same scores have the same ranks."""
+        graph = inputs.graph
+        calm = replace(graph, comm_sd=graph.comm_sd * self.network, p2p_sd=graph.p2p_sd * self.network)
+        return replace(
+            inputs,
+            graph=calm,
+            gpu=tuple(_stretched(chain, self.clock) for chain in inputs.gpu),
+            node=tuple(_stretched(chain, self.clock) for chain in inputs.node),
+            link=tuple(_stretched(chain, self.network) for chain in inputs.link),
+            regime=1.0 + self.network * (inputs.regime - 1.0),
+        )
+
+
+def _stretched(chain: ScoreChain, factor: Values | float) -> ScoreChain:
+    """A factor of mean one whose deviations are `factor` times as large."""
+    return ScoreChain(1.0 + factor * (chain.offset - 1.0), chain.slope * factor, chain.knots, chain.bends * factor)
+
+
 Q = TypeVar("Q", bound="StepQuantile")
 HALF_WIDTH = 0.02  # in probability, of the samples that a quantile averages over
 
@@ -223,40 +254,49 @@ class StepQuantile:
         lowered, key = RetimedJob.of(job), typed_key(key)
         return cls(lowered, replica_columns(lowered.program, key, n_samples), p, key)
 
-    def on(self, numbers: Numbers) -> Float[Array, ""]:
-        """Seconds that a fraction `p` of steps does not exceed on hardware with these numbers, which may be traced.
+    def on(self, numbers: Numbers, spread: Spread = Spread()) -> Float[Array, ""]:
+        """Seconds that a fraction `p` of steps does not exceed on hardware with these numbers and spreads, which may be traced.
 
         Raises:
             DataError: another number of tiers than the job's cluster has.
         """
-        return self._compiled(on_device(numbers))
+        return self._compiled(on_device(numbers), Spread(*(jnp.asarray(own, float) for own in spread)))
 
     @cached_property
-    def _compiled(self) -> Callable[[Numbers], Float[Array, ""]]:
-        return jax.jit(lambda numbers: self.quantile(*self.column_times(numbers)))
+    def _compiled(self) -> Callable[[Numbers, Spread], Float[Array, ""]]:
+        return jax.jit(lambda numbers, spread: self.quantile(*self.column_times(numbers, spread)))
 
-    def column_times(self, numbers: Numbers) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
+    def column_times(
+        self, numbers: Numbers, spread: Spread | None = None
+    ) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
         """Times of the columns of every randomisation, and the exchange that ends the step, seconds.
 
         Args:
             numbers: of the hardware, as in `numbers_of`.
+            spread: None: as the job's variability has it.
         """
-        return self.times_of(self.lowered.arrays(numbers))
+        return self.times_of(self.lowered.arrays(numbers), spread=spread)
 
     def times_of(
-        self, arrays: GraphArrays, late: Values = np.ones(1)
+        self, arrays: GraphArrays, late: Values = np.ones(1), spread: Spread | None = None
     ) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
         """Times of the columns of every randomisation, and the exchange that ends the step, of a graph with changed seconds.
 
         Args:
             arrays: of the graph.
             late: [lane] factor by which slow links lengthen the end of the step.
+            spread: None: as the job's variability has it.
+
+        Notes: of the end of the step only its residual is drawn later, which is why that is stretched here.
         """
         program, columns = self.lowered.program, self.columns
         inputs = replace(columns.inputs, graph=arrays)
+        regime = regime_factors(program, columns.scores)[:, -1]
+        if spread is not None:
+            inputs, regime = spread.of(inputs), (1.0 + spread.network * (regime - 1.0)) * spread.network
         times = lax.map(lambda chunk: one_chunk(inputs, self.key, chunk, columns.width), columns.chunks)
         time_s = columns.by_randomisation(times)
-        return time_s, exchange_s(arrays, late) * regime_factors(program, columns.scores)[:, -1]
+        return time_s, exchange_s(arrays, late) * regime
 
     def quantile(
         self,

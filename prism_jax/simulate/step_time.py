@@ -38,7 +38,7 @@ from .inputs import column_inputs, unit_network
 from .links import LinkFactors, link_factors
 from .predict import CHUNK_COLUMNS, DEFAULT_COLUMNS
 from .program import Program, by_class, lower, order_of
-from .sensitivity import Numbers, RetimedJob, StepQuantile, kernel_weights, numbers_of, on_device
+from .sensitivity import Numbers, RetimedJob, Spread, StepQuantile, kernel_weights, numbers_of, on_device
 from .work import PROBE, Work, with_busier_rank
 
 Slowdown: TypeAlias = Float[Array | np.ndarray, "device sample"]
@@ -153,6 +153,7 @@ class QuantileOfSteps(StepQuantile):
         slowdown: Given = None,
         links: Given = None,
         work: Given = None,
+        spread: Spread | None = None,
     ) -> Float[Array, ""]:
         """Seconds that a fraction `p` of steps does not exceed; differentiable in everything that is given.
 
@@ -160,15 +161,18 @@ class QuantileOfSteps(StepQuantile):
             cluster: as `hardware`.
             eff: the job's constants with other numbers, with a cluster; None: as calibrated for the job.
             hardware, slowdown, links, work: as in `step_time`; what is not given is drawn, always alike.
+            spread: of GPUs and of the network, with hardware alone.
 
         Raises:
-            DataError: another number of tiers than the job's cluster has, or as `step_time`.
+            DataError: another number of tiers than the job's cluster has, a spread with slowdowns, or as `step_time`.
         """
         job, given = self.lowered.job, cluster if hardware is None else hardware
         if given is None or isinstance(given, Cluster):
             given = None if given is None and eff is None else numbers_of(given or job.cluster, eff)
         if slowdown is None and links is None and work is None:
-            return self.on(numbers_of(job.cluster) if given is None else given)
+            return self.on(numbers_of(job.cluster) if given is None else given, spread or Spread())
+        if spread is not None:
+            raise DataError("spread: of GPUs and links that are drawn, not with slowdown, links or work")
         steps = StepGiven(slowdown, links, given, work)
         samples = steps_of(steps, job, self.key, steps.n_sample or self.columns.weight.size)
         return (jnp.sort(samples) * kernel_weights(len(samples), self.p)).sum()
