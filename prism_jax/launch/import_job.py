@@ -153,7 +153,7 @@ def _report(head: Head, made: HeadJob, name: str, written: str | None) -> Import
     return ImportReport(
         file=name,
         line=head.first_line,
-        model=f"{model.name}: {getattr(model, 'n_layers', 0)} layers, hidden {getattr(model, 'hidden', 0):,}",
+        model=f"{getattr(model, 'n_layers', 0)} layers, hidden {getattr(model, 'hidden', 0):,}",
         plan=f"{degrees}, micro-batch {plan.micro_batch}, global batch {plan.global_batch:,}, {plan.seq_len:,} tokens",
         devices=f"{plan.n_devices:,} x {job.cluster.device.name}",
         read=tuple(ImportedField(one.path, str(one.value), one.comment) for one in stated.fields.values()),

@@ -86,7 +86,7 @@ class ImportReport(Report):
             verdict=f"Imported: {stated} of {len(self.read)} fields are stated there.",
             tone="unsure" if self.not_modelled else "good",
             facts=facts,
-            evidence=f"{len(self.no_effect)} arguments without effect on speed; every field names its line",
+            evidence=f"{_counted(len(self.no_effect))} without effect on speed; every field names its line",
             next_step=f"prism-jax predict {self.written}; {more(self.notes)}"
             if self.written
             else f"-o job.yaml writes the job file; {more(self.notes)}",
@@ -108,6 +108,10 @@ class ImportReport(Report):
             *(Note(f"assumed: {text}") for text in self.assumed),
             *(Note(f"note: {text}") for text in self.notes),
         ]
+
+
+def _counted(n: int) -> str:
+    return f"{n} argument{'' if n == 1 else 's'}"
 
 
 def _some(names: Sequence[str], none: str) -> str:

@@ -162,9 +162,9 @@ def test_a_process_finds_the_same_of_pickled_rows():
         return shipped()
 
     alone = validate_steps(FEW, calibration_of=of, deterministic_only=True).rows
-    rows, unlike, which = pickle.loads(pickle.dumps(_calibrated(FEW, of)))
-    assert len(unlike) == 2
-    assert pickle.loads(pickle.dumps(_part((rows, unlike, which), asked=_Asked("", True, 0)))) == list(alone)
+    part = pickle.loads(pickle.dumps(_calibrated(FEW, of)))
+    assert len(part.unlike) == 2
+    assert pickle.loads(pickle.dumps(_part(part, asked=_Asked("", True, 0)))) == list(alone)
 
 
 @pytest.mark.slow
