@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._inference_loader import calibrate as calibrate, fit as fit
     from .capture.capture_program import capture_program as capture_program
     from .cloud.choose_cloud import choose_cloud as choose_cloud
+    from .explain.explain import attribute as attribute
     from .fits.fit_variability import fit_variability as fit_variability, report_fit as report_fit
     from .fits.load_fits import load_fits as load_fits
     from .horizon.predict_run import predict_run as predict_run
@@ -92,6 +93,7 @@ _HOME = {
     "WindowSpec": "workload.transformer.mixers",
     "TuneLimits": "search.tuned_fields",
     "Variability": "variability.tree",
+    "attribute": "explain.explain",
     "calibrate": "_inference_loader",
     "choose_cloud": "cloud.choose_cloud",
     "calibrate_site": "validation.calibrate",

@@ -7,6 +7,7 @@
   are made, and less is drawn.
 - Criticality (`critical_path.py`), sources of the p95 (`owners.py`), and what known GPUs cost (`given.py`).
 - Op-by-op timelines of the slowest replica of a typical and of a slow step.
+- On request, the shares of sources in the variance (`sobol.py`) and of owners in the p95 (`shapley.py`).
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ..core.arrays import Flags, Floats
+from ..core.errors import DataError
 from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES
 from ..cost.memory import chunk_activations
 from ..cost.step import step_cost
-from ..graph.draws import folded
+from ..graph.draws import folded, typed_key
 from ..graph.step_graph import StepGraph
 from ..graph.walk import noise_free_s
 from ..job.job import Job
 from ..plan.plan import device_layout
-from ..result.distribution import StepTimeDistribution
+from ..result.distribution import StepTimeDistribution, check_prob
 from ..simulate.allocation import allocation_spread
 from ..simulate.columns import Chunk
 from ..simulate.inputs import KnownGpus
@@ -37,7 +39,9 @@ from ..simulate.program import Program, by_class, lower
 from .critical_path import HostColumns, criticality, first_columns, slowest_weights
 from .given import given_slowdowns, slowest_nodes
 from .owners import p95_owners, work_gains
-from .types import Explanation, LaneGpu, Timeline, TimelineDetails
+from .shapley import shapley_falls
+from .sobol import step_sobol
+from .types import Attribution, Explanation, LaneGpu, Timeline, TimelineDetails
 
 
 def breakdown(
@@ -240,3 +244,26 @@ def explain(job: Job, distribution: StepTimeDistribution, *, key: Array, known: 
         work_gain={} if known is not None else work_gains(program, of_columns),
         given=None if known is None else given_slowdowns(known, nodes, times, of_columns),
     )
+
+
+def attribute(job: Job, *, key: Array | int, p: float = 0.95) -> Attribution:
+    """Shares the spread and the tail of the step time out among the sources of variability, with what they only do together.
+
+    Args:
+        job: model, cluster, plan and variability.
+        key: typed PRNG key or an integer seed.
+        p: probability of the quantile, beyond which a step is slow.
+
+    Raises:
+        DataError: `p` is not between 0 and 1, or replicas share out the documents of a step.
+        PlanError: the plan is impossible for the model or the cluster.
+
+    Example:
+        >>> found = attribute(load_job("gpt3_175b_1024"), key=0)  # doctest: +SKIP
+        >>> found.step_time.first["gpu"], found.p95.value_s["gemm.gpu"]  # doctest: +SKIP
+    """
+    if not 0.0 < check_prob(p) < 1.0:
+        raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
+    program, own = lower(job), typed_key(key)
+    step_time, slow_step = step_sobol(program, folded(own, 3), p)
+    return Attribution(step_time, slow_step, shapley_falls(program, folded(own, 4), p))

@@ -87,8 +87,7 @@ def removals(program: Program) -> Mapping[str, Variability]:
     tree, trees = program.job.variability, {}
     grouped = [[program.classes[i] for i in group] for group in factor_groups(tree, program.classes)]
     loose = [[name] for name in program.classes if not any(name in group for group in grouped)]
-    used = sorted({program.cost.collective_of.get(axis, "all_reduce") for axis in _used_axes(program)})
-    for names in [*grouped, *loose, *([name] for name in used)]:
+    for names in [*grouped, *loose, *([name] for name in used_collectives(program))]:
         if not all(tree.of(name).is_zero for name in names):
             trees["+".join(names)] = tree.without(*names)
     if tree.step.cv > 0:
@@ -96,6 +95,11 @@ def removals(program: Program) -> Mapping[str, Variability]:
     if any(stall.mean_fraction > 0 for stall in tree.stalls):
         trees[OF_WHOLE_STEPS[1]] = replace(tree, stalls=())
     return trees
+
+
+def used_collectives(program: Program) -> list[str]:
+    """Collectives that take time in a job's step, by name."""
+    return sorted({program.cost.collective_of.get(axis, "all_reduce") for axis in _used_axes(program)})
 
 
 def _used_axes(program: Program) -> list[str]:

@@ -79,6 +79,62 @@ class GivenSlowdowns:
 
 
 @dataclass(frozen=True)
+class SobolIndices:
+    """Shares of a variance by the independent sources that make it, sources with the largest total first.
+
+    Attributes:
+        first, first_error: share that a source explains alone, and its Monte Carlo standard error.
+        total, total_error: share that it has a part in, alone or together with others.
+        remainder, remainder_error: 1 - sum of `first`: what sources only cause together.
+        sd: standard deviation of what varies.
+    """
+
+    first: Mapping[str, float]
+    first_error: Mapping[str, float]
+    total: Mapping[str, float]
+    total_error: Mapping[str, float]
+    remainder: float
+    remainder_error: float
+    sd: float
+
+
+@dataclass(frozen=True)
+class ShapleyFalls:
+    """Seconds by which variability raises a quantile, shared out fairly among its owners, largest first.
+
+    Attributes:
+        value_s, error_s: owner -> mean rise when it is added to the others in a random order, and its Monte Carlo standard error.
+        alone_s: owner -> rise where it alone varies.
+        last_s: owner -> rise where it is added to all others; what removing it brings.
+        total_s, total_error_s: rise where all vary, the sum of `value_s`.
+        rest: sources that the owner "others" holds.
+    """
+
+    value_s: Mapping[str, float]
+    error_s: Mapping[str, float]
+    alone_s: Mapping[str, float]
+    last_s: Mapping[str, float]
+    total_s: float
+    total_error_s: float
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Shares of the sources of variability in the spread and in the tail of a step.
+
+    Attributes:
+        step_time: of the variance of the step time.
+        slow_step: of the variance of whether a step takes longer than p95.
+        p95: of the seconds by which p95 lies above the step without variability.
+    """
+
+    step_time: SobolIndices
+    slow_step: SobolIndices
+    p95: ShapleyFalls
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Why a step takes as long as it takes.
 
@@ -221,7 +277,13 @@ _WORDS = {
     "rework": "rework of lost steps",
     "restart": "restart, load, warm-up",
     "gemm+attention+memory": "GPUs (all compute)",
+    "gpu": "GPUs (all compute)",
+    "node": "nodes (all compute)",
+    "compute_calls": "compute, call to call",
+    "comm_calls": "communication, call to call",
+    "network_regime": "network, step to step",
 }
+_PART_WORDS = {"gpu": "GPU to GPU", "node": "node to node", "regime": "step to step", "call": "call to call"}
 
 
 def words(key: str) -> str:
@@ -230,6 +292,8 @@ def words(key: str) -> str:
     Example:
         >>> words("gemm+memory")
         'GEMM + memory-bound'
+        >>> words("all_gather.regime")
+        'all-gather, step to step'
     """
     if key in _WORDS:
         return _WORDS[key]
@@ -237,6 +301,9 @@ def words(key: str) -> str:
 
 
 def _word(key: str) -> str:
+    name, _, part = key.partition(".")
+    if part in _PART_WORDS:
+        return f"{_word(name)}, {_PART_WORDS[part]}"
     if key in KERNEL_CLASSES and (stated := KERNEL_CLASSES.named(key).words):
         return stated
     return _WORDS.get(key, key.replace("_", " "))

@@ -122,11 +122,13 @@ class CallNoise:
         key_data: the two words of this chunk's key.
         compute: standardised residual (mean 0, sd 1) of an op's compute as a function of a normal score.
         comm: standardised residual of its communication.
+        comm_key: of the draws of communication; None for `key_data`.
     """
 
     key_data: UInt32[Either, "2"]
     compute: ScoreChain | None
     comm: ScoreChain | None
+    comm_key: UInt32[Either, "2"] | None = None
 
 
 @traced_record
@@ -363,7 +365,11 @@ def _words(
     n_row = (members.n_draw if noise.compute is not None else 0) + (noise.comm is not None)
     if n_row == 0:
         return None
-    return word_pairs(noise.key_data, level, n_row, n_lane, n_column // 2)
+    words = word_pairs(noise.key_data, level, n_row, n_lane, n_column // 2)
+    if noise.comm_key is None or noise.comm is None:
+        return words
+    own = word_pairs(noise.comm_key, level, 1, n_lane, n_column // 2)
+    return jnp.concatenate([words[..., :-1, :, :], own], axis=-3)
 
 
 def _comm_score(

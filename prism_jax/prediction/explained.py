@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.page import Bar, Bars, Block, Facts, Note, Table
-from ..core.text_table import decimals, time_with_error, unit_of_time
+from ..core.text_table import decimals, time_with_error, unit_of_time, with_error
 from ..core.units import format_s
-from ..explain.types import GivenSlowdowns, SlowNode, words
+from ..explain.types import Attribution, GivenSlowdowns, ShapleyFalls, SlowNode, SobolIndices, words
 
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
@@ -52,6 +52,72 @@ def owner_blocks(owner_s: Mapping[str, float], error_s: Mapping[str, float] | No
 
     bars = [Bar(words(n), f"{seconds(n, value)} {value / p95_s:>7.2%}", max(0.0, value) / largest) for n, value in kept]
     return [Bars("Reduction of p95 if one source of variability is removed", bars)]
+
+
+NORMAL_95 = 1.96  # standard errors to either side
+
+
+def attribution_blocks(found: Attribution | None) -> list[Block]:
+    """Tables of what sources explain of the spread and of slow steps, and of the seconds of p95; nothing unless asked for."""
+    if found is None or not found.step_time.first:
+        return []
+    time, slow = found.step_time, found.slow_step
+    rows = [
+        (
+            words(name),
+            _share(time, name),
+            _share(time, name, total=True),
+            _share(slow, name),
+            _share(slow, name, total=True),
+        )
+        for name in time.first
+    ]
+    head = ("source", "alone", "and together", "of slow steps: alone", "and together")
+    together = {
+        "step time": f"{_remainder(time)} of its variance is made by several sources together",
+        "steps beyond p95": f"{_remainder(slow)} of the variance of being one",
+    }
+    return [
+        Table("Variance of the step time by independent source: Sobol indices (± Monte Carlo error)", head, rows),
+        Facts("", together),
+        *_shapley_blocks(found.p95),
+    ]
+
+
+def _share(own: SobolIndices, name: str, *, total: bool = False) -> str:
+    """An index in per cent, and its error."""
+    value, error = (own.total, own.total_error) if total else (own.first, own.first_error)
+    return _percent_with_error(value[name], error[name])
+
+
+def _percent_with_error(value: float, error: float) -> str:
+    return "{} ± {}%".format(*with_error(100.0 * value, 100.0 * error)) if error > 0.0 else f"{100.0 * value:.1f}%"
+
+
+def _remainder(own: SobolIndices) -> str:
+    """The share that sources only make together, with its 95% interval."""
+    low, high = (own.remainder + side * NORMAL_95 * own.remainder_error for side in (-1, 1))
+    return f"{own.remainder:.1%} (95% interval {low:.1%} to {high:.1%})"
+
+
+def _shapley_blocks(found: ShapleyFalls) -> list[Block]:
+    """Seconds of p95 by owner; nothing where nothing raises it."""
+    if not found.value_s:
+        return []
+    rows = [
+        (
+            words(name),
+            seconds_with_error(value, found.error_s[name]),
+            f"{value / found.total_s:.1%}" if found.total_s else "",
+            format_s(found.alone_s[name], 3),
+            format_s(found.last_s[name], 3),
+        )
+        for name, value in found.value_s.items()
+    ]
+    total = seconds_with_error(found.total_s, found.total_error_s)
+    title = f"p95 above the step without variability, {total}, by owner: Shapley values"
+    table = Table(title, ("owner", "its part", "share", "if it alone varies", "if it is removed"), rows)
+    return [table, Note(f"Others: {'; '.join(words(name) for name in found.rest)}.")] if found.rest else [table]
 
 
 def given_blocks(given: GivenSlowdowns | None) -> list[Block]:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 FOREVER_S = 1e9  # 30 years for one operation
 FAST = "Predict the distribution alone: no breakdown of the step, no causes of the tail."
+ATTRIBUTION = (
+    "Share variance and p95 out among their sources (Sobol indices, Shapley values): half a minute, for large jobs one."
+)
 MOST_HOSTS = 4  # named in a note
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
@@ -215,6 +218,7 @@ def explain_step(
     measured: Measured = Measured(),
     sampling: Sampling = Sampling(),
     explained: Annotated[bool, Option("--fast", help=FAST)] = True,
+    attributed: Annotated[bool, Option("--attribution", key="attribution", help=ATTRIBUTION)] = False,
     price_per_gpu_hour: Annotated[float | None, Option("--price", "PRICE", key="price")] = None,
     shared: Together = Together(),
     progress: Progress = silent,
@@ -227,6 +231,7 @@ def explain_step(
         measured: fits, calibrations and slowdowns to apply.
         sampling: draws, seed and method of the simulation.
         explained: whether to say where the time goes and what causes the tail, which takes half of the time.
+        attributed: whether to share variance and p95 out among their sources, which takes half a minute or more.
         price_per_gpu_hour: price per GPU-hour, for money per step and per million tokens.
         shared: other processes that share the steps of brute force.
         progress: told what is being done.
@@ -247,7 +252,7 @@ def explain_step(
     if shared.processes is not None and METHODS[sampling.method] != "brute_force":
         raise DataError("--processes: shares the steps of brute force. Add --method brute-force, or leave it out.")
     with together(shared.processes):
-        return _explained(job, changes, measured, sampling, explained, price_per_gpu_hour, progress)
+        return _explained(job, changes, measured, sampling, explained, attributed, price_per_gpu_hour, progress)
 
 
 def _explained(
@@ -256,12 +261,15 @@ def _explained(
     measured: Measured,
     sampling: Sampling,
     explained: bool,
+    attributed: bool,
     price_per_gpu_hour: float | None,
     progress: Progress,
 ) -> PredictionReport:
     """Arguments as those of `explain_step`, whose processes have met."""
     own, rest = calibrated_job(loaded(job, changes.texts_for(job)), measured.fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
+    if attributed and measured.slowdowns is not None:
+        raise DataError("--attribution is of GPUs that are drawn, not with --slowdowns; leave out one of both")
     known = None if measured.slowdowns is None else _known(own, measured.slowdowns, measured.hosts)
     fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)
     if not measured.use_level:
@@ -273,7 +281,7 @@ def _explained(
     from .predicted_step import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
     method = METHODS[sampling.method]
-    asked = Simulation(method, sampling.n_samples, sampling.seed, known, explained)
+    asked = Simulation(method, sampling.n_samples, sampling.seed, known, explained, attributed)
     record = noted(method=method, samples=asked.count, job_file=stated_text(job, changes.texts_for(job)))
     check_alike(fitted.job, tuple(fitted.draws), asked)
     report, distribution, explanation = simulated(fitted, asked, record, progress)

@@ -18,7 +18,7 @@ from ..calibration.key import LevelFactor
 from ..core.processes import Progress, part, silent
 from ..core.report import RunRecord
 from ..core.units import format_s
-from ..explain.explain import explain, timelines
+from ..explain.explain import attribute, explain, timelines
 from ..explain.perfetto import write_trace
 from ..explain.types import Explanation
 from ..fits.load_fits import FittedJob, LogLevel
@@ -110,6 +110,7 @@ class Simulation:
         n_samples: None for the default of the method.
         slowdowns: of GPUs that were measured, and the names of their hosts; None for none.
         explained: whether the parts of the step and the sources of its tail are asked for, which takes half of the time.
+        attributed: whether the shares of the sources in the variance and in p95 are asked for.
     """
 
     method: str
@@ -117,6 +118,7 @@ class Simulation:
     seed: int
     slowdowns: SlowdownTable | None
     explained: bool = True
+    attributed: bool = False
 
     @property
     def count(self) -> int:
@@ -151,6 +153,10 @@ def simulated(
     elapsed = Elapsed(
         compiled_s, max(0.0, ran - started - compiled_s), 0.0 if explanation is None else time.perf_counter() - ran
     )
+    attribution = None
+    if asked.attributed:
+        progress(0.0, "attributing")
+        attribution = attribute(job, key=key)
     cost, times, band = lower(job).cost, None, None
     if fitted.draws:
         times, band = _of_draws(replace(fitted, job=job), asked, known, distribution, progress)
@@ -168,7 +174,7 @@ def simulated(
         *fitted.unused,
         *([at_level.note] if at_level.note else []),
     ]
-    report = replace(report, level=at_level.facts, notes=tuple(notes), epistemic_s=band)
+    report = replace(report, level=at_level.facts, notes=tuple(notes), epistemic_s=band, attribution=attribution)
     if band is None:
         report = with_tails(report, job, distribution, asked.seed)
     report = replace(report, curve=step_curve(distribution, report.guarantee))

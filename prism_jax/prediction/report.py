@@ -11,12 +11,12 @@ from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import percent, prob, time_to, time_with_error, times_to, with_error
 from ..core.units import format_s
-from ..explain.types import GivenSlowdowns
+from ..explain.types import Attribution, GivenSlowdowns
 from ..result.curve import StepCurve
 from ..result.distribution import Guarantee
 from ..workload.transformer.routing import DroppedTokens
 from .check_report import HostFacts, MemoryFacts, OpenFieldFacts, assumed, assumption_blocks, memory_block
-from .explained import breakdown_blocks, given_blocks, owner_blocks
+from .explained import attribution_blocks, breakdown_blocks, given_blocks, owner_blocks
 from .figures import (
     AllocationFacts,
     Elapsed,
@@ -66,6 +66,7 @@ class PredictionReport(Report):
         open_fields: what the job leaves unsaid, the field that widens `model_band_s` most in front.
         evidence: measured runs near the job, which decide how wide `model_band_s` is.
         criticality_mc_error, p95_owner_mc_error_s: Monte Carlo standard errors of `criticality` and `p95_owner_s`.
+        attribution: shares of the sources in the variance and in p95, and what they only do together; absent unless asked for.
         given: what given slowdowns of GPUs cost; absent where none are given.
         money: absent without a price.
         epistemic_s: what applied fits leave open; absent without fits of variability.
@@ -113,6 +114,7 @@ class PredictionReport(Report):
     evidence: Annotated[Evidence | None, WHERE_KNOWN] = None
     criticality_mc_error: Mapping[str, float] = field(default_factory=dict)
     p95_owner_mc_error_s: Mapping[str, float] = field(default_factory=dict)
+    attribution: Annotated[Attribution | None, WHERE_KNOWN] = None
     given: Annotated[GivenSlowdowns | None, WHERE_KNOWN] = None
     host_memory_bytes_per_node: Annotated[HostFacts | None, WHERE_KNOWN] = None
     dropped_share: Annotated[DroppedTokens | None, WHERE_KNOWN] = None
@@ -133,6 +135,7 @@ class PredictionReport(Report):
             *owner_blocks(
                 self.p95_owner_s, None if self.given is None else self.p95_owner_mc_error_s, self.step_time_s.p95
             ),
+            *attribution_blocks(self.attribution),
             *given_blocks(self.given),
             *assumption_blocks(self.evidence, self.open_fields, self.notes),
             Note(_footer(self)),

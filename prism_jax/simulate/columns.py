@@ -137,6 +137,7 @@ class DrawnColumns:
         link, edge: factors of links, as in `CommFactors`.
         call: key of the residuals.
         work: [factor_row, column] factors of the work of micro-batches less one.
+        comm_call: key of the residuals of communication; None for `call`.
     """
 
     members: Members
@@ -144,6 +145,7 @@ class DrawnColumns:
     edge: Float[Either, "*chunk lane column"] | None
     call: UInt32[Either, "*chunk 2"]
     work: Float[Either, "*chunk factor_row column"] | None
+    comm_call: UInt32[Either, "*chunk 2"] | None = None
 
 
 def column_times(
@@ -175,6 +177,13 @@ def column_times(
         found.append(_compiled(n_device, 1, None, backend)(step, drawn))
         found[:-1] = map(gathered, found[:-1])  # the last runs while the next is drawn
     return np.concatenate([*found[:-1], gathered(found[-1])])[:n_chunk]
+
+
+def times_of_drawn(inputs: ColumnInputs, drawn: DrawnColumns) -> Float[np.ndarray, "score column"]:
+    """Step times of the columns of one chunk whose draws are given, seconds."""
+    step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
+    run = _compiled(1, 1, None, jax.default_backend())
+    return gathered(run(step, jax.tree.map(lambda leaf: np.asarray(leaf)[None], drawn)))[0]
 
 
 def times_on_device(
@@ -323,7 +332,7 @@ def _engine(
     terms: WorkTerms | None,
     drawn: DrawnColumns,
 ) -> Engine:
-    noise = None if compute is None and comm is None else CallNoise(drawn.call, compute, comm)
+    noise = None if compute is None and comm is None else CallNoise(drawn.call, compute, comm, drawn.comm_call)
     work = None if terms is None or drawn.work is None else WorkFactors(drawn.work, *terms)
     return graph, drawn.members, CommFactors(drawn.link, regime, drawn.edge), noise, work
 
@@ -383,20 +392,35 @@ def persistent_factors(
     inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
 ) -> Float[Either, "factor member lane column"]:
     """Persistent factors of every GPU, node effect included; traced where the key or the chunk is."""
+    if not inputs.gpu:
+        shape = (0, inputs.n_member, inputs.n_lane, n_column)
+        return namespace(key, chunk).ones(shape, inputs.graph.compute_s.dtype)
+    chip, xp = factors_of(inputs, *persistent_scores(inputs, key, chunk, n_column)), namespace(key, chunk)
+    return chip if chunk.known is None else xp.where(xp.isnan(chunk.known), chip, chunk.known)
+
+
+def persistent_scores(
+    inputs: ColumnInputs, key: Key[Array, ""] | Words, chunk: Chunk, n_column: int
+) -> tuple[Float[Either, "member lane column"], Float[Either, "node lane column"]]:
+    """Normal scores of every GPU and of every node; a slow GPU, a slow node is so in every kernel class."""
     shape, dtype = (inputs.n_member, inputs.n_lane, n_column), inputs.graph.compute_s.dtype
     xp = namespace(key, chunk)
-    if not inputs.gpu:
-        return xp.ones((0, *shape), dtype)
     node_z = normals(named(key, "node"), inputs.n_node, *shape[1:]).astype(dtype)
     if chunk.peak_score is None:
         gpu_z = normals(named(key, "gpu"), *shape).astype(dtype)
     else:
         gpu_z = below_peak(named(key, "gpu"), chunk.peak_score[0], inputs.n_member)
         node_z = xp.concatenate([chunk.peak_score[1:], node_z[1:]])
+    return gpu_z, node_z
+
+
+def factors_of(
+    inputs: ColumnInputs, gpu_z: Float[Either, "member lane column"], node_z: Float[Either, "node lane column"]
+) -> Float[Either, "factor member lane column"]:
+    """Persistent factors of GPUs of given scores on nodes of given scores."""
     host = np.minimum(np.arange(inputs.n_member) // inputs.node_size, inputs.n_node - 1)
     factors = [gpu(gpu_z) * node(node_z)[host] for gpu, node in zip(inputs.gpu, inputs.node, strict=True)]
-    chip = xp.stack(factors)
-    return chip if chunk.known is None else xp.where(xp.isnan(chunk.known), chip, chunk.known)
+    return namespace(gpu_z, node_z).stack(factors)
 
 
 def highest_of(score: Float[Either, "*#cell"], n: int | Float[Either, "*#cell"]) -> Float[Either, "*cell"]:

@@ -94,6 +94,7 @@ class Proposal:
         picked: [chunk, column] component a column was drawn from.
         exponent: [chunk, column, component] log of every component's density over the plain one.
         shares: [component] of the mixture.
+        shifts: [component, 2 * lane] of the scores.
         work_length: of the shift that work is tilted by.
         seed: of the scramblings.
     """
@@ -102,8 +103,14 @@ class Proposal:
     picked: NDArray[np.intp]
     exponent: Floats
     shares: Floats
+    shifts: Floats
     work_length: float
     seed: int
+
+    def weight_of(self, peak_score: Floats) -> Floats:
+        """Returns the plain over the mixture's density [column] at peak scores [2, lane, column], wherever they were drawn."""
+        score = peak_score.reshape(-1, peak_score.shape[-1]).T
+        return 1.0 / (np.exp(_exponent(score, self.shifts)) @ self.shares)
 
     def weight(self) -> Floats:
         """Returns importance weights [chunk, column] of columns whose work does not vary."""
@@ -134,10 +141,15 @@ def proposal(
     score = ndtri(uniform[..., 1:]).reshape(n_chunk, n_column, 2 * n_lane)
     picked = np.minimum(np.searchsorted(np.cumsum(shares), uniform[..., 0]), len(shares) - 1)
     score = score + shifts[picked]
-    exponent = score @ shifts.T - 0.5 * (shifts**2).sum(axis=1)
+    exponent = _exponent(score, shifts)
     peak = score.reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1)
     length = shift_length(n_replica) * work_sd / max(float(np.hypot(np.hypot(*direction), work_sd)), 1e-30)
-    return Proposal(peak, picked, exponent, shares, length, seed)
+    return Proposal(peak, picked, exponent, shares, shifts, length, seed)
+
+
+def _exponent(score: Floats, shifts: Floats) -> Floats:
+    """Log of the density of every shifted component over the plain one [..., component], at scores [..., 2 * lane]."""
+    return score @ shifts.T - 0.5 * (shifts**2).sum(axis=1)
 
 
 def _components(

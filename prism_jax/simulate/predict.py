@@ -21,7 +21,7 @@ from ..result.distribution import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
 from .columns import Chunk, ColumnInputs, chunks_per_call, gathered, times_of_jobs, times_on_device
-from .importance import Design, effective_tail, importance_design, lane_shares
+from .importance import Design, Proposal, effective_tail, importance_design, lane_shares, proposal
 from .inputs import MAX_KNOWN_REPLICAS, KnownGpus, column_inputs, deterministic, regime_factors, shared_of
 from .known_replicas import KnownReplicas, every_known_replica, known_times, links_of
 from .links import ReplicaLinks
@@ -417,16 +417,27 @@ def replica_columns(program: Program, key: Array, n_samples: int, links: Floats 
 
 def column_design(program: Program, n_column: int, seed: int) -> Design:
     """Importance design of a program; without persistent factors every column is nominal."""
+    shape, direction, shares = _of_design(program, n_column)
+    design = importance_design(*shape, direction, shares, seed, program.work)
+    idle = ((0, 0), (0, 0), (0, program.n_lane - program.n_stage), (0, 0))
+    return replace(design, peak_score=np.pad(design.peak_score, idle))
+
+
+def persistent_proposal(program: Program, n_column: int, seed: int) -> Proposal:
+    """Columns of the importance design of a program before their work is drawn, `N_RANDOMISATION` sets of them."""
+    shape, direction, shares = _of_design(program, n_column)
+    return proposal(*shape, direction, shares, seed)
+
+
+def _of_design(program: Program, n_column: int) -> tuple[tuple[int, int, int, int], Floats, Floats]:
+    """Sizes of the design, the direction in which GPUs and nodes lengthen ops, and the share of every lane."""
     busy = program.graph.compute_s.sum(axis=(0, 2))[: program.n_stage]
     direction = np.zeros(2)
     if program.has_persistent:
         direction = persistent_spread(
             program.job.variability, program.graph.compute_s.sum(axis=(0, 1)), program.classes
         )
-    shape = N_RANDOMISATION, n_column, program.n_stage, program.n_replica
-    design = importance_design(*shape, direction, lane_shares(busy), seed, program.work)
-    idle = ((0, 0), (0, 0), (0, program.n_lane - program.n_stage), (0, 0))
-    return replace(design, peak_score=np.pad(design.peak_score, idle))
+    return (N_RANDOMISATION, n_column, program.n_stage, program.n_replica), direction, lane_shares(busy)
 
 
 def persistent_spread(tree: Variability, class_seconds: Floats, classes: Sequence[str]) -> Floats:
