@@ -77,7 +77,7 @@ def test_numbers_that_json_lacks_are_null():
 def test_another_report_or_a_damaged_one_is_refused():
     with pytest.raises(DataError, match="it must be 'prism-jax/sample/1'"):
         Sample.from_dict({**SAMPLE.to_dict(), "schema": "prism-jax/sample/2"})
-    with pytest.raises(DataError, match="not a report"):
+    with pytest.raises(DataError, match="damaged report of schema .*: the key .low. is missing"):
         Sample.from_dict({"schema": Sample.schema(), "T": 1.0})
 
 
