@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.kernel_pools.made import MadeJob, write_made_job
 from experiments.kills.inputs import JOB, write_inputs as write_shared_inputs
 from tests.support.files.execution_traces import profile_text, trace_text
 from tests.support.training_logs import LOGS
@@ -94,7 +93,6 @@ def write_inputs(folder: Path) -> None:
         if name in LOGS:
             seconds = [9.0, *(0.02 * np.exp(0.05 * rng.standard_normal(40)))]
             (folder / f"{name.split()[0].lower()}.log").write_text(LOGS[name].write(seconds), encoding="utf-8")
-    write_made_job(MadeJob(0, n_step=12, n_layer=1), folder / "profiles")
     _write_queue(folder / "queue.csv", rng)
     _write_phases(folder / "phases.csv", rng)
 

@@ -23,7 +23,7 @@ class Writes(NamedTuple):
 
 
 def _fit(model: str, file: str, *options: str, codes: tuple[int, ...] = (0,)) -> Writes:
-    line = " ".join(("fit", model, file, *options, "-o", f"{model}.npz"))
+    line = " ".join(("fit", model, file, *options, "-o", f"{model}.npz", "--plot", f"{model}.png"))
     return Writes(" ".join(("fit", model, *options)), line, (f"{model}.npz.partial",), codes)
 
 
@@ -59,6 +59,8 @@ COMMANDS = (
     Writes("trace predict", "trace predict local_cluster --draws 500 --plot steps.pdf"),
     Writes("trace what-if", "trace what-if local_cluster --plot workers.png"),
     Writes("trace export", "trace export local_cluster --perfetto steps.json.gz"),
+    Writes("trace kernels", "trace kernels profiles --plot kernels.png"),
+    Writes("import", "import train.sh --device h100-sxm -o imported.yaml"),
     Writes("watch", "watch log.csv --plot phases.png"),
     _fit("fleet", "times.csv"),
     _fit("fleet", "times.csv", "--method", "map"),

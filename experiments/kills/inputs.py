@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.kernel_pools.made import MadeJob, write_made_job
+
 JOB = """\
 name: small
 model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
@@ -47,10 +49,23 @@ NCCL = """\
 RANK = "#  Rank {0:2d} Group  0 Pid  {1} on  host-{2} device  {3} [0x{0:02x}] NVIDIA H100 80GB\n"
 
 
+SCRIPT = """#!/bin/bash
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 \\
+    --micro-batch-size 4 --global-batch-size 64 --tensor-model-parallel-size 1 --vocab-size 30000 --bf16
+"""
+
+
 def write_inputs(folder: Path, seed: int) -> None:
     """All of them."""
     rng = np.random.default_rng(seed)
-    texts = {"job.yaml": JOB, "placed.yaml": PLACED, "space.yaml": SPACE, "all_reduce.log": _nccl_tests(rng)}
+    write_made_job(MadeJob(0, n_step=12, n_layer=1), folder / "profiles")
+    texts = {
+        "job.yaml": JOB,
+        "train.sh": SCRIPT,
+        "placed.yaml": PLACED,
+        "space.yaml": SPACE,
+        "all_reduce.log": _nccl_tests(rng),
+    }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     tables = {

@@ -63,7 +63,8 @@ def ran(line: str, folder: Path, *, after_s: float | None = None, before_operati
 
 def files_in(folder: Path) -> dict[str, bytes]:
     """Name -> content."""
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def same(a: bytes | None, b: bytes | None, name: str) -> bool:

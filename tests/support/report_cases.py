@@ -89,6 +89,10 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         lambda: pj.validate_log("headed.log", device="h100-sxm"),
     ),
     "memory-validation": ("validate memory memory.csv", lambda: pj.validate_memory("memory.csv")),
+    "import": (
+        "import run.sh 13 --env TP=8 --env SP=true --device h100-sxm",
+        lambda: pj.import_job("run.sh", ["13"], variables={"TP": "8", "SP": "true"}, device="h100-sxm"),
+    ),
     "capture": ("capture job.yaml", lambda: capture_step("job.yaml")),
     "trace-kernels": ("trace kernels profiles --top 2", lambda: kernels_of_trace("profiles", top=2)),
     "execution-trace": ("trace info execution_trace.json", lambda: pj.describe_trace("execution_trace.json")),

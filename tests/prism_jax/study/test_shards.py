@@ -1,5 +1,6 @@
 """Shards of a study: together they are the whole, each task once; and what schedulers state of them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -132,10 +133,22 @@ def test_the_recipe_for_an_array_of_slurm_makes_the_table_of_one_process(tmp_pat
     recipe = SCHEDULERS / "slurm_sweep.sh"
     subprocess.run([tmp_path / "array", recipe], env=own, check=True, capture_output=True, cwd=tmp_path)
     assert len(list((tmp_path / "results").iterdir())) == 3
-    grid = ["plan.tp=4,8,16", "plan.micro_batch=1,2,4"]
-    found = sweep_jobs("gpt3_175b_1024", grid, resume=tmp_path / "results", n_samples=64)
+    command = [
+        "prism-jax",
+        "sweep",
+        "gpt3_175b_1024",
+        "--set",
+        "plan.tp=4,8,16",
+        "--set",
+        "plan.micro_batch=1,2,4",
+        "--json",
+    ]
+    rows = []
+    for more in (["--resume", str(tmp_path / "results")], []):  # in processes of their own, as users start them
+        run = subprocess.run([*command, *more], env=own, check=True, capture_output=True, text=True, cwd=tmp_path)
+        rows.append(json.loads(run.stdout)["rows"])
     assert not (tmp_path / "results" / "whole.npz").exists()
-    assert repr(found.rows) == repr(sweep_jobs("gpt3_175b_1024", grid, n_samples=64).rows)
+    assert rows[0] == rows[1]
 
 
 def test_the_manifest_for_kubernetes_says_what_the_command_reads() -> None:
