@@ -26,7 +26,7 @@ from prism_jax.calibration.surrogate import stack
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
 from prism_jax.core.errors import DataError
-from prism_jax.core.executor import ALONE, Workers, run_tasks
+from prism_jax.core.executor import ALONE, Workers, answers_in_order
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.validation.costed import CostedJob, costed, job_of_row, step_times
 from prism_jax.validation.score import MeasuredRow, group_of
@@ -116,13 +116,10 @@ def step_folds(
     data = row_data(kept, part_of(progress, 0.0, PREPARED))
     needed = [*fitted, *([""] if len(fitted) < len(groups) else [])]  # the last: groups none of whose rows is fitted
     told = part_of(progress, PREPARED, 1.0)
-    found: dict[str, Calibration] = {}
     if workers.executor is not None:
         alone = partial(_fold_alone, data=data, content=content_hash(data), owner=owner, key=key)
-        for number, made in run_tasks(alone, needed, workers):
-            found[needed[number]] = made
-            told(len(found) / len(needed))
-        return {group: found.get(group) or found[""] for group in groups}
+        shared = dict(zip(needed, answers_in_order(alone, needed, workers, told), strict=True))
+        return {group: shared.get(group) or shared[""] for group in groups}
     fit = partial(_fold, Calibrator(data), data, owner, key=key)
     found = {
         needed[0]: fit(needed[0])

@@ -22,7 +22,7 @@ from prism_jax.calibration.band import row_factors
 from prism_jax.calibration.calibration import KNOBS, Calibration, linked, shipped
 from prism_jax.calibration.surrogate import sensitivities, surrogate_seconds
 from prism_jax.core.arrays import Floats
-from prism_jax.core.executor import ALONE, Workers, run_tasks
+from prism_jax.core.executor import ALONE, Workers, answers_in_order
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.result.distribution import MedianInterval
 from prism_jax.validation.calibration_report import (
@@ -131,11 +131,8 @@ def _errors_of_others(
     progress: Progress,
 ) -> list[Floats]:
     """Errors of the runs that are not among those chosen [task][run], after a calibration with these."""
-    found: dict[int, Floats] = {}
-    for number, own in run_tasks(partial(_fitted_to, calibration=calibration, runs=runs, key=key), chosen, workers):
-        found[number] = own
-        progress(len(found) / len(chosen))
-    return [found[number] for number in range(len(chosen))]
+    one = partial(_fitted_to, calibration=calibration, runs=runs, key=key)
+    return answers_in_order(one, chosen, workers, progress)
 
 
 def _fitted_to(chosen: NDArray[np.intp], *, calibration: Calibration, runs: SiteRuns, key: jax.Array) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.core.errors import DataError, FitError
-from prism_jax.core.executor import ALONE, Workers, run_tasks
+from prism_jax.core.executor import ALONE, Workers, answers_in_order
 from prism_jax.core.processes import Progress, silent
 from prism_jax.core.registry import did_you_mean
 
@@ -98,11 +98,8 @@ def holdout(
     everything = posterior(chosen, prepared, method, key, settings=settings)
     near = partial(posterior_near, near=everything.flat, method=method, settings=settings)
     one = partial(_scores, measured=measured, model=model, column=column, key=key, near=near)
-    found: dict[int, list[GroupScore]] = {}
-    for number, own in run_tasks(one, list(enumerate(splits)), workers):
-        found[number] = own
-        progress(len(found) / len(splits))
-    return Holdout(column, len(names), tuple(score for number in range(len(splits)) for score in found[number]))
+    found = answers_in_order(one, list(enumerate(splits)), workers, progress)
+    return Holdout(column, len(names), tuple(score for own in found for score in own))
 
 
 @one_blas_thread

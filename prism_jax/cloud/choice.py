@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.errors import SpecError
-from ..core.executor import ALONE, Workers, run_tasks
+from ..core.executor import ALONE, Workers, answers_in_order
 from ..core.processes import Progress, silent
 from ..graph.draws import typed_key
 from ..horizon.outcome import Estimate
@@ -298,9 +298,10 @@ def _simulated(
         own = candidates[n]
         groups.setdefault(n if own.law is None else (own.law.name, own.count), []).append(n)
     tasks = [[candidates[n] for n in group] for group in groups.values()]
-    found = dict(run_tasks(partial(_outcomes, worlds=worlds), tasks, workers))
-    places = list(groups.values())
-    return {n: one for at in found for n, one in zip(places[at], found[at], strict=True)}
+    found = answers_in_order(partial(_outcomes, worlds=worlds), tasks, workers)
+    return {
+        n: one for group, own in zip(groups.values(), found, strict=True) for n, one in zip(group, own, strict=True)
+    }
 
 
 def _outcomes(candidates: Sequence[CloudCandidate], *, worlds: SpotDraws) -> list[CandidateOutcome]:

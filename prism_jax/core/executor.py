@@ -26,7 +26,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from .errors import DataError, PrismError
 from .kept_work import jax_settings, own_code
-from .processes import MOST, processes, start_jax
+from .processes import MOST, Progress, processes, silent, start_jax
 from .use_case import Option, OptionGroup
 
 TARGET_S = 1.0  # seconds that a batch takes at least
@@ -64,14 +64,8 @@ def worker_kind() -> WorkerKind:
     return WorkerKind(own_code(), _cpu())
 
 
-VECTORS = (
-    "sse4",
-    "avx",
-    "fma",
-    "amx",
-    "asimd",
-    "sve",
-)  # prefixes of flags of instructions that compiled programs may use
+# Prefixes of the flags of instructions that compiled programs may use.
+VECTORS = ("sse4", "avx", "fma", "amx", "asimd", "sve")
 
 
 def _cpu() -> str:
@@ -88,13 +82,13 @@ def _cpu() -> str:
     return f"{said.get('model name') or platform.machine()} with {' '.join(vectors) or 'no vector instructions stated'}"
 
 
-def _of_processes(rest: str) -> AbstractContextManager[Executor]:
+def _of_processes(rest: str, n_task: int) -> AbstractContextManager[Executor]:
     if not rest.isdecimal() or not 1 <= int(rest) <= MOST:
         raise DataError(f"--executor processes:{rest}: the number of processes must be between 1 and {MOST}")
-    return processes(int(rest))
+    return processes(min(int(rest), n_task))
 
 
-def _of_dask(rest: str) -> AbstractContextManager[Executor]:
+def _of_dask(rest: str, _n_task: int) -> AbstractContextManager[Executor]:
     try:
         from distributed import Client
     except ImportError:
@@ -118,7 +112,7 @@ def _of_dask(rest: str) -> AbstractContextManager[Executor]:
     return connected()
 
 
-def _of_mpi(rest: str) -> AbstractContextManager[Executor]:
+def _of_mpi(rest: str, _n_task: int) -> AbstractContextManager[Executor]:
     if rest:
         raise DataError(f"--executor mpi:{rest}: the number of processes is that of `mpirun -n`. Give --executor mpi.")
     try:
@@ -131,7 +125,9 @@ def _of_mpi(rest: str) -> AbstractContextManager[Executor]:
     return MPIPoolExecutor()
 
 
-EXECUTORS: Mapping[str, Callable[[str], AbstractContextManager[Executor]]] = {
+EXECUTORS: Mapping[
+    str, Callable[[str, int], AbstractContextManager[Executor]]
+] = {  # of what follows the name, and of n tasks
     "processes": _of_processes,
     "dask": _of_dask,
     "mpi": _of_mpi,
@@ -191,11 +187,8 @@ class Workers(OptionGroup):
         self.check()
         if isinstance(self.executor, Executor):
             return nullcontext(self.executor)
-        name = self.executor or f"processes:{self.n_workers or 1}"
-        kind, _, rest = name.partition(":")
-        if kind == "processes" and rest.isdecimal():
-            rest = str(min(int(rest), max(n_task, 1))) if int(rest) <= MOST else rest
-        return EXECUTORS[kind](rest)
+        kind, _, rest = (self.executor or f"processes:{self.n_workers or 1}").partition(":")
+        return EXECUTORS[kind](rest, n_task)
 
 
 ALONE = Workers()
@@ -223,6 +216,29 @@ def run_tasks(
     dealer = _Dealer(function, tasks, workers)
     with dealer:
         yield from dealer.answers()
+
+
+def answers_in_order(
+    function: Callable[[Task], Answer],
+    tasks: Sequence[Task],
+    workers: Workers = ALONE,
+    progress: Progress = silent,
+    what: Callable[[Task], str] | None = None,
+) -> list[Answer]:
+    """Computes every task, as `run_tasks` does, and returns the answers in the order of the tasks.
+
+    Args:
+        progress: called after every task with the share that is done.
+        what: text for it on a task that is done; None: it needs none.
+
+    Raises:
+        DataError: as `run_tasks`.
+    """
+    found: dict[int, Answer] = {}
+    for number, answer in run_tasks(function, tasks, workers):
+        found[number] = answer
+        progress(len(found) / len(tasks), *(() if what is None else (what(tasks[number]),)))
+    return [found[number] for number in range(len(tasks))]
 
 
 class _Dealer(ExitStack):

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.executor import ALONE, Workers, run_tasks
+from ..core.executor import ALONE, Workers, answers_in_order
 from ..core.processes import Progress, silent
 from ..core.report import INLINE
 from ..variability.tree import Variability
@@ -93,15 +93,13 @@ def compare(
     worlds = list(product(cvs, setting.seeds))
     progress(0.0, f"{len(worlds)} worlds")
     names = [one.name for one in policies], [one.name for one in estimates]
-    found: dict[int, list[tuple[tuple[str, str], tuple[float, ...]]]] = {}
-    for number, figures in run_tasks(partial(_in_world, jobs=jobs, setting=setting, names=names), worlds, workers):
-        found[number] = figures
-        progress(len(found) / len(worlds), f"CV {worlds[number][0]:.3g}, seed {worlds[number][1]}")
+    one = partial(_in_world, jobs=jobs, setting=setting, names=names)
+    found = answers_in_order(one, worlds, workers, progress, lambda world: f"CV {world[0]:.3g}, seed {world[1]}")
     rows: list[QueueRow] = []
     for index, cv in enumerate(cvs):
         own: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-        for number in range(len(setting.seeds)):
-            for key, values in found[index * len(setting.seeds) + number]:
+        for figures in found[index * len(setting.seeds) : (index + 1) * len(setting.seeds)]:
+            for key, values in figures:
                 own.setdefault(key, []).append(values)
         rows += _rows(cv, {key: np.array(values) for key, values in own.items()})
     return rows

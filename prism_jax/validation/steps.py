@@ -19,7 +19,7 @@ from ..calibration.band import unsaid_factor
 from ..calibration.calibration import Calibration
 from ..calibration.key import workload_of
 from ..core.errors import PrismError
-from ..core.executor import ALONE, Workers, run_tasks
+from ..core.executor import ALONE, Workers, answers_in_order
 from ..core.processes import Progress, part_of, silent
 from ..framework.software import SOFTWARE_VALUES
 from ..job.job import Job
@@ -78,11 +78,8 @@ def _shared(
     """Results of all rows, from several processes that take turns at parts of them."""
     size = max(1, min(PART, -(-len(rows) // LEAST_PARTS)))
     tasks = [_calibrated(rows[at : at + size], calibration_of) for at in range(0, len(rows), size)]
-    parts: dict[int, list[RowResult]] = {}
-    for number, found in run_tasks(partial(_part, asked=asked), tasks, workers):
-        parts[number] = found
-        progress(len(parts) / len(tasks))
-    return [result for _, part in sorted(parts.items()) for result in part]
+    parts = answers_in_order(partial(_part, asked=asked), tasks, workers, progress)
+    return [result for part in parts for result in part]
 
 
 class _Part(NamedTuple):
