@@ -26,6 +26,14 @@ OPTIONS = {  # JAX reads these variables when it is imported, and these options 
 }
 
 
+# Variables of the environment with the number of this process and of all, by whoever starts several. Those of MPI stand first:
+# `mpirun` inside an allocation of Slurm leaves the variables of Slurm as they are, the same in all its processes.
+COUNTED_BY = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
 _CACHE_FAULT = "Error (reading|writing) persistent compilation cache entry"
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from .errors import DataError, PrismError, printable, shortened
 from .kept_work import identity, save_all
 from .lazy import np
+from .processes import COUNTED_BY
 from .use_case import Option, OptionGroup
 
 if TYPE_CHECKING:
@@ -38,12 +39,6 @@ SILENCE_S = 60.0  # of a process that is taken for lost: JAX takes 100 s, and ab
 EACH_S = 1.0  # between two signs of life
 WRONG = 2  # exit code
 _STOPPED = " stopped: "
-COUNTED_BY = (
-    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-)  # variables of the environment: number of this process, and of all
 
 
 def check_processes(option: str, where: str | None) -> None:
@@ -83,7 +78,7 @@ def _read(option: str, where: str) -> tuple[int, int, str]:
 def _stated() -> tuple[int, int, str] | None:
     """Returns the same as the environment states it; None where JAX has to find it."""
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
-    for number, count in COUNTED_BY:
+    for number, count in (("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"), *COUNTED_BY):
         if address and number in os.environ and count in os.environ:
             return _read("JAX_COORDINATOR_ADDRESS", f"{os.environ[number]}/{os.environ[count]}@{address}")
     return None

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..core.errors import DataError
 from ..core.kept_work import Expected, WorkFile
+from ..core.processes import COUNTED_BY
 from ..job.job import Job
 from .figures import JobFigures
 
@@ -64,9 +65,7 @@ FILE_NAME = re.compile(r"whole\.npz|shard-\d{1,6}-of-\d{1,6}\.npz")
 SCHEDULERS = (  # variables with the index of a process, the first index, and the number of processes
     ("JOB_COMPLETION_INDEX", "", ""),  # a Job of Kubernetes with completionMode: Indexed
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT"),
-    ("OMPI_COMM_WORLD_RANK", "", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "", "PMI_SIZE"),
-    ("SLURM_PROCID", "", "SLURM_NTASKS"),
+    *((number, "", count) for number, count in COUNTED_BY),
 )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from prism_jax.core.archive import opened
 from prism_jax.core.errors import DataError
-from prism_jax.core.together import check_processes, dealt, of_first, owners, together
+from prism_jax.core.together import _stated, check_processes, dealt, of_first, owners, together
 from prism_jax.shell.app import main
 
 ROOT = Path(__file__).parents[3]
@@ -187,6 +187,14 @@ def test_processes_of_slurm_and_mpirun_find_each_other(space: str) -> None:
         ]
         assert [code for code, *_ in both] == [0, 0], both
         assert answer(both[0][1]) == alone
+
+
+def test_mpirun_inside_an_allocation_of_slurm_counts_by_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There all processes have the variables of the one step that started `mpirun`."""
+    said = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
+    for name, value in {"JAX_COORDINATOR_ADDRESS": "node01:9000", **said}.items():
+        monkeypatch.setenv(name, value)
+    assert _stated() == (3, 4, "node01:9000")
 
 
 @pytest.mark.parametrize("where", ["", "2", "2/2@a:1", "0/2@a", "0/2@a:0", "0/2@a:70000", "-1/2@a:1", "0/2@a b:1"])
