@@ -61,31 +61,31 @@ LONGEST = 400
 
 @dataclass
 class CommandHead(Head):
-    """Head of a run that a command line would start; it remembers what was looked up.
+    """Head of a run that a command line would start.
 
     Attributes:
-        asked: names that a reader looked up.
-        opened: of these, those whose value the script leaves open.
+        opened: names that a reader looked up and whose value the script leaves open.
         open: open values of the script.
         undecided: words of the command line that may hold more arguments.
-        n_others: command lines that could be meant, too.
     """
 
-    asked: set[str] = field(default_factory=set)
     opened: dict[str, SaidValue] = field(default_factory=dict)
     open: OpenValues = field(default_factory=OpenValues)
     undecided: list[OpenValue] = field(default_factory=list)
-    n_others: int = 0
 
     def said(self, *names: str) -> SaidValue | None:
         """The first of these names that has a value; one that is open is remembered, and is not said."""
-        self.asked.update(names)
         for name in names:
             found = self.arguments.get(name)
             if found is not None and is_open(found.text):
                 self.opened[name] = found
+                self.asked.add(name)
                 return None
         return super().said(*names)
+
+    def shown(self, text: str) -> str:
+        """Returns a value with names in the place of what is open."""
+        return self.open.shown(text)
 
     def questions(self) -> list[str]:
         """Lists what the script leaves open and a job needs: names of variables and positions, each once, with its line."""
@@ -129,7 +129,11 @@ def head_of_script(
         )
     command = trained[-1]
     head = CommandHead(first_line=command.line, last_line=command.line, source="script")
-    head.open, head.n_others = script.open, len(trained) - 1
+    head.open = script.open
+    if len(trained) > 1:
+        head.notes.append(
+            f"{len(trained) - 1} more command lines of the script start a training; the last one was taken"
+        )
     launcher, program, flags = _split(command)
     head.facts["program"] = SaidValue(program, command.line, "program")
     if (why := next((why for pattern, why in PROGRAMS if re.search(pattern, program)), "")) != "":

@@ -70,6 +70,8 @@ class Head:
         most: largest numbers of some kinds.
         timers: seconds of parts of steps, as the trainer times them, in the order of steps.
         source: what kind of file it is from, for messages.
+        asked: names that a reader looked up.
+        notes: other things to be known of the file.
     """
 
     trainer: str = ""
@@ -84,6 +86,8 @@ class Head:
     most: dict[str, float] = field(default_factory=dict)
     timers: dict[str, array[float]] = field(default_factory=dict)
     source: str = "log"
+    asked: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
@@ -92,11 +96,20 @@ class Head:
 
     def said(self, *names: str) -> SaidValue | None:
         """The first of these names that an argument, or else a fact, has a value for; what is `None` is not said."""
+        self.asked.update(names)
         for name in names:
             found = self.arguments.get(name) or self.facts.get(name)
             if found is not None and found.text not in ("None", "null", ""):
                 return found
         return None
+
+    def questions(self) -> list[str]:
+        """Lists what was looked up and is open: nothing, where values are printed."""
+        return []
+
+    def shown(self, text: str) -> str:
+        """Returns a value as it is written."""
+        return text
 
 
 def read_heads(path: Path) -> list[Head]:

@@ -112,6 +112,26 @@ def job_of_head(head: Head, file: str, device: str | None = None, overrides: Seq
     return HeadJob(stated, document, job_of(document))
 
 
+def first_job(
+    heads: Sequence[Head], file: str, device: str | None = None, overrides: Sequence[str] = ()
+) -> tuple[Head, HeadJob]:
+    """The first of some heads that states a job, and its job; arguments as those of `job_of_head`.
+
+    Raises:
+        ConfigError: fields of the first contradict each other; names file and line.
+        DataError: none can be a job; says why the first cannot.
+    """
+    reasons: list[PrismError] = []
+    for head in heads:
+        try:
+            return head, job_of_head(head, file, device, overrides)
+        except PrismError as error:
+            reasons.append(error)
+    if isinstance(reasons[0], ConfigError):  # names file and line
+        raise reasons[0]
+    raise DataError(f"{file}: {reasons[0]}") from None
+
+
 def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | None:
     """The job file of the first run of a log that states a job; None where the file states none.
 
@@ -125,20 +145,11 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
         heads = list(runs_of(read_heads(file)))
     except DataError:
         return None
+    if not heads:
+        return None
     named = [one for one in overrides if one.partition("=")[0].strip() == "cluster.device"]
     device = named[-1].partition("=")[2].strip() if named else None
-    own = [one for one in overrides if one not in named]
-    reasons: list[PrismError] = []
-    for head in heads:
-        try:
-            return job_of_head(head, str(file), device, own).document
-        except PrismError as error:
-            reasons.append(error)
-    if not reasons:
-        return None
-    if isinstance(reasons[0], ConfigError):  # names file and line
-        raise reasons[0]
-    raise DataError(f"{file}: {reasons[0]}")
+    return first_job(heads, str(file), device, [one for one in overrides if one not in named])[1].document
 
 
 def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:

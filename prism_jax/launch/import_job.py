@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from ..core.errors import ConfigError, DataError, PrismError
+from ..core.errors import DataError, PrismError
 from ..core.read_file import open_input
 from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
 from ..core.write_file import check_file, write_text
 from ..result.parameters import Overrides
-from .command_head import CommandHead, head_of_script
+from .command_head import head_of_script
 from .head import Head, read_heads, runs_of
-from .head_job import HeadJob, job_of_head
+from .head_job import HeadJob, first_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
 from .job_text import job_text
 
@@ -74,8 +74,8 @@ def import_job(
         >>> import_job("train.sh", device="h100-sxm").plan  # doctest: +SKIP
     """
     path = Path(file)
-    head = _head(path, arguments, variables or {}, n_devices)
-    made = _made(head, path, device, overrides)
+    heads = _heads(path, arguments, variables or {}, n_devices)
+    head, made = _made(heads, path, device, overrides)
     if output is not None:
         write_text(output, job_text(made.stated, made.document, head.source))
     return _report(head, made, path.name, None if output is None else str(output))
@@ -89,9 +89,9 @@ def _is_script(path: Path) -> bool:
     return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
 
 
-def _head(path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None) -> Head:
+def _heads(path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None) -> Sequence[Head]:
     if _is_script(path):
-        return head_of_script(path, arguments, variables, n_devices)
+        return [head_of_script(path, arguments, variables, n_devices)]
     given = [name for name, value in (("ARGUMENT", arguments), ("--env", variables), ("--gpus", n_devices)) if value]
     if given:
         raise DataError(f"{path}: {given[0]} is for scripts, and this is none (its name ends in {', '.join(SCRIPTS)})")
@@ -101,55 +101,52 @@ def _head(path: Path, arguments: Sequence[str], variables: dict[str, str], n_dev
             f"{path}: neither a launch script nor a log with a head. Give a script of bash (run.sh), or a training log "
             f"(docs/launch.md)."
         )
-    return heads[0]
+    return heads
 
 
-def _made(head: Head, path: Path, device: str | None, overrides: Sequence[str]) -> HeadJob:
-    """The job that the head states; all that is open is asked for at once.
+def _made(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:
+    """The first job that the heads state; all that is open is asked for at once.
 
     Raises:
         DataError: something is open.
     """
     try:
-        made, problem = job_of_head(head, str(path), device, overrides), None
-    except PrismError as error:
-        made, problem = None, error
-    if isinstance(head, CommandHead) and (asked := head.questions()):
-        raise DataError(_open(path, asked, device))
-    if made is None:
-        raise problem if isinstance(problem, ConfigError) else DataError(f"{path}: {problem}") from None
-    return made
+        found = first_job(heads, str(path), device, overrides)
+    except PrismError:
+        _refuse_open(heads, path, device)
+        raise
+    _refuse_open(heads, path, device)
+    return found
 
 
-def _open(path: Path, asked: Sequence[str], device: str | None) -> str:
+def _refuse_open(heads: Sequence[Head], path: Path, device: str | None) -> None:
+    """Asks for what readers looked up and the file leaves open.
+
+    Raises:
+        DataError: there is something.
+    """
+    asked = [one for head in heads for one in head.questions()]
+    if not asked:
+        return
     names = [one[1:].partition(" ")[0] for one in asked if one.startswith("$") and not one.startswith("$(")]
     options = " ".join(f"--env {name}=VALUE" for name in names if not name.isdecimal())
     behind = "its positional arguments behind the file" if any(map(str.isdecimal, names)) else ""
     remedy = " and ".join(filter(None, (behind, options))) or "--set for these fields"
     gpu = "" if device else " Name the GPU too: --device NAME."
-    return f"{path} leaves open {', '.join(asked)}. Give {remedy}.{gpu}"
-
-
-def _shown(head: Head, text: str) -> str:
-    return head.open.shown(text) if isinstance(head, CommandHead) else text
+    raise DataError(f"{path} leaves open {', '.join(asked)}. Give {remedy}.{gpu}")
 
 
 def _report(head: Head, made: HeadJob, name: str, written: str | None) -> ImportReport:
     job, stated = made.job, made.stated
     used = {id(said) for field in stated.fields.values() for said in field.said}
     used |= {id(one) for one in stated.not_modelled}
-    asked = head.asked if isinstance(head, CommandHead) else set()
     rest = [
-        LaunchArgument(one.name, _shown(head, one.text)[:80], one.line)
+        LaunchArgument(one.name, head.shown(one.text)[:80], one.line)
         for name, one in head.arguments.items()
-        if id(one) not in used and one.line and name not in asked
+        if id(one) not in used and one.line and name not in head.asked
     ]
     plan, model = job.plan, job.model
     degrees = f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp {plan.dp}".replace(" x cp 1", "")
-    others = getattr(head, "n_others", 0)
-    notes = list(stated.notes)
-    if others:
-        notes.append(f"{others} more command lines of the script start a training; the last one was taken")
     return ImportReport(
         file=name,
         line=head.first_line,
@@ -161,6 +158,6 @@ def _report(head: Head, made: HeadJob, name: str, written: str | None) -> Import
         not_modelled=tuple(LaunchArgument(one.name, one.text[:80], one.line) for one in stated.not_modelled),
         assumed=tuple(stated.assumed),
         written=written,
-        notes=tuple(notes),
+        notes=(*stated.notes, *head.notes),
         record=UNRECORDED,
     )

@@ -126,10 +126,9 @@ class _Follower(ShellValues):
                 f"{self.path}: line {self.line(node)}: the script goes round in circles, or nests too deep, to be followed. "
                 f"{REMEDY}"
             )
-        handle = getattr(self, f"_{node.type}", None)
         self.depth += 1
-        if handle is not None:
-            handle(node, state)
+        if (follow_statement := _STATEMENTS.get(node.type)) is not None:
+            follow_statement(self, node, state)
         elif node.type in _CONTAINERS:
             self._all(node.named_children, state)
         self.depth -= 1
@@ -310,6 +309,20 @@ class _Follower(ShellValues):
         """Commands that start no training and set nothing."""
 
 
+_STATEMENTS: Mapping[str, Callable[[_Follower, Any, ShellState], None]] = {
+    "variable_assignment": _Follower._variable_assignment,
+    "declaration_command": _Follower._declaration_command,
+    "if_statement": _Follower._if_statement,
+    "case_statement": _Follower._case_statement,
+    "for_statement": _Follower._for_statement,
+    "c_style_for_statement": _Follower._c_style_for_statement,
+    "while_statement": _Follower._while_statement,
+    "function_definition": _Follower._function_definition,
+    "redirected_statement": _Follower._redirected_statement,
+    "list": _Follower._list,
+    "subshell": _Follower._subshell,
+    "command": _Follower._command,
+}
 _CONTAINERS = ("program", "do_group", "compound_statement", "pipeline", "else_clause", "heredoc_body")
 _BUILT_INS: Mapping[str, Callable[[_Follower, list[str], int, ShellState], None]] = {
     "source": _Follower._source,
