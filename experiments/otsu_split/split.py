@@ -14,20 +14,13 @@ import numpy as np
 
 from prism_jax.core.arrays import Floats
 from prism_jax.recorded.recorded_job import RecordedJob
+from prism_jax.trace.level_changes import otsu_split
 
 
 def otsu_threshold(values: Floats) -> float:
     """Largest value of the lower class, of the split with most variance between classes; the only value if there is one."""
     ordered = np.sort(values, axis=None)
-    n = len(ordered)
-    if n < 2 or ordered[0] == ordered[-1]:
-        return float(ordered[-1])
-    below = np.arange(1, n)
-    total = np.cumsum(ordered)
-    mean_below, mean_above = total[:-1] / below, (total[-1] - total[:-1]) / (n - below)
-    between = below * (n - below) * (mean_above - mean_below) ** 2
-    between[ordered[1:] == ordered[:-1]] = -1.0  # equal values stay together
-    return float(ordered[int(np.argmax(between))])
+    return float(ordered[-1] if ordered[0] == ordered[-1] else ordered[otsu_split(ordered) - 1])
 
 
 def with_otsu_split(job: RecordedJob, seed: int, log: bool) -> RecordedJob:
