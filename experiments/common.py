@@ -72,6 +72,11 @@ def check(found: Figures, file: Path, tolerances: Mapping[str, float] | None = N
     return int(bool(lines))
 
 
+def keep(found: Figures, file: Path) -> None:
+    """Writes figures into `file`; rows that are not among them stay."""
+    file.write_text(json.dumps(known(file) | dict(found), indent=1) + "\n", encoding="utf-8")
+
+
 def known(file: Path) -> dict[str, dict[str, float]]:
     """What `file` holds; nothing if it does not exist."""
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

@@ -8,7 +8,6 @@ Sobol indices of the step time T and of 1[T > p95] by independent source, Shaple
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from experiments.attribution.plot import draw
-from experiments.common import check, known, start
+from experiments.common import check, keep, start
 from prism_jax.explain.explain import attribute
 from prism_jax.explain.types import Attribution, SobolIndices, words
 from prism_jax.job.load_job import load_job
@@ -83,7 +82,7 @@ def main() -> int:
         Path(arguments.plot).write_bytes(draw(every))
     if arguments.check:
         return check(rows, EXPECTED, TOLERANCES)
-    EXPECTED.write_text(json.dumps(known(EXPECTED) | rows, indent=1) + "\n")
+    keep(rows, EXPECTED)
     return 0
 
 

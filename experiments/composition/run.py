@@ -8,7 +8,6 @@ Errors of p50, p95 and p99 against a Monte Carlo of many more columns, and milli
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from experiments.common import check, known, start
+from experiments.common import check, keep, start
 from experiments.composition.methods import METHODS, step_quantiles
 from experiments.composition.plot import draw
 from prism_jax.core.arrays import Floats
@@ -144,7 +143,7 @@ def main() -> int:
     if arguments.check:
         print("\n".join(missed) or "FFT algebra within the bar where it is exact")
         return check(rows, EXPECTED, TOLERANCES) or int(bool(missed))
-    EXPECTED.write_text(json.dumps(known(EXPECTED) | rows, indent=1) + "\n")
+    keep(rows, EXPECTED)
     return 0
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import shutil
 import tempfile
 import time
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import check, known, start
+from experiments.common import check, keep, start
 from experiments.kills.commands import COMMANDS, Writes
 from experiments.kills.inputs import KEPT, write_inputs
 from experiments.kills.killed import Ended, files_in, moments, ran, same
@@ -200,7 +199,7 @@ def main() -> int:
     print(f"{time.monotonic() - started:.0f} s")
     if asked.check:
         return check(figures, EXPECTED)
-    EXPECTED.write_text(json.dumps(known(EXPECTED) | figures, indent=1) + "\n", encoding="utf-8")
+    keep(figures, EXPECTED)
     return 0
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from experiments.common import check, known, start
+from experiments.common import check, keep, start
 from experiments.next_generation.plot import draw
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
@@ -201,7 +200,7 @@ def main() -> int:
         wrong = [own.name for found in every.values() for own in found if own.error > BAR]
         print("\n".join(f"{name}: derivative and difference differ by more than {BAR:.0%}" for name in wrong), end="")
         return check(rows, EXPECTED, SEED_TOLERANCE) or int(bool(wrong))
-    EXPECTED.write_text(json.dumps(known(EXPECTED) | rows, indent=1) + "\n")
+    keep(rows, EXPECTED)
     return 0
 
 

@@ -9,7 +9,6 @@ has moved by more than its tolerance.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import replace
@@ -20,7 +19,7 @@ import jax
 import numpy as np
 import yaml
 
-from experiments.common import check, known, start
+from experiments.common import check, keep, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
 from prism_jax.core.kernels import COLLECTIVES, COMPUTE_CLASSES
@@ -123,7 +122,7 @@ def main() -> int:
         Path(arguments.plot).write_bytes(draw(plans, kernels))
     if arguments.check:
         return check(plans | kernels, EXPECTED, TOLERANCES)
-    EXPECTED.write_text(json.dumps(known(EXPECTED) | plans | kernels, indent=1) + "\n")
+    keep(plans | kernels, EXPECTED)
     return 0
 
 
