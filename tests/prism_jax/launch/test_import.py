@@ -154,6 +154,18 @@ def test_a_log_becomes_the_job_that_validate_writes(tmp_path: Path, monkeypatch:
         import_job("train.log", variables={"TP": "8"})
 
 
+def test_the_first_run_of_a_log_that_states_a_job_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    hybrid = {**LLAMA, "hybrid_override_pattern": "M-M*"}
+    blocks = [*megatron_block(hybrid), *megatron_steps([0.5] * 4), *megatron_block(LLAMA), *megatron_steps([0.5] * 4)]
+    file.write_text("\n".join(blocks))
+    found = import_job(file, device="h100-sxm")
+    assert found.line == len(megatron_block(hybrid)) + 4 + 1
+    file.write_text("\n".join(blocks[: found.line - 1]))
+    with pytest.raises(DataError, match="hybrid_override_pattern"):
+        import_job(file, device="h100-sxm")
+
+
 def test_ten_thousand_lines_are_followed(tmp_path: Path) -> None:
     lines = [f"A{number}=$((A{number - 1} + 1))" for number in range(10_000)]
     text = "\n".join(lines) + f"\ntorchrun --nproc_per_node 8 a.py {SIZES} --hidden-size $(( A9999 - 10000 + 1024 ))\n"
