@@ -1,4 +1,4 @@
-"""Makes a job file of a launch script or of the head of a log; what `prism-jax import` does."""
+"""Makes a job file of a launch script, configuration files or the head of a log; what `prism-jax import` does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..core.read_file import open_input
 from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
 from ..core.write_file import check_file, write_text
 from ..result.parameters import Overrides
+from .carriers import SUFFIXES, ConfigFiles, head_of_config, read_document
 from .command_head import head_of_script
 from .head import Head, read_heads, runs_of
 from .head_job import HeadJob, first_job
@@ -48,21 +49,24 @@ def import_job(
     ] = None,
     n_devices: Annotated[int | None, Option("--gpus", "N", least=1, most=2**20, key="gpus")] = None,
     device: Annotated[str | None, Option(metavar="NAME")] = None,
+    root: Annotated[str | Path | None, Option(metavar="DIR")] = None,
     overrides: Overrides = (),
     output: Annotated[
         str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT, check=check_file)
     ] = None,
 ) -> ImportReport:
-    """Make a job file of a launch script of Megatron-LM, or of the head of a training log.
+    """Make a job file of a launch script, of a trainer's configuration files, or of the head of a training log.
 
-    A script is followed and never executed; what it leaves open is asked for once, by name and line.
+    A script is followed and never executed; what a file leaves open is asked for once, by name and line.
 
     Args:
-        file: script of bash, or a training log with a head (docs/launch.md).
-        arguments: positional arguments of the script, $1 and on.
+        file: script of bash, configuration (YAML, TOML, JSON), or a training log with a head (docs/launch.md).
+        arguments: of a script: its positional arguments, $1 and on. Of a configuration: further files of the job, and KEY=VALUE
+            texts as its trainer takes them.
         variables: variables that are set around the script; may be repeated.
         n_devices: GPUs of the job, where the script does not say.
         device: GPU (`prism-jax show devices`), where the file does not say.
+        root: folder below which files may be followed that a configuration names; its own folder always is.
         overrides: "section.field=value" texts that replace fields of the job.
         output: job file to write, every field with the line that it is from.
 
@@ -74,7 +78,7 @@ def import_job(
         >>> import_job("train.sh", device="h100-sxm").plan  # doctest: +SKIP
     """
     path = Path(file)
-    heads = _heads(path, arguments, variables or {}, n_devices)
+    heads = _heads(path, arguments, variables or {}, n_devices, None if root is None else Path(root))
     head, made = _made(heads, path, device, overrides)
     if output is not None:
         write_text(output, job_text(made.stated, made.document, head.source))
@@ -89,19 +93,55 @@ def _is_script(path: Path) -> bool:
     return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
 
 
-def _heads(path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None) -> Sequence[Head]:
+def _heads(
+    path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None, root: Path | None
+) -> Sequence[Head]:
     if _is_script(path):
         return [head_of_script(path, arguments, variables, n_devices)]
-    given = [name for name, value in (("ARGUMENT", arguments), ("--env", variables), ("--gpus", n_devices)) if value]
-    if given:
-        raise DataError(f"{path}: {given[0]} is for scripts, and this is none (its name ends in {', '.join(SCRIPTS)})")
+    if path.suffix in SUFFIXES:
+        _refuse_options(path, {"--env": variables}, "scripts")
+        return [head_of_config(_config_files(path, arguments, n_devices, root))]
+    _refuse_options(
+        path, {"ARGUMENT": arguments, "--env": variables, "--gpus": n_devices}, "scripts and configurations"
+    )
     heads = list(runs_of(read_heads(path)))
     if not heads:
         raise DataError(
-            f"{path}: neither a launch script nor a log with a head. Give a script of bash (run.sh), or a training log "
-            f"(docs/launch.md)."
+            f"{path}: neither a launch script nor a log with a head. Give a script of bash (run.sh), a configuration of a "
+            f"trainer ({', '.join(SUFFIXES)}), or a training log (docs/launch.md)."
         )
     return heads
+
+
+def _refuse_options(path: Path, given: dict[str, object], what: str) -> None:
+    """Refuses what has no meaning for a file.
+
+    Raises:
+        DataError: something was given.
+    """
+    named = [name for name, value in given.items() if value]
+    if named:
+        raise DataError(f"{path}: {named[0]} is for {what}, and this is none (scripts end in {', '.join(SCRIPTS)})")
+
+
+def _config_files(path: Path, arguments: Sequence[str], n_devices: int | None, root: Path | None) -> ConfigFiles:
+    """Sorts what was given behind a configuration into further files and KEY=VALUE texts.
+
+    Raises:
+        DataError: one is neither.
+    """
+    words: dict[str, str] = {}
+    others: list[str] = []
+    for one in arguments:
+        name, equals, value = one.lstrip("-+").partition("=")
+        if equals:
+            words[name] = value
+        elif Path(one).suffix in SUFFIXES:
+            others.append(one)
+        else:
+            raise DataError(f"{one}: neither a file of the job ({', '.join(SUFFIXES)}) nor KEY=VALUE")
+    documents = tuple(read_document(Path(one)) for one in others)
+    return ConfigFiles(read_document(path), documents, words, n_devices, root)
 
 
 def _made(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:

@@ -214,7 +214,7 @@ SHIPPED = {
         (
             "import",
             "prism_jax.launch.import_job:import_job",
-            "Make a job file of a launch script of Megatron-LM, or of the head of a training log.",
+            "Make a job file of a launch script, of configuration files, or of the head of a training log.",
             "prism-jax import run.sh 13 --env TP=8 --env SP=true --device h100-sxm -o job.yaml",
         ),
         (
