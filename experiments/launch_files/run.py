@@ -23,8 +23,8 @@ from typing import Any
 import pandas as pd
 
 from prism_jax.core.errors import PrismError
-from prism_jax.launch.command_head import head_of_script
 from prism_jax.launch.megatron import megatron_job
+from prism_jax.launch.programs import head_of_script
 from prism_jax.launch.stated import StatedJob
 
 STATED = {

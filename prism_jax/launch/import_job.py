@@ -11,12 +11,13 @@ from ..core.read_file import open_input
 from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
 from ..core.write_file import check_file, write_text
 from ..result.parameters import Overrides
-from .carriers import SUFFIXES, ConfigFiles, head_of_config, read_document
-from .command_head import head_of_script
+from .carriers import head_of_config
+from .config_files import SUFFIXES, ConfigFiles, read_document, read_documents
 from .head import Head, read_heads, runs_of
 from .head_job import HeadJob, first_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
 from .job_text import job_text
+from .programs import head_of_script
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
 
@@ -97,10 +98,9 @@ def _heads(
     path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None, root: Path | None
 ) -> Sequence[Head]:
     if _is_script(path):
-        return [head_of_script(path, arguments, variables, n_devices)]
+        return [head_of_script(path, arguments, variables, n_devices, root)]
     if path.suffix in SUFFIXES:
-        _refuse_options(path, {"--env": variables}, "scripts")
-        return [head_of_config(_config_files(path, arguments, n_devices, root))]
+        return [head_of_config(_config_files(path, arguments, variables, n_devices, root))]
     _refuse_options(
         path, {"ARGUMENT": arguments, "--env": variables, "--gpus": n_devices}, "scripts and configurations"
     )
@@ -124,7 +124,9 @@ def _refuse_options(path: Path, given: dict[str, object], what: str) -> None:
         raise DataError(f"{path}: {named[0]} is for {what}, and this is none (scripts end in {', '.join(SCRIPTS)})")
 
 
-def _config_files(path: Path, arguments: Sequence[str], n_devices: int | None, root: Path | None) -> ConfigFiles:
+def _config_files(
+    path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None, root: Path | None
+) -> ConfigFiles:
     """Sorts what was given behind a configuration into further files and KEY=VALUE texts.
 
     Raises:
@@ -140,8 +142,9 @@ def _config_files(path: Path, arguments: Sequence[str], n_devices: int | None, r
             others.append(one)
         else:
             raise DataError(f"{one}: neither a file of the job ({', '.join(SUFFIXES)}) nor KEY=VALUE")
-    documents = tuple(read_document(Path(one)) for one in others)
-    return ConfigFiles(read_document(path), documents, words, n_devices, root)
+    first, *rest = read_documents(path)
+    documents = (*rest, *(read_document(Path(one)) for one in others))
+    return ConfigFiles(first, documents, words, n_devices, root, variables)
 
 
 def _made(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:

@@ -18,7 +18,18 @@ from typing import Any
 
 from ..core.errors import DataError
 from ..core.read_file import read_text
-from .shell_values import MARKS, OpenValues, ShellState, ShellValues, ShellWord, Value, is_open, listed, text_of
+from .shell_values import (
+    LAST_MARK,
+    MARKS,
+    OpenValues,
+    ShellState,
+    ShellValues,
+    ShellWord,
+    Value,
+    is_open,
+    listed,
+    text_of,
+)
 
 MOST_BYTES = 4 << 20  # of a script
 MOST_STEPS = 200_000  # statements that are followed
@@ -66,6 +77,7 @@ def follow(
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     from_directives: Mapping[str, str] | None = None,
+    root: Path | None = None,
 ) -> ShellScript:
     """Follows a script.
 
@@ -73,6 +85,7 @@ def follow(
         arguments: positional arguments, $1 and on.
         environment: variables that are set around it.
         from_directives: variables that the scheduler sets -> the option of `#SBATCH` that says them.
+        root: folder below which files may be sourced; None: that of the script.
 
     Raises:
         DataError: the file cannot be read, is no script of bash, or does not end.
@@ -87,7 +100,7 @@ def follow(
         name: found.directives[one].text for name, one in (from_directives or {}).items() if one in found.directives
     }
     state = ShellState({**said, **(environment or {})}, [path.name, *arguments])
-    _Follower(found, path).run(MARKS.sub("", text), state)
+    _Follower(found, path, root).run(MARKS.sub("", text), state)
     return found
 
 
@@ -97,8 +110,9 @@ _SBATCH = re.compile(r"#SBATCH\s+(?:--([a-z-]+)|-([A-Za-z]))[=\s]\s*([^#]+)")
 class _Follower(ShellValues):
     """Follows the statements of one file and of those that it sources."""
 
-    def __init__(self, found: ShellScript, path: Path) -> None:
+    def __init__(self, found: ShellScript, path: Path, root: Path | None = None) -> None:
         super().__init__()
+        self.tops = [path.parent.resolve(), *([root.resolve()] if root else [])]
         self.found, self.path, self.steps, self.depth, self.open = found, path, 0, 0, found.open
 
     def run(self, text: str, state: ShellState, first_line: int = 0) -> None:
@@ -285,9 +299,13 @@ class _Follower(ShellValues):
 
     def _source(self, arguments: list[str], line: int, state: ShellState) -> None:
         named = arguments[0] if arguments else ""
-        folder = self.path.parent.resolve()
-        file = (folder / named).resolve()
-        if not named or is_open(named) or not file.is_relative_to(folder) or not file.is_file():
+        tail = named.rpartition(LAST_MARK)[2].lstrip(
+            "/"
+        )  # "$(dirname $0)/x.sh" and the like: from the folder of the script
+        folders = [self.path.parent.resolve(), *self.tops]
+        files = [(folder / tail).resolve() for folder in folders] if tail else []
+        file = next((one for one in files if one.is_file() and any(map(one.is_relative_to, self.tops))), None)
+        if file is None:
             self.found.missing.append(ShellWord(self.open.shown(named), line))
             return
         before, self.path = self.path, file

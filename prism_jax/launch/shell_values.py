@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 MARKS = re.compile("[\ue000-\ue0ff]")  # what scripts are freed of
+LAST_MARK = "\ue001"  # ends an open value
 _OPEN = re.compile("\ue000(\\d+)\ue001")  # an open value inside a text
 _BREAK = "\ue003"  # between the words of "$@" and of arrays
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import string
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -149,6 +150,7 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _OCTAL_OR_SEXAGESIMAL = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
+_LOOSE = ("null", "bool", "int", "float")  # types that other programs' files may state; anything else is text
 JOB_FORM = "a job is a mapping of sections (model, cluster, plan)"
 
 
@@ -173,6 +175,25 @@ def read_yaml(text: str, name: str, form: str = JOB_FORM) -> Document:
     if reader.mistakes:
         raise ConfigError(reader.mistakes)
     return Document(name, data, reader.marks)
+
+
+def read_loose_yaml(text: str, name: str) -> list[Document]:
+    """Documents of a YAML file, or a JSON file, that other programs read: every mapping of it, in order.
+
+    Tags are dropped, merge keys are followed, the last of a key that is written twice counts, and what YAML reads as no decimal
+    number stays text.
+
+    Raises:
+        ConfigError: not YAML, or aliases that multiply.
+    """
+    found: list[Document] = []
+    for node in _compose_all(text, Mark(name)):
+        if isinstance(node, yaml.MappingNode):
+            reader = _Reader(Mark(name), is_loose=True)
+            found.append(Document(name, reader.convert(node, ()), reader.marks))
+            if reader.mistakes:
+                raise ConfigError(reader.mistakes)
+    return found
 
 
 MAX_BYTES = 2**20  # a page that people write
@@ -212,9 +233,24 @@ def read_value(text: str, source: Mark) -> Any:
 
 
 def _compose(text: str, source: Mark) -> yaml.Node | None:
-    try:
+    def one() -> list[yaml.Node | None]:
         _limit(text)
-        return yaml.compose(text, Loader=_Loader)
+        return [yaml.compose(text, Loader=_Loader)]
+
+    return _explained(one, text, source)[0]
+
+
+def _compose_all(text: str, source: Mark) -> list[yaml.Node | None]:
+    def every() -> list[yaml.Node | None]:
+        _limit(text, has_tags=True)
+        return list(yaml.compose_all(text, Loader=_Loader))
+
+    return _explained(every, text, source)
+
+
+def _explained(compose: Callable[[], list[yaml.Node | None]], text: str, source: Mark) -> list[yaml.Node | None]:
+    try:
+        return compose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = _place(source, mark) if mark else source
@@ -229,7 +265,7 @@ def _place(source: Mark, mark: Any) -> Mark:  # the C and the Python reader have
     return source if source.option is not None else Mark(source.source, mark.line + 1, mark.column + 1)
 
 
-def _limit(text: str) -> None:
+def _limit(text: str, *, has_tags: bool = False) -> None:
     """Stops before a deeply nested file exhausts the stack of the (recursive) composer, and at types that the text states.
 
     A stated type (`!!int "-"`) would send any text to the constructor of that type, which expects one that looks like it.
@@ -237,7 +273,7 @@ def _limit(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         tag = getattr(event, "tag", None)
-        if tag is not None:
+        if tag is not None and not has_tags:
             raise yaml.MarkedYAMLError(
                 problem=f"the tag {tag} is not supported. Remove it.", problem_mark=event.start_mark
             )
@@ -270,8 +306,8 @@ def _explain(error: yaml.MarkedYAMLError, text: str) -> str:
 class _Reader:
     """Walks a node graph once; collects values, positions and mistakes."""
 
-    def __init__(self, source: Mark) -> None:
-        self.source = source
+    def __init__(self, source: Mark, *, is_loose: bool = False) -> None:
+        self.source, self.is_loose = source, is_loose
         self.marks: dict[FieldPath, Mark] = {}
         self.mistakes: list[Mistake] = []
         self._scalars = yaml.SafeLoader("")
@@ -306,10 +342,13 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
+            if self.is_loose and key_node.tag.endswith(":merge"):
+                self._merge(value_node, path, result)
+                continue
             key = self._key(key_node)
             if key is None:
                 continue
-            if key in result:
+            if key in result and not self.is_loose:
                 first = self.marks[(*path, key)]
                 self.refuse(key_node, f"written twice, first at {first}. Keep one.", (key,))
                 continue
@@ -317,7 +356,15 @@ class _Reader:
             result[key] = self.convert(value_node, (*path, key))
         return result
 
+    def _merge(self, node: yaml.Node, path: FieldPath, result: dict[str, Any]) -> None:
+        """Takes over mappings that a merge key names; keys of the mapping itself replace theirs."""
+        for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+            merged = self.convert(one, path)
+            result.update(merged if isinstance(merged, dict) else {})
+
     def _key(self, node: yaml.Node) -> str | None:
+        if self.is_loose and not isinstance(node, yaml.ScalarNode):
+            return None
         if not isinstance(node, yaml.ScalarNode):
             self.refuse(node, f"a field name must be a word, not {_kind(node)}")
             return None
@@ -336,15 +383,21 @@ class _Reader:
         plain = not node.style
         if plain and _EXPONENT.fullmatch(text):
             return float(text)
+        if self.is_loose and (node.tag.rsplit(":", 1)[-1] not in _LOOSE or _OCTAL_OR_SEXAGESIMAL.fullmatch(text)):
+            return text
         if plain and _OCTAL_OR_SEXAGESIMAL.fullmatch(text) and node.tag.rsplit(":", 1)[-1] in ("int", "float"):
             self.refuse(node, f"{text} is not a decimal number in YAML. Write it in plain digits.")
             return None
         try:
             value = self._scalars.construct_object(node, deep=True)
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, ValueError, KeyError, IndexError) as error:
+            if self.is_loose:
+                return text
             problem = getattr(error, "problem", None) or error
             self.refuse(node, f"{short(text)} cannot be read: {problem}")
             return None
+        if is_too_long(value) and self.is_loose:
+            return text
         if is_too_long(value):
             self.refuse(node, f"{short(text)} is a whole number of more than 64 bits. Write it as 1e30.", path)
             return None

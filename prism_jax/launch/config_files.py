@@ -1,0 +1,159 @@
+"""Configuration files of one job: YAML, TOML and JSON documents with their lines, and what was stated next to them.
+
+A document that another one names (a DeepSpeed JSON next to a trainer's YAML) is looked for among the files given with it, then in
+its folder, and outside of that only below a folder that was named. Nothing is evaluated or fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import ConfigError, DataError
+from ..core.read_file import read_text
+from ..tables.document import Document
+from ..tables.yaml_toml import MAX_BYTES, read_loose_yaml, read_toml
+from .head import LONGEST_VALUE, MOST_NAMES, Head, SaidValue
+from .open_head import OpenHead, resolve
+from .shell_values import MARKS, OpenValues
+
+SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+
+
+@dataclass(frozen=True)
+class ConfigFiles:
+    """Files of one job and what was stated next to them.
+
+    Attributes:
+        main: the document that the carrier knew.
+        others: documents given with it.
+        words: KEY=VALUE texts given behind the files, as trainers take them; the last of a key counts.
+        n_devices: GPUs of the job; None: as the files say.
+        root: folder below which files may be followed; None: the folder of `main`.
+        environment: variables that are known.
+        open: values that the files leave open so far.
+    """
+
+    main: Document
+    others: tuple[Document, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+    n_devices: int | None = None
+    root: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    open: OpenValues = field(default_factory=OpenValues)
+
+    def follow(self, name: str) -> Document | None:
+        """Reads a document that `main` names: one given with it by the end of its path, else the file in its folder or below
+        `root`; None where there is none.
+
+        Raises:
+            ConfigError: it is there and cannot be read.
+        """
+        last = Path(name).name
+        given = [one for one in self.others if Path(one.name).name == last]
+        return given[0] if given else follow_from(Path(self.main.name), name, self.root)
+
+    def said(self, document: Document | None = None) -> dict[str, SaidValue]:
+        """Scalars of a document (`main`) by dotted name, references filled in, `words` in the place of those they replace.
+
+        Raises:
+            ConfigError: there are more than any trainer has.
+        """
+        words = {name: SaidValue(text, 0, name) for name, text in self.words.items()} if document is None else {}
+        return resolve(said_of(document or self.main) | words, self.environment, self.open)
+
+    def head(self, trainer: str = "") -> OpenHead:
+        """An empty head of the job, with its number of GPUs as `world_size` where that was given."""
+        head = OpenHead(trainer=trainer, source="configuration", open=self.open)
+        if self.n_devices is not None:
+            head.arguments["world_size"] = SaidValue(str(self.n_devices), 0, "--gpus")
+        return head
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A kind of configuration file.
+
+    Attributes:
+        name: for messages.
+        is_mine: whether a document is one, by its keys.
+        read: head of the job that it states.
+    """
+
+    name: str
+    is_mine: Callable[[Document], bool]
+    read: Callable[[ConfigFiles], Head]
+
+
+def follow_from(file: Path, name: str, root: Path | None = None) -> Document | None:
+    """Reads a document that a file names, from the folder of that file or below `root`; None where there is none.
+
+    Raises:
+        ConfigError: it is there and cannot be read.
+    """
+    tops = [file.resolve().parent, *([root.resolve()] if root else [])]
+    for path in (top / one for top in tops for one in dict.fromkeys((name, Path(name).name))):
+        inside = path.resolve()
+        if inside.suffix in SUFFIXES and inside.is_file() and any(map(inside.is_relative_to, tops)):
+            return read_document(inside)
+    return None
+
+
+def read_document(path: Path) -> Document:
+    """Reads the document of a file, by the ending of its name; of several in a YAML file the first.
+
+    Raises:
+        ConfigError: not such a document, or too large.
+    """
+    return read_documents(path)[0]
+
+
+def read_documents(path: Path) -> list[Document]:
+    """Reads all documents of a file, by the ending of its name.
+
+    Raises:
+        ConfigError: not such a document, or too large.
+    """
+    name = str(path)
+    try:
+        text = MARKS.sub("", read_text(name, MAX_BYTES, "Give the configuration that the trainer reads."))
+    except DataError as error:
+        raise ConfigError.in_file(name, error.text) from None
+    if path.suffix == ".toml":
+        return [read_toml(text, name)]
+    if path.suffix == ".json":
+        text = text.replace("\t", " ")
+    found = read_loose_yaml(text, name)
+    if not found:
+        raise ConfigError.in_file(name, "a configuration of a trainer is a mapping, and there is none in it")
+    return found
+
+
+def flat(document: Document, data: Any = None, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, SaidValue]]:
+    """Yields the scalars of a document under their dotted names, with the lines they stand on; a list of scalars is one value."""
+    inner = document.data if not path else data
+    if isinstance(inner, dict):
+        for key, value in inner.items():
+            yield from flat(document, value, (*path, key))
+    elif isinstance(inner, list) and any(isinstance(one, (dict, list)) for one in inner):
+        for at, value in enumerate(inner):
+            yield from flat(document, value, (*path, at))
+    else:
+        name = ".".join(map(str, path))
+        yield name, SaidValue(str(inner)[:LONGEST_VALUE], document.mark(path).line or 0, name)
+
+
+def said_of(document: Document) -> dict[str, SaidValue]:
+    """Scalars of a document by dotted name.
+
+    Raises:
+        ConfigError: there are more than any trainer has.
+    """
+    found: dict[str, SaidValue] = {}
+    for name, value in flat(document):
+        if len(found) >= MOST_NAMES:
+            raise ConfigError.in_file(document.name, f"more than {MOST_NAMES:,} values")
+        found[name] = value
+    return found

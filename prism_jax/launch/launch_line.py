@@ -1,0 +1,238 @@
+"""A command line that a launch script would start, in parts: launcher, program, arguments; and the GPUs that it would take.
+
+`LaunchProgram` says which command lines are of a trainer and how its head is read; `programs.PROGRAMS` lists them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.errors import DataError
+from ..tables.document import Document
+from .config_files import follow_from
+from .head import LONGEST_VALUE, Head, SaidValue
+from .open_head import OpenHead
+from .shell import ShellCommand, ShellScript
+from .shell_values import OpenValues, ShellWord, is_open
+
+PER_NODE = ("nproc_per_node", "num_gpus", "ntasks_per_node", "gpus_per_node", "n_gpus_per_node")
+NODES = ("nnodes", "num_nodes", "nodes", "N")
+TOTAL = ("num_processes", "np", "ntasks")
+VARIABLES = ("WORLD_SIZE", "GPU_NUM", "NUM_GPUS", "NGPUS", "N_GPUS")
+PER_NODE_VARIABLES = ("NPROC_PER_NODE", "GPUS_PER_NODE", "N_GPUS_PER_NODE")
+NODE_VARIABLES = ("NNODES", "NUM_NODES")
+
+
+class NoTrainingError(DataError):
+    """A command line of a trainer that trains nothing which a job can be made of."""
+
+
+class LaunchParts(NamedTuple):
+    """Parts of a command line.
+
+    Attributes:
+        launcher: words in front of the program.
+        program: its name, with the folder it is in; empty: none was found.
+        arguments: words behind it.
+    """
+
+    launcher: Sequence[ShellWord]
+    program: str
+    arguments: Sequence[ShellWord]
+
+
+@dataclass(frozen=True)
+class LaunchLine:
+    """A command line of a script and what is known around it.
+
+    Attributes:
+        command: its words, its line and the variables at that point.
+        script: that was followed.
+        path: of the script.
+        n_devices: GPUs of the job; None: as the script says.
+        root: folder below which files may be followed; None: that of the script.
+        environment: variables that are set around the script.
+    """
+
+    command: ShellCommand
+    script: ShellScript
+    path: Path
+    n_devices: int | None = None
+    root: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """Words with a space between them; open values are marks."""
+        return " ".join(word.text for word in self.command.words)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of its flags, with `_` for `-`."""
+        return frozenset(flag_name(word.text) for word in self.command.words if is_flag(word.text))
+
+    @cached_property
+    def parts(self) -> LaunchParts:
+        """Launcher, program (a file of Python, or a module behind `-m`) and arguments."""
+        words = self.command.words
+        for at, word in enumerate(words):
+            if word.text.endswith(".py") or (at and words[at - 1].text == "-m" and not word.text.startswith("torch")):
+                return LaunchParts(words[:at], "/".join(word.text.split("/")[-2:]), words[at + 1 :])
+        first = next((at for at, word in enumerate(words) if at and is_flag(word.text)), len(words))
+        return LaunchParts(words[:first], "", words[first:])
+
+    @cached_property
+    def flags(self) -> dict[str, SaidValue]:
+        """Values of `--name value` behind the program, by name with `_` for `-`: the last counts; several values are one text, no
+        value is True.
+        """
+        return flags_of(self.parts.arguments, self.script.open)
+
+    @cached_property
+    def pairs(self) -> dict[str, SaidValue]:
+        """Values of `key=value`, `+key=value` and `++key=value` behind the program, as Hydra takes them: the last counts."""
+        found: dict[str, SaidValue] = {}
+        for word in self.parts.arguments:
+            name, equals, value = word.text.lstrip("+~").partition("=")
+            if equals and not word.text.startswith("-") and not is_open(name):
+                found[name] = SaidValue(value.strip("'\"")[:LONGEST_VALUE], word.line, name)
+        return found
+
+    @property
+    def launcher(self) -> dict[str, SaidValue]:
+        """Options of what stands in front of the program (torchrun, srun, deepspeed, accelerate), by name with `_` for `-`, those
+        of `#SBATCH` lines included.
+        """
+        words = {**self.script.directives, **_options(self.parts.launcher)}
+        return {name.replace("-", "_"): SaidValue(word.text, word.line, name) for name, word in words.items()}
+
+    def head(self, trainer: str = "") -> OpenHead:
+        """A head of the run with its GPUs (`world_size`, `nproc_per_node`) and nothing else."""
+        line = self.command.line
+        head = OpenHead(trainer=trainer, first_line=line, last_line=line, source="script", open=self.script.open)
+        head.facts["program"] = SaidValue(self.parts.program, line, "program")
+        self._size(head)
+        return head
+
+    def follow(self, name: str) -> Document | None:
+        """Reads a configuration that the command line names, from the folder of the script or below `root`; None where there is
+        none.
+
+        Raises:
+            ConfigError: it is there and cannot be read.
+        """
+        known = name if not is_open(name) else re.split("\ue001", name)[-1].lstrip("/")
+        return follow_from(self.path, known, self.root) if known else None
+
+    def _size(self, head: OpenHead) -> None:
+        known, line = self.launcher, self.command.line
+        variables = {
+            name: SaidValue(text, line, name) for name, text in self.command.variables.items() if text.isdecimal()
+        }
+        per_node, nodes = _first(known, PER_NODE), _first(known, NODES)
+        total = _first(known, TOTAL)
+        if self.n_devices is not None:
+            head.arguments["world_size"] = SaidValue(str(self.n_devices), 0, "--gpus")
+        elif per_node is not None and per_node.text.isdecimal() and (nodes is None or nodes.text.isdecimal()):
+            n = int(per_node.text) * int(nodes.text if nodes else 1)
+            head.arguments["world_size"] = SaidValue(str(n), per_node.line, "GPUs of a node x nodes")
+        elif both := [word for word in (per_node, nodes) if word is not None and is_open(word.text)]:
+            text = "".join(word.text for word in both)
+            head.arguments["world_size"] = SaidValue(text, both[0].line, "GPUs of a node x nodes")
+        elif total is not None and per_node is None:
+            head.arguments["world_size"] = total._replace(name="processes")
+        elif (said := _first(variables, VARIABLES)) is not None:
+            head.arguments["world_size"] = said
+        elif (each := _first(variables, PER_NODE_VARIABLES)) is not None:
+            of = _first(variables, NODE_VARIABLES)
+            n = int(each.text) * int(of.text if of else 1)
+            head.arguments["world_size"] = SaidValue(str(n), line, each.name)
+        if per_node is not None and per_node.text.isdecimal():
+            head.facts["nproc_per_node"] = SaidValue(per_node.text, per_node.line, "GPUs of a node")
+
+
+@dataclass(frozen=True)
+class LaunchProgram:
+    """A trainer that command lines start.
+
+    Attributes:
+        name: for messages.
+        is_mine: whether a command line is of it; `runs` makes one of a pattern.
+        read: head of the job.
+    """
+
+    name: str
+    is_mine: Callable[[LaunchLine], bool]
+    read: Callable[[LaunchLine], Head]
+
+
+def runs(pattern: str) -> Callable[[LaunchLine], bool]:
+    """Makes a test whether the words of a command line, with a space between them, hold a pattern."""
+    compiled = re.compile(pattern)
+    return lambda line: compiled.search(line.text) is not None
+
+
+def flag_name(word: str) -> str:
+    """Name of a flag, with `_` for `-`."""
+    return word.lstrip("-").partition("=")[0].replace("-", "_")
+
+
+def is_flag(text: str) -> bool:
+    """Whether a word is `--name` or `--name=value`."""
+    return text.startswith("--") and len(text) > 2 and text[2].isalpha()
+
+
+NO_VALUE = re.compile(
+    r"(?:no|use|disable|enable|overlap|add|apply|accumulate|untie|moe_use|log|skip|finetune|eod|reset|calculate|exit_on|manual|async)_"
+    r"|(?:bf16|fp16|swiglu|sequence_parallel|group_query_attention|qk_layernorm|multi_latent_attention|moe_grouped_gemm"
+    r"|recompute_activations|checkpoint_activations|tp_comm_overlap|finetune|masked_softmax_fusion|cpu_offloading)$"
+)
+
+
+def flags_of(
+    words: Sequence[ShellWord], open_values: OpenValues, undecided: list[ShellWord] | None = None
+) -> dict[str, SaidValue]:
+    """Values of `--name value` by name, as argparse has them.
+
+    Args:
+        undecided: takes words without a flag that are open, and may hold more arguments.
+    """
+    words = [word for word in words if word.text]  # "$@" without arguments is none
+    found: dict[str, SaidValue] = {}
+    at = 0
+    while at < len(words):
+        word, at = words[at], at + 1
+        if not is_flag(word.text):
+            if undecided is not None and is_open(word.text):
+                undecided.append(word)
+            continue
+        name, equals, value = word.text[2:].partition("=")
+        name = name.replace("-", "_")
+        values = [value] if equals else []
+        while not equals and at < len(words) and not is_flag(words[at].text):
+            is_undecided = any(one.is_undecided for one in open_values.inside(words[at].text))
+            if (NO_VALUE.match(name) or values) and (is_undecided or is_open(words[at].text)):
+                break
+            values.append(words[at].text)
+            at += 1
+        found[name] = SaidValue(" ".join(values)[:LONGEST_VALUE] if values else "True", word.line, name)
+    return found
+
+
+def _first(known: Mapping[str, SaidValue], names: Sequence[str]) -> SaidValue | None:
+    return next((known[name] for name in names if name in known), None)
+
+
+def _options(words: Sequence[ShellWord]) -> dict[str, ShellWord]:
+    found: dict[str, ShellWord] = {}
+    for at, word in enumerate(words):
+        name, equals, value = word.text.lstrip("-").partition("=")
+        if word.text.startswith("-") and name:
+            after = words[at + 1] if at + 1 < len(words) else ShellWord("", word.line)
+            found[name] = ShellWord(value, word.line) if equals else after
+    return found

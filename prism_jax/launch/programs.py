@@ -1,0 +1,86 @@
+"""Trainers that command lines of scripts start: `PROGRAMS` lists them, and the first that knows a command line reads it.
+
+Of a script the last command line that trains counts; others are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..core.errors import DataError
+from .command_head import is_megatron, megatron_head
+from .head import Head
+from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
+from .shell import ShellScript, follow
+
+PROGRAMS: tuple[LaunchProgram, ...] = (
+    LaunchProgram("Megatron-LM (--tensor-model-parallel-size, --num-layers)", is_megatron, megatron_head),
+)
+SLURM = {  # variables that Slurm sets -> the option that says them
+    "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes",
+    "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+    "SLURM_GPUS_ON_NODE": "gpus-per-node",
+    "SLURM_GPUS_PER_NODE": "gpus-per-node",
+}
+
+
+def head_of_script(
+    path: Path,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    n_devices: int | None = None,
+    root: Path | None = None,
+) -> Head:
+    """Reads the training that a launch script would start.
+
+    Args:
+        arguments: positional arguments of the script.
+        environment: variables that are set around it.
+        n_devices: GPUs of the job; None: as the script says.
+        root: folder below which files may be followed; None: that of the script.
+
+    Raises:
+        DataError: the file cannot be read, or starts no training that is known here.
+        ConfigError: a configuration that it names cannot be read.
+    """
+    script = follow(path, arguments, environment, SLURM, root)
+    trained: list[tuple[LaunchLine, LaunchProgram]] = []
+    for command in script.commands:
+        line = LaunchLine(command, script, path, n_devices, root, environment or {})
+        program = next((one for one in PROGRAMS if one.is_mine(line)), None)
+        if program is not None:
+            trained.append((line, program))
+    others: list[NoTrainingError] = []
+    for line, program in reversed(trained):
+        try:
+            head = program.read(line)
+        except NoTrainingError as error:
+            others.append(error)
+            continue
+        if len(trained) - len(others) > 1:
+            head.notes.append(
+                f"{len(trained) - len(others) - 1} more command lines of the script start a training; the last one was taken"
+            )
+        _say_missing(head, script)
+        return head
+    if others:
+        raise others[0]
+    names = "; ".join(one.name for one in PROGRAMS)
+    raise DataError(
+        f"{path}: no command line with arguments of Megatron-LM or of another trainer that is known here ({names}) was found"
+        f"{_missing(script)}. Name the script that starts the training, or import the log of its run."
+    )
+
+
+def _missing(script: ShellScript) -> str:
+    sourced = ", ".join(f"{word.text} (line {word.line})" for word in script.missing)
+    return f"; files that it sources are not in its folder: {sourced}" if sourced else ""
+
+
+def _say_missing(head: Head, script: ShellScript) -> None:
+    if script.missing:
+        head.notes.append(
+            f"not followed{_missing(script)}; --root DIR names a folder above them".replace("; files", ": files", 1)
+        )
