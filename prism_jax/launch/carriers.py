@@ -11,8 +11,9 @@ from dataclasses import replace
 from ..core.errors import DataError
 from .config_files import Carrier, ConfigFiles
 from .head import Head
+from .hf_configs import HF_CARRIERS
 
-CARRIERS: tuple[Carrier, ...] = ()
+CARRIERS: tuple[Carrier, ...] = (*HF_CARRIERS,)
 
 
 def head_of_config(files: ConfigFiles) -> Head:

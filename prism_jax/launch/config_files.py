@@ -61,8 +61,12 @@ class ConfigFiles:
         Raises:
             ConfigError: there are more than any trainer has.
         """
-        words = {name: SaidValue(text, 0, name) for name, text in self.words.items()} if document is None else {}
+        words = self.words_said() if document is None else {}
         return resolve(said_of(document or self.main) | words, self.environment, self.open)
+
+    def words_said(self) -> dict[str, SaidValue]:
+        """Values of `words` by name."""
+        return {name: SaidValue(text, 0, name) for name, text in self.words.items()}
 
     def head(self, trainer: str = "") -> OpenHead:
         """An empty head of the job, with its number of GPUs as `world_size` where that was given."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..recorded.formats.labelled import read_line
 from ..tables.streams import lines
@@ -72,6 +72,7 @@ class Head:
         source: what kind of file it is from, for messages.
         asked: names that a reader looked up.
         notes: other things to be known of the file.
+        config: configuration of Hugging Face of the model, where a file of its own holds it.
     """
 
     trainer: str = ""
@@ -88,6 +89,7 @@ class Head:
     source: str = "log"
     asked: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    config: Mapping[str, Any] | None = None
 
     @property
     def is_empty(self) -> bool:

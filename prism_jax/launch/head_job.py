@@ -21,7 +21,7 @@ from .device import device_in, has_dtype, possible_devices, stated_device
 from .head import Head, read_heads, runs_of
 from .hugging_face import hugging_face_job, verl_job
 from .megatron import megatron_job
-from .said import HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, SWIFT, TITAN, VERL
+from .said import AXOLOTL, HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, OPENRLHF, SWIFT, TITAN, VERL
 from .small_trainers import maxtext_job, modded_job, nanochat_job
 from .stated import StatedJob, whole
 from .torchtitan import torchtitan_job
@@ -35,6 +35,8 @@ READERS: dict[str, Callable[[Head, str], StatedJob]] = {
     HF: hugging_face_job,
     SWIFT: hugging_face_job,
     LLAMA_FACTORY: hugging_face_job,
+    AXOLOTL: hugging_face_job,
+    OPENRLHF: hugging_face_job,
     VERL: verl_job,
     MAXTEXT: maxtext_job,
     NANOCHAT: nanochat_job,
@@ -190,10 +192,17 @@ def _ask_once(head: Head, stated: StatedJob, given: set[str]) -> None:
         sizes = []  # it follows from the number of parameters
     whole_cluster = {"cluster", "cluster.preset"} & given
     plan = [one for one in OF_PLAN if one not in known and not (whole_cluster and one == "cluster.n_devices")]
-    options = [f"--set {one}=N" for one in (*sizes, *plan)]
+    asked = [one for one in stated.open if one not in given]
+    reasons += [stated.open[one] for one in asked]
+    by_gpus = head.source != "log" and "cluster.n_devices" in plan
+    if by_gpus and "plan.micro_batch" in stated.fields:
+        plan = [one for one in plan if one != "plan.global_batch"]  # it follows
+    options = [f"--set {one}=N" for one in (*sizes, *plan, *asked)]
+    if by_gpus:
+        options = ["--gpus N", *(one for one in options if "n_devices" not in one)]
     if reasons or len(sizes) > 1:
         options.insert(0, "--set model=NAME (`prism-jax show models`), or its sizes:" if sizes else "--set model=NAME")
-    if options and not reasons:
+    if (sizes or plan) and (not reasons or asked):
         reasons.append(f"the {head.source} does not say {', '.join((*sizes, *plan))}")
     if _lacks_device(stated, given):
         reason, name = _which_device(head, stated)

@@ -6,14 +6,35 @@ are those that the Trainer prints when it starts; banners of wrappers are not re
 
 from __future__ import annotations
 
+import re
+
 from .head import Head, SaidValue
 from .models import put_configured_model, put_named_model
-from .said import LLAMA_FACTORY, SWIFT
-from .stated import StatedJob, dtype_of, is_true, optimizer_of, whole
+from .said import HF, LLAMA_FACTORY, OPENRLHF, SWIFT
+from .stated import StatedJob, dtype_of, is_true, literal, optimizer_of, whole
 
 NAMES = {SWIFT: "ms-swift", LLAMA_FACTORY: "llama-factory"}
 BLOCK_SIZE = 1024  # of run_clm.py, unless a model has fewer positions
 CUTOFF = {SWIFT: None, LLAMA_FACTORY: 2048}  # tokens, where none is said
+PER_DEVICE = {HF: 8, LLAMA_FACTORY: 8, SWIFT: 1}  # sequences, where none is said
+RECOMPUTES = (LLAMA_FACTORY, SWIFT)  # unless they are told not to
+LENGTHS = (
+    "training.block_size",
+    "training.max_length",
+    "training.max_seq_length",
+    "training.cutoff_len",
+    "training.sequence_len",
+    "training.max_len",
+    "training.model_max_length",
+)
+# Arguments that change a step where they are set, and that no field describes.
+NOT_MODELLED = (
+    "packing", "sample_packing", "neat_packing", "packing_samples", "multipack_real_batches", "use_galore", "use_badam",
+    "use_apollo", "use_adam_mini", "use_llama_pro", "use_unsloth_gc", "mixture_of_depths", "use_kt", "group_by_length",
+    "lisa_n_layers", "neftune_noise_alpha", "neftune_alpha", "relora_steps", "unfrozen_parameters", "dynamic_batching",
+    "batching_strategy", "use_dynamic_batch",
+)  # fmt: skip
+OFF = ("None", "False", "0", "", "none", "normal", "{}", "[]", "-1", "0.0")
 
 
 def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
@@ -27,78 +48,290 @@ def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
     """
     job = StatedJob()
     _model(head, job)
+    _degrees(head, job)
     _batch(head, job)
     _sharding(head, job)
     _precision(head, job)
-    recompute, enabled = (
-        head.said("override.gradient_checkpointing", "training.gradient_checkpointing"),
-        head.said("checkpointing"),
-    )
-    job.put("plan.recompute", "full" if is_true(recompute) or enabled else "none", enabled or recompute)
+    _recompute(head, job)
     _adapters(head, job)
-    name = head.said("training.optim")
+    name = head.said("training.optim", "training.optimizer", "ds.optimizer.type")
     job.put("plan.optimizer", optimizer_of(name) or "adamw", name)
+    if name is not None and optimizer_of(name) is None:
+        job.not_modelled.append(name)
     if name is not None and "fused" in name.text.lower():
         job.put("software.optimizer", "fused", name)
     job.put_set("software.compile", head.said("training.torch_compile"))
-    job.put("framework", NAMES.get(head.trainer, "hf-trainer"), why="who wrote the log")
+    _attention(head, job)
+    job.put("framework", _framework(head, job), why=f"who wrote the {head.source}")
+    for one in (head.said(f"training.{name}") for name in NOT_MODELLED):
+        if one is not None and one.text not in OFF:
+            job.not_modelled.append(one)
+    _method(head, job)
     return job
+
+
+def _framework(head: Head, job: StatedJob) -> str:
+    has_stage = head.said("ds.zero_optimization.stage", "ds.stage") is not None
+    return NAMES.get(head.trainer, "deepspeed" if head.trainer == OPENRLHF and has_stage else "hf-trainer")
+
+
+METHODS = {
+    "dpo": "pairs of sequences and a reference model",
+    "orpo": "pairs of sequences",
+    "simpo": "pairs of sequences",
+    "kto": "a reference model",
+    "rm": "pairs of sequences",
+    "reward": "pairs of sequences",
+    "ppo": "generation, rewards and several models",
+    "grpo": "generation and rewards",
+    "gkd": "a teacher",
+    "kd": "a teacher",
+}
+
+
+def _method(head: Head, job: StatedJob) -> None:
+    """Says what is trained besides a model of language on sequences."""
+    for name in ("training.stage", "training.rl", "training.rlhf_type", "training.method", "training.trainer"):
+        said = head.said(name)
+        if said is not None and (what := METHODS.get(said.text.lower())):
+            job.not_modelled.append(said)
+            job.notes.append(f"line {said.line}: {said.name} = {said.text}: {what}; the job is the training of one model on "
+                             "single sequences alone")  # fmt: skip
 
 
 def _model(head: Head, job: StatedJob) -> None:
     if put_configured_model(head, job):
         return
     named = head.said(
-        "training.model", "hf_name", "training.model_name_or_path", "training.model_id_or_path", "config._name_or_path"
+        "training.model",
+        "hf_name",
+        "training.model_name_or_path",
+        "training.base_model",
+        "training.pretrain",
+        "training.actor_model_name_or_path",
+        "training.model_id_or_path",
+        "training.model_path",
+        "training.model_id",
+        "training.model_name",
+        "config._name_or_path",
     )
-    if named is not None and put_named_model(job, named.text, named):
-        return
-    what = "names a model that is not known here" if named is not None else "does not say which model it is of"
-    job.refused.append(f"the log {what}")
+    own = head.said("training.base_model_config", "training.tokenizer_name")
+    for one in (named, own):
+        if one is not None and put_named_model(job, one.text, one):
+            return
+    what = (
+        f"names a model that is not known here ({named.text[:80]})"
+        if named is not None
+        else "does not say which model it is of"
+    )
+    where = f"line {named.line}: " if named is not None and named.line and head.source != "log" else ""
+    job.refused.append(f"{where}the {head.source} {what}")
+
+
+def _attention(head: Head, job: StatedJob) -> None:
+    kind = head.said(
+        "training.flash_attn", "training.attn_implementation", "training.flash_attention", "training.attn_impl"
+    )
+    kinds = {
+        "fa2": "flash2",
+        "flash_attention_2": "flash2",
+        "fa3": "flash3",
+        "flash_attention_3": "flash3",
+        "True": "flash2",
+    }
+    kinds |= {"eager": "eager", "disabled": "eager", "true": "flash2"}
+    job.put("software.attention", kinds.get(kind.text) if kind is not None else None, kind)
+    sdp = head.said("training.sdp_attention", "training.xformers_attention")
+    if sdp is not None and is_true(sdp):
+        job.put("software.attention", None, sdp)
+
+
+def _recompute(head: Head, job: StatedJob) -> None:
+    names = ("override.gradient_checkpointing", "training.gradient_checkpointing", "training.activation_checkpointing",
+             "training.actor.gradient_checkpointing", "training.enable_gradient_checkpointing")  # fmt: skip
+    recompute, enabled = head.said(*names), head.said("checkpointing")
+    of_fsdp = head.said("accelerate.fsdp_config.fsdp_activation_checkpointing", "training.fsdp_config.activation_checkpointing",
+                        "training.fsdp_config.fsdp_activation_checkpointing")  # fmt: skip
+    absent = head.said("training.disable_gradient_checkpointing")
+    if is_true(of_fsdp) or (recompute is not None and recompute.text in ("unsloth", "offload", "offload_disk")):
+        job.put("plan.recompute", "full", of_fsdp if is_true(of_fsdp) else recompute)
+        if recompute is not None and recompute.text.startswith("offload"):
+            job.not_modelled.append(recompute)
+    elif recompute is None and enabled is None and head.source != "log" and head.trainer in RECOMPUTES:
+        job.put(
+            "plan.recompute",
+            "none" if is_true(absent) else "full",
+            absent,
+            why="" if absent else "default of the trainer",
+        )
+    else:
+        job.put("plan.recompute", "full" if is_true(recompute) or enabled else "none", enabled or recompute)
 
 
 LORA = ("lora", "qlora", "dora")
-TARGETS = {"all-linear": "all", "all": "all", "all_linear": "all", "q_proj,v_proj": ["q_proj", "v_proj"]}
+NO_ADAPTERS = ("full", "none", "None", "", "sft", "pt")
+TARGETS = (
+    "training.target_modules",
+    "training.lora_target",
+    "training.lora_target_modules",
+    "training.peft_config.target_modules",
+)
+EVERY = ("all-linear", "all", "all_linear")
 
 
 def _adapters(head: Head, job: StatedJob) -> None:
     """Low-rank adapters, where few of the parameters are trained."""
     method = head.said(
-        "training.train_type", "training.tuner_type", "training.sft_type", "training.finetuning_type", "method"
+        "training.train_type",
+        "training.tuner_type",
+        "training.sft_type",
+        "training.finetuning_type",
+        "training.adapter",
+        "training.peft_config.name",
+        "training.peft_type",
+        "method",
     )
-    if method is None or method.text.lower() not in LORA:
+    used = head.said("training.use_peft", "training.lora_enable", "training.use_lora", "training.enable_lora")
+    rank = head.said("training.lora_rank", "training.lora_r", "training.r", "training.peft_config.r")
+    if method is not None and method.text.lower() not in LORA:
+        if method.text.lower() not in NO_ADAPTERS:
+            job.not_modelled.append(method)
         return
-    rank, targets = (
-        head.said("training.lora_rank", "training.r"),
-        head.said("training.target_modules", "training.lora_target"),
+    by_rank = head.trainer == OPENRLHF and rank is not None and (whole(rank) or 0) > 0
+    if method is None and not is_true(used) and not by_rank:
+        _quantised(head, job, has_adapters=False)
+        return
+    where = method or used or rank
+    job.put("model.adapters.rank", whole(rank, 1) or 8, rank or where, why="" if rank else "default of the trainer")
+    targets = head.said(*TARGETS)
+    linear = head.said("training.lora_target_linear")
+    job.put("model.adapters.targets", _targets(targets, linear, job), targets or linear or where)
+    dropout = head.said("training.lora_dropout")
+    value = literal(dropout.text) if dropout is not None else None
+    job.put(
+        "model.adapters.dropout", float(value) if isinstance(value, (int, float)) and 0 < value < 1 else None, dropout
     )
-    job.put("model.adapters.rank", whole(rank, 1) or 8, rank or method, why="" if rank else "default of the trainer")
-    kinds = TARGETS.get(targets.text.strip("[]'\"")) if targets is not None else "all"
-    job.put("model.adapters.targets", [kinds] if isinstance(kinds, str) else kinds or ["all"], targets or method)
     if rank is None:
         job.assumed.append("adapters of rank 8")
+    dora = head.said("training.use_dora")
+    for one in (
+        method if method is not None and method.text.lower() == "dora" else None,
+        dora if is_true(dora) else None,
+    ):
+        job.not_modelled += [one] if one is not None else []
+    _quantised(head, job, has_adapters=True)
+
+
+def _targets(said: SaidValue | None, linear: SaidValue | None, job: StatedJob) -> list[str]:
+    if said is None or is_true(linear):
+        return ["all"]
+    if said.text.strip("[]'\"") in EVERY:
+        return ["all"]
+    names = [one for one in re.split(r"[\s,\[\]'\"]+", said.text) if one]
+    known, qkv = (
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        ["q_proj", "k_proj", "v_proj"],
+    )
+    alike = {"c_attn": qkv, "query_key_value": qkv, "W_pack": qkv}
+    found = [own for one in names for own in alike.get(one, [one]) if own in known]
+    if len(found) < len(names):
+        job.not_modelled.append(said)
+    return list(dict.fromkeys(found)) or ["all"]
+
+
+def _quantised(head: Head, job: StatedJob, *, has_adapters: bool) -> None:
+    """Frozen weights of four bits (QLoRA); those of other widths are not modelled."""
+    four, eight = (head.said(f"training.load_in_{bits}bit", f"training.load_{bits}bit") for bits in (4, 8))
+    bits = head.said("training.quantization_bit", "training.bits", "training.q_bits", "training.quant_bits")
+    method = head.said("training.quantization_method", "training.adapter", "training.quant_method")
+    is_four = (
+        is_true(four) or (bits is not None and bits.text == "4") or (method is not None and method.text == "qlora")
+    )
+    said = next((one for one in (four, eight, bits) if one is not None and one.text not in (*OFF, "16")), None)
+    if is_four and has_adapters and (method is None or method.text in ("bnb", "bitsandbytes", "qlora", "lora")):
+        job.put("model.adapters.quantised", "nf4", said or method)
+    elif said is not None:
+        job.not_modelled.append(said)
+
+
+DEGREES = {
+    "plan.tp": (
+        "accelerate.parallelism_config.parallelism_config_tp_size",
+        "training.tensor_parallel_size",
+        "training.tensor_model_parallel_size",
+        "training.tp_size",
+        "ds.tensor_parallel.autotp_size",
+        "training.ds_tensor_parallel_size",
+    ),
+    "plan.pp": ("training.pipeline_model_parallel_size",),
+    "plan.cp": (
+        "accelerate.parallelism_config.parallelism_config_cp_size",
+        "accelerate.parallelism_config.parallelism_config_sp_size",
+        "training.context_parallel_size",
+        "training.cp_size",
+        "training.sequence_parallel_size",
+        "training.sequence_parallel_degree",
+        "training.ring_attn_size",
+    ),
+    "plan.ep": ("training.expert_model_parallel_size", "training.expert_parallel_size", "training.dist_config.ep_size"),
+}
+REPLICATED = ("accelerate.parallelism_config.parallelism_config_dp_replicate_size", "training.dp_replicate_size")
+SHARDED = ("accelerate.parallelism_config.parallelism_config_dp_shard_size", "training.dp_shard_size")
+
+
+def _degrees(head: Head, job: StatedJob) -> None:
+    for path, names in DEGREES.items():
+        said = head.said(*names)
+        value = whole(said, 0)
+        job.put(path, value or None, said)
+    if job.get("plan.ep", 1) > 1 and job.get("model.moe.n_experts") is None:
+        job.fields.pop("plan.ep")
+
+
+def _n_devices(head: Head, job: StatedJob) -> tuple[int | None, SaidValue | None]:
+    """Number of GPUs, and where it is said: by the launcher, or by all degrees together."""
+    said = head.said("world_size", "accelerate.num_processes")
+    if said is not None and whole(said) != 0:
+        return whole(said, 1), said
+    degrees = [head.said(*names) for names in (SHARDED, REPLICATED)]
+    if degrees[0] is not None:
+        sizes = [whole(one, 1) or 1 for one in degrees]
+        return sizes[0] * sizes[1] * job.get("plan.tp", 1) * job.get("plan.cp", 1), degrees[0]
+    return None, None
 
 
 def _batch(head: Head, job: StatedJob) -> None:
-    micro = head.said("per_device", "training.per_device_train_batch_size", "ds.train_micro_batch_size_per_gpu")
-    total = head.said("total_batch", "ds.train_batch_size")
-    steps = head.said("accumulation", "training.gradient_accumulation_steps", "ds.gradient_accumulation_steps")
-    world = head.said("world_size")
-    size, every, n = whole(micro, 1), whole(steps, 1) or 1, whole(world, 1)
-    whole_batch = whole(total, 1)
-    job.put("plan.micro_batch", size, micro)
-    if n is None and size and whole_batch and whole_batch % (size * every) == 0:
-        n, world = whole_batch // (size * every), total
-    job.put("cluster.n_devices", n, world)
-    job.put("plan.dp", n, world)
-    job.put("plan.global_batch", whole_batch or (size * every * n if size and n else None), total or micro)
-    length = head.said(
-        "training.block_size",
-        "training.max_length",
-        "training.max_seq_length",
-        "training.cutoff_len",
-        "training.model_max_length",
+    micro = head.said(
+        "per_device",
+        "training.per_device_train_batch_size",
+        "training.micro_train_batch_size",
+        "training.micro_batch_size",
+        "training.per_device_batch_size",
+        "ds.train_micro_batch_size_per_gpu",
     )
+    total = head.said("total_batch", "training.train_batch_size", "training.global_batch_size", "ds.train_batch_size")
+    steps = head.said(
+        "accumulation",
+        "training.gradient_accumulation_steps",
+        "ds.gradient_accumulation_steps",
+        "accelerate.gradient_accumulation_steps",
+        "accelerate.deepspeed_config.gradient_accumulation_steps",
+    )
+    n, world = _n_devices(head, job)
+    size, every = whole(micro, 1), whole(steps, 1) or 1
+    whole_batch = whole(total, 1)
+    if size is None and head.source != "log" and head.trainer in PER_DEVICE and _is_of_trainer(head):
+        size = PER_DEVICE[head.trainer]
+        job.assumed.append(f"{size} sequences per GPU, the default of the trainer")
+    job.put("plan.micro_batch", size, micro, why="" if micro else "default of the trainer")
+    model = job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)
+    if n is None and size and whole_batch and steps is not None and whole_batch % (size * every) == 0:
+        n, world = whole_batch // (size * every) * model, total
+    job.put("cluster.n_devices", n, world)
+    dp = max(n // model, 1) if n else None
+    job.put("plan.dp", dp, world)
+    job.put("plan.global_batch", whole_batch or (size * every * dp if size and dp else None), total or micro or world)
+    length = head.said(*LENGTHS)
     positions = job.get("model.max_seq_len")
     if length is not None:
         job.put("plan.seq_len", whole(length, 1), length)
@@ -107,36 +340,115 @@ def _batch(head: Head, job: StatedJob) -> None:
         if usual is not None:
             job.put("plan.seq_len", usual, why="default of the trainer")
             job.assumed.append(f"sequences of {usual} tokens, the default of the trainer")
-    elif positions:
+    elif positions and (head.source == "log" or "run_clm" in getattr(head.facts.get("program"), "text", "")):
         job.put("plan.seq_len", min(positions, BLOCK_SIZE), why="default of run_clm.py")
 
 
+def _is_of_trainer(head: Head) -> bool:
+    """Whether a trainer's own arguments are there, whose defaults count then."""
+    return any(name.startswith("training.") for name in head.arguments)
+
+
+DEEPSPEED = (
+    "training.deepspeed",
+    "training.deepspeed_config",
+    "training.dist_config.config_file",
+    "accelerate.deepspeed_config.deepspeed_config_file",
+)
+
+
 def _sharding(head: Head, job: StatedJob) -> None:
-    stage = head.said("ds.zero_optimization.stage", "ds.stage")
+    stage = head.said(
+        "ds.zero_optimization.stage", "ds.stage", "accelerate.deepspeed_config.zero_stage", "training.zero_stage"
+    )
     stage = stage or head.engine.get("zero_optimization_stage")
-    fsdp = head.said("training.fsdp")
     if stage is not None:
-        job.put("plan.zero_stage", whole(stage, 0, 3), stage)
-        optimizer, parameters = head.said("ds.offload_optimizer.device"), head.said("ds.offload_param.device")
-        job.put(
-            "plan.offload_optimizer",
-            1.0 if optimizer is not None and optimizer.text in ("cpu", "nvme") else None,
-            optimizer,
-        )
-        job.put(
-            "plan.offload_parameters",
-            True if parameters is not None and parameters.text in ("cpu", "nvme") else None,
-            parameters,
-        )
-        job.put_flag("plan.overlap.dp", head.said("ds.overlap_comm"))
+        _zero(head, job, stage)
         return
-    if fsdp is not None and fsdp.text not in ("[]", "False", "''"):
-        job.put("plan.sharding", "fsdp", fsdp)
-        job.put("plan.zero_stage", 3, fsdp)
+    if _fsdp(head, job):
         return
-    other = head.said("training.deepspeed")
-    if other is not None:
+    other = head.said(*DEEPSPEED)
+    if other is not None and other.text not in OFF:
         _stage_of_name(other, job)
+        if job.get("plan.zero_stage") is None and head.source != "log":
+            job.open["plan.zero_stage"] = (
+                f"{other.name} (line {other.line}) names {other.text[:80]}, which is not there"
+            )
+    shared = head.said("training.use_distributed_optimizer")
+    job.put("plan.zero_stage", 1 if is_true(shared) else None, shared)
+
+
+def _zero(head: Head, job: StatedJob, stage: SaidValue) -> None:
+    job.put("plan.zero_stage", whole(stage, 0, 3), stage)
+    optimizer = head.said("ds.zero_optimization.offload_optimizer.device", "ds.offload_optimizer.device",
+                          "accelerate.deepspeed_config.offload_optimizer_device", "training.adam_offload")  # fmt: skip
+    parameters = head.said("ds.zero_optimization.offload_param.device", "ds.offload_param.device",
+                           "accelerate.deepspeed_config.offload_param_device")  # fmt: skip
+    old = head.said("ds.zero_optimization.cpu_offload", "training.offload")
+    on_host = ("cpu", "nvme", "True")
+    if optimizer is None and is_true(old):
+        optimizer = old
+    job.put("plan.offload_optimizer", 1.0 if optimizer is not None and optimizer.text in on_host else None, optimizer)
+    job.put(
+        "plan.offload_parameters", True if parameters is not None and parameters.text in on_host else None, parameters
+    )
+    job.put_flag("plan.overlap.dp", head.said("ds.zero_optimization.overlap_comm", "ds.overlap_comm"))
+    shard = head.said("ds.zero_optimization.zero_hpz_partition_size", "training.zpg")
+    for one in (shard, head.said("ds.zero_optimization.mics_shard_size")):
+        if one is not None and one.text not in (*OFF, "1"):
+            job.not_modelled.append(one)
+
+
+_STRATEGIES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2}
+_STRATEGIES |= {str(number): level for number, level in enumerate(list(_STRATEGIES.values()), 1)}
+
+
+def _fsdp(head: Head, job: StatedJob) -> bool:
+    """FSDP by the Trainer's own argument, by accelerate or by axolotl; whether it is said."""
+    flag = head.said("training.fsdp")
+    of = head.said("accelerate.distributed_type", "training.dist_config.name", "training.fsdp_version")
+    is_fsdp = flag is not None and flag.text not in ("[]", "False", "''", "None", "")
+    is_fsdp |= of is not None and (of.text.lower().startswith("fsdp") or of.name == "fsdp_version")
+    shard = head.said(*SHARDED)
+    if not is_fsdp and not (shard is not None and (whole(shard) or 1) > 1):
+        if of is not None and of.text in ("MULTI_GPU", "NO", "MULTI_NPU", "MULTI_XPU"):
+            job.put("plan.zero_stage", 0, of, why="copies of the model")
+        return False
+    config = ("accelerate.fsdp_config.", "training.fsdp_config.")
+    names = ("fsdp_sharding_strategy", "sharding_strategy", "fsdp_reshard_after_forward", "reshard_after_forward")
+    kind = head.said(*(front + name for front in config for name in names[:2])) or _old_strategy(flag)
+    again = head.said(*(front + name for front in config for name in names[2:]))
+    where = kind or again or (flag if is_fsdp and flag is not None else of) or shard
+    if kind is None and again is not None and again.text in _STRATEGIES:
+        kind = again
+    level = _STRATEGIES.get(kind.text.rpartition(".")[2].upper(), 3) if kind is not None else 3
+    if kind is None and again is not None and literal(again.text.lower()) is False:
+        level = 2
+    job.put("plan.zero_stage", level, where)
+    replicas, dp = whole(head.said(*REPLICATED), 1) or 1, job.get("plan.dp", 1)
+    if level and replicas > 1:
+        job.put("plan.sharding", "hsdp", where)
+        job.put("plan.dp_shard", max(dp // replicas, 1), head.said(*REPLICATED))
+    elif kind is not None and kind.text.upper() in ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "4", "5"):
+        nodes = whole(head.said("accelerate.num_machines")) or 1
+        job.put("plan.sharding", "hsdp" if nodes > 1 else "fsdp", kind)
+        job.put("plan.dp_shard", max(dp // nodes, 1) if nodes > 1 else None, kind)
+    elif level:
+        job.put("plan.sharding", "fsdp", where)
+    offload = head.said(
+        *(front + name for front in config for name in ("fsdp_offload_params", "offload_params", "cpu_offload"))
+    )
+    if is_true(offload) or (flag is not None and "offload" in flag.text):
+        job.put("plan.offload_parameters", True, offload or flag)
+    return True
+
+
+def _old_strategy(flag: SaidValue | None) -> SaidValue | None:
+    """The strategy within `full_shard auto_wrap`."""
+    for name in ("hybrid_shard_zero2", "hybrid_shard", "full_shard", "shard_grad_op", "no_shard"):
+        if flag is not None and name in flag.text:
+            return flag._replace(text=name.upper())
+    return None
 
 
 def _stage_of_name(said: SaidValue, job: StatedJob) -> None:
@@ -152,19 +464,40 @@ def _stage_of_name(said: SaidValue, job: StatedJob) -> None:
 
 def _precision(head: Head, job: StatedJob) -> None:
     kind = head.said("compute_dtype")
-    flags = (("bf16", "training.bf16"), ("fp16", "training.fp16"))
+    low = head.said("training.fp8", "accelerate.fp8_config.backend")
+    flags = (
+        ("bf16", "training.bf16"),
+        ("fp16", "training.fp16"),
+        ("bf16", "training.pure_bf16"),
+        ("bf16", "ds.bf16.enabled"),
+    )
+    flags = (*flags, ("bf16", "ds.bfloat16.enabled"), ("fp16", "ds.fp16.enabled"), ("bf16", "training.bfloat16"))
     for name, flag in flags:
-        if is_true(said := head.said(flag)):
-            job.put("plan.dtype", name, said)
+        if is_true(said := head.said(flag)) or (said is not None and said.text == "auto" and name == "bf16"):
+            is_low = low is not None and low.text not in OFF
+            job.put("plan.dtype", "fp8" if is_low else name, *((low, said) if is_low else (said,)))
             return
+    mixed = head.said("accelerate.mixed_precision", "training.mixed_precision", "training.param_dtype")
+    if mixed is not None and mixed.text.lower() in ("bf16", "fp16", "fp8"):
+        job.put("plan.dtype", mixed.text.lower(), mixed)
+        return
     if kind is not None:
         job.put("plan.dtype", dtype_of(kind) or "bf16", kind)
         return
-    torch = head.said("config.torch_dtype", "config.dtype", "training.torch_dtype")
+    own = ("training.torch_dtype", "training.dtype", "training.model_dtype")
+    torch = (
+        head.said(*own)
+        if head.source != "log"
+        else head.said("config.torch_dtype", "config.dtype", "training.torch_dtype")
+    )
     found = dtype_of(torch)
-    job.put("plan.dtype", found or "bf16", torch, why="" if found else "not said")
+    off = next((one for one in (head.said(flag) for _, flag in flags) if one is not None), None)
+    usual = (
+        "fp32" if head.source != "log" and (off is not None or _is_of_trainer(head)) and head.trainer == HF else "bf16"
+    )
+    job.put("plan.dtype", found or usual, torch or off, why="" if found else "not said")
     if found is None:
-        job.assumed.append("precision bf16")
+        job.assumed.append(f"precision {usual}")
 
 
 # --- verl ------------------------------------------------------------------------------------------------------------

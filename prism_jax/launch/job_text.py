@@ -12,7 +12,7 @@ from .stated import StatedJob
 COLUMN = 44
 
 
-ORIGINS = {"log": "the head of a training log", "script": "a launch script"}
+ORIGINS = {"log": "the head of a training log", "script": "a launch script", "configuration": "a configuration"}
 
 
 def job_text(stated: StatedJob, document: Document, source: str = "log") -> str:

@@ -83,6 +83,9 @@ def _flat(fields: Mapping[str, Any], front: str = "") -> Iterator[tuple[str, Any
 
 def put_configured_model(head: Head, job: StatedJob, block: str = "config") -> bool:
     """States the model of a configuration of Hugging Face that the log holds, with what overrides it; whether there is one."""
+    if head.config is not None:
+        _put_config(job, head.config, head.facts.get("config_file"))
+        return True
     front, of = f"{block}.", "override."
     pairs = {
         name.removeprefix(front): one
@@ -95,11 +98,14 @@ def put_configured_model(head: Head, job: StatedJob, block: str = "config") -> b
     config |= {name: literal(one.text) for name, one in (pairs | more).items()}
     if not any(name in config for name in ("n_embd", "hidden_size", "d_model", "dim")):
         return False
+    _put_config(job, config, next(iter({**pairs, **more}.values()), kind))
+    return True
+
+
+def _put_config(job: StatedJob, config: Mapping[str, Any], said: SaidValue | None) -> None:
     try:
         model = model_from_hf(config)
     except SpecError as error:
-        job.refused.append(f"the model of the log: {error}")
-        return True
-    first = next(iter({**pairs, **more}.values()), kind)
-    put_model(job, model, first, why="configuration in the log")
-    return True
+        job.refused.append(f"the model's configuration: {error}")
+    else:
+        put_model(job, model, said, why="configuration of the model")

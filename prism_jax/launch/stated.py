@@ -52,6 +52,7 @@ class StatedJob:
         either: fields of the software with another value that is as likely as the assumed one.
         notes: other things to be known.
         refused: why it cannot be a job; empty: it can.
+        open: fields that a file would say which is not there, and why.
     """
 
     fields: dict[str, StatedField] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class StatedJob:
     either: list[tuple[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    open: dict[str, str] = field(default_factory=dict)
 
     def put(self, path: str, value: Any, *said: SaidValue | None, why: str = "") -> None:
         """States a field; None is not a value."""
