@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from ..core.errors import DataError
 from .config_files import Carrier, ConfigFiles
+from .gpt_neox import NEOX
 from .head import Head
 from .hf_configs import HF_CARRIERS
+from .nanotron import NANOTRON_CARRIER
 
-CARRIERS: tuple[Carrier, ...] = (*HF_CARRIERS,)
+CARRIERS: tuple[Carrier, ...] = (NANOTRON_CARRIER, NEOX, *HF_CARRIERS)
 
 
 def head_of_config(files: ConfigFiles) -> Head:

@@ -21,7 +21,8 @@ from .device import device_in, has_dtype, possible_devices, stated_device
 from .head import Head, read_heads, runs_of
 from .hugging_face import hugging_face_job, verl_job
 from .megatron import megatron_job
-from .said import AXOLOTL, HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, OPENRLHF, SWIFT, TITAN, VERL
+from .nanotron import nanotron_job
+from .said import AXOLOTL, HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, NANOTRON, OPENRLHF, SWIFT, TITAN, VERL
 from .small_trainers import maxtext_job, modded_job, nanochat_job
 from .stated import StatedJob, whole
 from .torchtitan import torchtitan_job
@@ -40,6 +41,7 @@ READERS: dict[str, Callable[[Head, str], StatedJob]] = {
     VERL: verl_job,
     MAXTEXT: maxtext_job,
     NANOCHAT: nanochat_job,
+    NANOTRON: nanotron_job,
     MODDED: modded_job,
 }  # a block of arguments of Megatron-LM counts more
 

@@ -71,6 +71,7 @@ NOT_MODELLED = (
     "retro_add_retriever",
     "num_layers_teacher",
     "squared_relu_off",
+    "parallel_residual",
 )
 # What makes another model of it than a decoder of text: argument -> what it says.
 OTHER_MODELS = {

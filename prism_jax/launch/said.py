@@ -16,7 +16,7 @@ GIB, MIB = 2.0**30, 2.0**20
 Pairs = Iterator[tuple[str, str]]
 MEGATRON, HF, TITAN, MAXTEXT, SWIFT = "Megatron-LM", "HF Trainer", "torchtitan", "MaxText", "ms-swift"
 LLAMA_FACTORY, VERL, NANOCHAT, MODDED = "LLaMA-Factory", "verl", "nanochat", "modded-nanogpt"
-AXOLOTL, OPENRLHF = "axolotl", "OpenRLHF"
+AXOLOTL, OPENRLHF, NANOTRON = "axolotl", "OpenRLHF", "nanotron"
 
 
 class Begin(NamedTuple):

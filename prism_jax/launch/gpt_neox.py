@@ -1,0 +1,218 @@
+"""Configurations of GPT-NeoX: YAML whose names are those of Megatron-LM of its time, with `-` or `_`, spread over files.
+
+Values become arguments of Megatron-LM, read by the same reader as those that a log of GPT-NeoX prints.
+Source: `megatron/neox_arguments` and `ParallelMLP` of GPT-NeoX 2.0 (widths of gated layers).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from ..tables.document import Document
+from .config_files import Carrier, ConfigFiles
+from .head import Head, SaidValue
+from .launch_line import LaunchLine, LaunchProgram, NoTrainingError, runs
+
+OF_NEOX = (
+    "pipe_parallel_size",
+    "model_parallel_size",
+    "pos_emb",
+    "no_weight_tying",
+    "gpt_j_residual",
+    "output_layer_parallelism",
+    "train_micro_batch_size_per_gpu",
+    "attention_config",
+)
+RENAMED = {
+    "num_kv_heads": "num_key_value_heads",
+    "zero_optimization.stage": "zero_stage",
+    "zero_optimization.overlap_comm": "overlap_comm",
+    "fp16.enabled": "fp16",
+    "bf16.enabled": "bf16",
+    "optimizer.type": "optimizer",
+    "moe_num_experts": "num_experts",
+    "zero_optimization.cpu_offload": "cpu_optimizer",
+}
+USUAL = {"pos_emb": "learned", "norm": "layernorm", "make_vocab_size_divisible_by": "128"}  # of its parser
+GATED = ("swiglu", "geglu", "reglu", "bilinear", "glu")
+PLAIN_ATTENTION = ("global", "flash")
+VOCABULARIES = {"20B_tokenizer": 50277, "gpt2": 50257}  # rows, by the name of the file
+MISSING = "attention or blocks of its own"
+
+
+def _plain(document: Document) -> dict[str, Any]:
+    return {str(name).replace("-", "_"): value for name, value in document.data.items()}
+
+
+def is_neox(document: Document) -> bool:
+    """Whether a document is one of GPT-NeoX with sizes of a model or of a plan."""
+    names = _plain(document)
+    return "num_layers" in names and "hidden_size" in names and any(name in names for name in OF_NEOX)
+
+
+def read_neox(files: ConfigFiles) -> Head:
+    """Head of the training that configurations of GPT-NeoX state together; the later file counts."""
+    said: dict[str, SaidValue] = {}
+    data: dict[str, Any] = {}
+    for one in (files.main, *files.others):
+        said |= {name.replace("-", "_"): value for name, value in files.said(one).items()}
+        data |= _plain(one)
+    said |= files.words_said()
+    head = files.head()
+    put_neox(head, said, data)
+    return head
+
+
+def put_neox(head: Head, said: Mapping[str, SaidValue], data: Mapping[str, Any]) -> None:
+    """Puts arguments of GPT-NeoX into a head under the names of Megatron-LM.
+
+    Args:
+        said: values by dotted name.
+        data: top of the documents, for lists of lists.
+    """
+    own = {name: SaidValue(text, 0, name) for name, text in USUAL.items()}
+    own |= {RENAMED.get(name, name): one for name, one in said.items()}
+    for name in ("pipe_parallel_size", "model_parallel_size", "context_parallel_size"):
+        if name in own and own[name].text == "0":
+            own[name] = own[name]._replace(text="1")
+    own.setdefault("zero_stage", SaidValue("0", 0, "zero_stage"))
+    steps = own.get("gradient_accumulation_steps") or own.get("gas")
+    if steps is not None:
+        head.facts["grad_accum"] = steps
+    _blocks(own, data)
+    _width(own)
+    _flags(own)
+    _vocabulary(own)
+    known = head.arguments
+    head.arguments = own | known
+    _devices(head)
+
+
+def _blocks(own: dict[str, SaidValue], data: Mapping[str, Any]) -> None:
+    """Attention of the layers; a kind that is none becomes the question what it is."""
+    kinds = data.get("attention_config")
+    if not isinstance(kinds, (list, str)):
+        return
+    line = next((one.line for name, one in own.items() if name.startswith("attention_config")), 0)
+    text = str(kinds)
+    own["attention_config"] = SaidValue(text[:400], line, "attention_config")
+    strange = [one for one in re.findall(r"[a-z_]{3,}", text) if one not in PLAIN_ATTENTION]
+    if strange:
+        own["experimental_attention_variant"] = SaidValue(strange[0], line, "attention_config")
+    window = own.get("sliding_window_width")
+    if window is not None and window.text.isdecimal():
+        own["window_size"] = window._replace(text=f"[{window.text}, 0]")
+
+
+def _width(own: dict[str, SaidValue]) -> None:
+    """Width of the MLP. A gated one of `swiglu` has a third of what is said; `mlp_type: llama` has what is said."""
+    kind, activation = own.get("mlp_type"), own.get("activation")
+    is_llama = kind is not None and kind.text == "llama"
+    is_gated = is_llama or (activation is not None and activation.text in GATED)
+    if is_gated:
+        own["swiglu"] = (kind if is_llama and kind is not None else activation or SaidValue("", 0))._replace(
+            text="True"
+        )
+    said, factor = own.get("intermediate_size") or own.get("ffn_hidden_size"), own.get("expansion_factor")
+    hidden = _number(own.get("hidden_size"))
+    if hidden is None:
+        return
+    wide = _number(said)
+    if wide is None:
+        times = _number(factor) or 4
+        wide = 2 * hidden * times // 3 if is_llama else hidden * times
+    if is_gated and not is_llama:
+        wide = (2 * wide // 3) // 2
+    multiple = _number(own.get("mlp_multiple_of") or own.get("multiple_of")) or (256 if is_llama else 1)
+    if not is_llama or said is None:
+        wide = -(-wide // multiple) * multiple
+    where = said or factor
+    own["ffn_hidden_size"] = SaidValue(str(wide), where.line if where else 0, where.name if where else "")
+
+
+def _number(said: SaidValue | None) -> int | None:
+    text = "" if said is None else said.text.removesuffix(".0")
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _flags(own: dict[str, SaidValue]) -> None:
+    linear, inner = own.get("use_bias_in_attn_linear"), own.get("use_bias_in_mlp")
+    if linear is not None and linear.text == "False" and (inner is None or inner.text == "False" or "swiglu" in own):
+        own["add_bias_linear"] = linear
+    host = own.get("zero_optimization.offload_optimizer.device")
+    if host is not None and host.text in ("cpu", "nvme"):
+        own["cpu_optimizer"] = host._replace(text="True")
+    residual = own.get("gpt_j_residual")
+    if residual is not None and residual.text == "True":
+        own["parallel_residual"] = residual
+    if own.get("precision") is None and not any(one in own and own[one].text == "True" for one in ("fp16", "bf16")):
+        own["precision"] = SaidValue("float32", 0, "precision")
+    precision = own.get("precision")
+    if precision is not None and precision.text in ("fp16", "bfloat16", "bf16"):
+        own["bf16" if precision.text.startswith("b") else "fp16"] = precision._replace(text="True")
+
+
+def _vocabulary(own: dict[str, SaidValue]) -> None:
+    """Rows of the vocabulary: the default tokenizer is that of GPT-2; other files are known by their names."""
+    if "vocab_size" in own or "padded_vocab_size" in own:
+        return
+    kind, file = own.get("tokenizer_type"), own.get("vocab_file")
+    rows = next((rows for name, rows in VOCABULARIES.items() if file is not None and name in file.text), None)
+    if rows is None and (kind is None or kind.text == "GPT2BPETokenizer") and (file is None or kind is not None):
+        rows, file = VOCABULARIES["gpt2"], kind
+    if rows is not None:
+        own["vocab_size"] = SaidValue(str(rows), file.line if file else 0, file.name if file else "tokenizer_type")
+
+
+def _devices(head: Head) -> None:
+    """GPUs, where they are said: nodes and GPUs of a node, or all batch sizes together."""
+    own = head.arguments
+    each, nodes = _number(own.get("num_gpus")), _number(own.get("num_nodes"))
+    total, micro = own.get("train_batch_size"), _number(own.get("train_micro_batch_size_per_gpu"))
+    steps = _number(head.facts.get("grad_accum"))
+    if "world_size" in own:
+        return
+    if each and nodes:
+        own["world_size"] = own["num_gpus"]._replace(text=str(each * nodes))
+    elif total is not None and micro and steps and _number(total):
+        model = (_number(own.get("pipe_parallel_size")) or 1) * (_number(own.get("model_parallel_size")) or 1)
+        own["world_size"] = total._replace(text=str((_number(total) or 0) // (micro * steps) * model))
+
+
+NEOX = Carrier("GPT-NeoX", is_neox, read_neox)
+
+
+def _from_line(line: LaunchLine) -> Head:
+    """Head of `deepy.py train.py -d configs 125M.yml local_setup.yml`: of the files that are there.
+
+    Raises:
+        NoTrainingError: none is.
+    """
+    words = [word.text for word in line.command.words]
+    folders = [after for word, after in pairwise(words) if word in ("-d", "--conf_dir")]
+    files: list[Document] = []
+    for word in words:
+        name = word if word.endswith((".yml", ".yaml")) else f"{word}.yml"
+        found = line.follow(name) or next(filter(None, (line.follow(f"{one}/{name}") for one in folders)), None)
+        files += [found] if found is not None else []
+    if not any(map(is_neox, files)):
+        raise NoTrainingError(
+            f"{line.path}: line {line.command.line}: the configurations of GPT-NeoX that it names are not there. Give them "
+            "themselves (prism-jax import 125M.yml local_setup.yml), or --root DIR."
+        )
+    head = line.head()
+    said: dict[str, SaidValue] = {}
+    data: dict[str, Any] = {}
+    for one in files:
+        said |= {
+            name.replace("-", "_"): value for name, value in ConfigFiles(one, open=line.script.open).said(one).items()
+        }
+        data |= _plain(one)
+    put_neox(head, said, data)
+    return head
+
+
+NEOX_PROGRAM = LaunchProgram("GPT-NeoX (deepy.py)", runs(r"\bdeepy\.py\b"), _from_line)
