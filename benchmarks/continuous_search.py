@@ -113,7 +113,7 @@ def compare(name: str, fields: list[str], limits: TuneLimits, n_start: int, n_se
     job = load_job(name)
     began = time.process_time()
     tuning = Tuning.of(job, fields, 0.95, 0, limits)
-    found = tuning.rounded(tuning.descended())
+    found = tuning.best()
     spent_s = time.process_time() - began
     few = len(fields) == 1 and len(tuning.start) <= 2
     other = by_grid(tuning) if few else by_scipy(tuning, n_start)

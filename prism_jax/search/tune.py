@@ -2,7 +2,8 @@
 
 All fields move together, as logarithms of their change, by Adam (Optax) on draws that stay as they are; budgets are kept at every
 step. What is found is rounded to what can be run. Whole layers and whole micro-batches are then moved from number to number while
-that helps, each candidate evaluated by the cost model itself and not by the line through it, and only splits whose memory fits.
+that helps, each candidate evaluated by the cost model itself and not by the line through it, and only splits whose memory fits;
+the other fields descend once more next to them.
 
 The gain over the job as it stands is that on draws that the search has not seen, both settings on the same, with an interval.
 Where rounding leaves nothing of the gain, the job stays as it is.
@@ -88,7 +89,7 @@ def tune(
         raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
     own = loaded(job, ())
     tuning = Tuning.of(own, fields, p, seed, limits)
-    best = tuning.rounded(tuning.descended(progress))
+    best = tuning.best(progress)
     progress(1.0, "gain on fresh draws")
     pairs = np.array([[tuning.fresh(values, k) for values in (tuning.start, best)] for k in range(N_SEEDS)])
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
@@ -235,17 +236,39 @@ class Tuning:
             others = [AlikeReplicas(own_s * grown[k], weight, int(fleet.n_of_kind[k])) for k, own_s in each]
         return quantile.quantile(time_s * grown[drawn], end_s, others) * setting.times
 
-    def descended(self, progress: Progress = silent) -> Floats:
-        """Descends along gradients from the job's own numbers, inside bounds and budgets; returns the best numbers of the way."""
+    def best(self, progress: Progress = silent) -> Floats:
+        """Returns the best numbers that can be run.
+
+        Shares between whole layers are not to be had, and what else was found next to them (power of a stage with 5.6 layers) is
+        not best for whole ones. So a second descent moves the rest alone, next to the splits that can be run.
+        """
+        found = self.rounded(self.descended(progress))
+        split = np.concatenate([np.full(len(axis.start), axis.is_split) for axis in self.axes])
+        if split.all() or not split.any():
+            return found
+        again = self.rounded(self.descended(progress, np.where(split, found, np.nan)))
+        return min(found, again, key=self.on_search)
+
+    def descended(self, progress: Progress = silent, held: Floats | None = None) -> Floats:
+        """Descends along gradients from the job's own numbers, inside bounds and budgets; returns the best numbers of the way.
+
+        Args:
+            held: numbers that stay, NaN for those that move; None: all move.
+        """
         best: list[_Best] = []
         self.prepare()
-        slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(self.smooth(self.values_of(change)))))
+        stays = np.full(len(self.start), np.nan) if held is None else held
+
+        def at(change: Array) -> Array:
+            return jnp.where(np.isnan(stays), self.values_of(change), np.nan_to_num(stays))
+
+        slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(self.smooth(at(change)))))
 
         def gradient(change: Array, step: int) -> Array:
             progress(step / N_STEP, "gradients")
             value, found = slope(change)
             if not best or float(value) < best[0].value:
-                best[:] = [_Best(float(value), np.asarray(self.values_of(change), np.float64))]
+                best[:] = [_Best(float(value), np.asarray(at(change), np.float64))]
             return found
 
         descend(gradient, jnp.zeros(len(self.start)), N_STEP, optax.cosine_decay_schedule(RATE, N_STEP))

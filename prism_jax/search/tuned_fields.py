@@ -339,7 +339,7 @@ def cost_of(job: Job, setting: Setting, *, layers_move: bool) -> StepCost:
         share[lane, mine] = 1.0 / len(mine)
     by_chunk, by_lane = setting.more_layers, share @ setting.more_layers
     changed: dict[str, Any] = {
-        name: getattr(own, name) + by_chunk[:, None] * (getattr(more, name) - getattr(own, name))
+        name: getattr(own, name) + by_chunk[None, :, None] * (getattr(more, name) - getattr(own, name))
         for name in ("compute_s", "comm_s", "hidden_comm_s")
     }
     changed |= {

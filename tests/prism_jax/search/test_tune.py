@@ -184,6 +184,13 @@ def test_of_all_shares_the_best_is_found(piped):
     assert found[1] < found[0]
 
 
+def test_other_fields_are_best_for_the_whole_layers_that_are_found(piped):
+    """Layers stay as they are here, so nothing may be lost against a search of the other field alone."""
+    both, alone = (tuning(piped, *fields) for fields in (("layers", "power"), ("power",)))
+    found, power = both.best(), alone.best()
+    assert both.on_search(found) <= alone.on_search(power) * (1.0 + 1e-5)
+
+
 def test_gpus_that_are_all_stated_are_as_those_that_are_drawn_without_noise(apart):
     every = {"all": {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.5}}
     some, all_of_them = (tuning(apart, "share", limits=TuneLimits(slowdowns=own)) for own in (SLOW, every))
