@@ -13,9 +13,10 @@ from .config_files import Carrier, ConfigFiles
 from .gpt_neox import NEOX
 from .head import Head
 from .hf_configs import HF_CARRIERS
+from .maxtext import MAXTEXT_CARRIER
 from .nanotron import NANOTRON_CARRIER
 
-CARRIERS: tuple[Carrier, ...] = (NANOTRON_CARRIER, NEOX, *HF_CARRIERS)
+CARRIERS: tuple[Carrier, ...] = (NANOTRON_CARRIER, MAXTEXT_CARRIER, NEOX, *HF_CARRIERS)
 
 
 def head_of_config(files: ConfigFiles) -> Head:

@@ -10,11 +10,15 @@ from pathlib import Path
 
 from ..core.errors import DataError
 from .command_head import is_megatron, megatron_head
+from .gpt_neox import NEOX_PROGRAM
 from .head import Head
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
+from .maxtext import MAXTEXT_PROGRAM
 from .shell import ShellScript, follow
 
 PROGRAMS: tuple[LaunchProgram, ...] = (
+    MAXTEXT_PROGRAM,
+    NEOX_PROGRAM,
     LaunchProgram("Megatron-LM (--tensor-model-parallel-size, --num-layers)", is_megatron, megatron_head),
 )
 SLURM = {  # variables that Slurm sets -> the option that says them

@@ -49,24 +49,15 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
         put_named_model(job, named.text, named)
     for path, names in MAXTEXT.items():
         said = head.said(*names)
-        if said is not None and (path == "plan.seq_len" or job.get("model.mla.kv_lora_rank") is None):
+        is_latent = job.get("model.mla.kv_lora_rank") is not None
+        if said is not None and not (is_latent and path in ("model.n_kv_heads", "model.head_dim")):
             job.put(path, whole(said, 1), said)
+    if named is not None and job.get("model.n_layers") is None and named.text != "default":
+        job.refused.append(f"line {named.line}: model_name = {named.text[:60]} is not known here")
     _maxtext_model(head, job)
     _maxtext_mesh(head, job)
-    size = head.said("per_device_batch_size")
-    share = literal(size.text) if size is not None else None
-    n, dp = job.get("cluster.n_devices", 1), job.get("plan.dp", 1)
-    steps = whole(head.said("gradient_accumulation_steps"), 1) or 1
-    if isinstance(share, (int, float)) and n:
-        batch = max(round(share * n), 1)
-        job.put("plan.global_batch", batch * steps, size)
-        job.put("plan.micro_batch", max(batch // dp, 1), size)
-    remat = head.said("remat_policy")
-    job.put("plan.recompute", REMAT.get(remat.text, "selective_op") if remat is not None else None, remat)
-    kind, low = head.said("dtype"), head.said("quantization")
-    job.put("plan.dtype", dtype_of(kind) or "bf16", kind)
-    if low is not None and low.text in QUANTIZED:
-        job.put("plan.dtype", QUANTIZED[low.text], low)
+    _maxtext_batch(head, job)
+    _maxtext_precision(head, job)
     flash = head.said("attention")
     if flash is not None and flash.text in ("dot_product",):
         job.put("software.attention", "eager", flash)
@@ -78,47 +69,113 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
         else "adamw",
         optimizer,
     )
-    job.put("framework", "maxtext", why="who wrote the log")
+    job.put("framework", "maxtext", why=f"who wrote the {head.source}")
     return job
 
 
+def _maxtext_batch(head: Head, job: StatedJob) -> None:
+    size, parts = head.said("per_device_batch_size"), head.said("num_pipeline_microbatches")
+    share = literal(size.text) if size is not None else None
+    n, pp = job.get("cluster.n_devices"), job.get("plan.pp", 1)
+    steps = whole(head.said("gradient_accumulation_steps"), 1) or 1
+    if not isinstance(share, (int, float)):
+        return
+    n_micro = max(whole(parts, -1) or 1, pp) if pp > 1 else 1  # at least one per stage
+    model = job.get("plan.tp", 1) * pp * job.get("plan.cp", 1)
+    batch = max(round(share * n), 1) if n else None
+    each = batch // job.get("plan.dp", 1) if batch else round(share * model)
+    job.put("plan.micro_batch", max(each // n_micro, 1), size)
+    job.put("plan.global_batch", batch * steps if batch else None, size)
+
+
+def _maxtext_precision(head: Head, job: StatedJob) -> None:
+    remat, kind, low = head.said("remat_policy"), head.said("dtype"), head.said("quantization")
+    job.put("plan.recompute", REMAT.get(remat.text, "selective_op") if remat is not None else None, remat)
+    if remat is not None and ("offload" in remat.text or remat.text == "custom"):
+        job.not_modelled.append(remat)
+    job.put("plan.dtype", dtype_of(kind) or "bf16", kind)
+    if low is not None and low.text in QUANTIZED:
+        job.put("plan.dtype", QUANTIZED[low.text], low)
+        if "int8" in low.text:
+            job.assumed.append("products in int8 at the rate of fp8")
+    elif low is not None:
+        job.not_modelled.append(low)
+
+
 def _maxtext_model(head: Head, job: StatedJob) -> None:
-    gates = head.said("mlp_activations")
+    gates, block = head.said("mlp_activations"), head.said("decoder_block")
+    is_gpt = block is not None and block.text == "gpt3"
     gated = gates is not None and isinstance(found := literal(gates.text), list) and len(found) > 1
     if job.get("model.gated") is None:
         job.put("model.gated", gated, gates)
     if job.get("model.norm") is None:
-        job.put("model.norm", "rms", head.said("normalization_layer_epsilon"))
-        job.put("model.position", "rope")
-        job.put("model.bias", False)
+        job.put("model.norm", "layer" if is_gpt else "rms", block or head.said("normalization_layer_epsilon"))
+        job.put("model.position", "learned" if is_gpt else "rope", block)
+        job.put("model.bias", is_gpt, block)
     tied = head.said("logits_via_embedding")
     if tied is not None:
         job.put("model.tied_embeddings", is_true(tied), tied)
+    qk = head.said("use_qk_norm")
+    job.put_set("model.qk_norm", qk)
     experts, top = head.said("num_experts"), head.said("num_experts_per_tok")
     if (whole(experts) or 1) > 1 and job.get("model.moe.n_experts") is None:
         job.put("model.moe.n_experts", whole(experts), experts)
         job.put("model.moe.top_k", whole(top, 1) or 1, top)
         width = head.said("base_moe_mlp_dim", "moe_mlp_dim")
-        job.put("model.moe.ffn_hidden", whole(width, 1) or job.get("model.ffn_hidden"), width)
+        has_width = width is not None and literal(width.text) != -1
+        job.put("model.moe.ffn_hidden", whole(width, 1) if has_width else job.get("model.ffn_hidden"), width)
+        shared, dense = head.said("shared_experts"), head.said("first_num_dense_layers")
+        job.put("model.moe.n_shared", whole(shared) or None, shared)
+        job.put("model.moe.n_dense_first", whole(dense) or None, dense)
+    _maxtext_attention(head, job)
 
 
-def _maxtext_mesh(head: Head, job: StatedJob) -> None:
-    devices = head.said("num_devices")
+def _maxtext_attention(head: Head, job: StatedJob) -> None:
+    """Latent attention, and windows of the kinds of Gemma."""
+    kind, block, window = head.said("attention_type"), head.said("decoder_block"), head.said("sliding_window_size")
+    if kind is not None and kind.text == "mla" and job.get("model.mla.kv_lora_rank") is None:
+        for name in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
+            said = head.said(name)
+            job.put(f"model.mla.{name}", whole(said), said)
+        for path in ("model.head_dim", "model.n_kv_heads"):
+            job.fields.pop(path, None)
+    patterns = {"gemma2": ["sliding", "full"], "gemma3": [*["sliding"] * 5, "full"]}
+    if (
+        block is not None
+        and block.text in patterns
+        and (size := whole(window))
+        and job.get("model.window.size") is None
+    ):
+        job.put("model.window.size", size, window)
+        job.put("model.window.pattern", patterns[block.text], block)
+    mtp = head.said("mtp_num_layers")
+    job.put("model.n_mtp", whole(mtp) or None, mtp)
+
+
+def _maxtext_degrees(head: Head) -> tuple[dict[str, int], str]:
+    """Degrees of the axes within and between slices together, and the one that takes what is left."""
     degrees: dict[str, int] = {}
     open_axis = ""
     for front in ("ici", "dcn"):
         for name in ("data", "fsdp", "fsdp_transpose", *AXES, "autoregressive"):
-            said = head.arguments.get(f"{front}_{name}_parallelism")
+            said = head.said(f"{front}_{name}_parallelism")
             size = literal(said.text) if said is not None else 1
             if size == -1:
                 open_axis = name
             elif isinstance(size, int):
                 degrees[name] = degrees.get(name, 1) * size
+    return degrees, open_axis
+
+
+def _maxtext_mesh(head: Head, job: StatedJob) -> None:
+    devices = head.said("num_devices")
+    degrees, open_axis = _maxtext_degrees(head)
     n = whole(devices, 1)
     known = prod(degrees.values())
     if open_axis and n:
         degrees[open_axis] = degrees.get(open_axis, 1) * max(n // known, 1)
-    n = n or prod(degrees.values())
+    if not open_axis or head.source == "log":  # else it is asked for
+        n = n or prod(degrees.values())
     job.put("cluster.n_devices", n, devices)
     for name, path in AXES.items():
         if degrees.get(name, 1) > 1:
@@ -127,6 +184,8 @@ def _maxtext_mesh(head: Head, job: StatedJob) -> None:
     replicate = degrees.get("data", 1)
     if job.get("plan.ep"):
         shard *= job.get("plan.ep")
+    if n is None:
+        return
     dp = max(n // (job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)), 1)
     said = head.arguments.get("ici_fsdp_parallelism") or devices
     job.put("plan.dp", dp, said)

@@ -127,7 +127,7 @@ CASES = [
         {"tp": 4, "batch": 16},
         others={"over.yml": '{"model-parallel-size": 4, "num-layers": 24}'},
         arguments=["over.yml"],
-    ),  # fmt: skip
+    ),
     _gpt("stages", '"pipe-parallel-size": 1', '"pipe-parallel-size": 4', {"pp": 4, "batch": 16}),
     _gpt("no pipeline", '"pipe-parallel-size": 1', '"pipe-parallel-size": 0', {"pp": 1}),
     _gpt("underscores", '"num-layers": 24', '"num_layers": 12', {"layers": 12}),
@@ -137,7 +137,7 @@ CASES = [
         '"train_batch_size": 256,\n "checkpoint-activations"',
         {"gpus": 32, "batch": 256},
         options={},
-    ),  # fmt: skip
+    ),
     _gpt(
         "no recomputation", '"checkpoint-activations": true', '"checkpoint-activations": false', {"recompute": "none"}
     ),
@@ -153,19 +153,19 @@ CASES = [
         '"mlp_type": "llama"',
         '"num_kv_heads": 8, "intermediate_size": 14336, "mlp_type": "llama"',
         {"kv": 8, "ffn": 14336},
-    ),  # fmt: skip
+    ),
     _llama(
         "swiglu has a third",
         '"mlp_type": "llama",\n  "activation": "silu"',
         '"activation": "swiglu", "intermediate_size": 33024, "mlp_multiple_of": 256',
         {"ffn": 11008},
-    ),  # fmt: skip
+    ),
     _llama(
         "swiglu with a large multiple",
         '"mlp_type": "llama",\n  "activation": "silu"',
         '"activation": "swiglu", "intermediate_size": 14336, "mlp_multiple_of": 14336',
         {"ffn": 14336},
-    ),  # fmt: skip
+    ),
     _llama("bf16 by its own block", '"precision": "bfloat16"', '"bf16": {"enabled": true}', {}),
     Case("GPUs are asked for", GPT, file="a.yml", refused="--gpus N"),
     Case(
@@ -174,12 +174,12 @@ CASES = [
         file="a.yml",
         options=THIRTY_TWO,
         refused=r"model\.vocab",
-    ),  # fmt: skip
+    ),
     Case(
         "state-space layers",
         GPT.replace('"norm"', '"attention_config": [[["mamba"], 24]], "norm"'),
         file="a.yml",
         options=EIGHT,
         refused="mamba: an attention of its own",
-    ),  # fmt: skip
+    ),
 ]

@@ -104,14 +104,37 @@ CASES = [
     _case("whole layers are computed again", {"recompute": "full"}, ("tp: 2", "tp: 2\n  recompute_layer: true")),
     _case("context", {"cp": 2, "gpus": 32}, ("tp: 2", "tp: 2\n  context_parallel_size: 2")),
     _case("no sequence parallelism", {"plan.sequence_parallel": False}, ("REDUCE_SCATTER", "ALL_REDUCE")),
-    _case("one GPU", {"tp": 1, "pp": 1, "dp": 1, "gpus": 1, "batch": 16, "plan.sequence_parallel": "1"},
-          ("dp: 4", "dp: 1"), ("pp: 2", "pp: 1"), ("tp: 2", "tp: 1")),  # fmt: skip
+    _case(
+        "one GPU",
+        {"tp": 1, "pp": 1, "dp": 1, "gpus": 1, "batch": 16, "plan.sequence_parallel": "1"},
+        ("dp: 4", "dp: 1"),
+        ("pp: 2", "pp: 1"),
+        ("tp: 2", "tp: 1"),
+    ),
     _case("fp16", {"dtype": "fp16"}, ("dtype: bfloat16", "dtype: float16")),
     _case("padded vocabulary", {"vocab": 50258}, ("vocab_size: 128256", "vocab_size: 50257")),
     _case("many heads of keys", {"kv": 32}, ("num_key_value_heads: 8", "num_key_value_heads: 32")),
     _case("no heads of keys", {"kv": 32}, ("    num_key_value_heads: 8\n", "")),
-    _case("experts", {"experts": 8, "top_k": 2, "ep": 2, "model.moe.ffn_hidden": 1024}, QWEN, ("expert_parallel_size: 1", "expert_parallel_size: 2")),
-    _case("one step without accumulation", {"batch": 8}, ("batch_accumulation_per_replica: 8", "batch_accumulation_per_replica: 1")),
-    _case("comments and other order", {"micro": 6, "batch": 192}, ("  micro_batch_size: 2", "  # micro_batch_size: 2\n  micro_batch_size: 6 # of 80 GB")),
-    Case("model without sizes", TEXT.replace("num_attention_heads", "n_heads"), file="c.yaml", refused="no sizes of a model"),
-]  # fmt: skip
+    _case(
+        "experts",
+        {"experts": 8, "top_k": 2, "ep": 2, "model.moe.ffn_hidden": 1024},
+        QWEN,
+        ("expert_parallel_size: 1", "expert_parallel_size: 2"),
+    ),
+    _case(
+        "one step without accumulation",
+        {"batch": 8},
+        ("batch_accumulation_per_replica: 8", "batch_accumulation_per_replica: 1"),
+    ),
+    _case(
+        "comments and other order",
+        {"micro": 6, "batch": 192},
+        ("  micro_batch_size: 2", "  # micro_batch_size: 2\n  micro_batch_size: 6 # of 80 GB"),
+    ),
+    Case(
+        "model without sizes",
+        TEXT.replace("num_attention_heads", "n_heads"),
+        file="c.yaml",
+        refused="no sizes of a model",
+    ),
+]
