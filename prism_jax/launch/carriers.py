@@ -14,9 +14,19 @@ from .gpt_neox import NEOX
 from .head import Head
 from .hf_configs import HF_CARRIERS
 from .maxtext import MAXTEXT_CARRIER
+from .megatron_files import ANY_MEGATRON, MEGATRON_CARRIERS
 from .nanotron import NANOTRON_CARRIER
+from .verl import VERL_CARRIERS
 
-CARRIERS: tuple[Carrier, ...] = (NANOTRON_CARRIER, MAXTEXT_CARRIER, NEOX, *HF_CARRIERS)
+CARRIERS: tuple[Carrier, ...] = (
+    *VERL_CARRIERS,
+    *MEGATRON_CARRIERS,
+    NANOTRON_CARRIER,
+    MAXTEXT_CARRIER,
+    NEOX,
+    *HF_CARRIERS,
+    ANY_MEGATRON,
+)
 
 
 def head_of_config(files: ConfigFiles) -> Head:

@@ -6,6 +6,7 @@ Flags become the names under which Megatron-LM prints its arguments: `--no-X` is
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from .head import SaidValue
 from .launch_line import LaunchLine, NoTrainingError, flags_of
@@ -23,6 +24,7 @@ TOKENIZERS = {  # rows of the vocabularies that tokenizers of Megatron-LM have b
     "BertWordPieceLowerCase": 30522,
     "Llama2Tokenizer": 32000,
 }
+NAMED_TOKENIZERS = ("tokenizer_model", "tokenizer_name_or_path", "tokenizer_path", "hf_checkpoint", "model")
 NO_DECODERS = (  # names of programs, and why no job can be made of what they do
     (r"(?:^|[_/.])t5(?:[_/.]|$)|encoder_decoder", "trains an encoder and a decoder, which no field of a job describes"),
     (r"retro|realm|(?:^|_)ict(?:_|\.)", "trains a model with retrieval, which no field of a job describes"),
@@ -65,11 +67,16 @@ def megatron_head(line: LaunchLine) -> OpenHead:
 def take_flags(head: OpenHead, line: LaunchLine) -> None:
     """Takes the flags of a command line as arguments of Megatron-LM."""
     loose: list[ShellWord] = []
-    for name, said in flags_of(line.parts.arguments, head.open, loose).items():
-        off = INVERSE.match(name) is not None and said.text == "True"
-        head.arguments[name[3:] if off else name] = said._replace(text="False", name=name[3:]) if off else said
+    take_arguments(head, flags_of(line.parts.arguments, head.open, loose))
     for word in loose:  # an open one may hold more arguments; a variable that is never set holds none
         head.undecided += [one for one in head.open.inside(word.text) if one.is_undecided or line.script.missing]
+
+
+def take_arguments(head: OpenHead, given: Mapping[str, SaidValue]) -> None:
+    """Takes flags by name under the names that Megatron-LM prints: `no_X` is X False."""
+    for name, said in given.items():
+        off = INVERSE.match(name) is not None and said.text == "True"
+        head.arguments[name[3:] if off else name] = said._replace(text="False", name=name[3:]) if off else said
 
 
 def put_vocabulary(head: OpenHead) -> None:
@@ -79,15 +86,11 @@ def put_vocabulary(head: OpenHead) -> None:
         head.arguments["vocab_size"] = own._replace(text=str(int(own.text) + 1))  # and the end of a document
     if head.arguments.keys() & {"vocab_size", "padded_vocab_size"}:
         return
-    model = head.arguments.get("tokenizer_model")
     rows = TOKENIZERS.get(kind.text) if kind is not None else None
     said = kind
-    if (
-        rows is None
-        and model is not None
-        and not is_open(model.text)
-        and (preset := model_of_name(model.text)) is not None
-    ):
+    names = (head.arguments.get(name) for name in NAMED_TOKENIZERS)
+    model = next((one for one in names if one is not None and not is_open(one.text)), None)
+    if rows is None and model is not None and (preset := model_of_name(model.text)) is not None:
         from ..workload.catalog import workload
 
         rows, said = getattr(workload(preset), "vocab", None), model

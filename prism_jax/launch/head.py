@@ -109,6 +109,10 @@ class Head:
         """Lists what was looked up and is open: nothing, where values are printed."""
         return []
 
+    def lacking(self) -> str:
+        """Says which files it builds on were not found; empty: it builds on none."""
+        return ""
+
     def shown(self, text: str) -> str:
         """Returns a value as it is written."""
         return text

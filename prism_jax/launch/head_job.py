@@ -19,13 +19,14 @@ from ..trace.step_log import StepLog
 from ..workload.transformer.spec import TransformerSpec
 from .device import device_in, has_dtype, possible_devices, stated_device
 from .head import Head, read_heads, runs_of
-from .hugging_face import hugging_face_job, verl_job
+from .hugging_face import hugging_face_job
 from .megatron import megatron_job
 from .nanotron import nanotron_job
 from .said import AXOLOTL, HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, NANOTRON, OPENRLHF, SWIFT, TITAN, VERL
 from .small_trainers import maxtext_job, modded_job, nanochat_job
 from .stated import StatedJob, whole
 from .torchtitan import torchtitan_job
+from .verl import verl_job
 
 EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
 EMULATED = {"volta": "fp32", "turing": "fp32", "pascal": "fp32", "maxwell": "fp32", "kepler": "fp32"}
@@ -206,6 +207,8 @@ def _ask_once(head: Head, stated: StatedJob, given: set[str]) -> None:
         options.insert(0, "--set model=NAME (`prism-jax show models`), or its sizes:" if sizes else "--set model=NAME")
     if (sizes or plan) and (not reasons or asked):
         reasons.append(f"the {head.source} does not say {', '.join((*sizes, *plan))}")
+    if (sizes or plan) and (lacking := head.lacking()):
+        reasons.append(lacking)
     if _lacks_device(stated, given):
         reason, name = _which_device(head, stated)
         if not options:

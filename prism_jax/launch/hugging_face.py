@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face and what is built on it (ms-swift, LLaMA-Factory), with DeepSpeed or FSDP; and verl.
+"""The Trainer of Hugging Face and what is built on it (ms-swift, LLaMA-Factory), with DeepSpeed or FSDP.
 
 The truth of the model is in overrides and in the configuration that the log prints, else in the name of the checkpoint. Batches
 are those that the Trainer prints when it starts; banners of wrappers are not read.
@@ -498,68 +498,3 @@ def _precision(head: Head, job: StatedJob) -> None:
     job.put("plan.dtype", found or usual, torch or off, why="" if found else "not said")
     if found is None:
         job.assumed.append(f"precision {usual}")
-
-
-# --- verl ------------------------------------------------------------------------------------------------------------
-
-ACTOR = "verl.actor_rollout_ref.actor."
-
-
-def verl_job(head: Head, generation: str = "") -> StatedJob:
-    """Fields of the update of the actor: one training step of verl.
-
-    Args:
-        generation: of the device; not needed.
-
-    Raises:
-        DataError: a value is no number.
-    """
-    job = StatedJob()
-    path = head.said("verl.actor_rollout_ref.model.path")
-    if path is None or not put_named_model(job, path.text, path):
-        job.refused.append("the log names no model that is known here")
-    nodes, each = head.said("verl.trainer.nnodes"), head.said("verl.trainer.n_gpus_per_node")
-    n = (whole(nodes, 1) or 1) * (whole(each, 1) or 1)
-    job.put("cluster.n_devices", n, each, nodes)
-    strategy = head.said(f"{ACTOR}strategy")
-    degrees = {"plan.tp": "tensor", "plan.pp": "pipeline", "plan.cp": "context", "plan.ep": "expert"}
-    model = 1
-    if strategy is not None and strategy.text == "megatron":
-        for field, name in degrees.items():
-            said = head.said(f"{ACTOR}megatron.{name}_model_parallel_size", f"{ACTOR}megatron.{name}_parallel_size")
-            job.put(field, whole(said, 1), said)
-            model *= 1 if field == "plan.ep" else job.get(field, 1)
-        job.put("plan.zero_stage", 1, strategy)
-    else:
-        ulysses = head.said(f"{ACTOR}ulysses_sequence_parallel_size")
-        job.put("plan.cp", whole(ulysses, 1), ulysses)
-        model *= job.get("plan.cp", 1)
-        job.put("plan.sharding", "fsdp", strategy)
-        job.put("plan.zero_stage", 3, strategy)
-    job.put("plan.dp", max(n // model, 1), each)
-    _verl_batch(head, job)
-    offload = head.said(f"{ACTOR}fsdp_config.optimizer_offload")
-    job.put("plan.offload_optimizer", 1.0 if is_true(offload) else None, offload)
-    recompute = head.said("verl.actor_rollout_ref.model.enable_gradient_checkpointing")
-    job.put("plan.recompute", "full" if is_true(recompute) else "none", recompute)
-    job.put("plan.dtype", "bf16", head.said("verl.actor_rollout_ref.rollout.dtype"))
-    job.put("plan.optimizer", "adamw", why="default of verl")
-    job.put("framework", "verl", why="who wrote the log")
-    job.notes.append("the steps of this log hold generation and rewards, too: compare the update of the actor alone")
-    return job
-
-
-def _verl_batch(head: Head, job: StatedJob) -> None:
-    lengths = [head.said(f"verl.data.max_{kind}_length") for kind in ("prompt", "response")]
-    if all(lengths):
-        job.put("plan.seq_len", sum(whole(one, 1) or 0 for one in lengths), *lengths)
-    mini, micro = head.said(f"{ACTOR}ppo_mini_batch_size"), head.said(f"{ACTOR}ppo_micro_batch_size_per_gpu")
-    times = whole(head.said("verl.actor_rollout_ref.rollout.n"), 1) or 1
-    dp = job.get("plan.dp", 1)
-    total = head.said(f"{ACTOR}ppo_micro_batch_size")
-    size = whole(micro, 1)
-    if size is None and total is not None:
-        size = max((whole(total, 1) or 1) // dp, 1)
-    job.put("plan.micro_batch", size, micro or total)
-    if (batch := whole(mini, 1)) is not None:
-        job.put("plan.global_batch", batch * times, mini)

@@ -17,6 +17,7 @@ from .head import Head, read_heads, runs_of
 from .head_job import HeadJob, first_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
 from .job_text import job_text
+from .models import give_model
 from .programs import head_of_script
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
@@ -51,6 +52,7 @@ def import_job(
     n_devices: Annotated[int | None, Option("--gpus", "N", least=1, most=2**20, key="gpus")] = None,
     device: Annotated[str | None, Option(metavar="NAME")] = None,
     root: Annotated[str | Path | None, Option(metavar="DIR")] = None,
+    model: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     overrides: Overrides = (),
     output: Annotated[
         str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT, check=check_file)
@@ -67,6 +69,7 @@ def import_job(
         variables: variables that are set around the script; may be repeated.
         n_devices: GPUs of the job, where the script does not say.
         device: GPU (`prism-jax show devices`), where the file does not say.
+        model: configuration of the model (config.json of Hugging Face), in the place of the one that the file names.
         root: folder below which files may be followed that a configuration names; its own folder always is.
         overrides: "section.field=value" texts that replace fields of the job.
         output: job file to write, every field with the line that it is from.
@@ -80,6 +83,8 @@ def import_job(
     """
     path = Path(file)
     heads = _heads(path, arguments, variables or {}, n_devices, None if root is None else Path(root))
+    if model is not None:
+        give_model(heads, Path(model))
     head, made = _made(heads, path, device, overrides)
     if output is not None:
         write_text(output, job_text(made.stated, made.document, head.source))

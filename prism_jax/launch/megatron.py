@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .head import Head
-from .megatron_model import put_model
+from .megatron_model import put_experts_plan, put_model
+from .models import put_head_model
+from .pipeline_layout import put_layer_split
 from .stated import StatedJob, dtype_of, is_true, literal, whole
 
 
@@ -56,7 +58,6 @@ NOT_MODELLED = (
     "checkpoint_in_cpu",
     "cpu_offloading_num_layers",
     "rampup_batch_size",
-    "pipeline_model_parallel_layout",
     "hybrid_context_parallel",
     "overlap_moe_expert_parallel_comm",
     "delay_wgrad_compute",
@@ -99,11 +100,15 @@ def megatron_job(head: Head, generation: str = "") -> StatedJob:
         value = head.said(*one.names)
         job.put(one.field, whole(value, one.least), value)
     _refuse(head, job)
-    put_model(head, job)
+    if head.config is not None or (job.get("model.n_layers") is None and head.said("model_name") is not None):
+        put_head_model(head, job, "model_name")
+        put_experts_plan(head, job)
+    else:
+        put_model(head, job)
     _layout(head, job)
     _precision(head, job)
     _states(head, job)
-    _recompute(head, job)
+    put_recompute(head, job)
     _kernels(head, job, generation)
     job.put("framework", _framework(head))
     for name in NOT_MODELLED:
@@ -151,28 +156,8 @@ def _layout(head: Head, job: StatedJob) -> None:
     if (whole(ulysses) or 1) > 1:
         job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
     job.put_flag("plan.sequence_parallel", head.said("sequence_parallel"))
-    _stages(head, job)
+    put_layer_split(head, job)
     _overlap(head, job)
-
-
-def _stages(head: Head, job: StatedJob) -> None:
-    pp, layers = job.get("plan.pp", 1), job.get("model.n_layers", 0)
-    per, count = head.said("num_layers_per_virtual_pipeline_stage"), head.said("num_virtual_stages_per_pipeline_rank")
-    stages = head.said("virtual_pipeline_model_parallel_size")
-    n = whole(count, 1) or whole(stages, 1) or 1
-    n = max(layers // pp // (whole(per, 1) or 1), 1) if per is not None else n
-    if pp > 1 and n > 1:
-        job.put("plan.virtual_stages", n, count or stages or per)
-        job.put("plan.schedule", "interleaved", count or stages or per)
-    first, last = head.said("decoder_first_pipeline_num_layers"), head.said("decoder_last_pipeline_num_layers")
-    if pp > 1 and n == 1 and (first or last):
-        ends = [whole(first, 0), whole(last, 0)]
-        inner = pp - sum(one is not None for one in ends)
-        rest = layers - sum(one or 0 for one in ends)
-        if inner > 0 and rest % inner == 0:
-            middle = [rest // inner] * inner
-            split = [*([ends[0]] if ends[0] is not None else []), *middle, *([ends[1]] if ends[1] is not None else [])]
-            job.put("plan.layer_split", split, first, last)
 
 
 def _overlap(head: Head, job: StatedJob) -> None:
@@ -269,7 +254,12 @@ _STATES = {
 }
 
 
-def _recompute(head: Head, job: StatedJob) -> None:
+def put_recompute(head: Head, job: StatedJob) -> None:
+    """States which activations are computed again.
+
+    Raises:
+        DataError: a value is no number.
+    """
     kind = head.said("recompute_granularity", "checkpoint_granularity")
     old = head.said("checkpoint_activations")
     some = head.said("recompute_activations")

@@ -24,7 +24,12 @@ def put_model(head: Head, job: StatedJob) -> None:
 def _sizes(head: Head, job: StatedJob) -> None:
     hidden, heads = job.get("model.hidden", 0), job.get("model.n_heads", 1)
     gate = next(
-        (one for one in map(head.said, ("swiglu", "glu_activation", "geglu", "quick_geglu")) if _is_set(one)), None
+        (
+            one
+            for one in map(head.said, ("swiglu", "glu_activation", "geglu", "quick_geglu", "gated_linear_unit"))
+            if _is_set(one)
+        ),
+        None,
     )
     job.put("model.gated", gate is not None, gate)
     if job.get("model.ffn_hidden") is None and hidden:
@@ -36,7 +41,8 @@ def _sizes(head: Head, job: StatedJob) -> None:
     job.put("model.n_kv_heads", whole(groups, 1) if groups is not None else heads, groups)
     _norm_and_position(head, job)
     untied = head.said("untie_embeddings_and_output_weights", "no_weight_tying")
-    job.put("model.tied_embeddings", not is_true(untied), untied)
+    tied = head.said("share_embeddings_and_output_weights")  # of configurations
+    job.put("model.tied_embeddings", is_true(tied) if tied else not is_true(untied), tied or untied)
     _biases(head, job)
     vocab = head.said("padded_vocab_size", "vocab_padded")
     job.put("model.vocab", whole(vocab, 1), vocab, why="padded")
@@ -127,6 +133,18 @@ def _experts(head: Head, job: StatedJob) -> None:
     capacity = head.said("moe_expert_capacity_factor")
     if capacity is not None and isinstance(factor := literal(capacity.text), (int, float)) and factor > 0:
         job.put("model.moe.capacity_factor", float(factor), capacity)
+    put_experts_plan(head, job)
+
+
+def put_experts_plan(head: Head, job: StatedJob) -> None:
+    """States how experts are divided and reached; nothing where the model has none.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    if job.get("model.moe.n_experts") is None:
+        job.fields.pop("plan.ep", None)
+        return
     tensor = head.said("expert_tensor_parallel_size")
     job.put("plan.etp", whole(tensor, 1), tensor)
     _dispatcher(head, job)

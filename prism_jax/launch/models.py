@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import SpecError
@@ -11,6 +12,7 @@ from ..job.write_job import model_fields
 from ..workload import catalog
 from ..workload.hugging_face.config import model_from_hf
 from ..workload.transformer.spec import TransformerSpec
+from .config_files import read_document
 from .head import Head, SaidValue
 from .stated import StatedJob, literal
 
@@ -59,6 +61,37 @@ def put_named_model(job: StatedJob, text: str, *said: SaidValue | None) -> bool:
         return False
     put_model(job, catalog.workload(name), *said, why=f"as {name}")
     return True
+
+
+def give_model(heads: Sequence[Head], file: Path) -> None:
+    """Gives heads the configuration of their model, as Hugging Face writes it.
+
+    Raises:
+        ConfigError: the file cannot be read, or states no model.
+    """
+    document = read_document(file)
+    for head in heads:
+        head.config = document.data
+        head.facts["config_file"] = SaidValue(file.name, 0, "--model")
+
+
+def put_head_model(head: Head, job: StatedJob, *names: str) -> bool:
+    """States the model of a head: by its configuration where there is one, else as the preset that the first of `names` means.
+    Where neither is there, that is a reason for refusal. Returns whether the model is stated.
+    """
+    if put_configured_model(head, job):
+        return True
+    named = head.said(*names)
+    if named is not None and put_named_model(job, named.text, named):
+        return True
+    remedy = "--model config.json gives its configuration"
+    if named is None:
+        job.refused.append(f"the {head.source} does not say which model it is of; {remedy}")
+        return False
+    last = named.text.rstrip("/").rpartition("/")[2][:60]
+    where = f"line {named.line}: " if named.line and head.source != "log" else ""
+    job.refused.append(f"{where}the {head.source} names a model that is not known here ({last}); {remedy}")
+    return False
 
 
 def put_model(job: StatedJob, model: Any, *said: SaidValue | None, why: str = "") -> None:

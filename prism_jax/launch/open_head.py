@@ -22,11 +22,22 @@ class OpenHead(Head):
         opened: names that a reader looked up and whose value is open.
         open: open values of the file.
         undecided: words of a command line that may hold more arguments.
+        missing: files that it builds on and that were not found, with the lines that name them.
     """
 
     opened: dict[str, SaidValue] = field(default_factory=dict)
     open: OpenValues = field(default_factory=OpenValues)
     undecided: list[OpenValue] = field(default_factory=list)
+    missing: list[SaidValue] = field(default_factory=list)
+
+    def lacking(self) -> str:
+        """Says which files it builds on were not found."""
+        names = ", ".join(f"{one.text} (line {one.line})" for one in self.missing)
+        return (
+            f"it builds on files that are not in its folder: {names}; --root DIR names a folder above them"
+            if names
+            else ""
+        )
 
     def said(self, *names: str) -> SaidValue | None:
         """The first of these names that has a value; one that is open is remembered, and is not said."""

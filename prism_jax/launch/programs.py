@@ -11,14 +11,17 @@ from pathlib import Path
 from ..core.errors import DataError
 from .command_head import is_megatron, megatron_head
 from .gpt_neox import NEOX_PROGRAM
-from .head import Head
+from .head import Head, SaidValue
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
 from .maxtext import MAXTEXT_PROGRAM
+from .open_head import OpenHead
 from .shell import ShellScript, follow
+from .verl import VERL_PROGRAMS
 
 PROGRAMS: tuple[LaunchProgram, ...] = (
     MAXTEXT_PROGRAM,
     NEOX_PROGRAM,
+    *VERL_PROGRAMS,
     LaunchProgram("Megatron-LM (--tensor-model-parallel-size, --num-layers)", is_megatron, megatron_head),
 )
 SLURM = {  # variables that Slurm sets -> the option that says them
@@ -67,7 +70,10 @@ def head_of_script(
             head.notes.append(
                 f"{len(trained) - len(others) - 1} more command lines of the script start a training; the last one was taken"
             )
-        _say_missing(head, script)
+        if isinstance(head, OpenHead):
+            head.missing += [SaidValue(word.text, word.line, "source") for word in script.missing]
+        if script.missing:
+            head.notes.append(f"not followed{_missing(script)}; --root DIR names a folder above them")
         return head
     if others:
         raise others[0]
@@ -81,10 +87,3 @@ def head_of_script(
 def _missing(script: ShellScript) -> str:
     sourced = ", ".join(f"{word.text} (line {word.line})" for word in script.missing)
     return f"; files that it sources are not in its folder: {sourced}" if sourced else ""
-
-
-def _say_missing(head: Head, script: ShellScript) -> None:
-    if script.missing:
-        head.notes.append(
-            f"not followed{_missing(script)}; --root DIR names a folder above them".replace("; files", ": files", 1)
-        )

@@ -1,0 +1,250 @@
+"""verl: the update of the actor, as one training step; from its printed configuration, its YAML, and command lines of Hydra.
+
+The actor is trained by FSDP (with Ulysses) or by Megatron-LM. A command line states only what differs from the defaults of verl's
+own configuration, so `DEFAULTS` stands for those that decide a step.
+Source: verl/trainer/config (ppo_trainer.yaml, ppo_megatron_trainer.yaml, sft_trainer.yaml).
+"""
+
+from __future__ import annotations
+
+import re
+
+from .config_files import Carrier, ConfigFiles
+from .head import Head, SaidValue
+from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
+from .megatron import put_recompute
+from .megatron_model import put_experts_plan
+from .models import put_head_model
+from .open_head import OpenHead
+from .pipeline_layout import put_layer_split
+from .said import VERL
+from .stated import StatedJob, dtype_of, is_true, whole
+
+ACTOR = "verl.actor_rollout_ref.actor."
+MODEL = "verl.actor_rollout_ref.model."
+DEFAULTS = {  # of verl/trainer/config, by their names there
+    "trainer.nnodes": "1",
+    "trainer.n_gpus_per_node": "8",
+    "data.max_prompt_length": "512",
+    "data.max_response_length": "512",
+    "data.train_batch_size": "1024",
+    "actor_rollout_ref.actor.ppo_mini_batch_size": "256",
+    "actor_rollout_ref.rollout.n": "1",
+    "actor_rollout_ref.model.enable_gradient_checkpointing": "True",
+}
+SFT_DEFAULTS = {
+    "data.train_batch_size": "256",
+    "data.max_length": "1024",
+    "model.enable_gradient_checkpointing": "True",
+}
+TRAINERS = (
+    r"verl\.trainer\.main_ppo|main_(?:dapo|ppo|spin|sppo|prime|gspo|gigpo|eval_ppo)\b|recipe\.\w+\.main_|\bmain_ppo"
+)
+SFT = r"verl\.trainer\.(?:fsdp_)?sft_trainer|fsdp_sft_trainer"
+NO_STEP = r"main_generation|main_eval|model_merger|data_preprocess"
+STEP_ALONE = "the update of the actor is read: generation, rewards, reference and critic are not in this step"
+
+
+def verl_job(head: Head, generation: str = "") -> StatedJob:
+    """Fields of the update of the actor: one training step of verl.
+
+    Args:
+        generation: of the device; not needed.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    job = StatedJob()
+    put_head_model(head, job, f"{MODEL}path", "verl.model.partial_pretrain", "verl.model.path")
+    nodes, each = head.said("verl.trainer.nnodes"), head.said("verl.trainer.n_gpus_per_node")
+    world = head.said("world_size")
+    n = whole(world, 1) or (whole(nodes, 1) or 1) * (whole(each, 1) or 1)
+    job.put("cluster.n_devices", n, *([world] if world else [each, nodes]))
+    model = _sharding(head, job)
+    job.put("plan.dp", max(n // model, 1), world or each)
+    if head.said("verl.data.max_length") is not None:
+        _sft_batch(head, job)
+    else:
+        _batch(head, job)
+    _offload(head, job)
+    _precision(head, job)
+    job.put("plan.optimizer", "adamw", why="default of verl")
+    job.put("framework", "verl", why=f"who wrote the {head.source}")
+    if head.source == "log":
+        job.notes.append(
+            "the steps of this log hold generation and rewards, too: compare the update of the actor alone"
+        )
+    return job
+
+
+def _sharding(head: Head, job: StatedJob) -> int:
+    """States how the actor is divided; returns the GPUs of one replica."""
+    strategy = head.said(f"{ACTOR}strategy", "verl.model.strategy")
+    recompute = head.said(f"{MODEL}enable_gradient_checkpointing", "verl.model.enable_gradient_checkpointing")
+    if strategy is not None and strategy.text == "megatron":
+        return _megatron(head, job, strategy)
+    ulysses = head.said(f"{ACTOR}ulysses_sequence_parallel_size", "verl.ulysses_sequence_parallel_size")
+    job.put("plan.cp", whole(ulysses, 1), ulysses)
+    if job.get("plan.cp", 1) > 1:
+        job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
+    job.put("plan.sharding", "fsdp", strategy)
+    job.put("plan.zero_stage", 3, strategy)
+    job.put("plan.recompute", "full" if is_true(recompute) else "none", recompute)
+    size = head.said(f"{ACTOR}fsdp_config.fsdp_size")
+    if size is not None and size.text not in ("-1", "1"):
+        job.not_modelled.append(size)
+    return job.get("plan.cp", 1)
+
+
+def _megatron(head: Head, job: StatedJob, strategy: SaidValue) -> int:
+    front = f"{ACTOR}megatron."
+    model = 1
+    for path, name in (("plan.tp", "tensor"), ("plan.pp", "pipeline"), ("plan.cp", "context"), ("plan.ep", "expert")):
+        said = head.said(f"{front}{name}_model_parallel_size", f"{front}{name}_parallel_size")
+        job.put(path, whole(said, 1), said)
+        model *= 1 if path == "plan.ep" else job.get(path, 1)
+    own = {
+        "expert_tensor_parallel_size": f"{front}expert_tensor_parallel_size",
+        "virtual_pipeline_model_parallel_size": f"{front}virtual_pipeline_model_parallel_size",
+    }
+    of = "override_transformer_config."
+    for name in head.facts:  # names of Megatron-Core's configuration
+        if name.startswith(front + of):
+            leaf = name[len(front + of) :]
+            own[_RENAMED.get(leaf, leaf)] = name
+    for argument, name in own.items():
+        if name in head.facts and argument not in head.arguments:
+            head.arguments[argument] = head.facts[name]
+    put_experts_plan(head, job)
+    put_layer_split(head, job)
+    put_recompute(head, job)
+    sequence = head.said(f"{front}sequence_parallel")
+    job.put("plan.sequence_parallel", is_true(sequence) if sequence else job.get("plan.tp", 1) > 1, sequence)
+    shared = head.said(f"{front}use_distributed_optimizer")
+    job.put("plan.zero_stage", int(is_true(shared)) if shared else 1, shared or strategy)
+    return model
+
+
+_RENAMED = {
+    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
+    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
+}
+
+
+def _offload(head: Head, job: StatedJob) -> None:
+    names = [f"{ACTOR}{part}.optimizer_offload" for part in ("fsdp_config", "megatron")]
+    offload = head.said(*names)
+    if is_true(offload):
+        # verl moves states between steps of the loop, and has them on the GPU while the actor is updated
+        job.notes.append("states of the optimizer are on the host between updates: moving them is not in this step")
+    fsdp = head.said(f"{ACTOR}fsdp_config.offload_policy")
+    job.put("plan.offload_optimizer", 1.0 if is_true(fsdp) else None, fsdp)
+
+
+def _precision(head: Head, job: StatedJob) -> None:
+    kind = head.said(f"{ACTOR}fsdp_config.dtype", f"{ACTOR}fsdp_config.mixed_precision.param_dtype", f"{ACTOR}dtype")
+    job.put("plan.dtype", dtype_of(kind) or "bf16", kind or head.said("verl.actor_rollout_ref.rollout.dtype"))
+
+
+def _batch(head: Head, job: StatedJob) -> None:
+    lengths = [head.said(f"verl.data.max_{kind}_length") for kind in ("prompt", "response")]
+    if all(lengths):
+        job.put("plan.seq_len", sum(whole(one, 1) or 0 for one in lengths), *lengths)
+    mini, micro = head.said(f"{ACTOR}ppo_mini_batch_size"), head.said(f"{ACTOR}ppo_micro_batch_size_per_gpu")
+    times = head.said("verl.actor_rollout_ref.rollout.n")
+    n_times, dp = whole(times, 1) or 1, job.get("plan.dp", 1)
+    total = head.said(f"{ACTOR}ppo_micro_batch_size")
+    size = whole(micro, 1)
+    if size is None and total is not None:
+        size = max((whole(total, 1) or 1) // dp, 1)
+    batch = whole(mini, 1)
+    job.put("plan.global_batch", batch * n_times if batch else None, mini, times)
+    tokens = head.said(f"{ACTOR}ppo_max_token_len_per_gpu")
+    dynamic = head.said(f"{ACTOR}use_dynamic_bsz")
+    if is_true(dynamic):
+        put_dynamic_batch(job, tokens, size, micro or total)
+    else:
+        job.put("plan.micro_batch", size, micro or total)
+
+
+def put_dynamic_batch(job: StatedJob, tokens: SaidValue | None, size: int | None, micro: SaidValue | None) -> None:
+    """States micro-batches that are filled up to a number of tokens per GPU: as many of the longest sequences as fit in.
+
+    Args:
+        size: sequences of a micro-batch, where they are stated all the same.
+    """
+    length = job.get("plan.seq_len")
+    most = whole(tokens, 1)
+    if size is None and most and length:
+        share = max(job.get("plan.global_batch", 1) // job.get("plan.dp", 1), 1)
+        fits = max(most * job.get("plan.cp", 1) // length, 1)
+        size = next(one for one in range(min(fits, share), 0, -1) if share % one == 0)
+    job.put("plan.micro_batch", size or 1, micro or tokens)
+    job.assumed.append(
+        "micro-batches that are filled by tokens are costed as whole sequences of the greatest length: an upper bound of the step"
+    )
+
+
+def _sft_batch(head: Head, job: StatedJob) -> None:
+    length = head.said("verl.data.max_length")
+    job.put("plan.seq_len", whole(length, 1), length)
+    micro = head.said("verl.data.micro_batch_size_per_gpu", "verl.data.micro_batch_size")
+    job.put("plan.micro_batch", whole(micro, 1), micro)
+    batch = head.said("verl.data.train_batch_size")
+    job.put("plan.global_batch", whole(batch, 1), batch)
+
+
+# --- Files and command lines -------------------------------------------------------------------------------------------
+
+
+def _take(head: OpenHead, said: dict[str, SaidValue], defaults: dict[str, str]) -> OpenHead:
+    head.facts |= {f"verl.{name}": one for name, one in said.items()}
+    for name, text in defaults.items():
+        if f"verl.{name}" not in head.facts:
+            head.facts[f"verl.{name}"] = SaidValue(text, 0, "")
+    head.notes.append(STEP_ALONE)
+    return head
+
+
+def _of_files(files: ConfigFiles) -> OpenHead:
+    head = files.head(VERL)
+    return _take(head, files.said(), DEFAULTS)
+
+
+def _is_config(data: dict[str, object]) -> bool:
+    return isinstance(data.get("actor_rollout_ref"), dict)
+
+
+def _of_line(line: LaunchLine) -> OpenHead:
+    """Reads a command line of verl.
+
+    Raises:
+        NoTrainingError: it trains nothing.
+    """
+    if re.search(NO_STEP, line.text):
+        raise NoTrainingError(f"{line.path}: line {line.command.line}: {line.parts.program} is no training")
+    head = line.head(VERL)
+    said = dict(line.pairs)
+    if re.search(SFT, line.text):
+        return _take(head, said, SFT_DEFAULTS)
+    config = line.flags.get("config_name")
+    engine = said.get("model_engine")
+    if (config is not None and "megatron" in config.text) or (engine is not None and engine.text == "megatron"):
+        where = config if config is not None and "megatron" in config.text else engine
+        said.setdefault("actor_rollout_ref.actor.strategy", where._replace(text="megatron"))  # pyright: ignore[reportOptionalMemberAccess]
+    if line.n_devices is None:
+        head.arguments.pop("world_size", None)  # a cluster of Ray: the trainer says its size
+    return _take(head, said, DEFAULTS)
+
+
+VERL_CARRIERS = (Carrier("verl", lambda document: _is_config(document.data), _of_files),)
+VERL_PROGRAMS = (
+    LaunchProgram(
+        "verl (python -m verl.trainer.main_ppo)",
+        lambda line: (
+            re.search(f"{TRAINERS}|{SFT}", line.text) is not None
+            and any(name.startswith(("actor_rollout_ref.", "data.")) for name in line.pairs)
+        ),
+        _of_line,
+    ),
+)
