@@ -242,12 +242,15 @@ class _Watch:
         return self._done.is_set()
 
     def _run(self) -> None:
-        """Sends and awaits signs of life, until this process leaves."""
+        """Sends a sign of life each second, whatever is heard meanwhile, and awaits those of others, until it leaves."""
         heard = dict.fromkeys(self._peers, time.monotonic())
         rest = dict.fromkeys(self._peers, b"")
+        next_s = time.monotonic()
         while not self.is_over:
-            self._say(b"\n")
-            for number in self._ready():
+            if time.monotonic() >= next_s:
+                self._say(b"\n")
+                next_s = time.monotonic() + EACH_S
+            for number in self._ready(max(next_s - time.monotonic(), 0.0)):
                 data = b""
                 with suppress(OSError):
                     data = self._peers[number].recv(4096)
@@ -262,13 +265,13 @@ class _Watch:
                 if time.monotonic() - heard[number] > SILENCE_S:
                     self._lose(number, f"it has said nothing for {SILENCE_S:.0f} s")
 
-    def _ready(self) -> list[int]:
-        """Peers that have said something, or left; waits for a moment."""
+    def _ready(self, wait_s: float) -> list[int]:
+        """Peers that have said something, or left; waits for them no longer than `wait_s`."""
         sockets = {self._peers[number]: number for number in self._peers.keys() - self._left}
         if not sockets:
-            time.sleep(EACH_S)
+            time.sleep(wait_s)
             return []
-        return [sockets[own] for own in select.select([*sockets], [], [], EACH_S)[0]]
+        return [sockets[own] for own in select.select([*sockets], [], [], wait_s)[0]]
 
     def _hear(self, number: int, line: str) -> None:
         if line == "bye":

@@ -190,13 +190,14 @@ def times_on_device(
     inputs: ColumnInputs, key: Key[Array, ""] | Words, chunks: Chunk, n_column: int
 ) -> Float[Either, "chunk score column"]:
     """Returns the times of columns that are drawn on the device too; an accelerator keeps them, and may not have computed them
-    yet.
+    yet. Processes that share them keep theirs (`gathered`), so that none waits for the others between two calls.
     """
     if on_accelerator():
         times = _of_jobs([(inputs, chunks)], key, n_column)
         return times[0] if times.is_fully_addressable else gathered(times)[0]
     run = _compiled(*_n_device(len(chunks.index)), n_column, jax.default_backend())
-    return gathered(run(inputs, host_key(key), chunks))
+    times = run(inputs, host_key(key), chunks)
+    return gathered(times) if times.is_fully_addressable else times
 
 
 def times_of_jobs(

@@ -129,9 +129,11 @@ def replica_maxima(
         links = None if known is None else links_of(program, known, replica)
         work = _work_columns(program, replica, fleet * n_step + step[:, None], host_key(key), index)
         chunks = Chunk(index, None, regime, _known_columns(program, known, replica), of_fleet, links, work)
-        times.append(times_on_device(inputs, key, chunks, N_COLUMN).reshape(per_call, -1))
+        times.append(times_on_device(inputs, key, chunks, N_COLUMN))
         jax.block_until_ready(times[-2:-1])  # one call runs and one waits
         progress(min(1.0, (first + per_call) / n_chunk))
+    if n_processes() > 1:
+        times = [gathered(own) for own in times]
     of_step = namespace(times).concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
     return gathered(of_step.reshape(n_step, n_fleet, program.n_replica).max(axis=-1)).T
 

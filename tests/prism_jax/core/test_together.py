@@ -16,7 +16,7 @@ import pytest
 
 from prism_jax.core.archive import opened
 from prism_jax.core.errors import DataError
-from prism_jax.core.together import _stated, check_processes, dealt, of_first, owners, together
+from prism_jax.core.together import _stated, _Watch, check_processes, dealt, of_first, owners, together
 from prism_jax.shell.app import main
 
 ROOT = Path(__file__).parents[3]
@@ -218,6 +218,21 @@ def test_options_that_processes_cannot_share_are_refused(capsys: pytest.CaptureF
     ):
         assert main([*words, *where]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_sign_of_life_is_no_answer_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that answered each other at once would exchange tens of thousands of signs in a second, on the cores that compute."""
+    monkeypatch.setattr("prism_jax.core.together.EACH_S", 60.0)
+    one, other = socket.socketpair()
+    with one, other:
+        watch = _Watch(0, 2, {1: one})
+        for _ in range(20):
+            other.sendall(b"\n")
+            time.sleep(0.01)
+        watch._done.set()
+        other.sendall(b"\n")  # wakes it
+        watch._thread.join(30.0)
+        assert other.recv(4096) == b"\n"
 
 
 def test_a_process_alone_computes_all_rows_and_keeps_what_it_has() -> None:
