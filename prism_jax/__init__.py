@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         noise_free_step as noise_free_step,
     )
     from .simulate.step_time import step_quantile as step_quantile, step_time as step_time
+    from .slowdowns.find_slow_gpus import find_slow_gpus as find_slow_gpus
     from .study.compare_jobs import compare_jobs as compare_jobs
     from .study.plan_capacity import plan_capacity as plan_capacity
     from .study.scale_job import scale_job as scale_job
@@ -103,6 +104,7 @@ _HOME = {
     "compare_jobs": "study.compare_jobs",
     "describe_trace": "recorded.describe_trace",
     "explain_step": "prediction.predict",
+    "find_slow_gpus": "slowdowns.find_slow_gpus",
     "fit": "_inference_loader",
     "fit_job": "recorded.recorded_job",
     "fit_variability": "fits.fit_variability",

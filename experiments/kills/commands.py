@@ -61,6 +61,7 @@ COMMANDS = (
     Writes("trace export", "trace export local_cluster --perfetto steps.json.gz"),
     Writes("trace kernels", "trace kernels profiles --plot kernels.png"),
     Writes("import", "import train.sh --device h100-sxm -o imported.yaml"),
+    Writes("slowdowns", "slowdowns stragglers.log -o gpus.csv"),
     Writes("watch", "watch log.csv --plot phases.png"),
     _fit("fleet", "times.csv"),
     _fit("fleet", "times.csv", "--method", "map"),

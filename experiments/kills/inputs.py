@@ -54,6 +54,11 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 -
     --micro-batch-size 4 --global-batch-size 64 --tensor-model-parallel-size 1 --vocab-size 30000 --bf16
 """
 
+STRAGGLERS = "GPU relative performance:\n" + "".join(
+    f"  Rank={rank} Node=gpu{rank // 4} Score={score}\n"
+    for rank, score in enumerate((0.99, 1.0, 0.8, 0.98, 0.99, 0.97, 0.99, 0.98))
+)
+
 
 def write_inputs(folder: Path, seed: int) -> None:
     """All of them."""
@@ -65,6 +70,7 @@ def write_inputs(folder: Path, seed: int) -> None:
         "placed.yaml": PLACED,
         "space.yaml": SPACE,
         "all_reduce.log": _nccl_tests(rng),
+        "stragglers.log": STRAGGLERS,
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

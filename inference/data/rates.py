@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.measured_speeds import HALF_POWER, SpeedColumn, kind_of, quantities
+from prism_jax.slowdowns.measured_speeds import HALF_POWER, SpeedColumn, kind_of, quantities
 
 from .columns import DataOptions, ModelColumn, resolve
 from .raw_table import RawTable, column_of, hash_column
@@ -54,6 +54,9 @@ def with_seconds(table: RawTable, columns: Sequence[ModelColumn], options: DataO
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(counts & (value > 0.0), 1.0 / value, np.nan)
     frame = table.frame.assign(**{SECONDS: seconds})
+    header = (*table.header, SECONDS)
+    if speed.kind == "clock":  # as a covariate it would explain itself
+        frame, header = frame.drop(columns=speed.column), tuple(name for name in header if name != speed.column)
     row_hash = (
         table.row_hash - hash_column(column_of(table.frame, speed.column)) + hash_column(column_of(frame, SECONDS))
     )
@@ -68,7 +71,7 @@ def with_seconds(table: RawTable, columns: Sequence[ModelColumn], options: DataO
     return replace(
         table,
         frame=frame,
-        header=(*table.header, SECONDS),
+        header=header,
         row_hash=row_hash,
         is_gpu_log=False,
         notes=(*table.notes, note),

@@ -18,6 +18,7 @@ from prism_jax.recorded.formats.scalar_files import is_step_table
 from .checks import ROW, copied_rows
 from .clean import Clean, Measurements, clean, naming
 from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
+from .detector_reports import of_detector
 from .formats import Format, detect, read_mlperf, read_training_log
 from .network_tests import read_network_tests
 from .pairwise import notes_on_logs
@@ -112,6 +113,8 @@ def _read(
         speeds = [one.column for one in speeds_of(str(path), names, columns, options)]
         return list(dict.fromkeys((*wanted(str(path), names, columns, options), *speeds)))
 
+    if (reported := of_detector(path, columns)) is not None:
+        return reported
     kind: Format = detect(path)
     if kind == "table" and _is_step_table(path, columns, options):
         kind = "step log"

@@ -18,7 +18,7 @@ from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, UNTIMED_S, Message, Opt
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
 from ..result.parameters import SLOWDOWNS, Overrides, Seed
-from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
+from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
 
 if TYPE_CHECKING:

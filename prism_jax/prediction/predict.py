@@ -22,8 +22,8 @@ from ..result.distribution import StepTimeDistribution
 from ..result.objective import MILLION, S_PER_HOUR
 from ..result.parameters import SLOWDOWNS, Applied, Fits, Force, JobChanges, Seed
 from ..result.prices import check_price
-from ..variability.node_names import read_hosts
-from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
+from ..slowdowns.node_names import read_hosts
+from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import IGNORE_MEMORY, memory_verdict
 from .figures import MoneyFacts
 from .report import PredictionReport

@@ -32,8 +32,8 @@ from ..simulate.batches import epistemic_band
 from ..simulate.inputs import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
+from ..slowdowns.slowdowns_file import SlowdownTable
 from ..system.likeness import device_notes
-from ..variability.slowdowns_file import SlowdownTable
 from .facts import QUANTILES, prediction_report, step_time, with_tails
 from .figures import Bounds, Elapsed, FitBand, LevelFacts, StepTime
 from .report import PredictionReport

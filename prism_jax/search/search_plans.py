@@ -25,7 +25,7 @@ from ..job.rules import independent_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
 from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, Seed
-from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
+from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .figures import CandidateFacts, ScreenedPlans
 from .report import SearchedJob, SizesReport, StudyReport, TuneReport
 from .space import PlanSpace, default_space

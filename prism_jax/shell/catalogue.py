@@ -171,6 +171,12 @@ SHIPPED = {
             "Find slow phases in a step log: onset, size, rank, and whether to act or to wait.",
             "prism-jax watch phases.csv --restart-cost 10min --remaining 1000",
         ),
+        (
+            "slowdowns",
+            "prism_jax.slowdowns.find_slow_gpus:find_slow_gpus",
+            "Find the slow GPUs in reports of straggler detectors, and write them as a table of slowdowns.",
+            "prism-jax slowdowns stragglers.log -o gpus.csv",
+        ),
     ),
     "Calibrate": (
         (

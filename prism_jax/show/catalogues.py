@@ -260,6 +260,20 @@ def traces() -> Catalogue:
     return Catalogue(TRACE_FORMATS.names, ("format", "what it is", "files of a job"), row, entry)
 
 
+def detectors() -> Catalogue:
+    """Straggler detectors and monitors whose reports `slowdowns` and `--slowdowns` read; told apart by content."""
+    from ..slowdowns.detectors import DETECTORS
+
+    def entry(name: str) -> Entry:
+        found = DETECTORS.named(name)
+        return {"name": found.name, "description": found.about, "content": "JSON" if found.sign is None else "text"}
+
+    def row(name: str) -> Sequence[str]:
+        return tuple(entry(name).values())
+
+    return Catalogue(DETECTORS.names, ("detector", "what it is", "content"), row, entry)
+
+
 def logs() -> Catalogue:
     """Text logs of training frameworks, which the `trace` commands, `fit steps` and `calibrate --log` read."""
     from ..recorded.formats.log_entries import KINDS
@@ -324,6 +338,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "kernels": kernels,
     "families": families,
     "traces": traces,
+    "detectors": detectors,
     "logs": logs,
     "examples": examples,
     "schemas": schemas,

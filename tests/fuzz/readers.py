@@ -34,8 +34,9 @@ from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta
 from prism_jax.search.space import default_space
 from prism_jax.search.space_file import read_space
+from prism_jax.slowdowns.find_slow_gpus import find_slow_gpus
+from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from prism_jax.validation.job_table import read_memory_runs
-from prism_jax.variability.slowdowns_file import read_slowdowns
 from prism_jax.watch.watch_steps import watch_steps
 from prism_jax.workload.hugging_face.config import read_hf_config
 from tests.experiments.step_tables.test_bounds import MEMORY, STEPS as STEP_ROW
@@ -43,6 +44,7 @@ from tests.experiments.step_tables.test_table import REFERENCE
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
 from tests.support.broken_traces import straggler
+from tests.support.detector_reports import REPORTS, factors
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
 from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER
 from tests.support.published_configs import PUBLISHED
@@ -143,6 +145,11 @@ def _check(path: Path) -> None:
 
 def _space(path: Path) -> None:
     read_space(path, default_space(load_job(EXAMPLES / "llama2_7b_fsdp_64.yaml")))
+
+
+def _detector(path: Path) -> None:
+    find_slow_gpus([path])
+    read_slowdowns(path, 64, 8)
 
 
 def _slowdowns(path: Path) -> None:
@@ -303,6 +310,7 @@ READERS = (
     Reader("Hugging Face", "config.json", _texts(*CONFIGS), read_hf_config),
     Reader("search space", "space.yaml", _texts(SPACE), _space),
     Reader("slowdowns", "slow.csv", _texts("gpu,slowdown\n0,1.05\n3,1.1\n", "host,slowdown\na,1.0\nb,1.2\n", DCGM), _slowdowns),
+    *(Reader(f"detector {case}", name, _texts(text(factors(n=16))), _detector, 0.3) for case, (_, name, text) in REPORTS.items()),
     Reader("steps table", "steps.csv", _texts(_table(STEP_ROW)), read_step_rows),
     Reader("steps table packed", "steps.csv.gz", (gzip.compress(_table(STEP_ROW).encode(), mtime=0),), read_step_rows),
     Reader("steps table in JSON", "steps.json", _texts(STEPS_JSON), read_step_rows),

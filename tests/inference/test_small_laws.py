@@ -14,7 +14,7 @@ import inference
 from inference.fitting.models import model_named
 from inference.sums import SumsData, log_seconds
 from prism_jax.core.errors import DataError, FitError
-from prism_jax.variability.slowdowns_file import read_slowdowns
+from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from tests.inference import small_laws as tables
 
 KEY = jax.random.key(0)

@@ -98,6 +98,7 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
     "execution-trace": ("trace info execution_trace.json", lambda: pj.describe_trace("execution_trace.json")),
     "trace-info": (f"trace info {TRACE}", lambda: pj.describe_trace(TRACE)),
     "watch": (f"watch {TRACE} --learn 12", lambda: pj.watch_steps(TRACE, n_learn=12)),
+    "slowdowns": ("slowdowns stragglers.log", lambda: pj.find_slow_gpus(["stragglers.log"])),
     "trace-replay": (f"trace replay {TRACE}", lambda: pj.replay_trace(TRACE)),
     "trace-prediction": (
         f"trace predict {TRACE} --draws 400 --splits 2",

@@ -65,7 +65,7 @@ def test_commands_are_listed_in_groups(capsys):
     assert listed == {
         "Predict": ["predict", "compare", "sweep", "scale"],
         "Decide": ["search", "capacity", "cloud", "run", "place", "shard", "queue"],
-        "From recordings": ["trace", "watch"],
+        "From recordings": ["trace", "watch", "slowdowns"],
         "Calibrate": ["calibrate", "fit", "validate"],
         "Bring in": ["init", "import", "capture"],
         "Look up": ["report", "check", "show", "doctor"],

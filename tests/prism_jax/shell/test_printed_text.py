@@ -27,8 +27,8 @@ from prism_jax.core.errors import (
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.shell.app import main
+from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from prism_jax.validation.job_table import read_job_table, read_memory_runs
-from prism_jax.variability.slowdowns_file import read_slowdowns
 from tests.prism_jax.shell.calls import Said, said
 from tests.prism_jax.validation.test_validate_steps import ROW
 from tests.support.job_texts import JOB

@@ -1,4 +1,4 @@
-"""Measured slowdowns of single GPUs, from a CSV table.
+"""Measured slowdowns of single GPUs, from a CSV table, or from a report of a detector, which becomes such a table (`detectors.py`).
 
 Columns: where, and how slow. Where is `gpu` (the index along the plan's axis order; also `rank`, `global_rank`), or a node (all
 GPUs of that host), or a node and `gpu` (the index inside it, from 0; also `local_rank`, `gpu_id`, ...), or both in one column
@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,8 +34,10 @@ from ..core.registry import did_you_mean
 from ..tables.csv_rows import CsvRow, CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from ..tables.monitor_text import as_csv
+from .detectors import detector_of, read_detector
 from .measured_speeds import (
     ALL as ALL_CLASSES,
+    BUSY,
     HALF_POWER,
     Recognised,
     SpeedColumn,
@@ -45,6 +48,7 @@ from .measured_speeds import (
     words_of,
 )
 from .node_names import HOST
+from .slow_gpus import slowdowns_of_readings
 from .slowdown_spellings import (
     PERCENT,
     RAIL,
@@ -112,7 +116,7 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
         DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, a place is neither
             an index inside the job nor a host name, or a GPU is listed twice; names row and field.
     """
-    text = read_packed_text(Path(path), "a table of slowdowns in CSV")
+    text, notes = _as_table(path)
     n_node = -(-n_devices // node_size)
     if len(hosts) > n_node:
         raise DataError(f"--hosts: {len(hosts)} hosts, but the job has {n_node} nodes of {node_size} GPUs")
@@ -121,7 +125,23 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
     table.columns = tuple(map(column_of, table.columns))
     if any(table.columns.count(name) > 1 for name in table.columns if name):
         raise DataError(f"{path}:1: two columns hold the same slowdowns. Keep one.")
-    return _read(table, n_devices, node_size, hosts)
+    found = _read(table, n_devices, node_size, hosts)
+    return replace(found, notes=(*notes, *found.notes)) if notes else found
+
+
+def _as_table(path: str | Path) -> tuple[str, tuple[str, ...]]:
+    """The text of a table, of a file of a detector the table that it makes, and notes on how that was read.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    detector = None
+    with suppress(DataError):  # of a file that cannot be read, the reader of tables says so
+        detector = detector_of(path)
+    if detector is not None:
+        made = slowdowns_of_readings([read_detector(path, detector)])
+        return made.table(), (f"{path}: read as {detector.about}", *made.notes)
+    return read_packed_text(Path(path), "a table of slowdowns in CSV, or a report of a detector"), ()
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:
@@ -195,9 +215,6 @@ def _with_ports(factors: Factors, places: _Places) -> Factors:
         nic = factors.get("nic", {})
         factors["nic"] = nic | {device: max(factor, nic.get(device, 0.0)) for device, factor in rail.items()}
     return factors
-
-
-BUSY = 50.0  # percent of the time, from which on a clock is that of work
 
 
 def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:

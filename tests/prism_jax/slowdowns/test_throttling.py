@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax.core.errors import DataError
+from prism_jax.slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
+from prism_jax.slowdowns.throttling import active
 from prism_jax.tables.monitor_text import as_csv
-from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
-from prism_jax.variability.throttling import active
 
 N_GPU, HOT = 8, 5  # GPU 5 runs at 1500 MHz, all others at 1980
 NAMED = "throttled by HW thermal slowdown: {} (100% of its samples at work)"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.measured_speeds import kind_of, recognised
-from prism_jax.variability.slowdowns_file import read_slowdowns
+from prism_jax.slowdowns.measured_speeds import kind_of, recognised
+from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 
 N = 16
 TRUE = np.exp(0.01 * np.random.default_rng(0).standard_normal(N))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.node_names import read_hosts
-from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
+from prism_jax.slowdowns.node_names import read_hosts
+from prism_jax.slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 
 HOSTS = "gpu[001-008]"
 SPELLINGS = {

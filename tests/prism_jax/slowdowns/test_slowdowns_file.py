@@ -3,8 +3,8 @@
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.variability.node_names import read_hosts
-from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
+from prism_jax.slowdowns.node_names import read_hosts
+from prism_jax.slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 
 
 def hosts(tmp_path, text: str, n_devices: int = 16) -> SlowdownTable:

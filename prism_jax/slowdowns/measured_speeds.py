@@ -48,6 +48,7 @@ OF_CLASS = {
     "memory": _set("memory mem hbm memcpy copy stream triad dram membw"),
 }
 OF_CLOCK = ("gemm", "attention")
+BUSY = 50.0  # percent of the time, from which on a clock is that of work
 HALF_POWER = 0.5  # of the largest that was logged, from which on a clock is that of work
 LOW, FEW, OTHER_TAIL = 0.06, 0.25, 0.25  # what is far below; the share that may be; how much shorter the other tail is
 PLAUSIBLE = (0.3, 3.0)  # median of slowdowns

@@ -1,0 +1,1 @@
+"""Which GPUs are slow: tables of measured slowdowns, and the reports of detectors from which such tables are made."""

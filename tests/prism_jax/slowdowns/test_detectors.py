@@ -1,0 +1,145 @@
+"""Reports of detectors as slowdowns: slow GPUs are found, with their factors, in all formats."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prism_jax.core.errors import DataError
+from prism_jax.slowdowns.detectors import detector_of, read_detector
+from prism_jax.slowdowns.find_slow_gpus import find_slow_gpus
+from prism_jax.slowdowns.slowdowns_file import read_slowdowns
+from tests.support.detector_reports import (
+    N_GPU,
+    OF_NODES,
+    PER_NODE,
+    REPORTS,
+    SLOW,
+    factors,
+    host,
+    megatron_straggler,
+    prometheus,
+    traceml,
+)
+
+
+def _written(folder: Path, case: str, seed: int) -> Path:
+    _, name, text = REPORTS[case]
+    path = folder / name
+    path.write_text(text(factors(seed), seed))
+    return path
+
+
+def _true(case: str) -> dict[str, float]:
+    """Places that are slow, and by how much."""
+    if case in OF_NODES:
+        return {host(rank): factor for rank, factor in SLOW.items()}
+    return {f"{host(rank)}:{rank % PER_NODE}": factor for rank, factor in SLOW.items()}
+
+
+def _name(gpu) -> str:
+    """A GPU by host and index, whatever the report names it by."""
+    if gpu.rank is not None:
+        return f"{host(gpu.rank)}:{gpu.rank % PER_NODE}"
+    return gpu.host if gpu.index is None else f"{gpu.host}:{gpu.index}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("case", REPORTS)
+def test_all_slow_gpus_of_64_are_found_with_their_factors(tmp_path, case, seed):
+    report = find_slow_gpus([_written(tmp_path, case, seed)])
+    assert report.detectors == (REPORTS[case][0],)
+    found = {_name(gpu): gpu.factor for gpu in report.slow}
+    assert found == pytest.approx(_true(case), rel=0.02)
+    for gpu in report.slow:
+        assert gpu.low <= gpu.factor <= gpu.high
+
+
+@pytest.mark.parametrize("case", REPORTS)
+def test_predict_and_place_read_the_report_itself_like_the_table_made_of_it(tmp_path, case):
+    path = _written(tmp_path, case, 7)
+    find_slow_gpus([path], output=tmp_path / "gpus.csv")
+    own, table = (read_slowdowns(one, N_GPU, PER_NODE) for one in (path, tmp_path / "gpus.csv"))
+    assert own.factors == table.factors
+    assert own.hosts == table.hosts
+    told = next(iter(own.factors.values()))
+    for rank, factor in SLOW.items():
+        assert told[rank] == pytest.approx(factor, rel=0.02)
+
+
+def test_a_detector_is_known_by_content_whatever_the_file_is_called(tmp_path):
+    for case, (name, _, text) in REPORTS.items():
+        path = tmp_path / "x"
+        path.write_text(text(factors()))
+        known = detector_of(path)
+        assert known is not None, case
+        assert known.name == name, case
+
+
+def test_ranks_that_are_slow_in_turn_are_told_from_those_that_are_slow_for_good(tmp_path):
+    text = "".join(megatron_straggler(factors(n, slow={9: 1.3, 10 + n: 1.4}), n, n_report=1) for n in range(12))
+    (tmp_path / "train.log").write_text(text)
+    report = find_slow_gpus([tmp_path / "train.log"])
+    assert [gpu.rank for gpu in report.slow] == [9]
+    assert {gpu.rank for gpu in report.rotating} == set(range(10, 22))
+    assert all(gpu.slow_share == pytest.approx(1 / 12) for gpu in report.rotating)
+    assert all(gpu.slow_factor == pytest.approx(1.4, rel=0.02) for gpu in report.rotating)
+    assert all(gpu.factor == pytest.approx(1.0, abs=0.02) for gpu in report.rotating)
+
+
+def test_the_interval_holds_the_true_factor_about_as_often_as_it_says(tmp_path):
+    held = []
+    for seed in range(40):
+        x = np.exp(0.004 * np.random.default_rng([seed, 5]).standard_normal(N_GPU))
+        x[3] = 1.2
+        (tmp_path / "range.json").write_text(prometheus(x, seed))
+        report = find_slow_gpus([tmp_path / "range.json"])
+        usual = float(np.median(x))
+        held += [g.low <= x[PER_NODE * int(g.host[3:]) + g.index] / usual <= g.high for g in report.gpus]
+    assert 0.9 < np.mean(held) <= 1.0
+
+
+def test_files_of_one_node_each_are_compared_with_each_other(tmp_path):
+    lines = REPORTS["dcgm-exporter"][2](factors()).splitlines(keepends=True)
+    files = []
+    for node in range(N_GPU // PER_NODE):
+        files.append(tmp_path / f"{host(node * PER_NODE)}.prom")
+        files[-1].write_text(
+            "".join(line for line in lines if line[0] == "#" or f'Hostname="{files[-1].stem}"' in line)
+        )
+    assert {_name(gpu) for gpu in find_slow_gpus(files).slow} == set(_true("dcgm-exporter"))
+
+
+def test_reports_that_name_ranks_and_hosts_are_joined_where_one_ties_them(tmp_path):
+    for name, text in (("final_summary.json", traceml(factors())), ("range.json", prometheus(factors()))):
+        (tmp_path / name).write_text(text)
+    report = find_slow_gpus([tmp_path / "final_summary.json", tmp_path / "range.json"])
+    assert len(report.gpus) == N_GPU
+    assert {gpu.rank for gpu in report.slow} == set(SLOW)
+    (tmp_path / "train.log").write_text(megatron_straggler(factors()))
+    with pytest.raises(DataError, match="train.log names ranks, .*range.json hosts"):
+        find_slow_gpus([tmp_path / "train.log", tmp_path / "range.json"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.log", "nothing here\n", "no report of a detector"),
+        ("a.json", '{"a": 1}', "no report of a detector"),
+        ("a.json", '{"data": {"result": [{"metric": {"gpu": "0"}, "values": [[1, "2"]]}]}}', "no name"),
+        (
+            "a.json",
+            '{"status": "error", "errorType": "timeout", "error": "too long"}',
+            "Prometheus answered 'too long'",
+        ),
+        ("a.prom", '# TYPE DCGM_FI_DEV_GPU_TEMP gauge\nDCGM_FI_DEV_GPU_TEMP{gpu="0"} 40\n', "SM clock"),
+        ("a.prom", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="../x"} 40\n', "no host name"),
+        ("a.log", "GPU sniff test\n", "measures no GPU"),
+        ("a.json", '{"step_time": {"groups": {"rows": {"0": {}}}}}', "no phase of the step"),
+    ],
+)
+def test_what_is_wrong_with_a_report_is_said_with_its_place(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message) as told:
+        read_detector(tmp_path / name)
+    assert name in str(told.value)
