@@ -240,7 +240,16 @@ class _Follower(ShellValues):
         state.functions[text_of(node.child_by_field_name("name"))] = node.child_by_field_name("body")
 
     def _redirected_statement(self, node: Any, state: ShellState) -> None:
-        self._one(node.child_by_field_name("body") or node.named_children[0], state)
+        body = node.child_by_field_name("body") or node.named_children[0]
+        redirects = [child for child in node.named_children if child.type.endswith("_redirect")]
+        bodies = [child for one in redirects for child in one.named_children if child.type == "heredoc_body"]
+        if body.type != "command":
+            self._one(body, state)
+        elif bodies and text_of(body.child_by_field_name("name")) == "read":
+            self._read(text_of(body.named_children[-1]), bodies[0], state)
+        else:  # words may go on behind a redirection: `train.py > log 2>&1 --bf16`
+            named = ([child for child in one.named_children if child.type != "file_descriptor"] for one in redirects)
+            self._command(body, state, [word for children in named for word in children[1:] if word.type != "heredoc_body"])
 
     def _list(self, node: Any, state: ShellState) -> None:
         left, right = node.named_children[0], node.named_children[-1]
@@ -265,15 +274,26 @@ class _Follower(ShellValues):
     def _subshell(self, node: Any, state: ShellState) -> None:
         self._all(node.named_children, state.copy())
 
-    def _command(self, node: Any, state: ShellState) -> None:
+    def _read(self, name: str, body: Any, state: ShellState) -> None:
+        """`read -d '' NAME <<EOF`: its text is a string in double quotes, or as it stands behind `<<'EOF'`."""
+        text, before = text_of(body).strip("\n"), body.prev_named_sibling
+        if not name.isidentifier():
+            return
+        if before is not None and text_of(before)[:1] in ("'", '"', "\\"):
+            state.variables[name] = text[:MOST_TEXT]
+        else:
+            quoted = text.replace('"', '\\"')
+            self.run(f'{name}="{quoted}"', state, self.line(body) - 1)
+
+    def _command(self, node: Any, state: ShellState, behind: Sequence[Any] = ()) -> None:
         inner = state.copy() if any(child.type == "variable_assignment" for child in node.named_children) else state
         words: list[ShellWord] = []
-        for child in node.named_children:
+        for child in (*node.named_children, *behind):
             if child.type == "variable_assignment":
                 self._variable_assignment(child, inner)
             elif child.type == "command_name":
                 words += self.words(child.named_children[0], state) if child.named_children else []
-            elif child.type not in ("comment", "herestring_redirect", "file_redirect", "heredoc_redirect"):
+            elif child.type not in ("comment", "herestring_redirect", "file_redirect", "heredoc_redirect", "heredoc_end"):
                 words += self.words(child, state)
         if words:
             self._call(words, self.line(node), inner)

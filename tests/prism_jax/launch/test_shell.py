@@ -44,6 +44,8 @@ KNOWN = {
     "shift": "while [[ $# -gt 0 ]]; do case $1 in --tp) TP=$2; shift 2;; --flag) F=1; shift;; *) shift;; esac; done; show $TP $F",
     "positional": 'show $1 "${2}" "$#" ${9:-none}; show "$@"',
     "here": "show a <<EOF\nshow wrong\nEOF\nshow b",
+    "read": "A=1; read -r -d '' B <<EOF\n--x $A \\\n  --y ${C:-7}\nEOF\nread -d '' D <<'EOF'\n--z $A\nEOF\nshow $B $D",
+    "behind a redirection": "show a > /dev/stdout 2>&1 \\\n b c",
     "loop": "for i in one; do show $i; done",
     "escapes": 'show "a\\"b" a\\ b "\\$A" $\'x\\ty\'',
     "subshell": "A=1; (A=2; show $A); show $A",
