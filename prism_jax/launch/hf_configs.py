@@ -42,7 +42,7 @@ OF_DEEPSPEED = (
     "zero_allow_untested_optimizer",
 )
 OF_MODEL = ("hidden_size", "n_embd", "d_model", "text_config")
-NO_TRAINING = ("export_dir", "infer_backend", "do_predict", "num_generations_per_prompt_eval", "tokenized_path_only")
+NO_TRAINING = ("export_dir", "infer_backend", "do_predict", "sample_backend")
 
 
 def _has(document: Document, names: tuple[str, ...]) -> bool:
@@ -85,7 +85,7 @@ def read_factory(files: ConfigFiles) -> Head:
     """Head of the training that a configuration of LLaMA-Factory states.
 
     Raises:
-        DataError: it is for inference or export.
+        DataError: it is of inference or export.
     """
     return _read(files, LLAMA_FACTORY)
 
@@ -109,21 +109,23 @@ def read_alone(files: ConfigFiles) -> Head:
 
 def _read(files: ConfigFiles, trainer: str) -> Head:
     said = files.said()
-    wrong = next(
-        (said[name] for name in NO_TRAINING if name in said and said[name].text not in ("False", "None")), None
-    )
-    trains = any(name in said for name in ("do_train", "train_dataset", "dataset", *OF_TRAINER[:2], "micro_batch_size"))
-    if wrong is not None and (not trains or wrong.name in NO_TRAINING[:2]):
+    if not trains(said, trainer):
         raise DataError(
-            f"{files.main.name}: line {wrong.line}: {wrong.name} is of inference or export, which is no training"
-        )
-    if trainer == LLAMA_FACTORY and not trains:
-        raise DataError(
-            f"{files.main.name}: states no training (neither do_train nor a dataset). Name the file of a training."
+            f"{files.main.name}: is of inference, export or preparation, which is no training. Name the file of a training."
         )
     head = files.head(trainer)
     join_trainer(head, said, files.others, files.follow)
     return head
+
+
+def trains(said: Mapping[str, SaidValue], trainer: str) -> bool:
+    """Whether arguments are those of a training: not of inference, export or preparation."""
+    stops = any(name in said and said[name].text not in ("False", "None") for name in NO_TRAINING)
+    has_data = any(name in said for name in ("train_dataset", "dataset", *OF_TRAINER, "micro_batch_size"))
+    said_so = said.get("do_train")
+    if said_so is not None:
+        return said_so.text.lower() != "false" or ("do_eval" not in said and "do_predict" not in said)
+    return has_data and not stops if trainer == LLAMA_FACTORY else has_data or not stops
 
 
 FOLLOWED = ("deepspeed", "deepspeed_config", "dist_config.config_file", "accelerate_config", "config_file")

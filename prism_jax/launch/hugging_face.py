@@ -26,13 +26,14 @@ LENGTHS = (
     "training.sequence_len",
     "training.max_len",
     "training.model_max_length",
+    "training.max_seq_len",
 )
 # Arguments that change a step where they are set, and that no field describes.
 NOT_MODELLED = (
     "packing", "sample_packing", "neat_packing", "packing_samples", "multipack_real_batches", "use_galore", "use_badam",
     "use_apollo", "use_adam_mini", "use_llama_pro", "use_unsloth_gc", "mixture_of_depths", "use_kt", "group_by_length",
     "lisa_n_layers", "neftune_noise_alpha", "neftune_alpha", "relora_steps", "unfrozen_parameters", "dynamic_batching",
-    "batching_strategy", "use_dynamic_batch",
+    "batching_strategy", "use_dynamic_batch", "vision_tower", "speech_encoder", "image_folder",
 )  # fmt: skip
 OFF = ("None", "False", "0", "", "none", "normal", "{}", "[]", "-1", "0.0")
 
@@ -309,7 +310,8 @@ def _batch(head: Head, job: StatedJob) -> None:
         "training.per_device_batch_size",
         "ds.train_micro_batch_size_per_gpu",
     )
-    total = head.said("total_batch", "training.train_batch_size", "training.global_batch_size", "ds.train_batch_size")
+    own = ("training.train_batch_size",) if head.trainer == OPENRLHF else ("training.global_batch_size",)
+    total = head.said("total_batch", *own, "ds.train_batch_size")
     steps = head.said(
         "accumulation",
         "training.gradient_accumulation_steps",
@@ -368,7 +370,7 @@ def _sharding(head: Head, job: StatedJob) -> None:
     if _fsdp(head, job):
         return
     other = head.said(*DEEPSPEED)
-    if other is not None and other.text not in OFF:
+    if other is not None and other.text not in (*OFF, "True"):
         _stage_of_name(other, job)
         if job.get("plan.zero_stage") is None and head.source != "log":
             job.open["plan.zero_stage"] = (

@@ -17,7 +17,16 @@ from .head import Head, SaidValue
 from .stated import StatedJob, literal
 
 _ENDINGS = re.compile(
-    r"(?i)[-_](?:instruct|base|chat|hf|it|pt|thinking|unsloth|bnb|4bit|8bit|gptq|awq|v\d(?:\.\d)?|\d{4})$"
+    r"(?i)[-_](?:instruct|base|chat|hf|it|pt|thinking|sft|dpo|mixture|unsloth|bnb|4bit|8bit|gptq|awq|v\d(?:\.\d)?|\d{4})$"
+)
+# Families whose sizes are those of another: vocabularies may differ by some rows.
+_SAME = (
+    (re.compile(r"(?i)^qwen2-(?=\d)"), "qwen2.5-"),
+    (re.compile(r"(?i)^qwen2\.5-(?:math|coder)-"), "qwen2.5-"),
+    (re.compile(r"(?i)^deepseek-r1-distill-llama-"), "llama-3-"),
+    (re.compile(r"(?i)^deepseek-r1-distill-qwen-(?=7|14|32)"), "qwen2.5-"),
+    (re.compile(r"(?i)^vicuna-"), "llama-2-"),
+    (re.compile(r"(?i)^zephyr-7b.*"), "mistral-7b"),
 )
 # What a class of Hugging Face takes where neither its printed configuration nor an override says it.
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -46,6 +55,8 @@ OF_TRANSFORMER = ("gated", "norm", "position", "tied_embeddings", "bias", "vocab
 def model_of_name(text: str) -> str | None:
     """The preset that a name or path of a model means; None where none does."""
     name = text.rstrip("/").rpartition("/")[2].rpartition("--")[2]
+    for pattern, other in _SAME:
+        name = pattern.sub(other, name)
     while True:
         found = catalog.known_model(name)
         shorter = _ENDINGS.sub("", name)

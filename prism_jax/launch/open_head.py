@@ -59,7 +59,7 @@ class OpenHead(Head):
         """Lists what the file leaves open and a job needs: names of variables and positions, each once, with its line."""
         own = [
             (one, f"--{name.replace('_', '-')}" if self.source == "script" and "." not in name else name)
-            for name, said in self.opened.items()
+            for name, said in ((name.removeprefix("training."), said) for name, said in self.opened.items())
             for one in self.open.inside(said.text)
         ]
         own += [(one, "more arguments") for one in self.undecided]

@@ -12,6 +12,7 @@ from ..core.errors import DataError
 from .command_head import is_megatron, megatron_head
 from .gpt_neox import NEOX_PROGRAM
 from .head import Head, SaidValue
+from .hf_lines import HF_PROGRAMS
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
 from .maxtext import MAXTEXT_PROGRAM
 from .open_head import OpenHead
@@ -23,6 +24,7 @@ PROGRAMS: tuple[LaunchProgram, ...] = (
     NEOX_PROGRAM,
     *VERL_PROGRAMS,
     LaunchProgram("Megatron-LM (--tensor-model-parallel-size, --num-layers)", is_megatron, megatron_head),
+    *HF_PROGRAMS,
 )
 SLURM = {  # variables that Slurm sets -> the option that says them
     "SLURM_NNODES": "nodes",

@@ -249,7 +249,9 @@ class _Follower(ShellValues):
             self._read(text_of(body.named_children[-1]), bodies[0], state)
         else:  # words may go on behind a redirection: `train.py > log 2>&1 --bf16`
             named = ([child for child in one.named_children if child.type != "file_descriptor"] for one in redirects)
-            self._command(body, state, [word for children in named for word in children[1:] if word.type != "heredoc_body"])
+            self._command(
+                body, state, [word for children in named for word in children[1:] if word.type != "heredoc_body"]
+            )
 
     def _list(self, node: Any, state: ShellState) -> None:
         left, right = node.named_children[0], node.named_children[-1]
@@ -293,7 +295,13 @@ class _Follower(ShellValues):
                 self._variable_assignment(child, inner)
             elif child.type == "command_name":
                 words += self.words(child.named_children[0], state) if child.named_children else []
-            elif child.type not in ("comment", "herestring_redirect", "file_redirect", "heredoc_redirect", "heredoc_end"):
+            elif child.type not in (
+                "comment",
+                "herestring_redirect",
+                "file_redirect",
+                "heredoc_redirect",
+                "heredoc_end",
+            ):
                 words += self.words(child, state)
         if words:
             self._call(words, self.line(node), inner)
