@@ -1,10 +1,11 @@
-"""Are the argument sets of Megatron-LM's own tests read right when they are written as launch scripts?
+"""Are the argument sets of Megatron-LM's own tests read right when they are written as launch files?
 
 python -m experiments.launch_files.run [--data ../shared/data] [--sets N]
 
 Every set becomes a script in one of four ways (plain, an array, one quoted string behind `eval`, a function with positional
-arguments). Counted are values that the set states and the import has otherwise, and sizes that follow from Megatron's defaults,
-against the columns of the table. The exit code is 1 where fewer than 98 % of the sets are right.
+arguments), a YAML of `MODEL_ARGS`, a configuration in sections as Megatron-Bridge has it, and the block that a log prints. Counted
+are values that the set states and the import has otherwise, and sizes that follow from Megatron's defaults, against the columns
+of the table. The exit code is 1 where fewer than 98 % of the sets are right.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from typing import Any
 import pandas as pd
 
 from prism_jax.core.errors import PrismError
+from prism_jax.launch.carriers import head_of_config
+from prism_jax.launch.command_head import INVERSE
+from prism_jax.launch.config_files import ConfigFiles, read_document
+from prism_jax.launch.head import Head, SaidValue, read_heads, runs_of
 from prism_jax.launch.megatron import megatron_job
 from prism_jax.launch.programs import head_of_script
 from prism_jax.launch.stated import StatedJob
@@ -55,7 +60,15 @@ RESOLVED = {  # columns of the table
     "n_gpus": "cluster.n_devices",
     "dp": "plan.dp",
 }
-WAYS = ("plain", "array", "quoted", "function")
+WAYS = ("plain", "array", "quoted", "function")  # of writing a set as a script
+FORMS = ("script", "MODEL_ARGS", "sections", "block")  # of files; a set is written as each
+OF_CORE = {"num_experts": "num_moe_experts"}  # arguments that configurations of Megatron-Core call otherwise
+IN_SECTIONS = {
+    "train": ("micro-batch-size", "global-batch-size", "train-iters"),
+    "dataset": ("seq-length",),
+    "ddp": ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather"),
+    "optimizer": ("optimizer", "lr", "min-lr", "weight-decay", "clip-grad"),
+}
 LEAST = 0.98
 
 
@@ -92,6 +105,47 @@ def script(one: Mapping[str, Any], way: str) -> str:
     return f"{front}launch() {{\n  {run} {own} \\\n    {rest}\n}}\nif [ $NNODES -ge 1 ]; then launch {tp} {pp}; fi\n"
 
 
+def model_args(one: Mapping[str, Any]) -> str:
+    """Writes a set as Megatron-LM's own tests have it."""
+    rows = [f"  {name}: {json.dumps(value)}" for name, value in one["model_args"].items()]
+    return "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n" + "\n".join(rows) + "\n"
+
+
+def sections(one: Mapping[str, Any]) -> str:
+    """Writes a set as a configuration in sections, as Megatron-Bridge does."""
+    text = {name: [f"{name}:", f"  _target_: bridge.{name}"] for name in ("model", *IN_SECTIONS)}
+    given = {
+        name.lstrip("-"): value for name, value in one["model_args"].items() if value is not None and value is not False
+    }
+    grouped = "group-query-attention" in given
+    for name, value in given.items():
+        if name == "num-query-groups" and not grouped:
+            continue  # a configuration has no flag beside it
+        section = next((section for section, names in IN_SECTIONS.items() if name in names), "model")
+        off = INVERSE.match(name.replace("-", "_")) is not None and value is True
+        argument = name.replace("-", "_")
+        argument, value = (argument[3:], False) if off else (argument, value)
+        text[section].append(f"  {OF_CORE.get(argument, argument)}: {json.dumps(value)}")
+    return "\n".join(row for rows in text.values() for row in rows) + "\n"
+
+
+def block(one: Mapping[str, Any]) -> str:
+    """Writes a set as the block of arguments that Megatron-LM prints, with the defaults that it prints too."""
+    n = one["nodes"] * one["gpus_per_node"]
+    values: dict[str, Any] = {"sequence_parallel": False, "transformer_impl": "transformer_engine", "world_size": n}
+    for name, value in one["model_args"].items():
+        argument = name.lstrip("-").replace("-", "_")
+        if value is not None and value is not False:
+            off = INVERSE.match(argument) is not None and value is True
+            values[argument[3:] if off else argument] = not off if value is True else value
+    rows = [f"[default0]:  {name} {'.' * max(48 - len(name), 3)} {value}" for name, value in sorted(values.items())]
+    first, last = (
+        "------------------------ arguments ------------------------",
+        "-------------------- end of arguments ---------------------",
+    )
+    return "\n".join([f"using world size: {n}", first, *rows, last, ""])
+
+
 def wrong(one: Mapping[str, Any], job: StatedJob, row: Mapping[str, Any] | None) -> list[str]:
     """Lists what differs from what the set states, and from the columns of the table."""
     found = [
@@ -119,19 +173,24 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--sets", type=int, default=None)
     given = parser.parse_args()
-    found = score(given.data / "megatron_ci", given.sets)
-    for name, number in found.items():
-        print(f"{number:6,}  {name}")
-    n_right, n = found["read right"] + found["named as not modelled"], found["sets"]
-    print(f"{100 * n_right / n:.2f} % of {n:,} argument sets right or named (bar {100 * LEAST:.0f} %)")
-    return 0 if n_right >= LEAST * n else 1
+    is_enough = True
+    for form in FORMS:
+        found = score(given.data / "megatron_ci", given.sets, form)
+        print(f"written as {form}")
+        for name, number in found.most_common():
+            print(f"{number:8,}  {name}")
+        n_right, n = found["read right"] + found["named as not modelled"], found["sets"]
+        print(f"{100 * n_right / n:8.2f} % of {n:,} argument sets right or named (bar {100 * LEAST:.0f} %)")
+        is_enough &= n_right >= LEAST * n
+    return 0 if is_enough else 1
 
 
-def score(folder: Path, most: int | None = None) -> Counter[str]:
+def score(folder: Path, most: int | None = None, form: str = "script") -> Counter[str]:
     """Counts what becomes of the argument sets.
 
     Args:
         most: a random part of them; None: all.
+        form: of `FORMS`, that every set is written in.
     """
     chance, found = random.Random(0), Counter[str]()
     with gzip.open(folder / "args.jsonl.gz", "rt", encoding="utf-8") as file:
@@ -140,16 +199,34 @@ def score(folder: Path, most: int | None = None) -> Counter[str]:
     tables = [pd.read_csv(folder / name, low_memory=False) for name in ("rows.csv.gz", "repeats.csv.gz")]
     rows = pd.concat(tables).set_index("id").to_dict("index")
     with TemporaryDirectory() as place:
-        file = Path(place) / "run.sh"
         for one in sets:
-            file.write_text(script(one, chance.choice(WAYS)), encoding="utf-8")
+            file = Path(place) / {"script": "run.sh", "block": "train.log"}.get(form, "model_config.yaml")
+            file.write_text(_written(one, form, chance), encoding="utf-8")
             found.update(["sets", *_outcome(file, one, rows.get(one["id"]))])
     return found
 
 
+def _written(one: Mapping[str, Any], form: str, chance: random.Random) -> str:
+    if form == "script":
+        return script(one, chance.choice(WAYS))
+    return {"MODEL_ARGS": model_args, "sections": sections, "block": block}[form](one)
+
+
+def _head(file: Path, one: Mapping[str, Any]) -> Head:
+    if file.suffix == ".sh":
+        return head_of_script(file)
+    if file.suffix == ".log":
+        return next(runs_of(read_heads(file)))
+    n = one["nodes"] * one["gpus_per_node"]  # such a file does not say it
+    head = head_of_config(ConfigFiles(read_document(file), n_devices=n))
+    if one["training_script"]:  # the program that reads it
+        head.facts["program"] = SaidValue(one["training_script"], 0, "program")
+    return head
+
+
 def _outcome(file: Path, one: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[str]:
     try:
-        head = head_of_script(file)
+        head = _head(file, one)
         job = megatron_job(head)
     except PrismError as error:
         text = str(error)

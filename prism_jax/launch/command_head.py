@@ -81,9 +81,7 @@ def take_arguments(head: OpenHead, given: Mapping[str, SaidValue]) -> None:
 
 def put_vocabulary(head: OpenHead) -> None:
     """Rows of the vocabulary that the tokenizer has, where no argument says it."""
-    own, kind = head.arguments.get("vocab_size"), head.arguments.get("tokenizer_type")
-    if own is not None and kind is not None and kind.text == "NullTokenizer" and own.text.isdecimal():
-        head.arguments["vocab_size"] = own._replace(text=str(int(own.text) + 1))  # and the end of a document
+    kind = head.arguments.get("tokenizer_type")
     if head.arguments.keys() & {"vocab_size", "padded_vocab_size"}:
         return
     rows = TOKENIZERS.get(kind.text) if kind is not None else None

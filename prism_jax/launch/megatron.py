@@ -226,7 +226,7 @@ def _optimizer(head: Head, job: StatedJob) -> None:
     host = next((one for one in map(head.said, ("cpu_optimizer", "optimizer_cpu_offload")) if is_true(one)), None)
     if host is not None:
         share = head.said("optimizer_offload_fraction")
-        part = literal(share.text) if share is not None and host.name == "optimizer_cpu_offload" else 1.0
+        part = literal(share.text) if share is not None and host.name.endswith("optimizer_cpu_offload") else 1.0
         job.put("plan.offload_optimizer", float(part) if isinstance(part, (int, float)) else 1.0, host)
 
 

@@ -33,7 +33,7 @@ def _sizes(head: Head, job: StatedJob) -> None:
     )
     job.put("model.gated", gate is not None, gate)
     if job.get("model.ffn_hidden") is None and hidden:
-        usual = (4 * hidden * 2 // 3) // 64 * 64 if gate is not None and gate.name == "swiglu" else 4 * hidden
+        usual = (4 * hidden * 2 // 3) // 64 * 64 if gate is not None and gate.name.endswith("swiglu") else 4 * hidden
         job.put("model.ffn_hidden", usual, why="not said: as Megatron-LM takes it")
     groups = head.said("num_key_value_heads")
     if is_true(head.said("group_query_attention")):  # without it num_query_groups is not read
@@ -55,8 +55,11 @@ def _sizes(head: Head, job: StatedJob) -> None:
     if window is not None and isinstance(size := literal(window.text), list) and size and isinstance(size[0], int):
         _window(head, job, window, size[0])
     program = head.said("program")  # of a launch script
+    rows = head.said("tokenizer_type")
     if program is not None and ENCODERS.search(program.text):
         job.put("model.causal", False, program)
+    elif program is None and rows is not None and rows.text.startswith("BertWordPiece"):
+        job.put("model.causal", False, rows, why="a tokenizer of BERT")
     layers = head.said("mtp_num_layers")
     job.put("model.n_mtp", whole(layers), layers)
 
@@ -96,7 +99,9 @@ def _pad_vocab(head: Head, job: StatedJob) -> None:
     if size is None:
         return
     step = (whole(multiple, 1) or 128) * job.get("plan.tp", 1)
-    job.put("model.vocab", -(-(whole(size, 1) or 0) // step) * step, size, multiple, why="padded as Megatron-LM does")
+    kind = head.said("tokenizer_type")
+    rows = (whole(size, 1) or 0) + (kind is not None and kind.text == "NullTokenizer")  # and the end of a document
+    job.put("model.vocab", -(-rows // step) * step, size, multiple, why="padded as Megatron-LM does")
 
 
 def _window(head: Head, job: StatedJob, window: SaidValue, size: int) -> None:
