@@ -3,9 +3,9 @@
 python -m experiments.launch_files.run [--data ../shared/data] [--sets N]
 
 Every set becomes a script in one of four ways (plain, an array, one quoted string behind `eval`, a function with positional
-arguments), a YAML of `MODEL_ARGS`, a configuration in sections as Megatron-Bridge has it, and the block that a log prints. Counted
-are values that the set states and the import has otherwise, and sizes that follow from Megatron's defaults, against the columns
-of the table. The exit code is 1 where fewer than 98 % of the sets are right.
+arguments), a YAML of `MODEL_ARGS`, a configuration in sections as Megatron-Bridge has it, and the block that a log prints.
+Counted are values that the set states and the import has otherwise, and sizes that follow from Megatron's defaults, against the
+columns of the table. The exit code is 1 where fewer than 98 % of the sets are right.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def megatron_head(line: LaunchLine) -> OpenHead:
 def take_flags(head: OpenHead, line: LaunchLine) -> None:
     """Takes the flags of a command line as arguments of Megatron-LM."""
     loose: list[ShellWord] = []
-    take_arguments(head, flags_of(line.parts.arguments, head.open, loose))
+    take_arguments(head, flags_of(line.parts.arguments, line.script, loose))
     for word in loose:  # an open one may hold more arguments; a variable that is never set holds none
         head.undecided += [one for one in head.open.inside(word.text) if one.is_undecided or line.script.missing]
 

@@ -125,14 +125,21 @@ def read_documents(path: Path) -> list[Document]:
         text = MARKS.sub("", read_text(name, MAX_BYTES, "Give the configuration that the trainer reads."))
     except DataError as error:
         raise ConfigError.in_file(name, error.text) from None
-    if path.suffix == ".toml":
-        return [read_toml(text, name)]
-    if path.suffix == ".json":
-        text = text.replace("\t", " ")
-    found = read_loose_yaml(text, name)
+    found = documents_of(text, name)
     if not found:
         raise ConfigError.in_file(name, "a configuration of a trainer is a mapping, and there is none in it")
     return found
+
+
+def documents_of(text: str, name: str) -> list[Document]:
+    """Documents of a text, by the ending of the name that it has.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if name.endswith(".toml"):
+        return [read_toml(text, name)]
+    return read_loose_yaml(text.replace("\t", " ") if name.endswith(".json") else text, name)
 
 
 def flat(document: Document, data: Any = None, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, SaidValue]]:

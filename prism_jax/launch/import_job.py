@@ -179,7 +179,8 @@ def _refuse_open(heads: Sequence[Head], path: Path, device: str | None) -> None:
     names = [one[1:].partition(" ")[0] for one in asked if one.startswith("$") and not one.startswith("$(")]
     options = " ".join(f"--env {name}=VALUE" for name in names if not name.isdecimal())
     behind = "its positional arguments behind the file" if any(map(str.isdecimal, names)) else ""
-    remedy = " and ".join(filter(None, (behind, options))) or "--set for these fields"
+    gpus = "--gpus N" if any("for --world-size" in one or "for world_size" in one for one in asked) else ""
+    remedy = " and ".join(filter(None, (behind, options, gpus))) or "--set for these fields"
     gpu = "" if device else " Name the GPU too: --device NAME."
     raise DataError(f"{path} leaves open {', '.join(asked)}. Give {remedy}.{gpu}")
 

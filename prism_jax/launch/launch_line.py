@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core.errors import DataError
 from ..tables.document import Document
-from .config_files import follow_from
+from .config_files import documents_of, follow_from
 from .head import LONGEST_VALUE, Head, SaidValue
 from .open_head import OpenHead
 from .shell import ShellCommand, ShellScript
-from .shell_values import OpenValues, ShellWord, is_open
+from .shell_values import LAST_MARK, ShellWord, is_open
 
 PER_NODE = ("nproc_per_node", "num_gpus", "ntasks_per_node", "gpus_per_node", "n_gpus_per_node")
 NODES = ("nnodes", "num_nodes", "nodes", "N")
@@ -91,7 +92,7 @@ class LaunchLine:
         """Values of `--name value` behind the program, by name with `_` for `-`: the last counts; several values are one text, no
         value is True.
         """
-        return flags_of(self.parts.arguments, self.script.open)
+        return flags_of(self.parts.arguments, self.script)
 
     @cached_property
     def pairs(self) -> dict[str, SaidValue]:
@@ -126,15 +127,24 @@ class LaunchLine:
         Raises:
             ConfigError: it is there and cannot be read.
         """
-        known = name if not is_open(name) else re.split("\ue001", name)[-1].lstrip("/")
+        written = self.script.files.get(self.script.open.shown(name))
+        if written is not None:
+            return next(iter(documents_of(written, Path(name).name if not is_open(name) else "here.json")), None)
+        known = name if not is_open(name) else name.rpartition(LAST_MARK)[2].lstrip("/")
         return follow_from(self.path, known, self.root) if known else None
 
     def _size(self, head: OpenHead) -> None:
         known, line = self.launcher, self.command.line
         variables = {
-            name: SaidValue(text, line, name) for name, text in self.command.variables.items() if text.isdecimal()
+            name: SaidValue(text, line, name)
+            for name, text in self.command.variables.items()
+            if text.isdecimal() or (is_open(text) and name in (*PER_NODE_VARIABLES, *NODE_VARIABLES))
         }
         per_node, nodes = _first(known, PER_NODE), _first(known, NODES)
+        if per_node is None and (asked := known.get("gres")) is not None and asked.text.startswith("gpu"):
+            per_node = asked
+        if per_node is not None and not is_open(per_node.text):  # gpu:8, h100:8
+            per_node = per_node._replace(text=per_node.text.rpartition(":")[2])
         total = _first(known, TOTAL)
         if self.n_devices is not None:
             head.arguments["world_size"] = SaidValue(str(self.n_devices), 0, "--gpus")
@@ -150,8 +160,11 @@ class LaunchLine:
             head.arguments["world_size"] = said
         elif (each := _first(variables, PER_NODE_VARIABLES)) is not None:
             of = _first(variables, NODE_VARIABLES)
-            n = int(each.text) * int(of.text if of else 1)
-            head.arguments["world_size"] = SaidValue(str(n), line, each.name)
+            parts = [one for one in (each, of) if one is not None]
+            is_known = all(one.text.isdecimal() for one in parts)
+            n = str(prod(int(one.text) for one in parts)) if is_known else ""
+            text = n or "".join(one.text for one in parts if is_open(one.text))
+            head.arguments["world_size"] = SaidValue(text, line, each.name)
         if per_node is not None and per_node.text.isdecimal():
             head.facts["nproc_per_node"] = SaidValue(per_node.text, per_node.line, "GPUs of a node")
 
@@ -195,7 +208,7 @@ NO_VALUE = re.compile(
 
 
 def flags_of(
-    words: Sequence[ShellWord], open_values: OpenValues, undecided: list[ShellWord] | None = None
+    words: Sequence[ShellWord], script: ShellScript, undecided: list[ShellWord] | None = None
 ) -> dict[str, SaidValue]:
     """Values of `--name value` by name, as argparse has them.
 
@@ -215,13 +228,23 @@ def flags_of(
         name = name.replace("-", "_")
         values = [value] if equals else []
         while not equals and at < len(words) and not is_flag(words[at].text):
-            is_undecided = any(one.is_undecided for one in open_values.inside(words[at].text))
+            is_undecided = any(one.is_undecided for one in script.open.inside(words[at].text))
             if (NO_VALUE.match(name) or values) and (is_undecided or is_open(words[at].text)):
                 break
             values.append(words[at].text)
             at += 1
-        found[name] = SaidValue(" ".join(values)[:LONGEST_VALUE] if values else "True", word.line, name)
+        text = " ".join(values)[:LONGEST_VALUE] if values else "True"
+        found[name] = SaidValue(text, _line_of(name, values, word.line, script), name)
     return found
+
+
+def _line_of(name: str, values: Sequence[str], line: int, script: ShellScript) -> int:
+    """Line on which a flag stands: that of its word may be of the string that was expanded, or of `eval`."""
+    known = script.flag_lines.get(name, [])
+    if any(one.line == line for one in known) or not known:
+        return line
+    same = [one for one in known if all(value in one.text for value in values)]
+    return (same or known)[-1].line
 
 
 def _first(known: Mapping[str, SaidValue], names: Sequence[str]) -> SaidValue | None:

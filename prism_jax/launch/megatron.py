@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .head import Head
+from .head import Head, SaidValue
 from .megatron_model import put_experts_plan, put_model
 from .models import put_head_model
 from .pipeline_layout import put_layer_split
@@ -110,6 +110,7 @@ def megatron_job(head: Head, generation: str = "") -> StatedJob:
     _states(head, job)
     put_recompute(head, job)
     _kernels(head, job, generation)
+    _adapters(head, job)
     job.put("framework", _framework(head))
     for name in NOT_MODELLED:
         found = head.arguments.get(name)
@@ -145,6 +146,8 @@ def _layout(head: Head, job: StatedJob) -> None:
     said = head.said("data_parallel_size")
     if n_devices and n_devices % model == 0:
         job.put("plan.dp", n_devices // model, said or world)
+    if is_true(head.said("use_dynamic_batch_size")):
+        put_dynamic_batch(job, head.said("max_tokens_per_gpu"), None, None)
     if job.get("plan.global_batch") is None and job.get("plan.micro_batch"):
         steps = whole(head.facts.get("grad_accum")) or 1
         job.put(
@@ -158,6 +161,24 @@ def _layout(head: Head, job: StatedJob) -> None:
     job.put_flag("plan.sequence_parallel", head.said("sequence_parallel"))
     put_layer_split(head, job)
     _overlap(head, job)
+
+
+def put_dynamic_batch(job: StatedJob, tokens: SaidValue | None, size: int | None, micro: SaidValue | None) -> None:
+    """States micro-batches that are filled up to a number of tokens per GPU: as many of the longest sequences as fit in.
+
+    Args:
+        size: sequences of a micro-batch, where they are stated all the same.
+    """
+    length = job.get("plan.seq_len")
+    most = whole(tokens, 1)
+    if size is None and most and length:
+        share = max(job.get("plan.global_batch", 1) // job.get("plan.dp", 1), 1)
+        fits = max(most * job.get("plan.cp", 1) // length, 1)
+        size = next(one for one in range(min(fits, share), 0, -1) if share % one == 0)
+    job.put("plan.micro_batch", size or 1, micro or tokens)
+    job.assumed.append(
+        "micro-batches that are filled by tokens are costed as whole sequences of the greatest length: an upper bound of the step"
+    )
 
 
 def _overlap(head: Head, job: StatedJob) -> None:
@@ -284,6 +305,28 @@ def put_recompute(head: Head, job: StatedJob) -> None:
         names = named if isinstance(named, list) else modules.text.split()
         known = ("moe_act", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
         job.put("plan.recompute_modules", [one for one in names if one in known] or None, modules)
+
+
+def _adapters(head: Head, job: StatedJob) -> None:
+    """Low-rank adapters of ms-swift on Megatron."""
+    kind = head.said("train_type", "tuner_type")
+    if kind is None or kind.text == "full":
+        return
+    if kind.text != "lora":
+        job.not_modelled.append(kind)
+        return
+    rank, targets = head.said("lora_rank"), head.said("target_modules")
+    job.put("model.adapters.rank", whole(rank, 1) or 8, rank or kind)
+    named = [one for name in (targets.text.split() if targets else []) for one in _MATRICES.get(name, ())]
+    job.put("model.adapters.targets", list(dict.fromkeys(named)) or ["all"], targets or kind)
+
+
+_MATRICES = {
+    "linear_qkv": ("q_proj", "k_proj", "v_proj"),
+    "linear_proj": ("o_proj",),
+    "linear_fc1": ("gate_proj", "up_proj"),
+    "linear_fc2": ("down_proj",),
+}
 
 
 # --- Kernels ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ..tables.document import Document
 from .command_head import MARKERS, OF_CORE, put_vocabulary, take_arguments
 from .config_files import Carrier, ConfigFiles, said_of
 from .head import SaidValue
+from .megatron_programs import STEP_ALONE
 from .open_head import OpenHead, resolve
 
 Said = Mapping[str, SaidValue]
@@ -35,9 +36,6 @@ RENAMED = {  # names of configurations of Megatron-Core, NeMo and NeMo-RL -> arg
     "bias": "add_bias_linear",
 }
 MOST_FOLLOWED = 20  # files that build on each other
-STEP_ALONE = (
-    "of reinforcement learning the training step of the policy is read: generation, rewards and reference are not in it"
-)
 
 
 @dataclass(frozen=True)

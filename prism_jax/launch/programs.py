@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import DataError
-from .command_head import is_megatron, megatron_head
 from .gpt_neox import NEOX_PROGRAM
 from .head import Head, SaidValue
 from .hf_lines import HF_PROGRAMS
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
 from .maxtext import MAXTEXT_PROGRAM
+from .megatron_programs import MEGATRON_PROGRAMS
 from .open_head import OpenHead
 from .shell import ShellScript, follow
 from .verl import VERL_PROGRAMS
@@ -23,7 +23,7 @@ PROGRAMS: tuple[LaunchProgram, ...] = (
     MAXTEXT_PROGRAM,
     NEOX_PROGRAM,
     *VERL_PROGRAMS,
-    LaunchProgram("Megatron-LM (--tensor-model-parallel-size, --num-layers)", is_megatron, megatron_head),
+    *MEGATRON_PROGRAMS,
     *HF_PROGRAMS,
 )
 SLURM = {  # variables that Slurm sets -> the option that says them

@@ -26,6 +26,7 @@ from .shell_values import (
     ShellValues,
     ShellWord,
     Value,
+    formatted,
     is_open,
     listed,
     text_of,
@@ -34,6 +35,7 @@ from .shell_values import (
 MOST_BYTES = 4 << 20  # of a script
 MOST_STEPS = 200_000  # statements that are followed
 MOST_COMMANDS = 5_000
+MOST_FILES = 50  # that a script writes
 MOST_TEXT = 1 << 20  # characters of a value
 DEEPEST = 60  # statements inside each other, sourced files and calls included
 MOST_ROUNDS = 1_000  # of a loop whose condition stays known
@@ -47,7 +49,7 @@ class ShellCommand:
     Attributes:
         words: the command and its arguments.
         line: of the script.
-        variables: variables at that point, by name; those that are open are left out.
+        variables: variables at that point, by name; arrays are left out.
     """
 
     words: tuple[ShellWord, ...]
@@ -62,12 +64,16 @@ class ShellScript:
     Attributes:
         commands: in order; those of both ways of an open condition.
         directives: options of `#SBATCH` lines, by name.
+        files: texts that it writes by here-documents, by name.
+        flag_lines: lines on which `--name` stands, comments left out, by name with `_` for `-`.
         open: what it does not say.
         missing: files that it sources and that are not there or lie elsewhere, with lines.
     """
 
     commands: list[ShellCommand] = field(default_factory=list)
     directives: dict[str, ShellWord] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    flag_lines: dict[str, list[ShellWord]] = field(default_factory=dict)
     missing: list[ShellWord] = field(default_factory=list)
     open: OpenValues = field(default_factory=OpenValues)
 
@@ -93,17 +99,36 @@ def follow(
     text = read_text(path, MOST_BYTES, REMEDY)
     found = ShellScript()
     for number, line in enumerate(text.splitlines(), start=1):
+        for flag in _FLAG.findall(line) if "--" in line and not line.lstrip().startswith("#") else ():
+            found.flag_lines.setdefault(flag.replace("-", "_"), []).append(ShellWord(line, number))
         if (said := _SBATCH.match(line)) is not None:
             name = {"N": "nodes", "n": "ntasks"}.get(said[2] or "", said[1] or said[2])
             found.directives[name] = ShellWord(said[3].split()[0], number)
     said = {
         name: found.directives[one].text for name, one in (from_directives or {}).items() if one in found.directives
     }
-    state = ShellState({**said, **(environment or {})}, [path.name, *arguments])
+    state = ShellState({"BASH_SOURCE": [path.name], **said, **(environment or {})}, [path.name, *arguments])
     _Follower(found, path, root).run(MARKS.sub("", text), state)
     return found
 
 
+_FLAG = re.compile(r"--([A-Za-z][\w-]{1,60})")
+_STEP = re.compile(r"(\w+)(\+\+|--|\+=|-=)(\d{1,6})?")
+_LINE = re.compile(r"\s.*--\w")
+_CARRIERS = (
+    "ssh",
+    "pdsh",
+    "srun",
+    "tmux",
+    "screen",
+    "docker",
+    "podman",
+    "kubectl",
+    "singularity",
+    "apptainer",
+    "nohup",
+    "timeout",
+)
 _SBATCH = re.compile(r"#SBATCH\s+(?:--([a-z-]+)|-([A-Za-z]))[=\s]\s*([^#]+)")
 
 
@@ -223,7 +248,23 @@ class _Follower(ShellValues):
         self._one(body, state)
 
     def _c_style_for_statement(self, node: Any, state: ShellState) -> None:
-        self._one(node.child_by_field_name("body"), state)
+        first, condition, update, body = map(node.child_by_field_name, ("initializer", "condition", "update", "body"))
+        name = text_of(first.child_by_field_name("name")) if first is not None else ""
+        step = _STEP.fullmatch(text_of(update))
+        if first is None or first.type != "variable_assignment" or condition is None or step is None or step[1] != name:
+            self._one(body, state)
+            return
+        self._variable_assignment(first, state)
+        for _ in range(MOST_ROUNDS):
+            known, at = self._number(condition, state), state.variables.get(name)
+            if known is None or not isinstance(at, str) or not at.isdecimal():
+                state.variables[name] = self.open.mark(name, self.line(node))
+                self._one(body, state)
+                return
+            if not known:
+                return
+            self._one(body, state)
+            state.variables[name] = str(int(at) + int(step[3] or 1) * (-1 if step[2].startswith("-") else 1))
 
     def _while_statement(self, node: Any, state: ShellState) -> None:
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
@@ -240,8 +281,9 @@ class _Follower(ShellValues):
         state.functions[text_of(node.child_by_field_name("name"))] = node.child_by_field_name("body")
 
     def _redirected_statement(self, node: Any, state: ShellState) -> None:
-        body = node.child_by_field_name("body") or node.named_children[0]
         redirects = [child for child in node.named_children if child.type.endswith("_redirect")]
+        self._keep_file(redirects, state)
+        body = node.child_by_field_name("body") or node.named_children[0]
         bodies = [child for one in redirects for child in one.named_children if child.type == "heredoc_body"]
         if body.type != "command":
             self._one(body, state)
@@ -252,6 +294,17 @@ class _Follower(ShellValues):
             self._command(
                 body, state, [word for children in named for word in children[1:] if word.type != "heredoc_body"]
             )
+
+    def _keep_file(self, redirects: Sequence[Any], state: ShellState) -> None:
+        """Keeps the text of `cat > FILE <<EOF`."""
+        here = next((one for one in redirects if one.type == "heredoc_redirect"), None)
+        inner = here.named_children if here is not None else []
+        place = next((one for one in (*redirects, *inner) if one.type == "file_redirect"), None)
+        body = next((one for one in inner if one.type == "heredoc_body"), None)
+        if place is not None and body is not None and len(self.found.files) < MOST_FILES:
+            is_raw = text_of(inner[0])[:1] in ("'", '"', "\\")
+            name = self.text(place.child_by_field_name("destination"), state)
+            self.found.files[self.open.shown(name)] = text_of(body) if is_raw else self.body(body, state)
 
     def _list(self, node: Any, state: ShellState) -> None:
         left, right = node.named_children[0], node.named_children[-1]
@@ -288,7 +341,13 @@ class _Follower(ShellValues):
             self.run(f'{name}="{quoted}"', state, self.line(body) - 1)
 
     def _command(self, node: Any, state: ShellState, behind: Sequence[Any] = ()) -> None:
-        inner = state.copy() if any(child.type == "variable_assignment" for child in node.named_children) else state
+        has_own = any(child.type == "variable_assignment" for child in node.named_children)
+        keeps = text_of(node.child_by_field_name("name")) in (
+            "source",
+            ".",
+            "eval",
+        )  # those set variables of the script
+        inner = state.copy() if has_own and not keeps else state
         words: list[ShellWord] = []
         for child in (*node.named_children, *behind):
             if child.type == "variable_assignment":
@@ -318,12 +377,15 @@ class _Follower(ShellValues):
         elif name in ("bash", "sh") and len(words) > 2 and words[1].text in ("-c", "-lc"):
             self.run(words[2].text, state, line - 1)
         elif len(self.found.commands) < MOST_COMMANDS:
+            if name.rpartition("/")[2] in _CARRIERS:
+                for word in words[1:]:
+                    if _LINE.search(word.text):  # a command line in one word, for another machine
+                        self.run(word.text, state, line - 1)
             inside = next((at for at, word in enumerate(words) if word.text in ("-c", "-lc")), 0)
             if inside and words[inside - 1].text in ("bash", "sh") and inside + 1 < len(words):
                 self.run(words[inside + 1].text, state, line - 1)
             known = {name: value for name, value in state.variables.items() if isinstance(value, str)}
-            closed = {name: value for name, value in known.items() if not is_open(value)}
-            self.found.commands.append(ShellCommand(tuple(words), line, closed))
+            self.found.commands.append(ShellCommand(tuple(words), line, known))
 
     def _source(self, arguments: list[str], line: int, state: ShellState) -> None:
         named = arguments[0] if arguments else ""
@@ -351,6 +413,11 @@ class _Follower(ShellValues):
         if "--" in arguments:
             state.positional[1:] = arguments[arguments.index("--") + 1 :]
 
+    def _printf(self, arguments: list[str], line: int, state: ShellState) -> None:
+        if arguments[:1] == ["-v"] and len(arguments) > 2:
+            known = None if any(map(is_open, arguments)) else formatted(arguments[2:])
+            state.variables[arguments[1]] = self.open.mark(arguments[1], line) if known is None else known
+
     def _nothing(self, _arguments: list[str], _line: int, _state: ShellState) -> None:
         """Commands that start no training and set nothing."""
 
@@ -376,9 +443,8 @@ _BUILT_INS: Mapping[str, Callable[[_Follower, list[str], int, ShellState], None]
     "eval": _Follower._eval,
     "shift": _Follower._shift,
     "set": _Follower._set,
-    **dict.fromkeys(
-        ("echo", "printf", "cd", "mkdir", "exit", "return", "sleep", "let", "trap", "cp", "rm"), _Follower._nothing
-    ),
+    "printf": _Follower._printf,
+    **dict.fromkeys(("echo", "cd", "mkdir", "exit", "return", "sleep", "let", "trap", "cp", "rm"), _Follower._nothing),
 }
 
 

@@ -157,16 +157,22 @@ class ShellValues:
             number = self._number(node.named_children[0], state) if node.named_children else 0
             yield _Fragment(str(number) if number is not None else self.open.mark(text_of(node), self.line(node)))
         elif kind in ("command_substitution", "process_substitution"):
-            yield _Fragment(self.open.mark(text_of(node), self.line(node)), is_split=False)
-        elif kind == "string_content":
+            known = self._substituted(node, state) if kind == "command_substitution" else None
+            found = self.open.mark(text_of(node), self.line(node)) if known is None else known
+            yield _Fragment(found, is_split=known is not None)
+        elif kind in ("string_content", "heredoc_content"):
             yield _Fragment(_unescaped(text_of(node), '"'))
         else:
             yield _Fragment(_unescaped(text_of(node), ""))
 
-    def _quoted(self, node: Any, state: ShellState) -> Iterator[_Fragment]:
-        """Parts of a string in double quotes; the gaps between them are text."""
+    def body(self, node: Any, state: ShellState) -> str:
+        """The text of a here-document."""
+        return "".join(part.text.replace(_BREAK, " ") for part in self._quoted(node, state, edge=0))
+
+    def _quoted(self, node: Any, state: ShellState, edge: int = 1) -> Iterator[_Fragment]:
+        """Parts of a string in double quotes (`edge` bytes at either end); the gaps between them are text."""
         source, start = node.text, node.start_byte
-        at = 1
+        at = edge
         yield _Fragment("")
         for child in node.named_children:
             raw = source[child.start_byte - start : child.end_byte - start]
@@ -178,7 +184,34 @@ class ShellValues:
             for part in self._fragments(child, state):
                 yield _Fragment(part.text if alone else part.text.replace(_BREAK, " "))
             at = child.end_byte - start
-        yield _Fragment(_unescaped(source[at : len(source) - 1].decode("utf-8", "replace"), '"'))
+        yield _Fragment(_unescaped(source[at : len(source) - edge].decode("utf-8", "replace"), '"'))
+
+    def _substituted(self, node: Any, state: ShellState) -> str | None:
+        """Output of a command that only puts known words together; None where it is another, or open."""
+        children = node.named_children
+        if not children:
+            return None
+        *before, command = children
+        if command.type != "command" or any(one.type != "variable_assignment" for one in before):
+            return None
+        joint = " "
+        for one in before:
+            if text_of(one.child_by_field_name("name")) != "IFS":
+                return None
+            joint = self.text(one.child_by_field_name("value"), state)[:1]
+        words = [word.text for child in command.named_children for word in self._joined(child, state, joint)]
+        printed = _PRINTS.get(words[0]) if words and not any(map(is_open, words)) else None
+        return None if printed is None else printed(words[1:])
+
+    def _joined(self, node: Any, state: ShellState, joint: str) -> list[ShellWord]:
+        """Words of a node; "${array[*]}" is one, joined by the first character of IFS."""
+        if node.type == "command_name":
+            return self.words(node.named_children[0], state) if node.named_children else []
+        found = _STARRED.fullmatch(text_of(node))
+        value = state.variables.get(found[1]) if found is not None else None
+        if isinstance(value, list):
+            return [ShellWord(joint.join(value), self.line(node))]
+        return self.words(node, state)
 
     def _expanded(self, node: Any, state: ShellState) -> str:
         children = [child for child in node.children if child.type not in ("$", "${", "}")]
@@ -337,6 +370,55 @@ _COMPARED: Mapping[str, Callable[[int, int], bool]] = {
     "-le": lambda a, b: a <= b,
     "-gt": lambda a, b: a > b,
     "-ge": lambda a, b: a >= b,
+}
+
+
+_STARRED = re.compile(r'"\$\{(\w+)\[\*\]\}"')
+MOST_NUMBERS = 1000  # of seq
+_FIELD = re.compile(r"%[sd]")
+
+
+def formatted(words: Sequence[str]) -> str | None:
+    """Text that `printf` makes of its words; None where its form is another than %s and %d."""
+    if not words or "%" in _FIELD.sub("", words[0]):
+        return None
+    rest = list(words[1:])
+    form = words[0].replace("\\n", "\n")
+    rounds = max(-(-len(rest) // max(len(_FIELD.findall(form)), 1)), 1)
+    return "".join(_FIELD.sub(lambda _: rest.pop(0) if rest else "", form) for _ in range(min(rounds, MOST_NUMBERS)))
+
+
+def _numbers(words: Sequence[str]) -> str | None:
+    if not 1 <= len(words) <= 3 or not all(_INTEGER.fullmatch(one) and len(one) < 10 for one in words):
+        return None
+    first, step, last = {1: (1, 1), 2: (int(words[0]), 1), 3: (int(words[0]), int(words[1 % len(words)]))}[
+        len(words)
+    ] + (int(words[-1]),)
+    if not step or abs(last - first) // abs(step) > MOST_NUMBERS:
+        return None
+    return " ".join(map(str, range(first, last + (1 if step > 0 else -1), step)))
+
+
+def _computed(words: Sequence[str]) -> str | None:
+    if (
+        len(words) != 3
+        or not (_INTEGER.fullmatch(words[0]) and _INTEGER.fullmatch(words[2]))
+        or len("".join(words)) > 30
+    ):
+        return None
+    apply, left, right = _ARITHMETIC.get(words[1]), int(words[0]), int(words[2])
+    return None if apply is None or (words[1] in "/%" and not right) else str(apply(left, right))
+
+
+_PRINTS: Mapping[str, Callable[[Sequence[str]], str | None]] = {
+    "echo": lambda words: " ".join(words[1:] if words[:1] == ["-n"] else words),
+    "printf": formatted,
+    "seq": _numbers,
+    "expr": _computed,
+    "basename": lambda words: (
+        words[0].rstrip("/").rpartition("/")[2].removesuffix(words[1] if len(words) > 1 else "\0") if words else None
+    ),
+    "dirname": lambda words: (words[-1].rstrip("/").rpartition("/")[0] or ".") if words else None,
 }
 
 

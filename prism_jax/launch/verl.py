@@ -12,8 +12,9 @@ import re
 from .config_files import Carrier, ConfigFiles
 from .head import Head, SaidValue
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
-from .megatron import put_recompute
+from .megatron import put_dynamic_batch, put_recompute
 from .megatron_model import put_experts_plan
+from .megatron_programs import STEP_ALONE
 from .models import put_head_model
 from .open_head import OpenHead
 from .pipeline_layout import put_layer_split
@@ -42,7 +43,6 @@ TRAINERS = (
 )
 SFT = r"verl\.trainer\.(?:fsdp_)?sft_trainer|fsdp_sft_trainer"
 NO_STEP = r"main_generation|main_eval|model_merger|data_preprocess"
-STEP_ALONE = "the update of the actor is read: generation, rewards, reference and critic are not in this step"
 
 
 def verl_job(head: Head, generation: str = "") -> StatedJob:
@@ -165,24 +165,6 @@ def _batch(head: Head, job: StatedJob) -> None:
         put_dynamic_batch(job, tokens, size, micro or total)
     else:
         job.put("plan.micro_batch", size, micro or total)
-
-
-def put_dynamic_batch(job: StatedJob, tokens: SaidValue | None, size: int | None, micro: SaidValue | None) -> None:
-    """States micro-batches that are filled up to a number of tokens per GPU: as many of the longest sequences as fit in.
-
-    Args:
-        size: sequences of a micro-batch, where they are stated all the same.
-    """
-    length = job.get("plan.seq_len")
-    most = whole(tokens, 1)
-    if size is None and most and length:
-        share = max(job.get("plan.global_batch", 1) // job.get("plan.dp", 1), 1)
-        fits = max(most * job.get("plan.cp", 1) // length, 1)
-        size = next(one for one in range(min(fits, share), 0, -1) if share % one == 0)
-    job.put("plan.micro_batch", size or 1, micro or tokens)
-    job.assumed.append(
-        "micro-batches that are filled by tokens are costed as whole sequences of the greatest length: an upper bound of the step"
-    )
 
 
 def _sft_batch(head: Head, job: StatedJob) -> None:

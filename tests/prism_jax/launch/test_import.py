@@ -31,7 +31,7 @@ def test_flags_in_a_string_and_in_an_array_become_a_job_that_can_be_predicted(tm
     sizes = [value(found, f"model.{name}") for name in ("n_layers", "hidden", "n_heads", "ffn_hidden", "vocab")]
     assert sizes == ["40", "5120", "40", "13824", "32768"]  # 32,000 padded to 128 x 8
     assert job.plan.sequence_parallel
-    assert "# line 28: hidden_size = 5120" in file.read_text()
+    assert "# line 19: hidden_size = 5120" in file.read_text()
     assert [one.name for one in found.no_effect] == ["save"]
 
 
