@@ -16,7 +16,12 @@ from .shell_values import ShellWord, is_open
 
 MARKERS = ("tensor_model_parallel_size", "num_layers", "micro_batch_size")
 OLD = ("checkpoint_activations", "DDP_impl", "model_parallel_size", "zero_stage", "deepspeed")  # before Megatron-Core
-OF_CORE = {"sequence_parallel": "False", "transformer_impl": "transformer_engine"}  # defaults of Megatron-Core
+OF_CORE = {  # defaults of Megatron-Core
+    "sequence_parallel": "False",
+    "transformer_impl": "transformer_engine",
+    "overlap_grad_reduce": "False",
+    "use_distributed_optimizer": "False",
+}
 INVERSE = re.compile(r"no_(?=masked_softmax|gradient_accumulation|bias_|rope_fusion|position|persist|scaled)")
 TOKENIZERS = {  # rows of the vocabularies that tokenizers of Megatron-LM have by themselves
     "GPT2BPETokenizer": 50257,

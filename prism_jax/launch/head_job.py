@@ -78,9 +78,7 @@ def stated_job(head: Head, device: str | None = None) -> StatedJob:
     """
     name = device_in(head) if device is None else stated_device(device)
     generation = catalog.device(name).generation if name else ""
-    is_megatron = "hidden_size" in head.arguments and "num_layers" in head.arguments
-    read = megatron_job if is_megatron else READERS.get(head.trainer, megatron_job)
-    job = read(head, generation)
+    job = stated_fields(head, generation)
     if name is not None:
         said = head.facts.get("gpu") if device is None else None
         job.put("cluster.device", name, said, why="" if said else "--device")
@@ -92,6 +90,17 @@ def stated_job(head: Head, device: str | None = None) -> StatedJob:
             job.doubts.append((f"{path}: how fast the host is", OFFLOAD_SD))
             break
     return job
+
+
+def stated_fields(head: Head, generation: str = "") -> StatedJob:
+    """Fields that the head states, without what follows from the device.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    is_megatron = "hidden_size" in head.arguments and "num_layers" in head.arguments
+    read = megatron_job if is_megatron else READERS.get(head.trainer, megatron_job)
+    return read(head, generation)
 
 
 def job_of_head(head: Head, file: str, device: str | None = None, overrides: Sequence[str] = ()) -> HeadJob:

@@ -82,7 +82,7 @@ def import_job(
         >>> import_job("train.sh", device="h100-sxm").plan  # doctest: +SKIP
     """
     path = Path(file)
-    heads = _heads(path, arguments, variables or {}, n_devices, None if root is None else Path(root))
+    heads = heads_of_file(path, arguments, variables, n_devices, None if root is None else Path(root))
     if model is not None:
         give_model(heads, Path(model))
     head, made = _made(heads, path, device, overrides)
@@ -99,9 +99,19 @@ def _is_script(path: Path) -> bool:
     return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
 
 
-def _heads(
-    path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None, root: Path | None
+def heads_of_file(
+    path: Path,
+    arguments: Sequence[str] = (),
+    variables: dict[str, str] | None = None,
+    n_devices: int | None = None,
+    root: Path | None = None,
 ) -> Sequence[Head]:
+    """Heads of the jobs that a file states; arguments as those of `import_job`.
+
+    Raises:
+        DataError: it states none.
+    """
+    variables = variables or {}
     if _is_script(path):
         return [head_of_script(path, arguments, variables, n_devices, root)]
     if path.suffix in SUFFIXES:

@@ -192,6 +192,8 @@ def _overlap(head: Head, job: StatedJob) -> None:
     stages = head.said("overlap_p2p_comm")
     if stages is not None and job.get("plan.virtual_stages", 1) > 1:
         job.put("plan.overlap.pp", is_true(stages), stages)
+    if is_true(apart := head.said("no_overlap_p2p_communication")) and job.get("plan.virtual_stages", 1) > 1:
+        job.put("plan.overlap.pp", False, apart)
 
 
 def _precision(head: Head, job: StatedJob) -> None:
@@ -215,6 +217,10 @@ def _precision(head: Head, job: StatedJob) -> None:
         job.put("plan.bf16_layers", sum(1 if one is None else one for one in counts), ends)
 
 
+MEGATRON_FSDP = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}  # -> plan.zero_stage
+OPTIMIZERS = {"adam": "adam", "adamw": "adamw", "sgd": "sgd_momentum", "muon": "muon", "lion": "lion", "lamb": "lamb"}
+
+
 def _states(head: Head, job: StatedJob) -> None:
     """Storage and sharding of optimizer states."""
     stage, shared = head.said("zero_stage"), head.said("use_distributed_optimizer")
@@ -229,10 +235,8 @@ def _states(head: Head, job: StatedJob) -> None:
         own := head.said("use_torch_fsdp2")
     ):
         kind = head.said("data_parallel_sharding_strategy")
-        levels = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-        job.put(
-            "plan.zero_stage", levels.get(kind.text, 3) if kind and own and "torch" not in own.name else 3, own, kind
-        )
+        level = MEGATRON_FSDP.get(kind.text, 3) if kind and own and "torch" not in own.name else 3
+        job.put("plan.zero_stage", level, own, kind)
     _optimizer(head, job)
     job.put_flag("plan.fused_grad_accumulation", head.said("gradient_accumulation_fusion"))
     _formats(head, job)
@@ -240,10 +244,9 @@ def _states(head: Head, job: StatedJob) -> None:
 
 def _optimizer(head: Head, job: StatedJob) -> None:
     kind = head.said("optimizer", "optimizer_type")
-    named = {"adam": "adam", "adamw": "adamw", "sgd": "sgd_momentum", "muon": "muon", "lion": "lion", "lamb": "lamb"}
-    if kind is not None and kind.text.lower() not in named:
+    if kind is not None and kind.text.lower() not in OPTIMIZERS:
         job.not_modelled.append(kind)
-    job.put("plan.optimizer", named.get(kind.text.lower()) if kind else "adam", kind)
+    job.put("plan.optimizer", OPTIMIZERS.get(kind.text.lower()) if kind else "adam", kind)
     host = next((one for one in map(head.said, ("cpu_optimizer", "optimizer_cpu_offload")) if is_true(one)), None)
     if host is not None:
         share = head.said("optimizer_offload_fraction")
@@ -261,13 +264,14 @@ def _formats(head: Head, job: StatedJob) -> None:
         job.put("plan.state_dtypes.grad_reduce", "fp32", wide)
     elif wide is not None and job.get("plan.dtype") == "fp16":
         job.put("plan.state_dtypes.grad_reduce", "fp16", wide)
+    job.put_set("plan.state_dtypes.fp8_params", head.said("fp8_param_gather"))
     if is_true(head.said("use_precision_aware_optimizer")):
-        for field, name in _STATES.items():
+        for field, name in STATE_DTYPES.items():
             value = head.said(name)
             job.put(f"plan.state_dtypes.{field}", dtype_of(value), value)
 
 
-_STATES = {
+STATE_DTYPES = {
     "main_grads": "main_grads_dtype",
     "main_params": "main_params_dtype",
     "exp_avg": "exp_avg_dtype",
@@ -345,7 +349,7 @@ def _kernels(head: Head, job: StatedJob, generation: str) -> None:
         job.put("software.cuda_graphs", "layers", old)
     fused = head.said("cross_entropy_loss_fusion")
     job.put("software.cross_entropy", "fused" if is_true(fused) else None, fused)
-    rope = head.said("apply_rope_fusion")
+    rope = head.said("apply_rope_fusion", "rope_fusion")
     if rope is not None and job.get("model.position") == "rope":
         job.put("software.rope", "fused" if is_true(rope) else "eager", rope)
     gates = head.said("bias_swiglu_fusion" if job.get("model.gated") else "bias_gelu_fusion")

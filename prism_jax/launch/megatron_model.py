@@ -74,7 +74,7 @@ def _norm_and_position(head: Head, job: StatedJob) -> None:
     position = head.said("position_embedding_type", "pos_emb")
     rotary = head.said("use_rotary_position_embeddings")
     kind = position.text.lower().rpartition(".")[2] if position is not None else "learned"
-    kind = next((known for words, known in _POSITIONS.items() if words in kind), "learned")
+    kind = next((known for words, known in POSITIONS.items() if words in kind), "learned")
     if is_true(rotary):
         job.put("model.position", "rope", rotary)
     else:
@@ -84,7 +84,7 @@ def _norm_and_position(head: Head, job: StatedJob) -> None:
     job.put_set("model.qk_norm", head.said("qk_layernorm"))
 
 
-_POSITIONS = {"rope": "rope", "rotary": "rope", "alibi": "alibi", "none": "none", "learned": "learned"}
+POSITIONS = {"rope": "rope", "rotary": "rope", "alibi": "alibi", "none": "none", "learned": "learned"}
 
 
 def _biases(head: Head, job: StatedJob) -> None:
@@ -189,18 +189,20 @@ def _dispatcher(head: Head, job: StatedJob) -> None:
         job.put("software.expert_products", "apart", grouped)
 
 
+LATENT = {  # field of latent attention -> argument
+    "kv_lora_rank": "kv_lora_rank",
+    "qk_nope_head_dim": "qk_head_dim",
+    "qk_rope_head_dim": "qk_pos_emb_head_dim",
+    "v_head_dim": "v_head_dim",
+}
+
+
 def _latent(head: Head, job: StatedJob) -> None:
     if not is_true(head.said("multi_latent_attention")):
         return
-    names = {
-        "kv_lora_rank": "kv_lora_rank",
-        "qk_nope_head_dim": "qk_head_dim",
-        "qk_rope_head_dim": "qk_pos_emb_head_dim",
-        "v_head_dim": "v_head_dim",
-    }
     rank = head.said("q_lora_rank")
     job.put("model.mla.q_lora_rank", whole(rank) or 0, rank)
-    for field, name in names.items():
+    for field, name in LATENT.items():
         value = head.said(name)
         job.put(f"model.mla.{field}", whole(value, 1), value)
     for path in ("model.head_dim", "model.n_kv_heads"):

@@ -9,6 +9,8 @@ Source: megatron/core/transformer/pipeline_parallel_layer_layout.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
 
 from .head import Head, SaidValue
 from .stated import StatedJob, literal, whole
@@ -34,6 +36,25 @@ def layers_of_chunks(layout: str) -> list[int] | None:
     if _LETTERS.fullmatch(text) is None:
         return None
     return [chunk.count("t") for chunk in text.split("|")]
+
+
+def layout_text(sizes: Sequence[int]) -> str:
+    """Returns the layout of chunks with these numbers of layers, in order, runs of alike chunks repeated.
+
+    Example:
+        >>> layout_text([1, 2, 2, 2, 1])
+        'Et|(tt|)*3tL'
+    """
+    last = len(sizes) - 1
+    middle: list[str] = []
+    for text, run in groupby(_layers(size) for size in sizes[1:last]):
+        n = len(list(run))
+        middle.append(f"({text}|)*{n}" if n > 1 else f"{text}|")
+    return f"E{_layers(sizes[0])}|{''.join(middle)}{_layers(sizes[last])}L"
+
+
+def _layers(n: int) -> str:
+    return "t" * n if n < 4 else f"t*{n}"
 
 
 def put_layer_split(head: Head, job: StatedJob) -> None:

@@ -1,0 +1,142 @@
+"""Fields of a job as they matter to its step: by path, with what is meaningless under the other fields left out.
+
+Two jobs that run alike have the same fields here: a schedule without stages, shards of a group of one, overlap of communication
+that there is none of and the like are not among them, and what follows from other fields is written out. So what arguments of a
+trainer state can be held against the job that they were written for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..cost.partition import layers_of_chunks
+from ..job.job import Job
+from ..job.write_job import whole_fields
+from ..plan.plan import ParallelPlan
+from ..workload.transformer.shard import has_dropout
+from ..workload.transformer.spec import TransformerSpec
+
+NAMES_ALONE = ("name", "source", "left_out", "assumed")  # fields of a model without effect on its step
+SAME_OPTIMIZER = {"adam": "adamw"}  # states and update alike
+OF_STAGES = ("schedule", "virtual_stages", "layer_split", "overlap.pp")
+OF_SHARDS = ("zero_stage", "sharding", "dp_shard", "overlap.dp", "state_dtypes.grad_reduce", "grad_bucket")
+OF_EXPERTS = ("ep", "etp")
+
+
+class UnlikeField(NamedTuple):
+    """A field that two jobs do not share.
+
+    Attributes:
+        path: of the field.
+        value: of the first job.
+        other: of the second; None: it has no such field.
+    """
+
+    path: str
+    value: Any
+    other: Any
+
+
+def fields_that_matter(job: Job) -> dict[str, Any]:
+    """Returns the fields of model, plan, software and data by path, those that nobody stated left out."""
+    return _model(job) | _plan(job) | _software(job) | {f"data.{name}": one for name, one in flat(job.plan.data)}
+
+
+def unlike_fields(job: Job, other: Job) -> list[UnlikeField]:
+    """Lists the fields of a job that another one does not have alike; where the first states nothing, anything is alike."""
+    one, two = fields_that_matter(job), fields_that_matter(other)
+    filled = _plan(other, stated=False) | _software(other, stated=False)
+    return [
+        UnlikeField(path, value, two.get(path, filled.get(path)))
+        for path, value in one.items()
+        if two.get(path, filled.get(path)) != value
+    ]
+
+
+def flat(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the fields of a dataclass by path; those of None inside it are left out."""
+    yield from _flat(whole_fields(value))
+
+
+def _flat(values: Mapping[str, Any], front: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value and all(isinstance(key, str) for key in value):
+            yield from _flat(value, f"{front}{name}.")
+        else:
+            yield f"{front}{name}", value
+
+
+def _model(job: Job) -> dict[str, Any]:
+    model = job.model
+    if not isinstance(model, TransformerSpec):
+        return {"model": model.name}
+    own = dict(flat(model.with_defaults_written()))
+    own |= {"dropout": has_dropout(model)}
+    if model.moe is not None:
+        own["moe.n_shared"] = int(model.moe.n_shared > 0)  # with the width of all of them
+    if not model.qk_norm:
+        own.pop("qk_norm_weight")
+    return {f"model.{name}": one for name, one in own.items() if name not in NAMES_ALONE and one is not None}
+
+
+def _plan(job: Job, *, stated: bool = True) -> dict[str, Any]:
+    plan = job.plan
+    own = dict(flat(job.stated_plan if stated else plan))
+    for name in ("software", "data"):
+        own = {path: one for path, one in own.items() if path.partition(".")[0] != name}
+    own |= {"optimizer": SAME_OPTIMIZER.get(plan.optimizer, plan.optimizer)}
+    own |= _sharding(plan)
+    if isinstance(job.model, TransformerSpec) and job.model.moe is not None:
+        own["etp"] = plan.expert_tp
+    for name in _meaningless(job):
+        own.pop(name, None)
+    if plan.pp > 1 and isinstance(job.model, TransformerSpec):
+        own["layer_split"] = [len(one) for one in layers_of_chunks(job.model.n_layers, plan)]
+    return {f"plan.{name}": one for name, one in own.items() if one is not None}
+
+
+def _sharding(plan: ParallelPlan) -> dict[str, Any]:
+    """Sharding in its shortest form: over groups of all ranks it is fsdp, whose parameters are sharded as those of stage 3."""
+    if plan.sharding == "none":
+        return {"dp_shard": 0}
+    in_groups = plan.sharding == "hsdp" and plan.dp_shard < plan.dp
+    shard = plan.dp_shard if in_groups else 0
+    return {"sharding": "hsdp" if in_groups else "fsdp", "zero_stage": 3, "dp_shard": shard}
+
+
+def _meaningless(job: Job) -> Iterator[str]:
+    """Yields the fields of the plan that mean nothing beside the others."""
+    plan, model = job.plan, job.model
+    yield "attention"  # a field of the software says it
+    if plan.pp == 1:
+        yield from OF_STAGES
+    if plan.tp == 1:
+        yield from ("sequence_parallel", "overlap.tp")
+    if plan.dp * plan.cp == 1:
+        yield from OF_SHARDS
+    if not plan.sequence_parallel:
+        yield "overlap.tp"
+    if not (isinstance(model, TransformerSpec) and model.moe is not None):
+        yield from OF_EXPERTS
+    if plan.recompute != "full":
+        yield "recompute_method"
+    elif plan.recompute_method == "uniform" and plan.recompute_num_layers in (0, 1):
+        yield "recompute_num_layers"
+    if plan.recompute not in ("full", "selective_layer"):
+        yield "recompute_num_layers"
+    if plan.recompute != "selective":
+        yield "recompute_modules"
+    if plan.dtype != "fp8":
+        yield "fp8_recipe"
+
+
+def _software(job: Job, *, stated: bool = True) -> dict[str, Any]:
+    open_fields = job.open_software if stated else ()
+    own = dict(flat(job.plan.software)) | {"date": None}
+    sure = getattr(job.model, "sure_software", {})
+    return {
+        f"software.{name}": one
+        for name, one in own.items()
+        if one not in (None, "", 0) and name not in open_fields and name not in sure
+    }
