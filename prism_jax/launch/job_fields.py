@@ -20,7 +20,7 @@ from ..workload.transformer.spec import TransformerSpec
 NAMES_ALONE = ("name", "source", "left_out", "assumed")  # fields of a model without effect on its step
 SAME_OPTIMIZER = {"adam": "adamw"}  # states and update alike
 OF_STAGES = ("schedule", "virtual_stages", "layer_split", "overlap.pp")
-OF_SHARDS = ("zero_stage", "sharding", "dp_shard", "overlap.dp", "state_dtypes.grad_reduce", "grad_bucket")
+OF_SHARDS = ("zero_stage", "sharding", "dp_shard", "overlap.dp", "grad_bucket")
 OF_EXPERTS = ("ep", "etp")
 
 
@@ -86,7 +86,7 @@ def _plan(job: Job, *, stated: bool = True) -> dict[str, Any]:
     for name in ("software", "data"):
         own = {path: one for path, one in own.items() if path.partition(".")[0] != name}
     own |= {"optimizer": SAME_OPTIMIZER.get(plan.optimizer, plan.optimizer)}
-    own |= _sharding(plan)
+    own |= {"axis_order": [axis for axis in plan.axis_order if getattr(plan, axis) > 1]} | _sharding(plan)
     if isinstance(job.model, TransformerSpec) and job.model.moe is not None:
         own["etp"] = plan.expert_tp
     for name in _meaningless(job):

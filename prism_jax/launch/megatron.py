@@ -138,6 +138,9 @@ def _refuse(head: Head, job: StatedJob) -> None:
 # --- The plan --------------------------------------------------------------------------------------------------------
 
 
+STAGES_FIRST = ("tp", "cp", "pp", "dp")  # stages next to each other, replicas far apart
+
+
 def _layout(head: Head, job: StatedJob) -> None:
     world = head.said("world_size", "global_num_gpus")
     n_devices = whole(world, 1)
@@ -159,6 +162,8 @@ def _layout(head: Head, job: StatedJob) -> None:
     if (whole(ulysses) or 1) > 1:
         job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
     job.put_flag("plan.sequence_parallel", head.said("sequence_parallel"))
+    if is_true(order := head.said("use_tp_pp_dp_mapping")):
+        job.put("plan.axis_order", list(STAGES_FIRST), order)
     put_layer_split(head, job)
     _overlap(head, job)
 
@@ -279,6 +284,9 @@ STATE_DTYPES = {
 }
 
 
+RECOMPUTE_MODULES = ("moe_act", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+
+
 def put_recompute(head: Head, job: StatedJob) -> None:
     """States which activations are computed again.
 
@@ -307,8 +315,7 @@ def put_recompute(head: Head, job: StatedJob) -> None:
     if job.get("plan.recompute") == "selective" and modules is not None:
         named = literal(modules.text)
         names = named if isinstance(named, list) else modules.text.split()
-        known = ("moe_act", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
-        job.put("plan.recompute_modules", [one for one in names if one in known] or None, modules)
+        job.put("plan.recompute_modules", [one for one in names if one in RECOMPUTE_MODULES] or None, modules)
 
 
 def _adapters(head: Head, job: StatedJob) -> None:

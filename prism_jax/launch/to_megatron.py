@@ -12,10 +12,10 @@ from typing import Any
 
 from ..cost.partition import layers_of_chunks
 from ..job.job import Job
-from ..plan.plan import ParallelPlan
+from ..plan.plan import AXES, ParallelPlan
 from ..workload.transformer.spec import TransformerSpec
 from .job_fields import fields_that_matter
-from .megatron import MEGATRON_FSDP, NAMES, OPTIMIZERS, STATE_DTYPES
+from .megatron import MEGATRON_FSDP, NAMES, OPTIMIZERS, RECOMPUTE_MODULES, STAGES_FIRST, STATE_DTYPES
 from .megatron_model import LATENT, POSITIONS
 from .pipeline_layout import layout_text
 
@@ -165,6 +165,10 @@ def _layout(job: Job, fields: Fields) -> Pairs:
     plan = job.plan
     if fields.get("plan.sequence_parallel"):
         yield "sequence_parallel", True
+    if fields["plan.axis_order"] == [axis for axis in STAGES_FIRST if getattr(plan, axis) > 1] != [
+        axis for axis in AXES if getattr(plan, axis) > 1
+    ]:
+        yield "use_tp_pp_dp_mapping", True
     if plan.pp > 1:
         yield from _stages(job.plan, layers_of_chunks(getattr(job.model, "n_layers", 0), plan), fields)
     if fields.get("plan.overlap.dp"):
@@ -244,7 +248,8 @@ def _recompute(fields: Fields) -> Pairs:
         yield "recompute_method", fields["plan.recompute_method"]
         yield "recompute_num_layers", fields.get("plan.recompute_num_layers", 1)
     else:
-        yield "recompute_modules", " ".join(fields["plan.recompute_modules"])
+        named = [one for one in fields["plan.recompute_modules"] if one in RECOMPUTE_MODULES]
+        yield from [("recompute_modules", " ".join(named))] if named else []
 
 
 # --- Kernels ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,219 @@
+"""Writes a job as the arguments of a training framework, and says what they cannot; what `prism-jax export` does.
+
+`EXPORTERS` lists the frameworks. Whatever was written is read back by the import, in a folder of its own, before anything is kept:
+fields that come back otherwise are what the framework has no argument for, and stand in the report and above the arguments.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from .._version import __version__
+from ..core.errors import DataError, PrismError, SpecError
+from ..core.registry import Registry
+from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, Message, Option, use_case
+from ..core.write_file import check_target, write_text
+from ..job.job import Job
+from ..job.load_job import JobFile, job_of, loaded
+from ..result.parameters import Overrides
+from ..system import catalog
+from ..workload.transformer.spec import TransformerSpec
+from .export_report import ExportReport, UnexpressedField
+from .head_job import stated_fields
+from .import_job import heads_of_file
+from .job_fields import UnlikeField, fields_that_matter, unlike_fields
+from .to_megatron import megatron_files
+
+WITH_EVERY_FORMAT = "b200"  # a device whose matrix units know all number formats, for jobs of devices of a person's own
+LONGEST = 100  # characters of a value in a comment
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A framework that arguments are written for.
+
+    Attributes:
+        name: as `--to` takes it.
+        title: as people call it.
+        write: texts of the files by name, from a job and comments; the first is the one that is read back.
+        frameworks: of jobs whose arguments these are, as job files name them.
+    """
+
+    name: str
+    title: str
+    write: Callable[[Job, Sequence[str]], Mapping[str, str]]
+    frameworks: tuple[str, ...] = ()
+
+
+def _shipped() -> tuple[Exporter, ...]:
+    return (Exporter("megatron", "Megatron-LM", megatron_files, ("megatron-core", "megatron-2021", "flagscale")),)
+
+
+EXPORTERS: Registry[Exporter] = Registry("framework that arguments are written for", _shipped, error=SpecError)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Arguments of a framework for a job.
+
+    Attributes:
+        files: texts by name of the file.
+        n_fields: fields of the job that matter to its step.
+        unexpressed: those that the arguments do not say.
+    """
+
+    files: Mapping[str, str]
+    n_fields: int
+    unexpressed: tuple[UnexpressedField, ...]
+
+
+def exporter_of(job: Job) -> Exporter | None:
+    """Framework whose arguments are those of a job by the framework that it names; None where there is none."""
+    named = {job.called, job.software.name}
+    return next((EXPORTERS.named(one) for one in EXPORTERS.names if named & set(EXPORTERS.named(one).frameworks)), None)
+
+
+def exported(job: Job, exporter: Exporter) -> Exported:
+    """Arguments for a job, with what they cannot say in the comments above them.
+
+    Raises:
+        DataError: the model is of a kind that the frameworks do not train.
+    """
+    if not isinstance(job.model, TransformerSpec):
+        raise DataError(
+            f"{job.name}: model {job.model.name} is no transformer of one stack of layers, and arguments are written for those alone."
+        )
+    unlike = read_back_unlike(job, exporter)
+    about = [f"{exporter.title} arguments of the job {_line(job.name)}, written by prism-jax {__version__}."]
+    about += [f"Not expressible in {exporter.title}: {one.path} = {_line(one.value)}" for one in unlike]
+    found = tuple(UnexpressedField(one.path, _text(one.value), _text(one.other)) for one in unlike)
+    return Exported(exporter.write(job, about), len(fields_that_matter(job)), found)
+
+
+def read_back_unlike(job: Job, exporter: Exporter) -> list[UnlikeField]:
+    """Fields of a job that its arguments, read by the import, do not say."""
+    with tempfile.TemporaryDirectory(prefix="prism-jax-") as folder:
+        files = exporter.write(job, ())
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        head = heads_of_file(Path(folder) / next(iter(files)))[0]
+        stated = stated_fields(head, job.cluster.device.generation)
+    stated.fields = {path: one for path, one in stated.fields.items() if not path.startswith("cluster.")}
+    device = job.cluster.device.name
+    known = device in catalog.device_names() and catalog.device(device) == job.cluster.device
+    stated.put("cluster.device", device if known else WITH_EVERY_FORMAT)
+    stated.put("cluster.n_devices", job.plan.n_devices)
+    if stated.get("plan.dp") is None:
+        stated.put("plan.dp", "auto")
+    return unlike_fields(job, job_of(stated.document(job.name, exporter.title)))
+
+
+def _text(value: object) -> str:
+    return "not stated" if value is None else str(list(value) if isinstance(value, tuple) else value)
+
+
+def _line(value: object) -> str:
+    """A text on one line, of printable characters."""
+    return "".join(one if one.isprintable() else " " for one in _text(value))[:LONGEST]
+
+
+def check_folder(option: str, folder: str | Path) -> None:
+    """Whether files can be written in a folder, which is made where there is none.
+
+    Raises:
+        DataError: it cannot be made, or is a file.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{option}: {path} is a file. Name a folder.")
+    if not path.parent.is_dir():
+        raise DataError(f"{option}: there is no folder {path.parent}. Make it, or name another.")
+
+
+SaveDir = Annotated[
+    str | Path | None, Option("--save-dir", "DIR", key=None, heading=OUTPUT, check=check_folder)
+]
+
+
+def write_files(folder: str | Path, files: Mapping[str, str], *, overwrite: bool = True) -> tuple[str, ...]:
+    """Writes files into a folder, each whole or not at all, and returns their paths.
+
+    Raises:
+        DataError: one cannot be written, or is there already and is not to be replaced; then none is written.
+    """
+    top = Path(folder)
+    check_folder("--save-dir", top)
+    there = [name for name in files if (top / name).exists()]
+    if there and not overwrite:
+        raise DataError(
+            f"{top / there[0]}: is there already. Name another folder, or replace it with --force (overwrite=True)."
+        )
+    try:
+        top.mkdir(exist_ok=True)
+    except OSError as error:
+        raise DataError(f"--save-dir: {top} cannot be made: {error.strerror}. Name another folder.") from None
+    for name in files:
+        check_target(top / name)
+    for name, text in files.items():
+        write_text(top / name, text)
+    return tuple(str(top / name) for name in files)
+
+
+def files_written(report: ExportReport) -> tuple[Message, ...]:
+    """Messages that name the files."""
+    return tuple(Message(f"wrote {path}") for path in report.written)
+
+
+def _known(_: str, name: str) -> None:
+    EXPORTERS.named(name)
+
+
+@use_case(then=(files_written,))
+def export_job(
+    job: JobFile,
+    to: Annotated[str, Option("--to", "NAME", heading=THE_JOB, check=_known)],
+    *,
+    save_dir: Annotated[str | Path, Option("--save-dir", "DIR", key=None, heading=OUTPUT, check=check_folder)] = ".",
+    overrides: Overrides = (),
+    overwrite: Annotated[bool, Option("--force", key=None)] = False,
+) -> ExportReport:
+    """Write a job as the arguments of a training framework, ready to paste, and list what they cannot say.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        to: megatron, torchtitan, deepspeed or maxtext.
+        save_dir: folder for the files, made where there is none.
+        overrides: "section.field=value" texts that replace fields of the file.
+        overwrite: replace files that are there.
+
+    Raises:
+        ConfigError: the file is wrong.
+        DataError: a file is there already or cannot be written; the model is none that the frameworks train.
+        SpecError: an unknown framework.
+
+    Example:
+        >>> export_job("llama3_405b_16384", "megatron", save_dir="out").written  # doctest: +SKIP
+    """
+    own, exporter = loaded(job, overrides), EXPORTERS.named(to)
+    made = exported(own, exporter)
+    written = write_files(save_dir, made.files, overwrite=overwrite)
+    return export_report(own, exporter, made, written)
+
+
+def export_report(job: Job, exporter: Exporter, made: Exported, written: Sequence[str]) -> ExportReport:
+    """Report of arguments that were written."""
+    plan = job.plan
+    return ExportReport(
+        job=job.name,
+        framework=exporter.title,
+        plan=f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp {plan.dp}".replace(" x cp 1", ""),
+        n_devices=plan.n_devices,
+        n_fields=made.n_fields,
+        unexpressed=made.unexpressed,
+        written=tuple(written),
+        record=UNRECORDED,
+    )
