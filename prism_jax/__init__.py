@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .horizon.predict_run import predict_run as predict_run
     from .job.job import Job as Job
     from .job.load_job import load_job as load_job
+    from .launch.export_job import export_job as export_job
     from .launch.import_job import import_job as import_job
     from .placement.place_nodes import place_nodes as place_nodes
     from .plan.plan import Overlap as Overlap, ParallelPlan as ParallelPlan
@@ -110,6 +111,7 @@ _HOME = {
     "fit_variability": "fits.fit_variability",
     "hardware_sensitivity": "simulate.sensitivity",
     "job_section": "show.job_section",
+    "export_job": "launch.export_job",
     "import_job": "launch.import_job",
     "load_fits": "fits.load_fits",
     "load_job": "job.load_job",

@@ -35,7 +35,7 @@ COMMANDS = (
     Writes("cloud", "cloud job.yaml --steps 1000 --regions us-east-1 --most-gpus 8 --worlds 500 --plot money.png"),
     Writes(
         "search",
-        "search job.yaml --space space.yaml --resume search.npz -o best.yaml --plot front.png",
+        "search job.yaml --space space.yaml --resume search.npz -o best.yaml --save-dir best --plot front.png",
         ("search.npz",),
     ),
     Writes(
@@ -45,13 +45,16 @@ COMMANDS = (
     ),
     Writes(
         "capacity",
-        "capacity job.yaml --fleet 8xh100-sxm --tokens 1B --deadline 30d -o planned.yaml --plot plan.png",
+        "capacity job.yaml --fleet 8xh100-sxm --tokens 1B --deadline 30d -o planned.yaml --save-dir planned --plot plan.png",
         (),
     ),
     Writes("scale", "scale job.yaml --gpus 8,16 --samples 64 --resume study.npz --plot scale.png", ("study.npz",)),
     Writes("compare", "compare job.yaml placed.yaml --samples 64 --plot jobs.png"),
     Writes("shard", "shard dlrm_dcnv2_64 -o sharded.yaml --plot shard.png"),
-    Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
+    Writes(
+        "place",
+        "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks --save-dir placed",
+    ),
     Writes("calibrate", "calibrate runs.csv -o calibration.npz --plot site.png"),
     Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),
     Writes("validate file", "validate file train.log --device h100-sxm -o read.yaml", codes=(0, 1)),
@@ -62,6 +65,7 @@ COMMANDS = (
     Writes("trace kernels", "trace kernels profiles --plot kernels.png"),
     Writes("import", "import train.sh --device h100-sxm -o imported.yaml"),
     Writes("slowdowns", "slowdowns stragglers.log -o gpus.csv"),
+    Writes("export", "export job.yaml --to megatron --save-dir . --force"),
     Writes("watch", "watch log.csv --plot phases.png"),
     _fit("fleet", "times.csv"),
     _fit("fleet", "times.csv", "--method", "map"),

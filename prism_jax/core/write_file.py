@@ -149,6 +149,19 @@ def check_file(_option: str, path: str | Path) -> None:
     check_target(path)
 
 
+def check_folder(option: str, folder: str | Path) -> None:
+    """Whether files can be written in a folder, which is made where there is none.
+
+    Raises:
+        DataError: it cannot be made, or is a file.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{option}: {path} is a file. Name a folder.")
+    if not path.parent.is_dir():
+        raise DataError(f"{option}: there is no folder {path.parent}. Make it, or name another.")
+
+
 def check_timeline(option: str, path: str | Path) -> None:
     """Whether a timeline could be written at `path`, which `option` names.
 

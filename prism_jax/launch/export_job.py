@@ -1,7 +1,7 @@
 """Writes a job as the arguments of a training framework, and says what they cannot; what `prism-jax export` does.
 
-`EXPORTERS` lists the frameworks. Whatever was written is read back by the import, in a folder of its own, before anything is kept:
-fields that come back otherwise are what the framework has no argument for, and stand in the report and above the arguments.
+`EXPORTERS` lists the frameworks. What was written is read back by the import, in a folder of its own, before anything is kept:
+fields that come back otherwise are those that the framework has no argument for, and stand in the report and above the arguments.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Annotated
 
 from .._version import __version__
-from ..core.errors import DataError, PrismError, SpecError
+from ..core.errors import DataError, SpecError
 from ..core.registry import Registry
+from ..core.report import Report
 from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, Message, Option, use_case
-from ..core.write_file import check_target, write_text
+from ..core.write_file import check_folder, check_target, write_text
 from ..job.job import Job
 from ..job.load_job import JobFile, job_of, loaded
 from ..result.parameters import Overrides
@@ -85,7 +86,7 @@ def exported(job: Job, exporter: Exporter) -> Exported:
     """
     if not isinstance(job.model, TransformerSpec):
         raise DataError(
-            f"{job.name}: model {job.model.name} is no transformer of one stack of layers, and arguments are written for those alone."
+            f"{job.name}: model {job.model.name} is no transformer of one stack of layers, and arguments are written for those."
         )
     unlike = read_back_unlike(job, exporter)
     about = [f"{exporter.title} arguments of the job {_line(job.name)}, written by prism-jax {__version__}."]
@@ -121,24 +122,6 @@ def _line(value: object) -> str:
     return "".join(one if one.isprintable() else " " for one in _text(value))[:LONGEST]
 
 
-def check_folder(option: str, folder: str | Path) -> None:
-    """Whether files can be written in a folder, which is made where there is none.
-
-    Raises:
-        DataError: it cannot be made, or is a file.
-    """
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise DataError(f"{option}: {path} is a file. Name a folder.")
-    if not path.parent.is_dir():
-        raise DataError(f"{option}: there is no folder {path.parent}. Make it, or name another.")
-
-
-SaveDir = Annotated[
-    str | Path | None, Option("--save-dir", "DIR", key=None, heading=OUTPUT, check=check_folder)
-]
-
-
 def write_files(folder: str | Path, files: Mapping[str, str], *, overwrite: bool = True) -> tuple[str, ...]:
     """Writes files into a folder, each whole or not at all, and returns their paths.
 
@@ -146,12 +129,12 @@ def write_files(folder: str | Path, files: Mapping[str, str], *, overwrite: bool
         DataError: one cannot be written, or is there already and is not to be replaced; then none is written.
     """
     top = Path(folder)
-    check_folder("--save-dir", top)
     there = [name for name in files if (top / name).exists()]
     if there and not overwrite:
         raise DataError(
             f"{top / there[0]}: is there already. Name another folder, or replace it with --force (overwrite=True)."
         )
+    check_folder("--save-dir", top)
     try:
         top.mkdir(exist_ok=True)
     except OSError as error:
@@ -161,6 +144,42 @@ def write_files(folder: str | Path, files: Mapping[str, str], *, overwrite: bool
     for name, text in files.items():
         write_text(top / name, text)
     return tuple(str(top / name) for name in files)
+
+
+def save_job(
+    folder: str | Path,
+    write: Callable[[Path], object],
+    report: Report | None = None,
+    more: Mapping[str, str] | None = None,
+) -> tuple[Message, ...]:
+    """Writes a job into a folder, with the arguments of the framework that it names; returns messages on what was written.
+
+    Args:
+        write: writes the job as a job file.
+        report: from which it is; kept as report.json.
+        more: texts of further files by name.
+
+    Raises:
+        DataError: a file cannot be written.
+    """
+    file = Path(folder) / "job.yaml"
+    written = list(write_files(folder, more or {}))
+    write(file)
+    if report is not None:
+        report.save(file.with_name("report.json"))
+        written.append(str(file.with_name("report.json")))
+    job = loaded(file)
+    exporter = exporter_of(job)
+    found = [Message(f"wrote {path}") for path in (str(file), *written)]
+    if exporter is None or not isinstance(job.model, TransformerSpec):
+        named = "framework" if exporter is None else "model"
+        names = "|".join(EXPORTERS.names)
+        text = f"no arguments were written for its {named}: prism-jax export {file} --to {names} writes those of one"
+        return (*found, Message(text, always=True))
+    made = exported(job, exporter)
+    found += [Message(f"wrote {path}") for path in write_files(folder, made.files)]
+    lost = ", ".join(one.path for one in made.unexpressed)
+    return (*found, *([Message(f"not expressible in {exporter.title}: {lost}", always=True)] if lost else []))
 
 
 def files_written(report: ExportReport) -> tuple[Message, ...]:

@@ -20,7 +20,7 @@ from ..workload.transformer.spec import TransformerSpec
 NAMES_ALONE = ("name", "source", "left_out", "assumed")  # fields of a model without effect on its step
 SAME_OPTIMIZER = {"adam": "adamw"}  # states and update alike
 OF_STAGES = ("schedule", "virtual_stages", "layer_split", "overlap.pp")
-OF_SHARDS = ("zero_stage", "sharding", "dp_shard", "overlap.dp", "grad_bucket")
+OF_SHARDS = ("sharding", "dp_shard", "overlap.dp", "grad_bucket")
 OF_EXPERTS = ("ep", "etp")
 
 
@@ -100,35 +100,32 @@ def _sharding(plan: ParallelPlan) -> dict[str, Any]:
     """Sharding in its shortest form: over groups of all ranks it is fsdp, whose parameters are sharded as those of stage 3."""
     if plan.sharding == "none":
         return {"dp_shard": 0}
+    if plan.dp * plan.cp == 1:
+        return {"zero_stage": 0}
     in_groups = plan.sharding == "hsdp" and plan.dp_shard < plan.dp
     shard = plan.dp_shard if in_groups else 0
     return {"sharding": "hsdp" if in_groups else "fsdp", "zero_stage": 3, "dp_shard": shard}
 
 
 def _meaningless(job: Job) -> Iterator[str]:
-    """Yields the fields of the plan that mean nothing beside the others."""
+    """Yields the fields of the plan that mean nothing under the others."""
     plan, model = job.plan, job.model
-    yield "attention"  # a field of the software says it
-    if plan.pp == 1:
-        yield from OF_STAGES
-    if plan.tp == 1:
-        yield from ("sequence_parallel", "overlap.tp")
-    if plan.dp * plan.cp == 1:
-        yield from OF_SHARDS
-    if not plan.sequence_parallel:
-        yield "overlap.tp"
-    if not (isinstance(model, TransformerSpec) and model.moe is not None):
-        yield from OF_EXPERTS
-    if plan.recompute != "full":
-        yield "recompute_method"
-    elif plan.recompute_method == "uniform" and plan.recompute_num_layers in (0, 1):
-        yield "recompute_num_layers"
-    if plan.recompute not in ("full", "selective_layer"):
-        yield "recompute_num_layers"
-    if plan.recompute != "selective":
-        yield "recompute_modules"
-    if plan.dtype != "fp8":
-        yield "fp8_recipe"
+    has_experts = isinstance(model, TransformerSpec) and model.moe is not None
+    one_checkpoint_each = plan.recompute_method == "uniform" and plan.recompute_num_layers in (0, 1)
+    without: dict[str, bool] = {
+        "attention": True,  # a field of the software says it
+        **dict.fromkeys(OF_STAGES, plan.pp == 1),
+        **dict.fromkeys(OF_SHARDS, plan.dp * plan.cp == 1),
+        **dict.fromkeys(OF_EXPERTS, not has_experts),
+        "sequence_parallel": plan.tp == 1,
+        "overlap.tp": plan.tp == 1 or not plan.sequence_parallel,
+        "recompute_method": plan.recompute != "full",
+        "recompute_num_layers": plan.recompute not in ("full", "selective_layer")
+        or (plan.recompute == "full" and one_checkpoint_each),
+        "recompute_modules": plan.recompute != "selective",
+        "fp8_recipe": plan.dtype != "fp8",
+    }
+    yield from (name for name, is_without in without.items() if is_without)
 
 
 def _software(job: Job, *, stated: bool = True) -> dict[str, Any]:

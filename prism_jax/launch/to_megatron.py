@@ -13,6 +13,7 @@ from typing import Any
 from ..cost.partition import layers_of_chunks
 from ..job.job import Job
 from ..plan.plan import AXES, ParallelPlan
+from ..workload.transformer.sizes import MoESpec
 from ..workload.transformer.spec import TransformerSpec
 from .job_fields import fields_that_matter
 from .megatron import MEGATRON_FSDP, NAMES, OPTIMIZERS, RECOMPUTE_MODULES, STAGES_FIRST, STATE_DTYPES
@@ -136,18 +137,26 @@ def _experts(model: TransformerSpec, fields: Fields) -> Pairs:
         yield "moe_shared_expert_intermediate_size", moe.shared_width
         if moe.shared_gate:
             yield "moe_shared_expert_gate", True
+    yield from _layers_of_experts(moe, model.n_layers)
+    optional = {
+        "moe_latent_size": moe.latent,
+        "moe_router_enable_expert_bias": moe.router_bias,
+        "moe_expert_capacity_factor": moe.capacity_factor,
+    }
+    yield from ((name, value) for name, value in optional.items() if value)
+    yield "expert_tensor_parallel_size", fields["plan.etp"]
+    yield from _dispatcher(fields)
+
+
+def _layers_of_experts(moe: MoESpec, n_layers: int) -> Pairs:
     if moe.n_dense_first and moe.every == 1:
-        layers = [int(layer >= moe.n_dense_first) for layer in range(model.n_layers)]
+        layers = [int(layer >= moe.n_dense_first) for layer in range(n_layers)]
         yield "moe_layer_freq", "[" + ",".join(map(str, layers)) + "]"
     elif moe.every > 1:
         yield "moe_layer_freq", moe.every
-    if moe.latent:
-        yield "moe_latent_size", moe.latent
-    if moe.router_bias:
-        yield "moe_router_enable_expert_bias", True
-    if moe.capacity_factor:
-        yield "moe_expert_capacity_factor", moe.capacity_factor
-    yield "expert_tensor_parallel_size", fields["plan.etp"]
+
+
+def _dispatcher(fields: Fields) -> Pairs:
     if fields.get("software.expert_products") != "apart":
         yield "moe_grouped_gemm", True
     kind = fields.get("software.dispatcher")
@@ -165,9 +174,11 @@ def _layout(job: Job, fields: Fields) -> Pairs:
     plan = job.plan
     if fields.get("plan.sequence_parallel"):
         yield "sequence_parallel", True
-    if fields["plan.axis_order"] == [axis for axis in STAGES_FIRST if getattr(plan, axis) > 1] != [
-        axis for axis in AXES if getattr(plan, axis) > 1
-    ]:
+    if (
+        fields["plan.axis_order"]
+        == [axis for axis in STAGES_FIRST if getattr(plan, axis) > 1]
+        != [axis for axis in AXES if getattr(plan, axis) > 1]
+    ):
         yield "use_tp_pp_dp_mapping", True
     if plan.pp > 1:
         yield from _stages(job.plan, layers_of_chunks(getattr(job.model, "n_layers", 0), plan), fields)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,8 @@ from ..core.processes import Progress, keep_programs, silent
 from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, UNTIMED_S, Message, Option, OptionGroup, use_case
 from ..core.write_file import check_file, write_text
 from ..job.load_job import JobFile, loaded
-from ..result.parameters import SLOWDOWNS, Overrides, Seed
+from ..job.write_job import ChosenFrom
+from ..result.parameters import SLOWDOWNS, Overrides, SaveDir, Seed
 from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
 
@@ -102,7 +104,38 @@ def files_messages(
     return tuple(Message(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
 
 
-@use_case(then=(files_messages,))
+def save_placed_job(
+    report: PlacementReport, job: JobFile = "", overrides: Overrides = (), save_dir: SaveDir = None
+) -> tuple[Message, ...]:
+    """Writes the placed job, the report, a hostfile and a rankfile, and the arguments of its framework into a folder.
+
+    Args:
+        report: of `place_nodes`.
+        job, overrides: that were placed.
+        save_dir: write the job, the report, a hostfile, a rankfile and the arguments of the job's framework to DIR.
+
+    Raises:
+        DataError: a file cannot be written.
+    """
+    if save_dir is None:
+        return ()
+    from ..launch.export_job import save_job
+
+    layers = None if report.splits is None else report.splits.layers
+    comment = f"Placed by {report.objective}: slot s of the hostfile holds ranks from s * {report.job.node_size} on."
+    placed = ChosenFrom(report, job, tuple(overrides))
+    write = partial(
+        placed.write, chosen={} if layers is None else {"layer_split": list(layers)}, dropped=(), comment=comment
+    )
+    hosts, spares, size = report.hosts, report.spare_hosts, report.job.node_size
+    is_named = not all(host.isdecimal() for host in hosts)
+    files = {"hostfile": hostfile(hosts, size, spares), "rankfile": rankfile(hosts, size, spares)} if is_named else {}
+    told = save_job(save_dir, write, report, files)
+    text = "no hostfile and no rankfile: the table of slowdowns numbers its nodes; give it a column host with names"
+    return told if is_named else (*told, Message(text, always=True))
+
+
+@use_case(then=(files_messages, save_placed_job))
 def place_nodes(
     job: JobFile,
     slowdowns: Annotated[

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from ..core.use_case import OUTPUT, THE_JOB, Option, OptionGroup
-from ..core.write_file import check_file
+from ..core.write_file import check_file, check_folder
 from .objective import Objective
 from .prices import Prices, prices_of
 
@@ -72,6 +72,7 @@ DevicePrices = Annotated[
     ),
 ]
 SLOWDOWNS = (("a table of slowdowns", "prism_jax.slowdowns.slowdowns_file:COLUMNS"),)
+SaveDir = Annotated[str | Path | None, Option("--save-dir", "DIR", key=None, heading=OUTPUT, check=check_folder)]
 Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT, check=check_file)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ from ..job.load_job import JobFile, loaded
 from ..job.rules import independent_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
-from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, Seed
+from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, SaveDir, Seed
 from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .figures import CandidateFacts, ScreenedPlans
 from .report import SearchedJob, SizesReport, StudyReport, TuneReport
@@ -64,6 +65,40 @@ def write_best_job(report: StudyReport, output: Output = None) -> Message | None
     return report.parts.write(output, written_plan(best.plan), without_meaning(best.plan), comment)
 
 
+MOST_SAVED = 3  # plans that --save-dir writes
+
+
+def save_best_jobs(report: StudyReport, save_dir: SaveDir = None) -> tuple[Message, ...]:
+    """Writes the report and the job with the best plan into a folder, with the arguments of its framework; and the next plans
+    in folders of their own, `plan_2` and so on.
+
+    Args:
+        report: of `search_plans`.
+        save_dir: write the best job, the report and the arguments of the job's framework to DIR, and the next plans below it.
+
+    Raises:
+        DataError: the job was not read from a file, or a file cannot be written.
+    """
+    if save_dir is None:
+        return ()
+    from ..launch.export_job import save_job
+    from .study import without_meaning, written_plan  # need JAX
+
+    told: list[Message] = []
+    for number, one in enumerate(report.parts.found.top(MOST_SAVED), start=1):
+        folder = Path(save_dir) if number == 1 else Path(save_dir) / f"plan_{number}"
+        of = f"{report.n_plans:,} plans of {report.job.name} by {report.objective}"
+        comment = f"Plan {number} of {of}: p95 {format_s(one.p95_s, 5)}"
+        write = partial(
+            report.parts.write,
+            chosen=written_plan(one.plan),
+            dropped=without_meaning(one.plan),
+            comment=f"{comment} (prism-jax {__version__})",
+        )
+        told += save_job(folder, write, report if number == 1 else None)
+    return tuple(told)
+
+
 @dataclass(frozen=True)
 class Searched(OptionGroup):
     """Plans that are compared, and the objective.
@@ -96,7 +131,7 @@ class Method(Together):
     resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
 
 
-@use_case(then=(write_best_job,))
+@use_case(then=(write_best_job, save_best_jobs))
 def search_plans(
     job: JobFile,
     *,
@@ -447,7 +482,7 @@ class Continuous(OptionGroup):
         return SlowdownTable(self.slowdowns or {})
 
 
-@use_case(then=(write_best_job,))
+@use_case(then=(write_best_job, save_best_jobs))
 def search(
     job: JobFile,
     *,

@@ -110,6 +110,12 @@ SHIPPED = {
             "prism-jax place job.yaml --slowdowns gpus.csv",
         ),
         (
+            "export",
+            "prism_jax.launch.export_job:export_job",
+            "Write a job as the arguments of a training framework, ready to paste.",
+            "prism-jax export job.yaml --to megatron --save-dir launch",
+        ),
+        (
             "shard",
             "prism_jax.sharding.shard_tables:shard_tables",
             "Choose which embedding table goes where so that the step is shortest.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, isfinite, nan
 from pathlib import Path
 from string import ascii_uppercase
@@ -21,7 +22,7 @@ from ..job.job import Job
 from ..job.load_job import JobFile, loaded, source_of
 from ..job.write_job import ChosenFrom
 from ..result.objective import OBJECTIVES
-from ..result.parameters import Applied, DevicePrices, ObjectiveName, Output, Overrides, Samples, Seed
+from ..result.parameters import Applied, DevicePrices, ObjectiveName, Output, Overrides, Samples, SaveDir, Seed
 from ..result.prices import Prices, check_prices, checked, price_of
 from ..search.figures import SearchedPlan
 from ..search.search_plans import search_plans
@@ -106,8 +107,27 @@ def write_chosen_job(report: CapacityReport, output: Output = None) -> Message |
         DataError: the job was not read from a file, or the file cannot be written.
         SpecError: its network has a form that is not written.
     """
-    if output is None:
-        return None
+    return None if output is None else _write(report, output)
+
+
+def save_chosen_job(report: CapacityReport, save_dir: SaveDir = None) -> tuple[Message, ...]:
+    """Writes the job on the chosen fleet, the report and the arguments of its framework into a folder.
+
+    Args:
+        report: of `plan_capacity`.
+        save_dir: write the job on the chosen fleet, the report and the arguments of the job's framework to DIR.
+
+    Raises:
+        DataError: the job was not read from a file, or a file cannot be written.
+    """
+    if save_dir is None:
+        return ()
+    from ..launch.export_job import save_job
+
+    return save_job(save_dir, partial(_write, report), report)
+
+
+def _write(report: CapacityReport, output: str | Path) -> Message:
     from ..search.study import without_meaning, written_plan  # need JAX
 
     made: ChosenFrom[_Made] = report.parts
@@ -118,7 +138,7 @@ def write_chosen_job(report: CapacityReport, output: Output = None) -> Message |
     return made.write(output, chosen, without_meaning(plan), comment, sections)
 
 
-@use_case(says="searching", then=(write_chosen_job,))
+@use_case(says="searching", then=(write_chosen_job, save_chosen_job))
 def plan_capacity(
     job: JobFile,
     fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", recorded_as=list)],

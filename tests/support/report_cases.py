@@ -89,6 +89,10 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
         lambda: pj.validate_log("headed.log", device="h100-sxm"),
     ),
     "memory-validation": ("validate memory memory.csv", lambda: pj.validate_memory("memory.csv")),
+    "export": (
+        "export job.yaml --to megatron --save-dir exported --force",
+        lambda: pj.export_job("job.yaml", "megatron", save_dir="exported", overwrite=True),
+    ),
     "import": (
         "import run.sh 13 --env TP=8 --env SP=true --device h100-sxm",
         lambda: pj.import_job("run.sh", ["13"], variables={"TP": "8", "SP": "true"}, device="h100-sxm"),

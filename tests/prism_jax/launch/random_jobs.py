@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from prism_jax.core.errors import PrismError
-from prism_jax.job.job import Job
-from prism_jax.plan.plan import Overlap, ParallelPlan
-from prism_jax.plan.fields import StateDtypes
-from prism_jax.system.catalog import cluster
 from prism_jax.framework.software import Software
+from prism_jax.job.job import Job
+from prism_jax.plan.fields import StateDtypes
+from prism_jax.plan.plan import Overlap, ParallelPlan
+from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import preset
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -87,7 +87,9 @@ def megatron_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
     method = d.one("uniform", "block") if recompute == "full" else "uniform"
     modules = tuple(name for name in ("core_attn", "layernorm", "mlp", "moe_act") if d.coin()) or ("mlp",)
     dtype = d.one("bf16", "bf16", "fp16", "fp8", "mxfp8", "fp32", "nvfp4")
-    precise = StateDtypes(d.one("bf16", "fp32"), main_grads="bf16", main_params="fp16", exp_avg="fp8", exp_avg_sq="bf16")
+    precise = StateDtypes(
+        d.one("bf16", "fp32"), main_grads="bf16", main_params="fp16", exp_avg="fp8", exp_avg_sq="bf16"
+    )
     attention = d.one(None, "eager", "fused_softmax", "flash2", "flash3")
     return ParallelPlan(
         micro,

@@ -49,7 +49,7 @@ def test_positional_arguments_decide_ways() -> None:
     expected = {"model.n_layers": "80", "model.n_kv_heads": "8", "plan.recompute": "full", "plan.zero_stage": "1"}
     assert {path: value(found, path) for path in expected} == expected
     small = import_job(POSITIONAL, [*FULL[:4], "7B", *FULL[5:14], "none", "false", *FULL[16:]], device="a800")
-    expected = {"model.n_layers": "32", "model.n_kv_heads": "32", "plan.recompute": "none", "plan.zero_stage": ""}
+    expected = {"model.n_layers": "32", "model.n_kv_heads": "32", "plan.recompute": "none", "plan.zero_stage": "0"}
     assert {path: value(small, path) for path in expected} == expected
 
 

@@ -64,7 +64,7 @@ def test_commands_are_listed_in_groups(capsys):
     listed.pop("Options")
     assert listed == {
         "Predict": ["predict", "compare", "sweep", "scale"],
-        "Decide": ["search", "capacity", "cloud", "run", "place", "shard", "queue"],
+        "Decide": ["search", "capacity", "cloud", "run", "place", "export", "shard", "queue"],
         "From recordings": ["trace", "watch", "slowdowns"],
         "Calibrate": ["calibrate", "fit", "validate"],
         "Bring in": ["init", "import", "capture"],
