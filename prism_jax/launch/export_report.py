@@ -63,10 +63,9 @@ class ExportReport(Report):
             facts={
                 "plan": f"{self.plan}, {self.n_devices:,} GPUs",
                 f"not expressible in {self.framework}": ", ".join(names[:MOST_NAMED]) + more or "nothing",
-                "files": ", ".join(self.written),
             },
-            evidence="the written files were read back by the import and held against the job, field by field",
-            next_step=f"prism-jax import {self.written[0]}" if self.written else "--save-dir DIR writes the files",
+            evidence="the files were read back by the import and held against the job",
+            next_step=f"add your data and start {self.written[0]}; --details",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -3,7 +3,7 @@
 A layout (`Et*3|(tt|)*6tL`) names the layers of every model chunk, stages separated by `|`: E the embedding, t a layer, m one of
 multi-token prediction, L the loss. `x*n` repeats a letter, `(...)*n` a group; commas and spaces mean nothing, and neither do
 quotes and escapes that a shell left over.
-Source: megatron/core/transformer/pipeline_parallel_layer_layout.py.
+Source: Megatron-Core, `PipelineParallelLayerLayout`.
 """
 
 from __future__ import annotations
