@@ -16,12 +16,14 @@ from .hf_configs import HF_CARRIERS
 from .maxtext import MAXTEXT_CARRIER
 from .megatron_files import ANY_MEGATRON, MEGATRON_CARRIERS
 from .nanotron import NANOTRON_CARRIER
+from .titan_config import TITAN_CARRIER
 from .verl import VERL_CARRIERS
 
 CARRIERS: tuple[Carrier, ...] = (
     *VERL_CARRIERS,
     *MEGATRON_CARRIERS,
     NANOTRON_CARRIER,
+    TITAN_CARRIER,
     MAXTEXT_CARRIER,
     NEOX,
     *HF_CARRIERS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .head import Head, SaidValue
-from .models import put_configured_model, put_named_model
+from .models import put_head_model
 from .said import HF, LLAMA_FACTORY, OPENRLHF, SWIFT
 from .stated import StatedJob, dtype_of, is_true, literal, optimizer_of, whole
 
@@ -48,7 +48,7 @@ def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
         DataError: a value is no number.
     """
     job = StatedJob()
-    _model(head, job)
+    put_head_model(head, job, *MODEL)
     _degrees(head, job)
     _batch(head, job)
     _sharding(head, job)
@@ -100,33 +100,19 @@ def _method(head: Head, job: StatedJob) -> None:
                              "single sequences alone")  # fmt: skip
 
 
-def _model(head: Head, job: StatedJob) -> None:
-    if put_configured_model(head, job):
-        return
-    named = head.said(
-        "training.model",
-        "hf_name",
-        "training.model_name_or_path",
-        "training.base_model",
-        "training.pretrain",
-        "training.actor_model_name_or_path",
-        "training.model_id_or_path",
-        "training.model_path",
-        "training.model_id",
-        "training.model_name",
-        "config._name_or_path",
-    )
-    own = head.said("training.base_model_config", "training.tokenizer_name")
-    for one in (named, own):
-        if one is not None and put_named_model(job, one.text, one):
-            return
-    what = (
-        f"names a model that is not known here ({named.text[:80]})"
-        if named is not None
-        else "does not say which model it is of"
-    )
-    where = f"line {named.line}: " if named is not None and named.line and head.source != "log" else ""
-    job.refused.append(f"{where}the {head.source} {what}")
+MODEL = (
+    "training.model",
+    "hf_name",
+    "training.model_name_or_path",
+    "training.base_model",
+    "training.pretrain",
+    "training.actor_model_name_or_path",
+    "training.model_id_or_path",
+    "training.model_path",
+    "training.model_id",
+    "training.model_name",
+    "config._name_or_path",
+)
 
 
 def _attention(head: Head, job: StatedJob) -> None:

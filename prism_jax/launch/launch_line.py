@@ -82,7 +82,7 @@ class LaunchLine:
         """Launcher, program (a file of Python, or a module behind `-m`) and arguments."""
         words = self.command.words
         for at, word in enumerate(words):
-            if word.text.endswith(".py") or (at and words[at - 1].text == "-m" and not word.text.startswith("torch")):
+            if word.text.endswith(".py") or (at and words[at - 1].text == "-m" and not word.text.startswith("torch.")):
                 return LaunchParts(words[:at], "/".join(word.text.split("/")[-2:]), words[at + 1 :])
         first = next((at for at, word in enumerate(words) if at and is_flag(word.text)), len(words))
         return LaunchParts(words[:first], "", words[first:])

@@ -17,11 +17,13 @@ from .maxtext import MAXTEXT_PROGRAM
 from .megatron_programs import MEGATRON_PROGRAMS
 from .open_head import OpenHead
 from .shell import ShellScript, follow
+from .titan_config import TITAN_PROGRAM
 from .verl import VERL_PROGRAMS
 
 PROGRAMS: tuple[LaunchProgram, ...] = (
     MAXTEXT_PROGRAM,
     NEOX_PROGRAM,
+    TITAN_PROGRAM,
     *VERL_PROGRAMS,
     *MEGATRON_PROGRAMS,
     *HF_PROGRAMS,

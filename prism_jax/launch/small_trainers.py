@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from .head import Head
-from .models import put_named_model
+from .models import put_configured_model, put_named_model
 from .stated import StatedJob, dtype_of, is_true, literal, whole
 
 # --- MaxText ---------------------------------------------------------------------------------------------------------
@@ -45,7 +45,9 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
     """
     job = StatedJob()
     named = head.said("model_name")
-    if named is not None and named.text != "default":
+    if head.config is not None:
+        put_configured_model(head, job)
+    elif named is not None and named.text != "default":
         put_named_model(job, named.text, named)
     for path, names in MAXTEXT.items():
         said = head.said(*names)
@@ -53,7 +55,9 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
         if said is not None and not (is_latent and path in ("model.n_kv_heads", "model.head_dim")):
             job.put(path, whole(said, 1), said)
     if named is not None and job.get("model.n_layers") is None and named.text != "default":
-        job.refused.append(f"line {named.line}: model_name = {named.text[:60]} is not known here")
+        job.refused.append(
+            f"line {named.line}: model_name = {named.text[:60]} is not known here; --model config.json gives it"
+        )
     _maxtext_model(head, job)
     _maxtext_mesh(head, job)
     _maxtext_batch(head, job)

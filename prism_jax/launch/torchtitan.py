@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from .head import Head, SaidValue
-from .models import put_named_model
-from .stated import StatedJob, literal, whole
+from .models import put_configured_model, put_named_model
+from .stated import StatedJob, is_true, literal, whole
 
 DEGREES = {"tp": "plan.tp", "pp": "plan.pp", "cp": "plan.cp", "ep": "plan.ep", "etp": "plan.etp"}
 ARGUMENTS = {
@@ -48,7 +48,7 @@ def torchtitan_job(head: Head, generation: str = "") -> StatedJob:
     _batch(head, job)
     _model(head, job)
     _kernels(head, job)
-    job.put("framework", "torchtitan", why="who wrote the log")
+    job.put("framework", "torchtitan", why=f"who wrote the {head.source}")
     job.put("plan.optimizer", "adamw", head.said("flag.optimizer.name"), why="default of torchtitan")
     job.put("software.optimizer", "fused", why="default of torchtitan")
     return job
@@ -71,6 +71,10 @@ def _mesh(head: Head, job: StatedJob) -> None:
     if "dp" in degrees and "dp_shard" not in degrees:
         shard = degrees["dp"]
     said = found.get("dp_shard") or found.get("dp")
+    if said is not None and said.text == "-1" and head.source != "log":
+        job.put("plan.sharding", "hsdp" if replicate > 1 else "fsdp", said)
+        _pipeline(head, job, found, degrees)
+        return  # how many GPUs there are is asked for
     job.put("plan.dp", shard * replicate, said)
     n_devices = shard * replicate
     for name in ("tp", "pp", "cp"):
@@ -81,8 +85,16 @@ def _mesh(head: Head, job: StatedJob) -> None:
             job.fields.pop(path, None)
     if shard * degrees.get("cp", 1) > 1:
         job.put("plan.sharding", "hsdp" if replicate > 1 else "fsdp", said)
-        job.put("plan.zero_stage", 3, said)
+        keeps = head.said("flag.parallelism.fsdp_reshard_after_forward")
+        is_kept = keeps is not None and (
+            keeps.text == "never" or (keeps.text == "default" and degrees.get("pp", 1) > 1)
+        )
+        job.put("plan.zero_stage", 2 if is_kept else 3, keeps if is_kept else said)
         job.put("plan.dp_shard", shard if replicate > 1 else None, said)
+    _pipeline(head, job, found, degrees)
+
+
+def _pipeline(head: Head, job: StatedJob, found: dict[str, SaidValue], degrees: dict[str, int]) -> None:
     job.put("plan.sequence_parallel", True if degrees.get("tp", 1) > 1 else None, found.get("tp"))
     schedule = head.said("pp_schedule", "flag.parallelism.pipeline_parallel_schedule")
     if degrees.get("pp", 1) > 1 and schedule is not None:
@@ -99,17 +111,24 @@ def _batch(head: Head, job: StatedJob) -> None:
     size = whole(local, 1)
     if size and job.get("plan.pp", 1) > 1:  # a local batch is cut into one micro-batch per stage, unless it is said
         said = head.said("flag.parallelism.pipeline_parallel_microbatch_size")
-        job.put("plan.micro_batch", whole(said, 1) or 1, said or local)
+        parts = head.said("flag.experimental.pipeline_parallel_microbatches")
+        old = parts is not None or (
+            head.source != "log" and head.said("flag.training.batch_size") is not None and said is None
+        )
+        each = max(size // (whole(parts, 1) or job.get("plan.pp")), 1) if old else whole(said, 1) or 1
+        job.put("plan.micro_batch", each, said or parts or local)
     else:
         job.put("plan.micro_batch", size, local)
     if total is not None:
         job.put("plan.global_batch", whole(total, 1), total)
-    elif size:
+    elif size and (head.source == "log" or job.get("cluster.n_devices")):
         job.put("plan.global_batch", size * dp * steps, local)
 
 
 def _model(head: Head, job: StatedJob) -> None:
     family, flavor = head.said("family"), head.said("flavor")
+    if head.config is not None and put_configured_model(head, job):
+        return
     if family is None:
         return
     name = f"{family.text}-{flavor.text}" if flavor is not None else family.text
@@ -123,7 +142,9 @@ def _model(head: Head, job: StatedJob) -> None:
     if head.facts.get("model_args.dim") is not None:
         _llama_width(head, job)
     if not named or job.get("model.n_layers") is None:
-        job.refused.append(f"line {family.line}: the log names its model {name[:80]!r} alone, which is not known here")
+        job.refused.append(
+            f"line {family.line}: the {head.source} names its model {name[:80]!r} alone, which is not known here"
+        )
 
 
 def _llama_width(head: Head, job: StatedJob) -> None:
@@ -149,7 +170,13 @@ def _kernels(head: Head, job: StatedJob) -> None:
         mode,
         why="" if mode else "none was applied",
     )
-    job.put("plan.dtype", "bf16", head.said("flag.training.mixed_precision_param"), why="default of torchtitan")
+    _every_nth(head, job, mode)
+    mixed = head.said("flag.training.mixed_precision_param")
+    is_wide = mixed is not None and mixed.text == "float32"
+    job.put("plan.dtype", "fp32" if is_wide else "bf16", mixed, why="default of torchtitan")
+    offload = head.said("flag.training.enable_cpu_offload")
+    job.put("plan.offload_parameters", True if is_true(offload) else None, offload)
+    job.put_set("software.compile", head.said("flag.training.compile", "flag.compile.enable"))
     low = head.said("float8")
     if low is not None:
         job.put("plan.dtype", "mxfp8" if "MXFP8" in low.text else "fp8", low)
@@ -162,3 +189,15 @@ def _kernels(head: Head, job: StatedJob) -> None:
     job.put("software.cross_entropy", "compiled" if loss is not None else None, loss)
     overlap = head.said("async_tp")
     job.put("plan.overlap.tp", True if overlap is not None else None, overlap)
+
+
+def _every_nth(head: Head, job: StatedJob, mode: SaidValue | None) -> None:
+    """Recomputation of every second layer, or every n-th, in full."""
+    option = head.said("flag.activation_checkpoint.selective_ac_option")
+    if mode is None or mode.text.lower() != "selective" or option is None or not option.text.isdecimal():
+        return
+    layers, every = job.get("model.n_layers", 0) // job.get("plan.pp", 1), max(int(option.text), 1)
+    job.put("plan.recompute", "full", mode, option)
+    if every > 1 and layers:
+        job.put("plan.recompute_method", "block", option)
+        job.put("plan.recompute_num_layers", -(-layers // every), option)
