@@ -15,6 +15,7 @@ OPENERS = (
     (re.compile(r"Building \S{1,60} \S{1,80} with \{"), "model_args"),
     (re.compile(r"Running with (?:args|configs?): \{\s*$"), "flag"),
     (re.compile(r"\bjson = \{"), "ds"),
+    (re.compile(r"\baxolotl\..{1,200}\bconfig: ?\{?$"), "axolotl"),
     (re.compile(r"(?:^|\s)\{?'(?:actor_rollout_ref|algorithm|actor)': ?\{"), "verl"),
     (
         re.compile(r"\b\w{0,30}(?:Training|Sft|RLHF|Trainer|Train|Export)\w{0,20}(?:Arguments|Config)\((\w{1,60}=|$)"),
@@ -26,6 +27,8 @@ OF_OTHER_TOWERS = (
     "audio_config",
     "quantization_config",
 )  # whose sizes are not those of the language model
+FRONTS = {"axolotl": "training"}  # under which names of a block are kept, where it is not its own
+_LIST = re.compile(r'"(fsdp)": \[')
 _PAIR = re.compile(r'"(\w{1,80})": ("[^"]{0,300}"|[^\s,{}\[\]"]{1,80})')
 _OPENED = re.compile(r'"(\w{1,80})": \{')
 _CALL = re.compile(r"(?:^|[(\s,])(\w{1,80})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,\s()]{1,200})")
@@ -58,13 +61,15 @@ class Blocks:
         yield from reads.get(self.kind, self._json)(text)
 
     def _json(self, text: str) -> Pairs:
-        opened = _OPENED.search(text)
+        opened, front = _OPENED.search(text), FRONTS.get(self.kind, self.kind)
+        for one in _LIST.finditer(text):
+            yield f"{front}.{one[1]}", "full_shard"
         for one in _PAIR.finditer(text):
             value = one[2].strip('"')
             if self.inner not in OF_OTHER_TOWERS:
-                yield f"{self.kind}.{one[1]}", value
+                yield f"{front}.{one[1]}", value
             if self.inner:
-                yield f"{self.kind}.{self.inner}.{one[1]}", value
+                yield f"{front}.{self.inner}.{one[1]}", value
         if opened is not None:
             self.inner = opened[1]
         elif text.strip() in ("}", "},") and self.inner and text.startswith(" "):

@@ -277,7 +277,7 @@ def _degrees(head: Head, job: StatedJob) -> None:
 
 def _n_devices(head: Head, job: StatedJob) -> tuple[int | None, SaidValue | None]:
     """Number of GPUs, and where it is said: by the launcher, or by all degrees together."""
-    said = head.said("world_size", "accelerate.num_processes")
+    said = head.said("world_size", "accelerate.num_processes", "training.world_size")
     if said is not None and whole(said) != 0:
         return whole(said, 1), said
     degrees = [head.said(*names) for names in (SHARDED, REPLICATED)]

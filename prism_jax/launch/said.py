@@ -340,6 +340,7 @@ BEGINS: tuple[Begin, ...] = (
     Begin(b"Config param", re.compile(r"\bConfig param \w"), MAXTEXT, starts_run=True, overrules=True),
     Begin(b"torchtitan", re.compile(r"^\+ .{0,400}torchtitan|Starting job: "), TITAN, starts_run=True),
     Begin(b"[INFO:swift]", re.compile(r"\[INFO:swift\]"), SWIFT, overrules=True),
+    Begin(b"axolotl.", re.compile(r"\[axolotl\.|\baxolotl\.\w{1,40}\.\w"), AXOLOTL, overrules=True),
     Begin(b"lamafactory", re.compile(r"\bllamafactory\b"), LLAMA_FACTORY, overrules=True),
     Begin(b"Running training", re.compile(r"\*{5} ?Running training ?\*{5}"), HF, starts_run=True),
     Begin(b"Training/evaluation parameters", re.compile(r"Training/evaluation parameters"), HF, starts_run=True),

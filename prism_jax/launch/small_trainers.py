@@ -164,7 +164,11 @@ def _maxtext_degrees(head: Head) -> tuple[dict[str, int], str]:
         for name in ("data", "fsdp", "fsdp_transpose", *AXES, "autoregressive"):
             said = head.said(f"{front}_{name}_parallelism")
             size = literal(said.text) if said is not None else 1
-            if size == -1:
+            if size == -1 and open_axis:  # between slices: one, unless it is said how many there are
+                slices = head.said("num_slices")
+                n = literal(slices.text) if slices is not None else 1
+                degrees[name] = degrees.get(name, 1) * (n if isinstance(n, int) and n > 0 else 1)
+            elif size == -1:
                 open_axis = name
             elif isinstance(size, int):
                 degrees[name] = degrees.get(name, 1) * size

@@ -260,6 +260,42 @@ SWIFT = (
 )
 
 
+AXOLOTL = (
+    "[2031-05-06 07:08:02,000] [INFO] [axolotl.cli.config.load_cfg:248] [PID:64] [RANK:0] config:\n"
+    + """\
+{
+  "adapter": "lora",
+  "axolotl_config_path": "cfg.yml",
+  "base_model": "NousResearch/Meta-Llama-3-8B",
+  "bf16": true,
+  "datasets": [
+    {
+      "path": "tatsu-lab/alpaca",
+      "type": "alpaca"
+    }
+  ],
+  "flash_attention": true,
+  "fsdp": [
+    "full_shard",
+    "auto_wrap"
+  ],
+  "fsdp_config": {
+    "fsdp_offload_params": false,
+    "fsdp_sharding_strategy": "FULL_SHARD"
+  },
+  "gradient_accumulation_steps": 4,
+  "gradient_checkpointing": true,
+  "lora_r": 32,
+  "lora_target_linear": true,
+  "micro_batch_size": 2,
+  "sample_packing": true,
+  "sequence_len": 4096,
+  "world_size": 8
+}
+"""
+)
+
+
 def bars(step_s: float, n: int = 12, title: str = "") -> str:
     """A bar of tqdm, over itself."""
     rows = []

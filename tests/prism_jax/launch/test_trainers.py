@@ -75,6 +75,20 @@ CASES = {
         heads.bars(5.0),
         {"model.hidden": 3584, "plan.zero_stage": 3, "plan.seq_len": 2048, "plan.recompute": "full", "plan.dp": 8},
     ),
+    "axolotl": (
+        heads.AXOLOTL,
+        heads.bars(5.0),
+        {
+            "model.hidden": 4096,
+            "model.adapters.rank": 32,
+            "plan.micro_batch": 2,
+            "plan.global_batch": 64,
+            "plan.seq_len": 4096,
+            "plan.sharding": "fsdp",
+            "plan.recompute": "full",
+            "cluster.n_devices": 8,
+        },
+    ),
     "ms-swift": (
         heads.SWIFT,
         heads.bars(5.0, title="Train: "),

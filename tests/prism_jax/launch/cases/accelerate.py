@@ -1,5 +1,8 @@
 """accelerate YAML and DeepSpeed JSON: with a recipe of TRL, with each other, and alone."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 from .llama_factory import FSDP, Z2, Z3
 
@@ -114,9 +117,9 @@ BASE |= {"dtype": "bf16", "recompute": "full"}
 MODEL = ["model=mistral-7b", "plan.seq_len=1024", "plan.micro_batch=2", "plan.global_batch=64"]
 
 
-def _case(name: str, config: str, more: dict[str, object], recipe: str = RECIPE, **rest: object) -> Case:
-    others = {"a.yaml": config} | rest.pop("others", {})  # type: ignore[operator]
-    return Case(name, recipe, BASE | more, "recipe.yaml", others, list(others), **rest)  # type: ignore[arg-type]
+def _case(name: str, config: str, more: Mapping[str, Any], recipe: str = RECIPE, **rest: Any) -> Case:
+    others = {"a.yaml": config} | rest.pop("others", {})
+    return Case(name, recipe, {**BASE, **more}, "recipe.yaml", others, list(others), **rest)
 
 
 PARTS = {"distributed_type: FSDP": "distributed_type: FSDP\nnum_processes: 8"}

@@ -1,5 +1,8 @@
 """axolotl YAML."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 from .llama_factory import Z2
 
@@ -65,13 +68,13 @@ BASE = {
 BASE |= {"dtype": "bf16", "recompute": "full", "software.attention": "flash2"}
 
 
-def _case(name: str, add: str, more: dict[str, object], *changes: tuple[str, str], **rest: object) -> Case:
+def _case(name: str, add: str, more: Mapping[str, Any], *changes: tuple[str, str], **rest: Any) -> Case:
     text = TEXT + add
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
     rest = {"options": {"n_devices": 8}} | rest
-    return Case(name, text, BASE | more, "axolotl.yml", **rest)  # type: ignore[arg-type]
+    return Case(name, text, {**BASE, **more}, "axolotl.yml", **rest)
 
 
 CASES = [

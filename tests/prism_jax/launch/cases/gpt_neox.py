@@ -1,5 +1,8 @@
 """Configurations of GPT-NeoX: one file or several, names with `-` or `_`, flow mappings with trailing commas."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 
 GPT = """# GPT-2 pretraining setup
@@ -95,17 +98,17 @@ EIGHT = {"n_devices": 8}
 THIRTY_TWO = {"n_devices": 32}
 
 
-def _gpt(name: str, old: str, new: str, more: dict[str, object], **rest: object) -> Case:
+def _gpt(name: str, old: str, new: str, more: Mapping[str, Any], **rest: Any) -> Case:
     assert old in GPT
     options = rest.pop("options", EIGHT)
     return Case(
-        name, GPT.replace(old, new), BASE | {"gpus": 8, "batch": 64} | more, "neox.yml", options=options, **rest
-    )  # type: ignore[arg-type]
+        name, GPT.replace(old, new), {**BASE, "gpus": 8, "batch": 64, **more}, "neox.yml", options=options, **rest
+    )
 
 
-def _llama(name: str, old: str, new: str, more: dict[str, object]) -> Case:
+def _llama(name: str, old: str, new: str, more: Mapping[str, Any]) -> Case:
     assert old in LLAMA
-    return Case(name, LLAMA.replace(old, new), OF_LLAMA | more, "llama.yml", options=THIRTY_TWO)
+    return Case(name, LLAMA.replace(old, new), {**OF_LLAMA, **more}, "llama.yml", options=THIRTY_TWO)
 
 
 CASES = [

@@ -1,5 +1,8 @@
 """LLaMA-Factory: YAML, alone, with a DeepSpeed JSON or an accelerate YAML, and on a command line."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 
 LORA = """### model
@@ -119,14 +122,14 @@ EIGHT = {"n_devices": 8}
 FILE = "llama3.yaml"
 
 
-def _case(name: str, text: str, expected: dict[str, object], **rest: object) -> Case:
+def _case(name: str, text: str, expected: Mapping[str, Any], **rest: Any) -> Case:
     rest = {"options": EIGHT, "file": FILE} | rest
-    return Case(name, text, expected, **rest)  # type: ignore[arg-type]
+    return Case(name, text, expected, **rest)
 
 
-def _lora(name: str, old: str, new: str, more: dict[str, object]) -> Case:
+def _lora(name: str, old: str, new: str, more: Mapping[str, Any]) -> Case:
     assert old in LORA
-    return _case(name, LORA.replace(old, new), OF_LORA | more)
+    return _case(name, LORA.replace(old, new), {**OF_LORA, **more})
 
 
 CASES = [

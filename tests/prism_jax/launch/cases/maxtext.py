@@ -1,5 +1,8 @@
 """MaxText: command lines in scripts, inside of xpk, and its YAML."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 
 TPU = """# Llama2 7B model.
@@ -132,7 +135,7 @@ OF_MODEL = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv": 8, "v
 MOE = {"experts": 8, "top_k": 2}
 
 
-def _n(n: int) -> dict[str, object]:
+def _n(n: int) -> Mapping[str, Any]:
     return {"n_devices": n}
 
 

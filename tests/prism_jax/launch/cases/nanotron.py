@@ -1,5 +1,8 @@
 """Configurations of nanotron."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 
 TEXT = """checkpoints:
@@ -85,12 +88,12 @@ BASE = {
 BASE |= {"tp": 2, "pp": 2, "dp": 4, "gpus": 16, "dtype": "bf16", "recompute": "none", "plan.sequence_parallel": True}
 
 
-def _case(name: str, more: dict[str, object], *changes: tuple[str, str], **rest: object) -> Case:
+def _case(name: str, more: Mapping[str, Any], *changes: tuple[str, str], **rest: Any) -> Case:
     text = TEXT
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    return Case(name, text, BASE | more, "config.yaml", **rest)  # type: ignore[arg-type]
+    return Case(name, text, {**BASE, **more}, "config.yaml", **rest)
 
 
 QWEN = (

@@ -1,5 +1,8 @@
 """OpenRLHF: command lines, texts behind `<<`, names before and since 2026, the actor of reinforcement learning."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 
 SFT = """set -x
@@ -79,9 +82,9 @@ OF_LINE |= {"model.adapters.rank": 32, "software.attention": "flash2", "recomput
 OF_RL = {"layers": 28, "seq": 4096, "micro": 4, "batch": 128, "gpus": 16, "zero": 3, "recompute": "full"}
 
 
-def _sft(name: str, old: str, new: str, more: dict[str, object]) -> Case:
+def _sft(name: str, old: str, new: str, more: Mapping[str, Any]) -> Case:
     assert old in SFT
-    return Case(name, SFT.replace(old, new), BASE | more, options={"n_devices": 8})
+    return Case(name, SFT.replace(old, new), {**BASE, **more}, options={"n_devices": 8})
 
 
 CASES = [

@@ -1,5 +1,8 @@
 """torchtitan: TOML of 2024 and 2025, the JSON that it saves, and command lines."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .case import Case
 
 TOML = """# torchtitan Config.toml
@@ -137,13 +140,13 @@ OF_JSON = {
 TOMLS = {"train_configs/llama3_8b.toml": TOML}
 
 
-def _case(name: str, more: dict[str, object], *changes: tuple[str, str], **rest: object) -> Case:
+def _case(name: str, more: Mapping[str, Any], *changes: tuple[str, str], **rest: Any) -> Case:
     text = TOML
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
     rest = {"options": {"n_devices": 64}} | rest
-    return Case(name, text, BASE | more, "llama3.toml", **rest)  # type: ignore[arg-type]
+    return Case(name, text, {**BASE, **more}, "llama3.toml", **rest)
 
 
 CASES = [
