@@ -7,10 +7,11 @@ escapes them for its medium and breaks lines to the width that it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
 
+T = TypeVar("T")
 Tone: TypeAlias = Literal["good", "bad", "unsure", "plain"]
 INTERVAL = re.compile(r"±|\d\S*( \w+)? to [-+]?\d| certainty|interval|at least")  # how texts say how sure a figure is
 
@@ -23,7 +24,7 @@ class Card:
         title: what the answer is about.
         verdict: the answer in one sentence.
         tone: of the verdict: its colour.
-        facts: name -> central figures with their intervals, the most important first.
+        facts: name -> central figures with their intervals, the most important first; those without a text are left out.
         evidence: what the answer rests on, and how far it was off elsewhere.
         assumptions: those that matter most, as sentences.
         next_step: what to do next.
@@ -31,7 +32,8 @@ class Card:
 
     title: str
     verdict: str
-    tone: Tone
+    tone: Tone = "plain"
+    _: KW_ONLY
     facts: Mapping[str, str]
     evidence: str
     assumptions: tuple[str, ...] = ()
@@ -40,12 +42,9 @@ class Card:
     @property
     def rows(self) -> Iterator[tuple[str, str]]:
         """Names and texts below the verdict, in the order of reading."""
-        yield from self.facts.items()
-        if self.evidence:
-            yield "evidence", self.evidence
-        yield from (("assumed", one) for one in self.assumptions)
-        if self.next_step:
-            yield "next", self.next_step
+        assumed = (("assumed", one) for one in self.assumptions)
+        rows = (*self.facts.items(), ("evidence", self.evidence), *assumed, ("next", self.next_step))
+        yield from ((name, text) for name, text in rows if text)
 
     def missing(self, *, is_estimate: bool) -> tuple[str, ...]:
         """Returns the parts of a first screen that this one lacks.
@@ -82,7 +81,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values of one thing.
+    """Names and values of one thing; values without a text are left out.
 
     Attributes:
         has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
@@ -92,6 +91,9 @@ class Facts:
     facts: Mapping[str, str]
     has_paragraphs: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", {name: text for name, text in self.facts.items() if text})
+
 
 @dataclass(frozen=True)
 class Table:
@@ -100,6 +102,18 @@ class Table:
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(cls, title: str, items: Iterable[T], columns: Mapping[str, Callable[[T], str]]) -> Table:
+        """Makes a table with a row for each item.
+
+        Args:
+            columns: heading -> text of the cell of an item; a column without any text is left out.
+        """
+        named = list(items)
+        cells = {heading: [text(one) for one in named] for heading, text in columns.items()}
+        shown = {heading: own for heading, own in cells.items() if any(own)}
+        return cls(title, tuple(shown), list(zip(*shown.values(), strict=True)))
 
     def is_numeric(self, index: int) -> bool:
         """Whether a column holds numbers, which are aligned right; the first one names the rows."""
@@ -154,6 +168,9 @@ class Group:
     title: str
     blocks: Sequence[Block]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", _filled(self.blocks))
+
 
 Block: TypeAlias = Note | Facts | Table | Bars | Code | Group
 
@@ -164,11 +181,32 @@ class Page:
 
     Attributes:
         card: the first screen; None where the blocks are short or a list is all that was asked for.
-        blocks: what follows: printed with `--details`, or where there is no card.
+        blocks: what follows: printed with `--details`, or where there is no card; those that hold nothing are left out.
     """
 
     card: Card | None
     blocks: Sequence[Block]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", _filled(self.blocks))
+
+
+HELD = ("text", "facts", "rows", "bars", "blocks")  # parts of a block that are more than its title
+
+
+def _filled(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Blocks that hold a text, a row or a bar."""
+    return tuple(one for one in blocks if any(vars(one).get(part) for part in HELD))
+
+
+def notes(texts: Iterable[str], word: str = "note") -> list[Note]:
+    """Notes on a report, each behind the word for its kind."""
+    return [Note(f"{word}: {text}") for text in texts]
+
+
+def left_out(n: int, most: int, what: str) -> Note:
+    """Note on how many of `n` things are not among the `most` that a table lists; empty where all are."""
+    return Note(f"and {n - most:,} more {what} (--json lists them)" if n > most else "")
 
 
 def more(notes: Sequence[str]) -> str:

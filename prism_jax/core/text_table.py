@@ -1,9 +1,12 @@
-"""Numbers as people read them: an estimate to the digits that its error allows, times in the unit in which they read best."""
+"""Numbers as people read them: an estimate to the digits that its error allows, times in the unit in which they read best.
+
+Also counts with their noun, the ends of an interval, and the first of many names.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .units import format_bytes, format_s
 
@@ -152,3 +155,35 @@ def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -
 def prob_from(value: float, smallest: float = SMALLEST_PROB) -> str:
     """A probability as a percentage, or that it is below the smallest one that means something."""
     return prob(value) if value >= smallest else f"below {prob(smallest)}"
+
+
+def within(ends: Sequence[float], text: Callable[[float], str]) -> str:
+    """The ends of a 90% interval, each written by `text`.
+
+    Example:
+        >>> within((0.02, 0.031), percent)
+        '(90%: 2.0% to 3.1%)'
+    """
+    return f"(90%: {' to '.join(map(text, ends))})"
+
+
+def counted(n: float, what: str) -> str:
+    """A number of things, with the noun in its plural where it is not one.
+
+    Example:
+        >>> counted(1, "gap"), counted(2_000, "micro-batch")
+        ('1 gap', '2,000 micro-batches')
+    """
+    plural = "es" if what.endswith(("ch", "s", "x")) else "s"
+    return f"{n:,} {what}{'' if n == 1 else plural}"
+
+
+def some(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first `most` texts, and how many more there are.
+
+    Example:
+        >>> some(["a", "b", "c"], 2)
+        'a, b and 1 more'
+    """
+    rest = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return between.join(texts[:most]) + rest

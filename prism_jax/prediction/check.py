@@ -15,8 +15,8 @@ from ..job.rules import workload_notes
 from ..job.write_job import stated_text
 from ..result.parameters import Fits, Force, JobChanges
 from ..system.likeness import device_notes
-from .check_report import (
-    CheckReport,
+from .check_report import CheckReport
+from .job_facts import (
     HostFacts,
     MemoryFacts,
     evidence_of_job,

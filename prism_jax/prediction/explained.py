@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..core.page import Bar, Bars, Block, Facts, Note, Table
-from ..core.text_table import decimals, time_with_error, unit_of_time, with_error
+from ..core.text_table import counted, decimals, some, time_with_error, unit_of_time, with_error
 from ..core.units import format_s
 from ..explain.types import Attribution, GivenSlowdowns, ShapleyFalls, SlowNode, SobolIndices, words
 
@@ -31,12 +31,14 @@ def breakdown_blocks(parts_s: Mapping[str, float], criticality: Mapping[str, flo
     ]
     critical = sorted(criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
     path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
-    found: list[Block] = [Bars("Mean step time by component, average GPU", bars)]
-    return [*found, Note(f"Critical path: {path}.")] if path else found
+    return [
+        Bars("Mean step time by component, average GPU", bars),
+        Note(f"Critical path: {path}." if path else ""),
+    ]
 
 
-def owner_blocks(owner_s: Mapping[str, float], error_s: Mapping[str, float] | None, p95_s: float) -> list[Block]:
-    """Blocks on how much p95 would fall without each source of variability.
+def owner_bars(owner_s: Mapping[str, float], error_s: Mapping[str, float] | None, p95_s: float) -> Bars:
+    """Bars of how much p95 would fall without each source of variability; none where nothing raises it.
 
     Args:
         error_s: of the sources; None where no table of given slowdowns stands below to compare with.
@@ -44,14 +46,12 @@ def owner_blocks(owner_s: Mapping[str, float], error_s: Mapping[str, float] | No
     ranked = sorted(owner_s.items(), key=lambda item: -item[1])
     largest = max((abs(value) for _, value in ranked), default=0.0)
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest > 0.0][:MOST_OWNERS]
-    if not kept:
-        return []
 
     def seconds(name: str, value_s: float) -> str:
         return format_s(value_s, 3) if error_s is None else seconds_with_error(value_s, error_s.get(name, 0.0))
 
     bars = [Bar(words(n), f"{seconds(n, value)} {value / p95_s:>7.2%}", max(0.0, value) / largest) for n, value in kept]
-    return [Bars("Reduction of p95 if one source of variability is removed", bars)]
+    return Bars("Reduction of p95 if one source of variability is removed", bars)
 
 
 NORMAL_95 = 1.96  # standard errors to either side
@@ -62,26 +62,19 @@ def attribution_blocks(found: Attribution | None) -> list[Block]:
     if found is None or not found.step_time.first:
         return []
     time, slow = found.step_time, found.slow_step
-    rows = [
-        (
-            words(name),
-            _share(time, name),
-            _share(time, name, total=True),
-            _share(slow, name),
-            _share(slow, name, total=True),
-        )
-        for name in time.first
-    ]
-    head = ("source", "alone", "and together", "of slow steps: alone", "and together")
+    columns = {
+        "source": words,
+        "alone": lambda name: _share(time, name),
+        "and together": lambda name: _share(time, name, total=True),
+        "of slow steps: alone": lambda name: _share(slow, name),
+        "of slow steps: together": lambda name: _share(slow, name, total=True),
+    }
     together = {
         "step time": f"{_remainder(time)} of its variance is made by several sources together",
         "steps beyond p95": f"{_remainder(slow)} of the variance of being one",
     }
-    return [
-        Table("Variance of the step time by independent source: Sobol indices (± Monte Carlo error)", head, rows),
-        Facts("", together),
-        *_shapley_blocks(found.p95),
-    ]
+    title = "Variance of the step time by independent source: Sobol indices (± Monte Carlo error)"
+    return [Table.of(title, time.first, columns), Facts("", together), *_shapley_blocks(found.p95)]
 
 
 def _share(own: SobolIndices, name: str, *, total: bool = False) -> str:
@@ -102,65 +95,57 @@ def _remainder(own: SobolIndices) -> str:
 
 def _shapley_blocks(found: ShapleyFalls) -> list[Block]:
     """Seconds of p95 by owner; nothing where nothing raises it."""
-    if not found.value_s:
-        return []
-    rows = [
-        (
-            words(name),
-            seconds_with_error(value, found.error_s[name]),
-            f"{value / found.total_s:.1%}" if found.total_s else "",
-            format_s(found.alone_s[name], 3),
-            format_s(found.last_s[name], 3),
-        )
-        for name, value in found.value_s.items()
-    ]
+    columns = {
+        "owner": words,
+        "its part": lambda name: seconds_with_error(found.value_s[name], found.error_s[name]),
+        "share": lambda name: f"{found.value_s[name] / found.total_s:.1%}" if found.total_s else "",
+        "if it alone varies": lambda name: format_s(found.alone_s[name], 3),
+        "if it is removed": lambda name: format_s(found.last_s[name], 3),
+    }
     total = seconds_with_error(found.total_s, found.total_error_s)
     title = f"p95 above the step without variability, {total}, by owner: Shapley values"
-    table = Table(title, ("owner", "its part", "share", "if it alone varies", "if it is removed"), rows)
-    return [table, Note(f"Others: {'; '.join(words(name) for name in found.rest)}.")] if found.rest else [table]
+    others = f"Others: {'; '.join(words(name) for name in found.rest)}." if found.value_s and found.rest else ""
+    return [Table.of(title, found.value_s, columns), Note(others)]
 
 
 def given_blocks(given: GivenSlowdowns | None) -> list[Block]:
     """Blocks on given GPUs, the step with nothing else varying, and a row per node; nothing where none are given."""
     if given is None:
         return []
-    head = ("node", "slowest GPU", "stage", "replica", "cost in p95", "with all above")
     rest = f"; {given.n_drawn:,} GPUs are drawn" if given.n_drawn else ""
-    more = given.n_nodes - len(given.nodes)
-    found: list[Block] = [
-        Facts(
-            "Given slowdowns",
-            {
-                "given": f"{given.n_gpus:,} GPUs on {given.n_nodes:,} node{'s' if given.n_nodes > 1 else ''}{rest}",
-                "step": f"{format_s(given.step_s, 4)} with these and nothing else varying",
-            },
-        ),
-        Table(
-            "Cost of nodes: p95 falls by so much with other GPUs, drawn like the fleet's, in their place",
-            head,
-            [_node(one) for one in given.nodes],
-        ),
+    facts = {
+        "given": f"{given.n_gpus:,} GPUs on {counted(given.n_nodes, 'node')}{rest}",
+        "step": f"{format_s(given.step_s, 4)} with these and nothing else varying",
+    }
+    n_more = given.n_nodes - len(given.nodes)
+    return [
+        Facts("Given slowdowns", facts),
+        Table.of(COST_OF_NODES, given.nodes, NODE),
+        Note(f"And {n_more:,} nodes less slow." if n_more else ""),
     ]
-    return [*found, Note(f"And {more:,} nodes less slow.")] if more else found
 
 
-def _node(one: SlowNode) -> tuple[str, ...]:
-    """Cells of a node."""
-    return (
-        f"{one.node} ({one.name})" if one.name else str(one.node),
-        f"{one.gpu} x {one.slowdown:.3f}" + (f", links x {one.link_slowdown:.2f}" if one.link_slowdown != 1.0 else ""),
-        _numbers(one.stages),
-        _numbers(one.replicas),
-        seconds_with_error(one.cost_s, one.cost_error_s),
-        seconds_with_error(one.with_slower_s, one.with_slower_error_s),
-    )
+COST_OF_NODES = "Cost of nodes: p95 falls by so much with other GPUs, drawn like the fleet's, in their place"
+NODE: dict[str, Callable[[SlowNode], str]] = {
+    "node": lambda one: f"{one.node} ({one.name})" if one.name else str(one.node),
+    "slowest GPU": lambda one: _slowest(one),
+    "stage": lambda one: _numbers(one.stages),
+    "replica": lambda one: _numbers(one.replicas),
+    "cost in p95": lambda one: seconds_with_error(one.cost_s, one.cost_error_s),
+    "with all above": lambda one: seconds_with_error(one.with_slower_s, one.with_slower_error_s),
+}
+
+
+def _slowest(one: SlowNode) -> str:
+    links = f", links x {one.link_slowdown:.2f}" if one.link_slowdown != 1.0 else ""
+    return f"{one.gpu} x {one.slowdown:.3f}{links}"
 
 
 def _numbers(found: tuple[int, ...]) -> str:
     """Lists numbers as "0-3" or "1, 4"; few of many."""
     if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
         return f"{found[0]}-{found[-1]}"
-    return ", ".join(map(str, found[:MOST_NUMBERS])) + (", ..." if len(found) > MOST_NUMBERS else "")
+    return some([str(one) for one in found], MOST_NUMBERS)
 
 
 def seconds_with_error(value_s: float, error_s: float) -> str:

@@ -23,16 +23,6 @@ from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..workload.transformer.op_lists import dropped_by_experts
 from ..workload.transformer.routing import DroppedTokens
 from ..workload.transformer.spec import TransformerSpec
-from .check_report import (
-    evidence_of_job,
-    expert_notes,
-    host_facts,
-    host_notes,
-    job_names,
-    memory_facts,
-    open_facts,
-    recipe_notes,
-)
 from .figures import (
     AllocationFacts,
     Bounds,
@@ -45,6 +35,16 @@ from .figures import (
     TailFacts,
     TailQuantiles,
     WholeMatrix,
+)
+from .job_facts import (
+    evidence_of_job,
+    expert_notes,
+    host_facts,
+    host_notes,
+    job_names,
+    memory_facts,
+    open_facts,
+    recipe_notes,
 )
 from .report import PredictionReport
 

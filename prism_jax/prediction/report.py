@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar
 from ..calibration.evidence import Evidence
 from ..core.page import Block, Card, Facts, Note, Table, more
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import percent, prob, time_to, time_with_error, times_to, with_error
+from ..core.text_table import counted, percent, prob, time_to, time_with_error, times_to, with_error
 from ..core.units import format_s
 from ..explain.types import Attribution, GivenSlowdowns
 from ..result.curve import StepCurve
 from ..result.distribution import Guarantee
 from ..workload.transformer.routing import DroppedTokens
-from .check_report import HostFacts, MemoryFacts, OpenFieldFacts, assumed, assumption_blocks, memory_block
-from .explained import attribution_blocks, breakdown_blocks, given_blocks, owner_blocks
+from .check_report import assumed, assumption_blocks, memory_block, memory_verdict
+from .explained import attribution_blocks, breakdown_blocks, given_blocks, owner_bars
 from .figures import (
     AllocationFacts,
     Elapsed,
@@ -31,6 +31,7 @@ from .figures import (
     TailFacts,
     WholeMatrix,
 )
+from .job_facts import HostFacts, MemoryFacts, OpenFieldFacts
 
 
 @dataclass(frozen=True)
@@ -123,45 +124,38 @@ class PredictionReport(Report):
     curve: Annotated[StepCurve | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:
-        return prediction_card(self)
+        verdict, tone = memory_verdict(self.memory_bytes_per_gpu, fits=self.fits)
+        memory = self.memory_bytes_per_gpu.words
+        return Card(
+            self.job.title,
+            f"{verdict} {_median(self)}",
+            tone,
+            facts={"interval": _why_wide(self), "spread": _variation(self), "speed": _speed(self), "memory": memory},
+            evidence=_evidence(self),
+            assumptions=assumed(self.open_fields),
+            next_step=f"{_next(self)}; {more(self.notes)}",
+        )
 
     def blocks(self) -> Sequence[Block]:
-        found: list[Block] = [
+        error_s = None if self.given is None else self.p95_owner_mc_error_s
+        return [
             Facts("Job", job_values(self.job)),
             *_quantiles(self),
             Facts("Rates at the median step", _rates(self)),
             memory_block(self.memory_bytes_per_gpu, self.host_memory_bytes_per_node),
             *breakdown_blocks(self.breakdown_s, self.criticality),
-            *owner_blocks(
-                self.p95_owner_s, None if self.given is None else self.p95_owner_mc_error_s, self.step_time_s.p95
-            ),
+            owner_bars(self.p95_owner_s, error_s, self.step_time_s.p95),
             *attribution_blocks(self.attribution),
             *given_blocks(self.given),
             *assumption_blocks(self.evidence, self.open_fields, self.notes),
             Note(_footer(self)),
         ]
-        return found
 
 
 FIRST = ("mfu", "step_s", "tflops_per_gpu")  # of several published figures
 ROOM = 68  # columns behind the names of a card
 MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
-
-
-def prediction_card(report: PredictionReport) -> Card:
-    """The first screen of `predict`."""
-    job, memory = report.job, report.memory_bytes_per_gpu
-    verdict, tone = memory.verdict(fits=report.fits)
-    return Card(
-        title=job.title,
-        verdict=f"{verdict} {_median(report)}",
-        tone=tone,
-        facts={**_why_wide(report), **_variation(report), "speed": _speed(report), "memory": memory.words},
-        evidence=_evidence(report),
-        assumptions=assumed(report.open_fields),
-        next_step=_next(report),
-    )
 
 
 def _varies(times: StepTime) -> bool:
@@ -184,21 +178,19 @@ def _median(report: PredictionReport) -> str:
     return f"{name} {time_to(times.p50, smallest_s)}{between}."
 
 
-def _why_wide(report: PredictionReport) -> dict[str, str]:
+def _why_wide(report: PredictionReport) -> str:
     """Why the interval of the median is wider than usual."""
     reasons = report.evidence.why_wide if report.evidence is not None and report.level is None else ""
     words = f"wide: {reasons}; a log of yours narrows it"
-    return {"interval": words if len(words) <= ROOM else f"wide: {reasons}"} if reasons else {}
+    return words if reasons and len(words) <= ROOM else f"wide: {reasons}" if reasons else ""
 
 
-def _variation(report: PredictionReport) -> dict[str, str]:
+def _variation(report: PredictionReport) -> str:
     """Distance of upper quantiles from the median, in seconds and in per cent."""
     times, smallest_s = report.step_time_s, _smallest_s(report)
-    if not _varies(times):
-        return {}
     upper = ((name, getattr(times, name)) for name in ("p95", "p99"))
     parts = (f"{n} {time_to(v, smallest_s)} ({percent(v / times.p50 - 1.0, sign=True)})" for n, v in upper)
-    return {"spread": f"from step to step: {', '.join(parts)}"}
+    return f"from step to step: {', '.join(parts)}" if _varies(times) else ""
 
 
 def _speed(report: PredictionReport) -> str:
@@ -222,22 +214,20 @@ def _evidence(report: PredictionReport) -> str:
 
 
 def _next(report: PredictionReport) -> str:
-    job = report.record.inputs.get("job")
-    file = job if isinstance(job, str) and job else report.job.name
-    if not report.fits:
-        return f"prism-jax search {file} finds plans that fit; {more(report.notes)}"
-    if report.level is None:
-        return f"prism-jax calibrate --log job.yaml=run.log; {more(report.notes)}"
-    return f"prism-jax search {file} finds faster plans; {more(report.notes)}"
+    file = report.record.inputs.get("job")
+    named = file if isinstance(file, str) and file else report.job.name
+    if report.fits and report.level is None:
+        return "prism-jax calibrate --log job.yaml=run.log"
+    return f"prism-jax search {named} finds {'faster plans' if report.fits else 'plans that fit'}"
 
 
 def job_values(job: JobFacts) -> dict[str, str]:
     """Names and values of a job."""
-    n = job.n_micro_batch
+    pipeline = job.schedule if job.pp > 1 else "no pipeline"
     return {
         "model": job.model,
         "cluster": f"{job.n_devices:,} x {job.device} ({job.cluster})",
-        "plan": f"{job.axes}, {job.schedule if job.pp > 1 else 'no pipeline'}, {n:,} micro-batch{'es' * (n > 1)}, {job.dtype}",
+        "plan": f"{job.axes}, {pipeline}, {counted(job.n_micro_batch, 'micro-batch')}, {job.dtype}",
         "batch": f"{job.tokens_per_step:,} {job.sample_unit} per step",
         "framework": job.framework or "not stated: the average of frameworks",
         "variability": job.variability,
@@ -249,33 +239,41 @@ def _quantiles(report: PredictionReport) -> list[Block]:
     times, errors, fixed = report.step_time_s, report.mc_error_s, report.deterministic_s
     if times.std <= ROUNDING * times.mean:
         return [Note(f"Every step takes {format_s(times.p50, 5)}: the job has no variability.")]
-    columns = ["quantile", "step time", "over p50", *(["on 90% of systems"] if report.tail else [])]
-    columns += ["90% interval of the fit"] if report.epistemic_s else []
     chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in report.prob_slower.items())
     facts = {
         "mean": f"{time_to(times.mean, times.std / 10)}, standard deviation {time_to(times.std, times.std / 10)}",
         **_spreads(report),
         "no variability": f"{time_to(fixed, times.std / 10)}; the median lies {_relative(times.p50 / fixed - 1.0)}",
-        **({"bound": report.guarantee.sentence()} if report.guarantee else {}),
+        "bound": report.guarantee.sentence() if report.guarantee else "",
         "slower steps": f"chance of a step slower than the median by {', by '.join(chances)}",
-        **_level(report.level),
-        **_tail(report),
+        "level of the log": _level(report.level),
+        "measured": _tail(report),
     }
-    rows = [_row(report, name, getattr(errors, name)) for name in ("p50", "p95", "p99")]
-    return [Table("Step time if the cost model is exact (± Monte Carlo error)", columns, rows), Facts("", facts)]
+    columns = {
+        "quantile": lambda name: name,
+        "step time": lambda name: time_with_error(getattr(times, name), getattr(errors, name)),
+        "over p50": lambda name: "" if name == "p50" else percent(getattr(times, name) / times.p50 - 1.0, sign=True),
+        "on 90% of systems": lambda name: _on_systems(report.tail, name),
+        "90% interval of the fit": lambda name: _of_fit(report.epistemic_s, name),
+    }
+    title = "Step time if the cost model is exact (± Monte Carlo error)"
+    return [Table.of(title, ("p50", "p95", "p99"), columns), Facts("", facts)]
 
 
-def _row(report: PredictionReport, name: str, error_s: float) -> list[str]:
-    times = report.step_time_s
-    value = getattr(times, name)
-    row = [name, time_with_error(value, error_s), "" if name == "p50" else percent(value / times.p50 - 1.0, sign=True)]
-    if report.tail is not None:
-        over = None if name == "p50" else getattr(report.tail.over_p50, name)
-        row.append("" if over is None else f"{percent(over.low, sign=True)} to {percent(over.high, sign=True)}")
-    if report.epistemic_s is not None:
-        band = getattr(report.epistemic_s, name)
-        row.append(f"{format_s(band.low, 5)} to {format_s(band.high, 5)}")
-    return row
+def _on_systems(tail: TailFacts | None, name: str) -> str:
+    """Distance of an upper quantile from the median on 90% of systems."""
+    if tail is None or name == "p50":
+        return ""
+    over = getattr(tail.over_p50, name)
+    return f"{percent(over.low, sign=True)} to {percent(over.high, sign=True)}"
+
+
+def _of_fit(bands: FitBand | None, name: str) -> str:
+    """Interval of a quantile by what the applied fits leave open."""
+    if bands is None:
+        return ""
+    own = getattr(bands, name)
+    return f"{format_s(own.low, 5)} to {format_s(own.high, 5)}"
 
 
 def _spreads(report: PredictionReport) -> dict[str, str]:
@@ -291,15 +289,15 @@ def _spreads(report: PredictionReport) -> dict[str, str]:
     }
 
 
-def _level(level: LevelFacts | None) -> dict[str, str]:
+def _level(level: LevelFacts | None) -> str:
+    """The factor of this job's own log, and what it is from."""
     if level is None:
-        return {}
+        return ""
     factor, error = with_error(level.factor, level.factor_sd)
-    told = (
+    return (
         f"x {factor} ± {error} ({level.file}: {level.statistic} of {level.n_steps:,} steps {format_s(level.measured_s)}, "
         f"predicted {format_s(level.predicted_s)} without it; --no-level leaves it out)"
     )
-    return {"level of the log": told}
 
 
 def _relative(share: float) -> str:
@@ -307,40 +305,52 @@ def _relative(share: float) -> str:
     return f"{percent(abs(share))} {'above' if share >= 0.0 else 'below'}"
 
 
-def _tail(report: PredictionReport) -> dict[str, str]:
+def _tail(report: PredictionReport) -> str:
     """Upper quantiles that would be measured: the spread of systems and what the cost model leaves open together."""
     if report.tail is None:
-        return {}
+        return ""
     own = ((name, getattr(report.tail.measured_s, name)) for name in ("p95", "p99"))
     bounds = ", ".join(f"{name} {format_s(one.low, 3)} to {format_s(one.high, 3)}" for name, one in own)
-    return {"measured": f"90% intervals of a measured p95 and p99, model error included: {bounds}"}
+    return f"90% intervals of a measured p95 and p99, model error included: {bounds}"
 
 
 def _rates(report: PredictionReport) -> dict[str, str]:
     recompute = f"; with recomputation {percent(report.hfu)} (HFU)" if report.hfu > 1.001 * report.mfu else ""
     active, host, naive = (format_s(one, 3) for one in (report.gpu_active_s, report.host_s, report.naive_sum_s))
     bound = "CPU-bound" if report.host_bound else "GPU-bound"
-    found = {
+    return {
         "throughput": f"{report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU",
         "MFU": f"{percent(report.mfu)}, {report.tflops_per_gpu:.0f} TFLOP/s per GPU{recompute}",
+        "whole attention": _whole_matrix(report.whole_matrix),
+        **{f"published {one.name}": one.sentence for one in report.published or ()},
+        "GPU and CPU": f"GPU busy {active}, CPU launches {host}: {bound}; without any overlap {naive}",
+        "dropped": _dropped(report.dropped_share),
+        "money": _money(report.money, report.job.sample_unit),
     }
-    if whole := report.whole_matrix:
-        counted = f"{percent(whole.mfu)}, {whole.tflops_per_gpu:.0f} TFLOP/s per GPU"
-        found["whole attention"] = f"{counted}, by Megatron-LM's count until 2025, masked scores included"
-    for one in report.published or ():
-        found[f"published {one.name}"] = one.sentence
-    found["GPU and CPU"] = f"GPU busy {active}, CPU launches {host}: {bound}; without any overlap {naive}"
-    if drop := report.dropped_share:
-        mean, p95 = f"{drop.mean:.1%}", f"{drop.p95:.1%}"
-        found["dropped"] = f"{mean} of the experts that tokens choose are full, p95 {p95} over layers and micro-batches"
-    if own := report.money:
-        told = f"{own.per_step:.4g} per step, {own.per_mtoken:.4g} per million {report.job.sample_unit}"
-        found["money"] = f"{told}, at {own.price_per_gpu_hour:g} per GPU-hour"
-    return found
+
+
+def _whole_matrix(whole: WholeMatrix | None) -> str:
+    if whole is None:
+        return ""
+    rate = f"{percent(whole.mfu)}, {whole.tflops_per_gpu:.0f} TFLOP/s per GPU"
+    return f"{rate}, by Megatron-LM's count until 2025, masked scores included"
+
+
+def _dropped(drop: DroppedTokens | None) -> str:
+    if drop is None:
+        return ""
+    return (
+        f"{drop.mean:.1%} of the experts that tokens choose are full, p95 {drop.p95:.1%} over layers and micro-batches"
+    )
+
+
+def _money(own: MoneyFacts | None, unit: str) -> str:
+    if own is None:
+        return ""
+    return f"{own.per_step:.4g} per step, {own.per_mtoken:.4g} per million {unit}, at {own.price_per_gpu_hour:g} per GPU-hour"
 
 
 def _footer(report: PredictionReport) -> str:
-    elapsed = ", ".join(
-        f"{name} {format_s(value, 2)}" for name, value in asdict(report.elapsed_s).items() if value >= MEASURABLE_S
-    )
+    times = ((name, value) for name, value in asdict(report.elapsed_s).items() if value >= MEASURABLE_S)
+    elapsed = ", ".join(f"{name} {format_s(value, 2)}" for name, value in times)
     return f"{report.method.replace('_', ' ')}, {report.n_samples:,} samples, seed {report.seed}; {elapsed}"

@@ -266,7 +266,7 @@ class LogValidationReport(Report):
             title,
             verdict,
             self._tone,
-            facts,
+            facts=facts,
             evidence=f"{n_steps:,} entries of the log; the job is read from its head",
             assumptions=assumptions,
             next_step=f"{self._next}; {more(notes)}",

@@ -13,7 +13,7 @@ from prism_jax.framework.software import Software
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.prediction.check_report import expert_notes
+from prism_jax.prediction.job_facts import expert_notes
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model

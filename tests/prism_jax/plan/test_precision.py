@@ -12,7 +12,7 @@ from prism_jax.job.job import Job
 from prism_jax.job.rules import check_plan
 from prism_jax.plan.fields import QUANTISED, share_in_bf16
 from prism_jax.plan.plan import Overlap, ParallelPlan
-from prism_jax.prediction.check_report import recipe_notes
+from prism_jax.prediction.job_facts import recipe_notes
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster, device
