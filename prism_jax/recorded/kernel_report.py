@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Note, Table, more
+from ..core.page import Block, Card, Table, left_out, more, notes
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import percent
+from ..core.text_table import counted, percent
 from ..core.units import format_s
 from .kernel_pools import PoolFacts, PoolTable
-from .report import TraceFacts, note_blocks, recorded_words, recording_blocks, recording_title
+from .report import TraceFacts, recorded_words, recording_blocks, recording_title
 
 LEAST_SAVED = 0.002  # of the p95; less is not worth a word
 MOST_SHOWN, LONGEST = 20, 48
@@ -39,16 +39,13 @@ class TraceKernelsReport(Report):
         return self.table.pools
 
     def card(self) -> Card:
-        table, first = self.table, self.pools[0]
-        longest = max(self.pools, key=lambda one: one.share)
-        n = len(self.pools)
+        table, longest = self.table, max(self.pools, key=lambda one: one.share)
+        kinds = f"{counted(len(self.pools), 'kind')} of kernels, {percent(table.rest_share)} of it between them"
         return Card(
-            title=recording_title(self.info),
-            verdict=_verdict(table, first),
-            tone="plain",
+            recording_title(self.info),
+            _verdict(table, self.pools[0]),
             facts={
-                "kernels": f"{format_s(table.run_s)} of a replica's step in {n:,} kind{'s' * (n > 1)} of kernels, "
-                f"{percent(table.rest_share)} of it between them",
+                "kernels": f"{format_s(table.run_s)} of a replica's step in {kinds}",
                 "longest": f"{short(longest)}: {percent(longest.share)} of that time, CV {percent(longest.cv)}",
             },
             evidence=recorded_words(self.info),
@@ -56,30 +53,27 @@ class TraceKernelsReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        p95 = self.table.p95_s
-        rows = [
-            (
-                short(one),
-                percent(one.share),
-                f"{one.count:,}",
-                format_s(one.mean_s),
-                percent(one.cv_within),
-                "" if one.cv_between is None else percent(one.cv_between),
-                one.family or "",
-                "" if one.saved_p95_s is None else percent(one.saved_p95_s / p95),
-            )
-            for one in self.pools[:MOST_SHOWN]
-        ]
-        left = len(self.pools) - MOST_SHOWN
+        def cost(one: PoolFacts) -> str:
+            return "" if one.saved_p95_s is None else percent(one.saved_p95_s / self.table.p95_s)
+
+        title = "Kernels, those first whose variation costs most of the p95"
         return (
-            Table("Kernels, those first whose variation costs most of the p95", COLUMNS, rows),
-            *([Note(f"and {left:,} more kinds of kernels (--json lists them)")] if left > 0 else []),
+            Table.of(title, self.pools[:MOST_SHOWN], {**COLUMNS, "p95 that it costs": cost}),
+            left_out(len(self.pools), MOST_SHOWN, "kinds of kernels"),
             *recording_blocks(self.info),
-            *note_blocks(self.info.notes),
+            *notes(self.info.notes),
         )
 
 
-COLUMNS = ("kernel, shapes", "time", "number", "mean", "CV, one GPU", "CV, GPUs", "family", "p95 that it costs")
+COLUMNS: dict[str, Callable[[PoolFacts], str]] = {
+    "kernel, shapes": lambda one: short(one),
+    "time": lambda one: percent(one.share),
+    "number": lambda one: f"{one.count:,}",
+    "mean": lambda one: format_s(one.mean_s),
+    "CV, one GPU": lambda one: percent(one.cv_within),
+    "CV, GPUs": lambda one: "" if one.cv_between is None else percent(one.cv_between),
+    "family": lambda one: one.family or "",
+}
 
 
 def short(one: PoolFacts) -> str:

@@ -8,11 +8,12 @@ from typing import Annotated, ClassVar
 
 from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
-from ..core.text_table import percent, time_to, time_with_error, times_to
+from ..core.text_table import counted, percent, some, time_to, time_with_error, times_to
 from ..core.units import format_s
 from .prediction import MomentMatch, PredictedCurve
 from .report import (
     FAR,
+    QUANTILES,
     SMALLEST_SHARE,
     CriticalShares,
     HeldOutScore,
@@ -20,7 +21,6 @@ from .report import (
     ReplayErrors,
     SplitScore,
     TraceFacts,
-    counted,
     note_blocks,
     recorded_words,
     recording_blocks,
@@ -38,8 +38,7 @@ class PredictedJobChange:
     def described(self) -> str:
         """Description such as "16 replicas, 12 micro-batches"; empty for the recorded job."""
         counts = {"replica": self.n_replica, "micro-batch": self.n_micro_batch}
-        plural = {"replica": "replicas", "micro-batch": "micro-batches"}
-        return ", ".join(f"{n} {name if n == 1 else plural[name]}" for name, n in counts.items() if n is not None)
+        return ", ".join(counted(n, name) for name, n in counts.items() if n is not None)
 
 
 @dataclass(frozen=True)
@@ -138,35 +137,33 @@ class TracePredictionReport(Report):
 
     def card(self) -> Card:
         steps, doubts = self.steps_s, self.doubts + _unreplayed(self)
-        facts = {name: _known(steps, name) for name in ("p50", "p95", "p99")}
-        if self.check is not None:
-            facts["check"] = _covered(self, self.check)
         over = percent(steps.p95 / steps.p50 - 1.0)
         return Card(
-            title=f"{recording_title(self.info)}: unrecorded steps{_asked(self.asked)}",
-            verdict=f"A step takes {_time(steps, 'p50')}; 1 in 20 at least {over} more.",
-            tone="unsure" if doubts else "plain",
-            facts={**facts, **({"warning": doubts[0].partition(":")[0].partition(", so ")[0]} if doubts else {})},
+            f"{recording_title(self.info)}: unrecorded steps{_asked(self.asked)}",
+            f"A step takes {_time(steps, 'p50')}; 1 in 20 at least {over} more.",
+            "unsure" if doubts else "plain",
+            facts={
+                **{name: f"{_time(steps, name)} ({steps.level:.0%}: {_interval(steps, name)})" for name in QUANTILES},
+                "check": "" if self.check is None else _covered(self, self.check),
+                "warning": doubts[0].partition(":")[0].partition(", so ")[0] if doubts else "",
+            },
             evidence=recorded_words(self.info),
             assumptions=("steps to come vary as the recorded ones do, on the same machines",),
             next_step=f"{_next(self.info)}; {more((*doubts, *self.info.notes))}",
         )
 
     def blocks(self) -> Sequence[Block]:
-        steps = self.steps_s
-        columns = (
-            "",
-            "unrecorded steps",
-            f"{steps.level:.0%} interval, from {counted(self.info.n_steps, 'recorded step')}",
-        )
-        rows = [
-            (name, time_with_error(getattr(steps, name), getattr(steps.mc_error, name)), _interval(steps, name))
-            for name in ("p50", "p95", "p99")
-        ]
-        whole = "whole recorded steps are redrawn, as nothing within a step can be recombined"
+        steps, asked = self.steps_s, _asked(self.asked)
+        columns = {
+            "": lambda name: name,
+            "unrecorded steps": lambda name: time_with_error(getattr(steps, name), getattr(steps.mc_error, name)),
+            f"{steps.level:.0%} interval, from {counted(self.info.n_steps, 'recorded step')}": lambda name: _interval(
+                steps, name
+            ),
+        }
         return (
-            Table(f"Unrecorded steps{_asked(self.asked)} (± Monte Carlo error)", columns, rows),
-            *([Note(whole)] if _of_whole_steps(self) else []),
+            Table.of(f"Unrecorded steps{asked} (± Monte Carlo error)", QUANTILES, columns),
+            Note(OF_WHOLE_STEPS if _of_whole_steps(self) else ""),
             *([] if self.check is None else _check(self, self.check)),
             *([] if self.evidence is None else _evidence(self.evidence)),
             *recording_blocks(self.info),
@@ -210,20 +207,18 @@ class WhatIfReport(Report):
 
     def card(self) -> Card:
         smallest = max(0.1 * abs(self.recorded_s - self.ideal_s), 1e-4 * self.ideal_s)
-        times = [time_to(one, smallest) for one in (self.recorded_s, self.ideal_s)]
-        saved = f"{percent(self.slowdown - 1.0)} longer than without stragglers (slowdown S = {self.slowdown:.3f})"
-        care = _replayed(self)
+        recorded, ideal = (time_to(one, smallest) for one in (self.recorded_s, self.ideal_s))
+        slowdown, care = f"(slowdown S = {self.slowdown:.3f})", _replayed(self)
+        lost = f"A step is {percent(self.slowdown - 1.0)} longer than without stragglers {slowdown}."
         return Card(
-            title=recording_title(self.info),
-            verdict=f"Nothing is lost to stragglers (slowdown S = {self.slowdown:.3f})."
-            if self.worst_workers_share is None
-            else f"A step is {saved}.",
-            tone="unsure" if care else "plain",
+            recording_title(self.info),
+            f"Nothing is lost to stragglers {slowdown}." if self.worst_workers_share is None else lost,
+            "unsure" if care else "plain",
             facts={
-                "mean step": f"{times[0]} with stragglers, {times[1]} without",
+                "mean step": f"{recorded} with stragglers, {ideal} without",
                 "blame": _blame(self),
                 "best change": _best(self.changes),
-                **({"warning": care} if care else {}),
+                "warning": care,
             },
             evidence=f"{recorded_words(self.info)}, replayed without gaps of the CPU",
             next_step=f"--replace-rank, --swap: other changes; {more((*self.doubts, *self.info.notes))}",
@@ -239,8 +234,11 @@ class WhatIfReport(Report):
             _ranking("Slowdown by operation", self.by_op_type, ""),
             Bars("Critical path of the recorded steps", [Bar(name, percent(v), v) for name, v in shares]),
             *recording_blocks(self.info),
-            *note_blocks(self.info.notes, (*([care] if care else []), *self.doubts)),
+            *note_blocks(self.info.notes, (care, *self.doubts) if care else self.doubts),
         )
+
+
+OF_WHOLE_STEPS = "whole recorded steps are redrawn, as nothing within a step can be recombined"
 
 
 def _time(steps: PredictedSteps, name: str) -> str:
@@ -252,10 +250,6 @@ def _time(steps: PredictedSteps, name: str) -> str:
 def _interval(steps: PredictedSteps, name: str) -> str:
     low, high = getattr(steps.interval, name)
     return times_to((low, high), max(0.1 * (high - low), 1e-4 * low))
-
-
-def _known(steps: PredictedSteps, name: str) -> str:
-    return f"{_time(steps, name)} ({steps.level:.0%}: {_interval(steps, name)})"
 
 
 def _covered(report: TracePredictionReport, check: CheckFacts) -> str:
@@ -276,9 +270,8 @@ def _unreplayed(report: TracePredictionReport) -> tuple[str, ...]:
     error = 0.0 if report.replay is None else report.replay.with_host_gaps.median_abs_error
     if error < FAR:
         return ()
-    wrong = (
-        "what-if and --replicas; the figures above are of whole steps" if _of_whole_steps(report) else "these figures"
-    )
+    whole = "what-if and --replicas; the figures above are of whole steps"
+    wrong = whole if _of_whole_steps(report) else "these figures"
     return (
         f"replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
         f"clocks disagree. Do not trust {wrong}.",
@@ -287,9 +280,8 @@ def _unreplayed(report: TracePredictionReport) -> tuple[str, ...]:
 
 def _of_whole_steps(report: TracePredictionReport) -> bool:
     """Whether drawn steps are recorded ones and not made of their parts."""
-    return (
-        report.asked == PredictedJobChange() and report.evidence is not None and not report.evidence.has_micro_batches
-    )
+    found = report.evidence
+    return report.asked == PredictedJobChange() and found is not None and not found.has_micro_batches
 
 
 def _asked(asked: PredictedJobChange) -> str:
@@ -310,28 +302,33 @@ WORDS = {
 
 
 def _evidence(evidence: EvidenceFacts) -> list[Block]:
+    """Causes of the variance, and the waits and gaps that no rule states."""
     shares = sorted(evidence.variance_shares.items(), key=lambda item: -item[1])
     unit = "micro_batch" if evidence.has_micro_batches else "replica"
-    found: list[Block] = []
-    facts: dict[str, str] = {}
-    if shares:
-        bars = [
-            Bar(WORDS[unit if name == "micro_batch" else name], percent(share), share)
-            for name, share in shares
-            if share >= SMALLEST_SHARE
-        ]
-        found.append(Bars("Variance of compute times by cause", bars))
-        step, rank = (f"{evidence.p_values[name]:.2g}" for name in ("step", "rank"))
-        facts = {**_strata(evidence.strata, unit), **_shape(evidence.shape, unit)}
-        facts["p-values"] = f"{step} for an effect of the step, {rank} for ranks"
-    facts |= _agreement(evidence.agreement)
-    if evidence.observed_waits:
-        n, last = len(evidence.observed_waits), evidence.observed_waits[-1]
-        facts["waits"] = f"{counted(n, 'wait')} inferred from the recording, e.g. {last}"
-    if evidence.unexplained_waits:
-        n_gap = counted(evidence.unexplained_waits, "gap")
-        facts["gaps"] = f"{n_gap} of workers treated as waits for events that were not recorded"
-    return [*found, *([Facts("What varies, and what waits for what", facts)] if facts else [])]
+    n_wait, n_gap = len(evidence.observed_waits), evidence.unexplained_waits
+    waits = (
+        f"{counted(n_wait, 'wait')} inferred from the recording, e.g. {evidence.observed_waits[-1]}" if n_wait else ""
+    )
+    gaps = f"{counted(n_gap, 'gap')} of workers treated as waits for events that were not recorded" if n_gap else ""
+    bars = [
+        Bar(WORDS[unit if name == "micro_batch" else name], percent(share), share)
+        for name, share in shares
+        if share >= SMALLEST_SHARE
+    ]
+    facts = {
+        **(_effects(evidence, unit) if shares else {}),
+        "adjusted": _agreement(evidence.agreement),
+        "waits": waits,
+        "gaps": gaps,
+    }
+    return [Bars("Variance of compute times by cause", bars), Facts("What varies, and what waits for what", facts)]
+
+
+def _effects(evidence: EvidenceFacts, unit: str) -> dict[str, str]:
+    """Shared effects: how much more means vary than independent parts would make them, the family, the tests."""
+    step, rank = (f"{evidence.p_values[name]:.2g}" for name in ("step", "rank"))
+    p_values = f"{step} for an effect of the step, {rank} for ranks"
+    return {**_strata(evidence.strata, unit), **_shape(evidence.shape, unit), "p-values": p_values}
 
 
 def _shape(shape: ShapeFacts, unit: str) -> dict[str, str]:
@@ -344,12 +341,12 @@ def _shape(shape: ShapeFacts, unit: str) -> dict[str, str]:
     return {what: f"{chosen} (held-out log density: {listed})"}
 
 
-def _agreement(agreement: MomentMatch) -> dict[str, str]:
+def _agreement(agreement: MomentMatch) -> str:
     """Factors of drawn steps, in words; none where they are not seen in three digits."""
     if max(abs(agreement.mean - 1.0), abs(agreement.spread - 1.0)) < SMALLEST_SHARE:
-        return {}
+        return ""
     scaled = f"mean x {agreement.mean:.3f}, spread x {agreement.spread:.3f}, to match the recorded steps"
-    return {"adjusted": f"{scaled} (shared effects that the model does not contain)"}
+    return f"{scaled} (shared effects that the model does not contain)"
 
 
 def _strata(strata: Mapping[str, float], unit: str) -> dict[str, str]:
@@ -367,32 +364,21 @@ def _check(report: TracePredictionReport, check: CheckFacts) -> list[Block]:
     n_split, score = len(check.splits or (0,)), check.score
     over = f", mean of {n_split} splits" if n_split > 1 else ""
     fitted = f" of {counted(report.fit_replicas, 'replica')}" if report.fit_replicas else ""
-    low, high = score.p95_interval_s
-    rows = [
-        (
-            name,
-            format_s(getattr(score.measured_s, name)),
-            format_s(getattr(score.predicted_s, name)),
-            f"{error:+.2%}",
-            interval,
-        )
-        for name, error, interval in (
-            ("p50", score.p50_error, ""),
-            ("p95", score.p95_error, f"{format_s(low)} to {format_s(high)}"),
-        )
-    ]
-    others = [(way, f"{one.p95_error:+.2%}", f"{one.ks_distance:.3f}") for way, one in score.naive.items()]
-    distances = [
-        ("prediction", f"{score.p95_error:+.2%}", f"{score.ks_distance:.3f}"),
-        *others,
-        ("fitted steps as they are", "", f"{score.ks_floor:.3f}"),
-    ]
-    title = (
-        f"Check: fitted on {counted(report.n_train, 'step')}{fitted}, {counted(report.n_test, 'step')} predicted{over}"
-    )
+    n_train, n_test = counted(report.n_train, "step"), counted(report.n_test, "step")
+    errors = {"p50": score.p50_error, "p95": score.p95_error}
+    columns = {
+        "": lambda name: name,
+        "measured": lambda name: format_s(getattr(score.measured_s, name)),
+        "predicted": lambda name: format_s(getattr(score.predicted_s, name)),
+        "error": lambda name: f"{errors[name]:+.2%}",
+        "90% interval": lambda name: " to ".join(map(format_s, score.p95_interval_s)) if name == "p95" else "",
+    }
+    ways = [("prediction", score), *score.naive.items()]
+    distances = [(way, f"{one.p95_error:+.2%}", f"{one.ks_distance:.3f}") for way, one in ways]
+    floor = ("fitted steps as they are", "", f"{score.ks_floor:.3f}")
     return [
-        Table(title, ("", "measured", "predicted", "error", "90% interval"), rows),
-        Table("Distance to the held-out steps", ("", "p95 error", "KS distance"), distances),
+        Table.of(f"Check: fitted on {n_train}{fitted}, {n_test} predicted{over}", errors, columns),
+        Table("Distance to the held-out steps", ("", "p95 error", "KS distance"), [*distances, floor]),
         Note(_covered(report, check)),
     ]
 
@@ -415,9 +401,8 @@ def _replayed(report: WhatIfReport) -> str:
 def _blame(report: WhatIfReport) -> str:
     if report.worst_workers_share is None or report.last_stage_share is None:
         return "nothing is lost to stragglers"
-    ranks = report.worst_ranks
-    named = ", ".join(map(str, ranks[:MOST])) + (", ..." if len(ranks) > MOST else "")
-    who = f"worker (rank {named})" if len(ranks) == 1 else f"{len(ranks):,} workers (ranks {named})"
+    n, named = len(report.worst_ranks), some([str(rank) for rank in report.worst_ranks], MOST)
+    who = f"worker (rank {named})" if n == 1 else f"{n:,} workers (ranks {named})"
     worst, last = percent(report.worst_workers_share), percent(report.last_stage_share)
     return f"worst {who} {worst} of the loss, last stage {last}"
 
@@ -439,13 +424,12 @@ def _best(changes: Mapping[str, Quantiles]) -> str:
 
 
 def _changes(changes: Mapping[str, Quantiles]) -> Table:
+    """Quantiles after every change, and how far they are from those of the job as it is, the first."""
     (_, base), *_ = changes.items()
-    rows = []
-    for what, times in changes.items():
-        pairs = [(getattr(times, name), getattr(base, name)) for name in ("p50", "p95", "p99")]
-        over = [
-            f"{format_s(time_s)}" + ("" if times is base else f" ({time_s / base_s - 1:+.1%})")
-            for time_s, base_s in pairs
-        ]
-        rows.append((what, *over))
-    return Table("Unrecorded steps after a change", ("change", "p50", "p95", "p99"), rows)
+
+    def over(times: Quantiles, name: str) -> str:
+        time_s = getattr(times, name)
+        return format_s(time_s) + ("" if times is base else f" ({time_s / getattr(base, name) - 1:+.1%})")
+
+    rows = [(what, *(over(times, name) for name in QUANTILES)) for what, times in changes.items()]
+    return Table("Unrecorded steps after a change", ("change", *QUANTILES), rows)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, more
+from ..core.page import Block, Card, Facts, Note, Table, left_out, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
-from ..core.text_table import percent, time_to
+from ..core.text_table import counted, percent, time_to
 from ..core.units import format_s
 from ..trace.rank_times import RankExcess
-from ..trace.stalls import StallKind, Stalls, listed
+from ..trace.stalls import StallCause, StallKind, Stalls, listed
 from ..trace.trace import JobShape
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -190,22 +190,25 @@ class TraceInfoReport(Report):
     def card(self) -> Card:
         info = self.info
         return Card(
-            title=recording_title(info),
-            verdict=f"{steps_words(info)} recorded: {step_words(info.step_s)}.",
-            tone="plain",
-            facts={"stalls": stall_words(info), **slow_rank_facts(info)},
+            recording_title(info),
+            f"{steps_words(info)} recorded: {step_words(info.step_s)}.",
+            facts={"stalls": stall_words(info), "slow rank": slow_rank_words(info)},
             evidence=recorded_words(info),
             next_step=f"prism-jax trace predict: steps that were not recorded; {more(info.notes)}",
         )
 
     def blocks(self) -> Sequence[Block]:
-        rows = [
-            (name, f"{one.ops_per_step:,}", format_s(one.median_s), format_s(one.max_s))
-            for name, one in (self.info.op_types or {}).items()
-        ]
         title = "Operations per replica and step (recorded seconds, waiting included)"
-        found = [Table(title, ("operation", "number", "median", "longest"), rows)] if rows else []
-        return (*recording_blocks(self.info), *found, *note_blocks(self.info.notes))
+        ops = (self.info.op_types or {}).items()
+        return (*recording_blocks(self.info), Table.of(title, ops, OP_TYPES), *notes(self.info.notes))
+
+
+OP_TYPES: dict[str, Callable[[tuple[str, OpTypeFacts]], str]] = {
+    "operation": lambda one: one[0],
+    "number": lambda one: f"{one[1].ops_per_step:,}",
+    "median": lambda one: format_s(one[1].median_s),
+    "longest": lambda one: format_s(one[1].max_s),
+}
 
 
 @dataclass(frozen=True)
@@ -225,23 +228,24 @@ class TraceReplayReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def card(self) -> Card:
-        info, error = self.info, self.replay.median_abs_error
+        info, replay, error = self.info, self.replay, self.replay.median_abs_error
+        waits, gaps = (percent(one.median_abs_error) for one in (replay.with_observed_waits, replay.with_host_gaps))
         known = "explains" if error < FAR else "DOES NOT EXPLAIN"
         return Card(
-            title=recording_title(info),
-            verdict=f"The schedule {known} these steps: replayed, they are off by {percent(error)} (median).",
-            tone="good" if error < FAR else "unsure",
+            recording_title(info),
+            f"The schedule {known} these steps: replayed, they are off by {percent(error)} (median).",
+            "good" if error < FAR else "unsure",
             facts={
-                "with waits": f"{percent(self.replay.with_observed_waits.median_abs_error)} with the waits seen in the trace",
-                "with gaps": f"{percent(self.replay.with_host_gaps.median_abs_error)} with the gaps of the CPU as well",
-                "9 of 10": f"are off by at most {percent(self.replay.p90_abs_error)}, by the schedule alone",
+                "with waits": f"{waits} with the waits seen in the trace",
+                "with gaps": f"{gaps} with the gaps of the CPU as well",
+                "9 of 10": f"are off by at most {percent(replay.p90_abs_error)}, by the schedule alone",
             },
             evidence=recorded_words(info),
             next_step=f"prism-jax trace what-if: who slows it down; {more(info.notes)}",
         )
 
     def blocks(self) -> Sequence[Block]:
-        return (*recording_blocks(self.info), *note_blocks(self.info.notes))
+        return (*recording_blocks(self.info), *notes(self.info.notes))
 
 
 SMALLEST_SHARE = 0.001
@@ -249,9 +253,9 @@ FAR = 0.05  # of the step; a replay that far off is warned about
 MOST_NAMED = 8
 
 
-def note_blocks(notes: Sequence[str], doubts: Sequence[str] = ()) -> list[Block]:
+def note_blocks(told: Sequence[str], doubts: Sequence[str] = ()) -> list[Block]:
     """Notes on the recording, and warnings why not to trust the figures above."""
-    return [*(Note(f"warning: {one}", "unsure") for one in doubts), *(Note(f"note: {one}") for one in notes)]
+    return [*(Note(f"warning: {one}", "unsure") for one in doubts), *notes(told)]
 
 
 def recording_title(info: TraceFacts) -> str:
@@ -291,13 +295,13 @@ def stall_words(info: TraceFacts) -> str:
     return f"{counted(info.stalls.n_stalls, 'step')} far above the others: {percent(info.stalls.lost_share)} of the time lost"
 
 
-def slow_rank_facts(info: TraceFacts) -> dict[str, str]:
+def slow_rank_words(info: TraceFacts) -> str:
     """The slowest rank, and how many others stand out."""
     if not info.slow_ranks:
-        return {}
+        return ""
     worst, *others = info.slow_ranks
     rest = f", and {counted(len(others), 'other rank')}" if others else ""
-    return {"slow rank": f"rank {worst.rank}: {worst.excess:+.1%} of the step ({worst.sigma:.0f} sigma){rest}"}
+    return f"rank {worst.rank}: {worst.excess:+.1%} of the step ({worst.sigma:.0f} sigma){rest}"
 
 
 def recording_blocks(info: TraceFacts) -> list[Block]:
@@ -310,27 +314,36 @@ def recording_blocks(info: TraceFacts) -> list[Block]:
         "step time": f"p50 {format_s(times.p50)}, mean {format_s(times.mean)}, p95 {format_s(times.p95)}, CV {times.cv:.2%}",
         "stalls": stall_words(info),
     }
-    found: list[Block] = [Facts("Recording", facts)]
-    if info.stalls is not None:
-        columns = ("stalls", "take", "usually", "steps", "because of")
-        found.append(Table("Stalled steps", columns, [_stall_row(one) for one in info.stalls.kinds]))
-    if slow := info.slow_ranks:
-        rows = [(one.rank, one.part or "step", f"{one.excess:+.1%}", f"{one.sigma:.0f}") for one in slow[:MOST_NAMED]]
-        found.append(Table("Slow ranks", ("rank", "what", "of the step over others", "sigma"), rows))
-        if len(slow) > MOST_NAMED:
-            found.append(Note(f"and {len(slow) - MOST_NAMED:,} more ranks (--json lists them)"))
-    return found
+    slow = info.slow_ranks or ()
+    return [
+        Facts("Recording", facts),
+        Table.of("Stalled steps", info.stalls.kinds if info.stalls else (), STALLS),
+        Table.of("Slow ranks", slow[:MOST_NAMED], SLOW_RANKS),
+        left_out(len(slow), MOST_NAMED, "ranks"),
+    ]
 
 
-def _stall_row(kind: StallKind) -> tuple[str, ...]:
-    when = "single" if len(kind.steps) == 1 else "irregular" if kind.period is None else f"every {kind.period:,} steps"
-    causes = (
-        f"{one.ranks}{': ' * bool(one.ranks)}{one.part or 'step'} {format_s(one.seconds)} (usually {format_s(one.usual_s)})"
-        for one in kind.causes
-    )
-    return when, format_s(kind.typical_s), format_s(kind.usual_s), listed(kind.steps, MOST_NAMED), "; ".join(causes)
+def _when(kind: StallKind) -> str:
+    if len(kind.steps) == 1:
+        return "single"
+    return "irregular" if kind.period is None else f"every {kind.period:,} steps"
 
 
-def counted(n: int, what: str) -> str:
-    """Counts as "1 gap", "2 gaps"."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+def _cause(one: StallCause) -> str:
+    where = f"{one.ranks}: " if one.ranks else ""
+    return f"{where}{one.part or 'step'} {format_s(one.seconds)} (usually {format_s(one.usual_s)})"
+
+
+STALLS: dict[str, Callable[[StallKind], str]] = {
+    "stalls": _when,
+    "take": lambda kind: format_s(kind.typical_s),
+    "usually": lambda kind: format_s(kind.usual_s),
+    "steps": lambda kind: listed(kind.steps, MOST_NAMED),
+    "because of": lambda kind: "; ".join(map(_cause, kind.causes)),
+}
+SLOW_RANKS: dict[str, Callable[[RankExcess], str]] = {
+    "rank": lambda one: str(one.rank),
+    "what": lambda one: one.part or "step",
+    "of the step over others": lambda one: f"{one.excess:+.1%}",
+    "sigma": lambda one: f"{one.sigma:.0f}",
+}
