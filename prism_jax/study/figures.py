@@ -69,6 +69,16 @@ class JobFigures(ByContent):
     money_per_mtoken: float = nan
     target_prob: float = nan
 
+    @property
+    def exposed_s(self) -> float:
+        """Communication that the step waits for, over all axes."""
+        return self.exposed_tp_s + self.exposed_cp_s + self.exposed_ep_s + self.exposed_dp_s + self.exposed_pp_s
+
+    @property
+    def hidden_s(self) -> float:
+        """Communication that runs during compute, over all axes."""
+        return self.hidden_tp_s + self.hidden_cp_s + self.hidden_ep_s + self.hidden_dp_s
+
 
 TIMES = ("mean", "p50", "p95", "p99")
 RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "mfu")

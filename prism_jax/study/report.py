@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from ..core.page import Block, Card, Note, Table, Tone, more
+from ..core.page import Block, Card, Note, Table, Tone, more, notes
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
+from ..core.text_table import counted, percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..core.use_case import OUTPUT, Option
 from ..explain.types import percent
 from .figures import JobFigures
 from .table import StudyRow
-
-
-@dataclass(frozen=True)
-class TableColumn:
-    """A figure of the table; `is_known` tells whether a job has it."""
-
-    name: str
-    text: Callable[[JobFigures], str]
-    is_known: Callable[[JobFigures], bool] = lambda _: True
 
 
 def _span(low_s: float, high_s: float) -> str:
@@ -32,19 +23,24 @@ def _span(low_s: float, high_s: float) -> str:
     return f"{scale * low_s:.3g}-{scale * high_s:.3g} {unit}"
 
 
-COLUMNS = (
-    TableColumn("GPUs", lambda own: f"{own.n_devices:,.0f}"),
-    TableColumn("p50", lambda own: format_s(own.p50_s)),
-    TableColumn("p95", lambda own: time_with_error(own.p95_s, own.p95_error_s)),
-    TableColumn("p99", lambda own: format_s(own.p99_s)),
-    TableColumn("90% model interval", lambda own: _span(own.p50_s * own.model_low, own.p50_s * own.model_high)),
-    TableColumn("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
-    TableColumn("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
-    TableColumn("memory", lambda own: format_bytes(own.memory_bytes, 3)),
-    TableColumn("W/GPU", lambda own: f"{own.gpu_watts:.0f}", lambda own: isfinite(own.gpu_watts)),
-    TableColumn("J/token", lambda own: f"{own.joules_per_token:.3g}", lambda own: isfinite(own.joules_per_token)),
-    TableColumn("money/Mtoken", lambda own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
-)
+def _where_known(value: Callable[[JobFigures], float], form: str) -> Callable[[JobFigures], str]:
+    """Text of a figure that not every job has."""
+    return lambda own: format(value(own), form) if isfinite(value(own)) else ""
+
+
+COLUMNS: dict[str, Callable[[JobFigures], str]] = {
+    "GPUs": lambda own: f"{own.n_devices:,.0f}",
+    "p50": lambda own: format_s(own.p50_s),
+    "p95": lambda own: time_with_error(own.p95_s, own.p95_error_s),
+    "p99": lambda own: format_s(own.p99_s),
+    "90% model interval": lambda own: _span(own.p50_s * own.model_low, own.p50_s * own.model_high),
+    "tokens/s/GPU": lambda own: f"{own.tokens_per_s_per_gpu:,.4g}",
+    "MFU": lambda own: f"{100 * own.mfu:.1f}%",
+    "memory": lambda own: format_bytes(own.memory_bytes, 3),
+    "W/GPU": _where_known(lambda own: own.gpu_watts, ".0f"),
+    "J/token": _where_known(lambda own: own.joules_per_token, ".3g"),
+    "money/Mtoken": _where_known(lambda own: own.money_per_mtoken, ".4g"),
+}
 
 
 def heading(column: str, sample_unit: str) -> str:
@@ -52,9 +48,13 @@ def heading(column: str, sample_unit: str) -> str:
     return column.replace("tokens", sample_unit).replace("token", sample_unit.removesuffix("s"))
 
 
-def shown_columns(known: Sequence[JobFigures]) -> list[TableColumn]:
-    """Columns that one job at least has."""
-    return [column for column in COLUMNS if any(map(column.is_known, known))]
+def of_figures(columns: Mapping[str, Callable[[JobFigures], str]], sample_unit: str) -> dict[str, Callable[[Any], str]]:
+    """Columns of rows with figures, in the unit of the job's samples; empty where a row has none."""
+
+    def column(text: Callable[[JobFigures], str]) -> Callable[[Any], str]:
+        return lambda row: "" if row.figures is None else text(row.figures)
+
+    return {heading(name, sample_unit): column(text) for name, text in columns.items()}
 
 
 def probability_table(title: str, labels: Sequence[str], probs: Sequence[Sequence[float]]) -> Table:
@@ -120,13 +120,8 @@ class SweepReport(Report):
     def card(self) -> Card:
         best, tied = self.best, sum(row.is_tied for row in self.rows)
         return Card(
-            title=_title(self),
-            verdict=_sweep_verdict(self, best, tied),
-            tone="bad"
-            if best is None or best.figures is None or not best.figures.fits
-            else "unsure"
-            if tied
-            else "plain",
+            _title(self),
+            *_sweep_verdict(self, best, tied),
             facts=_sweep_facts(self, best),
             evidence=SAME_DRAWS,
             assumptions=(SAME_OPEN,),
@@ -134,7 +129,7 @@ class SweepReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        return [_table(self), Note(LEGEND), *map(Note, _reasons(self)), *(Note(f"note: {note}") for note in self.notes)]
+        return [_table(self), Note(LEGEND), *map(Note, _reasons(self)), *notes(self.notes)]
 
     @property
     def best(self) -> StudyRow | None:
@@ -147,22 +142,21 @@ class SweepReport(Report):
 
 
 def _title(report: SweepReport) -> str:
-    n = len(report.rows)
     part = f" of shard {report.shard} alone" if report.shard else ""
-    return f"{report.job}: {n:,} job{'' if n == 1 else 's'}{part}, by {report.objective}"
+    return f"{report.job}: {counted(len(report.rows), 'job')}{part}, by {report.objective}"
 
 
 MOST_REASONS = 4  # of impossible jobs that are told
 SIZE = "cluster.n_devices"
 
 
-def _sweep_verdict(report: SweepReport, best: StudyRow | None, tied: int) -> str:
+def _sweep_verdict(report: SweepReport, best: StudyRow | None, tied: int) -> tuple[str, Tone]:
     if best is None or best.figures is None:
-        return "No job is possible."
+        return "No job is possible.", "bad"
     if not best.figures.fits:
-        return f"No job fits into memory; the fastest is {_words(report, best)}."
-    others = f"; {tied} other{'s' * (tied > 1)} within the error of these draws" if tied else ""
-    return f"Best: {_words(report, best)}{others}."
+        return f"No job fits into memory; the fastest is {_words(report, best)}.", "bad"
+    others = f"; {counted(tied, 'other')} within the error of these draws" if tied else ""
+    return f"Best: {_words(report, best)}{others}.", "unsure" if tied else "plain"
 
 
 def _sweep_facts(report: SweepReport, best: StudyRow | None) -> dict[str, str]:
@@ -186,22 +180,30 @@ def _sets(best: StudyRow | None) -> str:
 
 
 def _table(report: SweepReport) -> Table:
-    known = [row.figures for row in report.rows if row.figures is not None]
-    shown = [column for column in shown_columns(known) if column.name != "GPUs" or SIZE not in report.axes]
-    names = (heading(column.name, report.sample_unit) for column in shown)
-    columns = ("", *map(short, report.axes), *names, "relative")
-    title = _title(report)
-    return Table(title, columns, [_cells(at, row, shown, report.axes) for at, row in enumerate(report.rows, 1)])
+    def relative(row: StudyRow) -> str:
+        return "impossible" if row.figures is None else _ratio_words(row)
+
+    places = {id(row): f"{at}{mark(row)}" for at, row in enumerate(report.rows, 1)}
+    figures = {name: text for name, text in COLUMNS.items() if name != "GPUs" or SIZE not in report.axes}
+    columns = {
+        "": lambda row: places[id(row)],
+        **{short(axis): lambda row, axis=axis: row.settings.get(axis, "") for axis in report.axes},
+        **of_figures(figures, report.sample_unit),
+        "relative": relative,
+    }
+    return Table.of(_title(report), report.rows, columns)
 
 
-def _cells(at: int, row: StudyRow, shown: Sequence[TableColumn], axes: Sequence[str]) -> tuple[str, ...]:
-    own, labels = row.figures, tuple(row.settings.get(axis, "") for axis in axes)
-    if own is None:
-        return (f"{at}", *labels, *("" for _ in shown), "impossible")
-    mark = "*" if row.is_best else "=" if row.is_tied else ""
-    ratio, error = with_error(row.relative, row.relative_error)
-    relative = "1.00" if row.is_best else f"{ratio} ± {error}"
-    return (f"{at}{mark}" + ("" if own.fits else "!"), *labels, *(column.text(own) for column in shown), relative)
+def mark(one: StudyRow | ComparedJob) -> str:
+    """Signs behind the name of a job: the best, not distinguishable from it, does not fit."""
+    if one.figures is None:
+        return ""
+    return ("*" if one.is_best else "=" if one.is_tied else "") + ("" if one.figures.fits else "!")
+
+
+def _ratio_words(one: StudyRow | ComparedJob) -> str:
+    """The objective over that of the best job, with its Monte Carlo error."""
+    return "1.00" if one.is_best else "{} ± {}".format(*with_error(one.relative, one.relative_error))
 
 
 def _reasons(report: SweepReport) -> list[str]:
@@ -273,24 +275,20 @@ class ComparisonReport(Report):
 
     def card(self) -> Card:
         best = next(job for job in self.jobs if job.is_best)
-        verdict, tone = _comparison_verdict(self, best)
-        ranked = sorted(self.jobs, key=lambda job: (not job.is_best, job.relative))[:MOST_SHOWN]
-        rest = len(self.jobs) - len(ranked)
+        ranked = sorted(self.jobs, key=lambda job: (not job.is_best, job.relative))
+        rest = len(ranked) - MOST_SHOWN
+        shown = {job.label: f"{shortened_name(job.name)}: {_ratio(job)}" for job in ranked[:MOST_SHOWN]}
         return Card(
-            title=f"{len(self.jobs)} jobs on the same draws, by {self.objective}",
-            verdict=verdict,
-            tone=tone,
-            facts={
-                **{job.label: f"{shortened_name(job.name)}: {_ratio(job)}" for job in ranked},
-                **({"others": f"{rest} behind these"} if rest else {}),
-            },
+            f"{len(self.jobs)} jobs on the same draws, by {self.objective}",
+            *_comparison_verdict(self, best),
+            facts={**shown, "others": f"{rest} behind these" if rest > 0 else ""},
             evidence="same draws; +%: behind the best (90% as measured)",
             assumptions=self.notes[:1] or ("errors of the cost model that the jobs share cancel",),
             next_step=f"prism-jax predict {best.name}; {more(self.notes)}",
         )
 
     def blocks(self) -> Sequence[Block]:
-        return [_jobs(self), Note(LEGEND), _matrix(self), *(Note(f"note: {note}") for note in self.notes)]
+        return [_jobs(self), Note(LEGEND), _matrix(self), *notes(self.notes)]
 
     def markdown(self) -> list[str]:
         """Returns both tables as Markdown."""
@@ -337,25 +335,18 @@ def markdown_table_or_none(
 
 
 def _jobs(report: ComparisonReport) -> Table:
-    shown = shown_columns([job.figures for job in report.jobs])
-    names = (heading(column.name, report.sample_unit) for column in shown)
-    head = ("", "job", "device", *names, "relative", "90% as measured", "P(best)")
-    rows = []
-    for job in report.jobs:
-        cells = (column.text(job.figures) for column in shown)
-        ratio = "1" if job.is_best else f"{job.ratio_low:.2f}-{job.ratio_high:.2f}"
-        rows.append((_label(job), job.name, job.device, *cells, _relative(job), ratio, percent(job.prob_best)))
-    return Table(f"{len(report.jobs)} jobs on the same draws, by {report.objective}", head, rows)
+    columns = {
+        "": lambda job: f"{job.label}{mark(job)}",
+        "job": lambda job: job.name,
+        "device": lambda job: job.device,
+        **of_figures(COLUMNS, report.sample_unit),
+        "relative": _ratio_words,
+        "90% as measured": lambda job: "1" if job.is_best else f"{job.ratio_low:.2f}-{job.ratio_high:.2f}",
+        "P(best)": lambda job: percent(job.prob_best),
+    }
+    return Table.of(f"{len(report.jobs)} jobs on the same draws, by {report.objective}", report.jobs, columns)
 
 
 def _matrix(report: ComparisonReport) -> Table:
     title = "Probability that the job of the row would be measured better than that of the column"
     return probability_table(title, [job.label for job in report.jobs], report.prob_less)
-
-
-def _label(job: ComparedJob) -> str:
-    return job.label + ("*" if job.is_best else "=" if job.is_tied else "") + ("" if job.figures.fits else "!")
-
-
-def _relative(job: ComparedJob) -> str:
-    return "1.00" if job.is_best else "{} ± {}".format(*with_error(job.relative, job.relative_error))

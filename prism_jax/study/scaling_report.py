@@ -12,16 +12,16 @@ from math import isfinite, nan
 from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import amount, duration, percent as share, time_with_error
-from ..core.units import format_bytes, format_count, format_s
+from ..core.units import format_count, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan
 from ..search.report import degrees_words, plan_words
 from .capacity import DAY_S, Capacity, FleetCurve
 from .figures import JobFigures
-from .report import SAME_DRAWS, SAME_OPEN, figure_facts, heading, probability_table, short
+from .report import COLUMNS, SAME_DRAWS, SAME_OPEN, figure_facts, heading, of_figures, probability_table, short
 from .scaling import PassOnset, SizeRow
 
 
@@ -71,22 +71,16 @@ class ScalingReport(Report):
 
     def card(self) -> Card:
         possible = [(row, row.figures) for row in self.rows if row.figures is not None]
-        verdict, tone = _scaling_verdict(self)
         row, largest = possible[-1]
-        figures = figure_facts(largest, self.sample_unit)
-        change = (
-            f" ({share(row.per_gpu_change, sign=True)} against {possible[0][0].n_devices:,})"
-            if len(possible) > 1
-            else ""
-        )
+        than = f" ({share(row.per_gpu_change, sign=True)} against {possible[0][0].n_devices:,})"
+        change = than if len(possible) > 1 else ""
         return Card(
-            title=f"{self.job}: {self.mode} scaling, {self.rows[0].n_devices:,} to {self.rows[-1].n_devices:,} GPUs",
-            verdict=verdict,
-            tone=tone,
+            f"{self.job}: {self.mode} scaling, {self.rows[0].n_devices:,} to {self.rows[-1].n_devices:,} GPUs",
+            *_scaling_verdict(self),
             facts={
-                f"{row.n_devices:,} GPUs": figures["step time"],
+                f"{row.n_devices:,} GPUs": figure_facts(largest, self.sample_unit)["step time"],
                 "speed": f"{largest.tokens_per_s_per_gpu:,.0f} {self.sample_unit}/s per GPU{change}",
-                "waiting": f"{share(_exposed_s(largest) / largest.mean_s)} of the step for communication",
+                "waiting": f"{share(largest.exposed_s / largest.mean_s)} of the step for communication",
                 "dp comm": _dp_words(self),
             },
             evidence=SAME_DRAWS,
@@ -95,48 +89,51 @@ class ScalingReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        known = [row.figures for row in self.rows if row.figures]
-        shown = [column for column in COLUMNS if any(map(column.is_known, known))]
         varied = list(dict.fromkeys(field for row in self.rows for field in row.settings))
-        head = ("GPUs", *map(short, varied), *(heading(column.name, self.sample_unit) for column in shown))
-        cells = [_cells(row, varied, shown) for row in self.rows]
+        columns = {
+            "GPUs": lambda row: f"{row.n_devices:,}" + ("" if row.figures is None or row.figures.fits else " !"),
+            **{short(field): lambda row, field=field: row.settings.get(field, "") for field in varied},
+            "p50": lambda row: "impossible" if row.figures is None else format_s(row.figures.p50_s),
+            **of_figures(SPEED, self.sample_unit),
+            heading("per GPU", self.sample_unit): _per_gpu,
+            **of_figures(COMMUNICATION, self.sample_unit),
+            "return": _return,
+            **of_figures(ENERGY, self.sample_unit),
+        }
         title = f"{self.job}: {self.mode} scaling" + (f", best plan by {self.objective}" if varied else "")
-        told = [*_reasons(self), *_answers(self), *(f"note: {note}" for note in self.notes)]
-        return [Table(title, head, cells), *map(Note, told)]
+        return [Table.of(title, self.rows, columns), *map(Note, (*_reasons(self), *_answers(self))), *notes(self.notes)]
 
 
 MOST_REASONS = 4
 
 
-@dataclass(frozen=True)
-class _Column:
-    name: str
-    text: Callable[[SizeRow, JobFigures], str]
-    is_known: Callable[[JobFigures], bool] = lambda _: True
+SPEED: dict[str, Callable[[JobFigures], str]] = {
+    "p95": lambda own: time_with_error(own.p95_s, own.p95_error_s),
+    "p95/p50": lambda own: f"{own.p95_s / own.p50_s:.3f}",
+    "tokens/s": lambda own: f"{own.tokens_per_s:,.0f}",
+}
+COMMUNICATION: dict[str, Callable[[JobFigures], str]] = {
+    "MFU": COLUMNS["MFU"],
+    "exposed comm": lambda own: f"{100 * own.exposed_s / own.mean_s:.1f}%",
+    "hidden comm": lambda own: f"{100 * own.hidden_s / own.mean_s:.1f}%",
+}
+ENERGY: dict[str, Callable[[JobFigures], str]] = {
+    **{name: COLUMNS[name] for name in ("W/GPU", "J/token", "money/Mtoken")},
+    "P(target)": lambda own: f"{100 * own.target_prob:.0f}%" if isfinite(own.target_prob) else "",
+}
 
 
-COLUMNS = (
-    _Column("p50", lambda _, own: format_s(own.p50_s)),
-    _Column("p95", lambda _, own: time_with_error(own.p95_s, own.p95_error_s)),
-    _Column("p95/p50", lambda _, own: f"{own.p95_s / own.p50_s:.3f}"),
-    _Column("tokens/s", lambda _, own: f"{own.tokens_per_s:,.0f}"),
-    _Column("per GPU", lambda row, own: f"{own.tokens_per_s_per_gpu:,.0f} ({100 * row.per_gpu_change:+.1f}%)"),
-    _Column("MFU", lambda _, own: f"{100 * own.mfu:.1f}%"),
-    _Column("exposed comm", lambda _, own: f"{100 * _exposed_s(own) / own.mean_s:.1f}%"),
-    _Column("hidden comm", lambda _, own: f"{100 * _hidden_s(own) / own.mean_s:.1f}%"),
-    _Column("return", lambda row, _: f"{row.marginal_return:.2f}" if isfinite(row.marginal_return) else "-"),
-    _Column("W/GPU", lambda _, own: f"{own.gpu_watts:.0f}", lambda own: isfinite(own.gpu_watts)),
-    _Column("J/token", lambda _, own: f"{own.joules_per_token:.3g}", lambda own: isfinite(own.joules_per_token)),
-    _Column("money/Mtoken", lambda _, own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
-    _Column("P(target)", lambda _, own: f"{100 * own.target_prob:.0f}%", lambda own: isfinite(own.target_prob)),
-)
-
-
-def _cells(row: SizeRow, varied: list[str], shown: list[_Column]) -> tuple[str, ...]:
+def _per_gpu(row: SizeRow) -> str:
+    """Speed of a GPU, and its change against the smallest size."""
     own = row.figures
-    count = f"{row.n_devices:,}" + ("" if own is None or own.fits else " !")
-    texts = ["impossible", *("" for _ in shown[1:])] if own is None else [column.text(row, own) for column in shown]
-    return (count, *(row.settings.get(field, "") for field in varied), *texts)
+    return "" if own is None else f"{own.tokens_per_s_per_gpu:,.0f} ({100 * row.per_gpu_change:+.1f}%)"
+
+
+def _return(row: SizeRow) -> str:
+    """The marginal return of the GPUs that were added."""
+    if row.figures is None:
+        return ""
+    return f"{row.marginal_return:.2f}" if isfinite(row.marginal_return) else "-"
 
 
 def _reasons(report: ScalingReport) -> list[str]:
@@ -187,14 +184,6 @@ def _onset(own: PassOnset) -> str:
     )
     takes, window = format_s(own.comm_s, 3), format_s(own.window_s, 3)
     return f"{own.name}: {takes} of communication under {window} of compute of a layer; GPUs up to which it hides: {sizes}."
-
-
-def _exposed_s(own: JobFigures) -> float:
-    return own.exposed_tp_s + own.exposed_cp_s + own.exposed_ep_s + own.exposed_dp_s + own.exposed_pp_s
-
-
-def _hidden_s(own: JobFigures) -> float:
-    return own.hidden_tp_s + own.hidden_cp_s + own.hidden_ep_s + own.hidden_dp_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,9 +258,9 @@ class CapacityReport(Report):
         known = [one for one in self.fleets if one.capacity is not None]
         assert one.capacity is not None
         return Card(
-            title=f"{self.job}: {self.asked}, best plan by {self.objective}",
-            verdict=_capacity_verdict(self, one, one.capacity, len(known) > 1),
-            tone=_capacity_tone(one.capacity),
+            f"{self.job}: {self.asked}, best plan by {self.objective}",
+            _capacity_verdict(self, one, one.capacity, len(known) > 1),
+            _capacity_tone(one.capacity),
             facts=_capacity_facts(self, one, one.capacity),
             evidence=_capacity_evidence(self, known),
             assumptions=self.notes[:1],
@@ -281,24 +270,22 @@ class CapacityReport(Report):
     def blocks(self) -> Sequence[Block]:
         known = [one for one in self.fleets if one.capacity is not None]
         labels = [one.label for one in known]
-        plans = {one.label: plan_words(one.plan) for one in known if one.plan}
-        found: list[Block] = [_table(self, known)]
-        if any(isfinite(one.capacity.money_p50) for one in known if one.capacity):
-            found.append(Note("Money is in the currency of the price."))
-        chosen = f"{self._named(self.chosen)}: {self.chosen_by}" if self.chosen else ""
-        found.append(Facts("Plans", {**plans, **({"chosen": chosen} if len(known) > 1 or self.deadline_days else {})}))
-        found += [Note(f"{one.label}: {one.fleet} is impossible: {one.problem}") for one in self.fleets if one.problem]
-        for what, probs in (
-            ("does more per day", self.prob_faster),
-            (f"costs less per {self._unit}", self.prob_cheaper),
-        ):
-            if len(probs) > 1:
-                found.append(
-                    probability_table(
-                        f"Probability that the fleet of the row {what} than that of the column", labels, probs
-                    )
-                )
-        return [*found, *(Note(f"note: {note}") for note in self.notes)]
+        has_money = any(isfinite(one.capacity.money_p50) for one in known if one.capacity)
+        is_choice = len(known) > 1 or self.deadline_days
+        plans = {
+            **{one.label: plan_words(one.plan) for one in known if one.plan},
+            "chosen": f"{self._named(self.chosen)}: {self.chosen_by}" if self.chosen and is_choice else "",
+        }
+        compared = (("does more per day", self.prob_faster), (f"costs less per {self._unit}", self.prob_cheaper))
+        better = "Probability that the fleet of the row {} than that of the column"
+        return [
+            _table(self, known),
+            Note("Money is in the currency of the price." if has_money else ""),
+            Facts("Plans", plans),
+            *(Note(f"{one.label}: {one.fleet} is impossible: {one.problem}") for one in self.fleets if one.problem),
+            *(probability_table(better.format(what), labels, probs) for what, probs in compared if len(probs) > 1),
+            *notes(self.notes),
+        ]
 
     @property
     def _unit(self) -> str:
@@ -338,16 +325,13 @@ def _span_words(report: CapacityReport, made: Capacity) -> str:
 
 def _capacity_facts(report: CapacityReport, one: FleetFacts, made: Capacity) -> dict[str, str]:
     goodput = f", goodput {share(made.goodput)}" if report.reliability else ", without failures"
-    facts = {
+    most = "" if made.money_p95 == made.money_p50 else f"; {amount(made.money_p95)} with 95% certainty"
+    return {
         "time" if report.days is None else "work": _span_words(report, made),
         "speed": f"{format_count(made.tokens_per_day)} {report.sample_unit} a day{goodput}",
+        "money": f"{amount(made.money_p50)}{most} (currency of the price)" if isfinite(made.money_p50) else "",
+        "plan": f"{degrees_words(one.plan)}, micro-batch {one.plan.micro_batch}" if one.plan else "",
     }
-    if isfinite(made.money_p50):
-        most = "" if made.money_p95 == made.money_p50 else f"; {amount(made.money_p95)} with 95% certainty"
-        facts["money"] = f"{amount(made.money_p50)}{most} (currency of the price)"
-    if one.plan is not None:
-        facts["plan"] = f"{degrees_words(one.plan)}, micro-batch {one.plan.micro_batch}"
-    return facts
 
 
 def _capacity_evidence(report: CapacityReport, known: Sequence[FleetFacts]) -> str:
@@ -361,59 +345,48 @@ def _capacity_evidence(report: CapacityReport, known: Sequence[FleetFacts]) -> s
 
 def _table(report: CapacityReport, known: Sequence[FleetFacts]) -> Table:
     unit = report.sample_unit
-    head = ["", "fleet", "cluster", "p50", "p95", "memory", "goodput", f"{unit}/day"]
-    head += ["days p50", "days p95"] if report.days is None else [f"{unit} p50", f"{unit} sure at 95%"]
-    extra = [(name, text) for name, text in EXTRA if any(text(one) for one in known)]
-    many = len(known) > 1
-    rows = [_capacity_cells(report, one, [text(one) for _, text in extra], many) for one in known]
-    head += [heading(name, unit) for name, _ in extra] + (["P(fastest)"] if many else [])
-    return Table(f"{report.job}: {report.model}, {report.asked}, best plan by {report.objective}", head, rows)
+    columns = {
+        "": lambda one: one.label,
+        "fleet": lambda one: one.fleet,
+        "cluster": lambda one: one.cluster,
+        **{name: text for name, text in of_figures(COLUMNS, unit).items() if name in ("p50", "p95", "memory")},
+        "goodput": lambda one: f"{100 * one.capacity.goodput:.1f}%" if report.reliability else "",
+        f"{unit}/day": lambda one: format_count(one.capacity.tokens_per_day),
+        **(DAYS if report.days is None else {heading(name, unit): text for name, text in WORK.items()}),
+        **{heading(name, unit): text for name, text in EXTRA.items()},
+        "P(fastest)": lambda one: percent(one.prob_fastest) if len(known) > 1 else "",
+    }
+    return Table.of(f"{report.job}: {report.model}, {report.asked}, best plan by {report.objective}", known, columns)
 
 
-def _capacity_cells(report: CapacityReport, one: FleetFacts, extra: Sequence[str], many: bool) -> tuple[str, ...]:
-    own, made = one.figures, one.capacity
-    assert own is not None
-    assert made is not None
-    span = (made.days_p50, made.days_p95) if report.days is None else (made.tokens_p50, made.tokens_p95)
-    return (
-        one.label,
-        one.fleet,
-        one.cluster,
-        format_s(own.p50_s),
-        time_with_error(own.p95_s, own.p95_error_s),
-        format_bytes(own.memory_bytes, 3),
-        f"{100 * made.goodput:.1f}%" if report.reliability else "",
-        format_count(made.tokens_per_day),
-        *(f"{value:,.4g}" if report.days is None else format_count(value) for value in span),
-        *extra,
-        *([percent(one.prob_fastest)] if many else []),
-    )
-
-
-def _figure(value: Callable[[Capacity], float]) -> Callable[[FleetFacts], str]:
+def _figure(value: Callable[[Capacity], float], text: Callable[[float], str] = amount) -> Callable[[FleetFacts], str]:
     """Text of a figure; empty where it is not known."""
 
-    def text(one: FleetFacts) -> str:
-        number = value(one.capacity) if one.capacity else float("nan")
-        return amount(number) if isfinite(number) else ""
+    def cell(one: FleetFacts) -> str:
+        number = value(one.capacity) if one.capacity else nan
+        return text(number) if isfinite(number) else ""
 
-    return text
-
-
-def _share(prob: float) -> str:
-    return percent(prob) if isfinite(prob) else ""
+    return cell
 
 
 def _per_mtoken(one: FleetFacts) -> str:
-    price = one.figures.money_per_mtoken / one.capacity.goodput if one.figures and one.capacity else float("nan")
+    price = one.figures.money_per_mtoken / one.capacity.goodput if one.figures and one.capacity else nan
     return f"{price:.4g}" if isfinite(price) else ""
 
 
-EXTRA: tuple[tuple[str, Callable[[FleetFacts], str]], ...] = (
-    ("P(on time)", lambda one: _share(one.capacity.deadline_prob if one.capacity else nan)),
-    ("money p50", _figure(lambda own: own.money_p50)),
-    ("money p95", _figure(lambda own: own.money_p95)),
-    ("money/Mtoken", _per_mtoken),
-    ("GPU energy kWh", _figure(lambda own: own.energy_kwh_p50)),
-    ("P(cheapest)", lambda one: _share(one.prob_cheapest)),
-)
+DAYS = {
+    "days p50": _figure(lambda own: own.days_p50, "{:,.4g}".format),
+    "days p95": _figure(lambda own: own.days_p95, "{:,.4g}".format),
+}
+WORK = {
+    "tokens p50": _figure(lambda own: own.tokens_p50, format_count),
+    "tokens sure at 95%": _figure(lambda own: own.tokens_p95, format_count),
+}
+EXTRA: dict[str, Callable[[FleetFacts], str]] = {
+    "P(on time)": _figure(lambda own: own.deadline_prob, percent),
+    "money p50": _figure(lambda own: own.money_p50),
+    "money p95": _figure(lambda own: own.money_p95),
+    "money/Mtoken": _per_mtoken,
+    "GPU energy kWh": _figure(lambda own: own.energy_kwh_p50),
+    "P(cheapest)": lambda one: percent(one.prob_cheapest) if isfinite(one.prob_cheapest) else "",
+}
