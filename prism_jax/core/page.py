@@ -115,6 +115,17 @@ class Table:
         shown = {heading: own for heading, own in cells.items() if any(own)}
         return cls(title, tuple(shown), list(zip(*shown.values(), strict=True)))
 
+    @classmethod
+    def named(
+        cls, title: str, heading: str, items: Iterable[tuple[str, T]], columns: Mapping[str, Callable[[T], str]]
+    ) -> Table:
+        """Makes a table with a row for each item, whose first cell is the item's name; `columns` as in `of`."""
+
+        def of_item(text: Callable[[T], str]) -> Callable[[tuple[str, T]], str]:
+            return lambda pair: text(pair[1])
+
+        return cls.of(title, items, {heading: lambda pair: pair[0], **{n: of_item(text) for n, text in columns.items()}})
+
     def is_numeric(self, index: int) -> bool:
         """Whether a column holds numbers, which are aligned right; the first one names the rows."""
         cells = [row[index] for row in self.rows if row[index]]

@@ -199,15 +199,14 @@ class TraceInfoReport(Report):
 
     def blocks(self) -> Sequence[Block]:
         title = "Operations per replica and step (recorded seconds, waiting included)"
-        ops = (self.info.op_types or {}).items()
-        return (*recording_blocks(self.info), Table.of(title, ops, OP_TYPES), *notes(self.info.notes))
+        ops = Table.named(title, "operation", (self.info.op_types or {}).items(), OP_TYPES)
+        return (*recording_blocks(self.info), ops, *notes(self.info.notes))
 
 
-OP_TYPES: dict[str, Callable[[tuple[str, OpTypeFacts]], str]] = {
-    "operation": lambda one: one[0],
-    "number": lambda one: f"{one[1].ops_per_step:,}",
-    "median": lambda one: format_s(one[1].median_s),
-    "longest": lambda one: format_s(one[1].max_s),
+OP_TYPES: dict[str, Callable[[OpTypeFacts], str]] = {
+    "number": lambda one: f"{one.ops_per_step:,}",
+    "median": lambda one: format_s(one.median_s),
+    "longest": lambda one: format_s(one.max_s),
 }
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, left_out, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
-from ..core.text_table import duration, percent
+from ..core.text_table import counted, duration, percent, some
 from ..core.units import format_s
 from ..cost.efficiency import SHARE
 from ..result.distribution import MedianInterval
@@ -117,30 +117,19 @@ class SiteReport(Report):
     shipped_stands: Annotated[bool | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:
-        n, notes = self.n_run, self._notes
-        errors, moved = self.error, _moves(self)
-        before, after = errors.before.median_ape, errors.leave_one_out.median_ape
-        left = after if n > 1 else errors.after.median_ape
-        verdict = f"The median error falls from {percent(before)} to {percent(after)} on runs that are left out."
-        if self.shipped_stands:
-            verdict = "The shipped calibration stands: it predicts runs that are left out better."
-        elif n > 1 and after >= before:
-            verdict = f"The error does NOT fall: {percent(before)} before, {percent(after)} on runs that are left out (median)."
-        elif n == 1:
-            verdict = f"The error of the run falls from {percent(before)} to {percent(errors.after.median_ape)}."
-        first = {"largest change": f"{moved[0][0]}: {moved[0][1]}"} if moved else {}
+        n, moved, left = self.n_run, _moves(self), _error_now(self)
         return Card(
-            title=f"{n:,} measured run{'s' * (n != 1)} of {self.device or self.generation}, {self._framework}",
-            verdict=verdict,
-            tone="unsure" if self.shipped_stands or left > GOOD_ERROR or left >= before else "good",
+            f"{counted(n, 'measured run')} of {self.device or self.generation}, {self._framework}",
+            _site_verdict(self),
+            "unsure" if self.shipped_stands or left > GOOD_ERROR or left >= self.error.before.median_ape else "good",
             facts={
                 "90% interval": f"{_span_of(self.band.before)} around a prediction before, {_span_of(self.band.after)} now",
-                **first,
-                "all together": f"{_site(self.site_factor)}",
+                "largest change": ": ".join(moved[0]) if moved else "",
+                "all together": _site(self.site_factor),
             },
-            evidence=f"{n:,} run{'s, each left out in turn' if n > 1 else ''}, in {duration(self.elapsed_s)}",
+            evidence=f"{counted(n, 'run')}{', each left out in turn' * (n > 1)}, in {duration(self.elapsed_s)}",
             assumptions=("other runs here differ from shipped predictions as these do",),
-            next_step=f"-o FILE keeps it for predict --fit FILE; {more(notes)}",
+            next_step=f"-o FILE keeps it for predict --fit FILE; {more(self._notes)}",
         )
 
     @property
@@ -153,18 +142,50 @@ class SiteReport(Report):
         return (*dropped, *(self.notes or ()))
 
     def blocks(self) -> Sequence[Block]:
-        before, after = _span_of(self.band.before), _span_of(self.band.after)
+        ranked = sorted(self.runs, key=lambda run: -abs(run.error_left_out))
+        band = {"before": _span_of(self.band.before), "now": _span_of(self.band.after)}
         return (
-            *_runs(self.runs),
+            Table.of("Measured and predicted steps, worst first", ranked[:MOST_RUNS], RUNS),
+            left_out(len(ranked), MOST_RUNS, "runs"),
             _curve(self),
-            *([Note(SHIPPED_STANDS)] if self.shipped_stands else []),
+            Note(SHIPPED_STANDS if self.shipped_stands else ""),
             Facts(
                 "Largest corrections, relative to other sites with this device and software (90% interval)",
                 {**dict(_moves(self)), "common factor of all": _site(self.site_factor)},
             ),
-            Facts("90% interval of a measured step around its prediction", {"before": before, "now": after}),
-            *(Note(f"note: {note}") for note in self._notes),
+            Facts("90% interval of a measured step around its prediction", band),
+            *notes(self._notes),
         )
+
+
+RUNS: dict[str, Callable[[SiteRun], str]] = {
+    "run": lambda run: run.id,
+    "measured": lambda run: format_s(run.measured_s),
+    "shipped": lambda run: format_s(run.before_s),
+    "error before": lambda run: f"{run.error_before:+.1%}",
+    "calibrated": lambda run: format_s(run.after_s),
+    "error now": lambda run: f"{run.error_after:+.1%}",
+    "left out": lambda run: f"{run.error_left_out:+.1%}",
+}
+
+
+def _error_now(report: SiteReport) -> float:
+    """Median error after the calibration, on runs that are left out where there are several."""
+    found = report.error.leave_one_out if report.n_run > 1 else report.error.after
+    return found.median_ape
+
+
+def _site_verdict(report: SiteReport) -> str:
+    before, after = report.error.before.median_ape, _error_now(report)
+    if report.shipped_stands:
+        return "The shipped calibration stands: it predicts runs that are left out better."
+    if report.n_run == 1:
+        return f"The error of the run falls from {percent(before)} to {percent(after)}."
+    if after >= before:
+        return (
+            f"The error does NOT fall: {percent(before)} before, {percent(after)} on runs that are left out (median)."
+        )
+    return f"The median error falls from {percent(before)} to {percent(after)} on runs that are left out."
 
 
 @dataclass(frozen=True)
@@ -201,33 +222,37 @@ class SuggestionReport(Report):
     log_sd: Annotated[float | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:
-        found = self.suggested
-        names, n = [one.id for one in found[:MOST_NAMED]], len(found)
-        rest = f" and {n - MOST_NAMED} more" if n > MOST_NAMED else ""
-        facts = {"represent": f"{sum(one.stands_for for one in found):,} of {self.n_job:,} jobs"}
-        if self.log_sd is not None:
-            after = found[-1].log_sd_after if found else None
-            then = "" if after is None else f", {_span(after)} once these are measured"
-            facts["90% interval"] = f"upper over lower end {_span(self.log_sd)} now{then}"
+        found, n = self.suggested, len(self.suggested)
+        after = found[-1].log_sd_after if found else None
+        then = "" if after is None else f", {_span(after)} once these are measured"
         return Card(
-            title=f"Which of {self.n_job:,} jobs to measure first",
-            verdict=f"Measure {n} job{'s' * (n != 1)} first, in this order: {', '.join(names)}{rest}.",
-            tone="plain",
-            facts=facts,
+            f"Which of {self.n_job:,} jobs to measure first",
+            f"Measure {counted(n, 'job')} first, in this order: {some([one.id for one in found], MOST_NAMED)}.",
+            facts={
+                "represent": f"{sum(one.stands_for for one in found):,} of {self.n_job:,} jobs",
+                "90% interval": self._now and f"{self._now} now{then}",
+            },
             evidence=f"predicted parts of the steps of {self.n_job:,} jobs, no measured times",
             next_step="prism-jax calibrate RUNS, with their measured times; --details",
         )
 
+    @property
+    def _now(self) -> str:
+        """Width of the interval before any run."""
+        return f"upper over lower end {_span(self.log_sd)}" if self.log_sd else ""
+
     def blocks(self) -> Sequence[Block]:
-        rows = [
-            (one.id, format_s(one.noise_free_s), f"{one.stands_for:,}", _span(one.log_sd_after), _parts(one.parts))
-            for one in self.suggested
-        ]
-        columns = ("job", "step time", "represents", "interval then", "largest components")
-        now = [Facts("", {"interval now": f"upper over lower end {_span(self.log_sd)}"})] if self.log_sd else []
-        return (Table(f"Measure these {len(rows)} of {self.n_job} jobs first, in this order", columns, rows), *now)
+        title = f"Measure these {len(self.suggested)} of {self.n_job} jobs first, in this order"
+        return (Table.of(title, self.suggested, SUGGESTED), Facts("", {"interval now": self._now}))
 
 
+SUGGESTED: dict[str, Callable[[SuggestedJob], str]] = {
+    "job": lambda one: one.id,
+    "step time": lambda one: format_s(one.noise_free_s),
+    "represents": lambda one: f"{one.stands_for:,}",
+    "interval then": lambda one: _span(one.log_sd_after),
+    "largest components": lambda one: _parts(one.parts),
+}
 MOST_NAMED = 4
 
 
@@ -262,33 +287,11 @@ WORDS = {
 }
 
 
-def _runs(runs: Sequence[SiteRun]) -> list[Block]:
-    ranked = sorted(runs, key=lambda run: -abs(run.error_left_out))[:MOST_RUNS]
-    columns = ("run", "measured", "shipped", "error", "calibrated", "error", "left out")
-    rows = [
-        (
-            run.id,
-            format_s(run.measured_s),
-            format_s(run.before_s),
-            f"{run.error_before:+.1%}",
-            format_s(run.after_s),
-            f"{run.error_after:+.1%}",
-            f"{run.error_left_out:+.1%}",
-        )
-        for run in ranked
-    ]
-    found: list[Block] = [Table("Measured and predicted steps, worst first", columns, rows)]
-    n_more = len(runs) - len(ranked)
-    return [*found, Note(f"{n_more} more runs; --json has them all")] if n_more else found
-
-
 def _curve(report: SiteReport) -> Bars:
     points = report.curve
     largest = max((point.median_ape for point in points), default=0.0) or 1.0
-    bars = [
-        Bar("shipped" if one.n_run == 0 else f"{one.n_run}", percent(one.median_ape), one.median_ape / largest)
-        for one in points
-    ]
+    errors = ((str(one.n_run or "shipped"), one.median_ape) for one in points)
+    bars = [Bar(used, percent(error), error / largest) for used, error in errors]
     return Bars("Median error on held-out runs, by number of runs used", bars)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Group, Note, Tone, more
+from ..core.page import Block, Card, Facts, Group, Note, Tone, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
-from ..core.text_table import percent
+from ..core.text_table import percent, some
 from ..core.units import format_s
 from ..trace.step_log import StepPoints
 
@@ -101,6 +101,11 @@ class StepCause:
     step_s: float
     explains: bool
 
+    @property
+    def likely(self) -> str:
+        """How likely it is to be the cause, in words."""
+        return "likely cause" if self.explains else "at most"
+
 
 @dataclass(frozen=True)
 class TimedPart:
@@ -158,15 +163,11 @@ class LogRun:
     @property
     def facts(self) -> dict[str, str]:
         """Measured, predicted and assumed values, and causes that would explain the difference."""
-        causes = {
-            ("likely cause" if one.explains else "at most"): f"{one.text}: {format_s(one.step_s)}"
-            for one in self.causes
-        }
         return {
             "measured": self.measured_words,
             "predicted": self.predicted_words,
-            **causes,
-            **({"where": self._where()} if self.timed else {}),
+            **{one.likely: f"{one.text}: {format_s(one.step_s)}" for one in self.causes},
+            "where": self._where() if self.timed else "",
         }
 
     @property
@@ -207,17 +208,14 @@ class LogRun:
     def assumed_words(self) -> str:
         """Assumptions that matter, in words."""
         shown = [one.words for one in self.assumed if one.matters]
-        rest = f"; and {len(shown) - MOST_ASSUMED} more" if len(shown) > MOST_ASSUMED else ""
-        return f"{'; '.join(shown[:MOST_ASSUMED]) or 'nothing that matters'}{rest}"
+        return some(shown, MOST_ASSUMED, "; ") or "nothing that matters"
 
     def blocks(self) -> list[Block]:
         """All that is said of the run."""
-        found: list[Block] = [Facts("", {**self.facts, "assumed": self.assumed_words})]
-        if self.verdict == SICK:
-            found.append(Note("sick: nothing that the head leaves open explains this.", "bad"))
-        if self.not_modelled:
-            found.append(Note(f"not modelled: {', '.join(self.not_modelled)}"))
-        return [*found, *(Note(f"note: {one}") for one in self.notes)]
+        sick = "sick: nothing that the head leaves open explains this." if self.verdict == SICK else ""
+        unknown = f"not modelled: {', '.join(self.not_modelled)}" if self.not_modelled else ""
+        facts = Facts("", {**self.facts, "assumed": self.assumed_words})
+        return [facts, Note(sick, "bad"), Note(unknown), *notes(self.notes)]
 
     def _where(self) -> str:
         """The parts, and which of them holds most of the difference."""
@@ -250,26 +248,28 @@ class LogValidationReport(Report):
         return any(run.verdict in (OUTSIDE, SICK) for run in self.runs)
 
     def card(self) -> Card:
-        file, notes = self.record.inputs.get("file"), [note for run in self.runs for note in run.notes]
+        file, told = self.record.inputs.get("file"), [note for run in self.runs for note in run.notes]
+        n_steps = sum(run.measured.n for run in self.runs if run.measured is not None)
         if len(self.runs) == 1:
             run = self.runs[0]
-            title, verdict, facts = f"{file}: {run.trainer}, {_lines_words(run)}", run.sentence, run.facts
-            assumptions = tuple(one.words for one in run.assumed if one.matters)[:MOST_ON_CARD]
+            title, verdict, facts = f"{run.trainer}, {_lines_words(run)}", run.sentence, run.facts
         else:
-            title, assumptions = f"{file}: {len(self.runs)} runs", ()
             n_inside = sum(run.verdict == INSIDE for run in self.runs)
-            verdict = f"{n_inside} of {len(self.runs)} runs are as their heads predict."
+            title, verdict = (
+                f"{len(self.runs)} runs",
+                f"{n_inside} of {len(self.runs)} runs are as their heads predict.",
+            )
             by_verdict = sorted(enumerate(self.runs, 1), key=lambda item: ORDER.index(item[1].verdict))
             facts = {f"run {number}": run.sentence for number, run in by_verdict[:MOST_RUNS]}
-        n_steps = sum(run.measured.n for run in self.runs if run.measured is not None)
+        assumed = tuple(one.words for run in self.runs for one in run.assumed if one.matters and len(self.runs) == 1)
         return Card(
-            title,
+            f"{file}: {title}",
             verdict,
             self._tone,
             facts=facts,
             evidence=f"{n_steps:,} entries of the log; the job is read from its head",
-            assumptions=assumptions,
-            next_step=f"{self._next}; {more(notes)}",
+            assumptions=assumed[:MOST_ON_CARD],
+            next_step=f"{self._next}; {more(told)}",
         )
 
     @property
