@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import amount, duration, percent, prob
+from ..core.text_table import amount, counted, duration, percent, prob, within
 from ..horizon.outcome import Estimate
 from ..search.figures import SearchedPlan
 from ..search.report import degrees_words, plan_words
@@ -78,6 +78,11 @@ class RentFacts:
     spot_share: float
     interruptions: float
     zones: tuple[str, ...]
+
+    @property
+    def usd_per_h(self) -> float:
+        """Price by the hour on spot where it rents there, else on demand."""
+        return (self.on_demand_usd_per_h if self.spot_usd_per_h is None else self.spot_usd_per_h) or 0.0
 
     @property
     def is_old(self) -> bool:
@@ -168,13 +173,11 @@ class CloudReport(Report):
 
     def card(self) -> Card:
         best = self.best
-        verdict, tone = _verdict(self)
         counts = f"{self.n_simulated:,} of {self.n_candidates:,} candidates simulated, {self.n_worlds:,} runs each"
         old = f"prices are {best.price_age_days} days old: --catalog; " if best is not None and best.is_old else ""
         return Card(
-            title=f"{self.job}: {self.n_steps:,} steps of {self.model}, {self._aim}",
-            verdict=verdict,
-            tone=tone,
+            f"{self.job}: {self.n_steps:,} steps of {self.model}, {self._aim}",
+            *_verdict(self),
             facts={"asked": _asked(self)} if best is None else _card_facts(self, best),
             evidence=counts if best is None else f"{counts}; prices {best.price_day or 'undated'}",
             assumptions=self.notes[:1],
@@ -186,34 +189,39 @@ class CloudReport(Report):
         return "least expected cost" if self.aim == "cost" else "shortest p95 time"
 
     def blocks(self) -> Sequence[Block]:
-        found: list[Block] = [Note(f"{self.job}: {self.n_steps:,} steps of {self.model}; {_asked(self)}; {self._aim}.")]
-        if (left := self.left) is not None:
-            done = f"{left.steps_done:,} steps done in {duration(left.elapsed_s)} for {money(left.spent_usd)}"
-            found.append(Note(f"running: {done}; figures are of what is left"))
-        if self.best is not None:
-            found.append(Facts("Best, on fresh draws", _best(self, self.best)))
-        if self.front:
-            title = "Pareto front of mean time and cost, on the draws of the search"
-            found.append(Table(title, COLUMNS, [_row(one) for one in self.front]))
+        front = "Pareto front of mean time and cost, on the draws of the search"
+        counts = f"{self.n_offers:,} offers, {self.n_candidates:,} candidates, {self.n_simulated:,} simulated"
         ruled_out = [
-            (reason, f"{n:,} {kind}{'s' * (n > 1)}")
+            (reason, counted(n, kind))
             for kind, reasons in (("candidate", self.infeasible), ("offer", self.unusable))
             for reason, n in sorted(reasons.items(), key=lambda item: -item[1])
         ]
-        found.append(
-            Note(
-                f"{self.n_offers:,} offers, {self.n_candidates:,} candidates, {self.n_simulated:,} simulated in "
-                f"{self.n_worlds:,} worlds."
-            )
-        )
-        if ruled_out:
-            found.append(Table("Ruled out", ("reason", "number"), ruled_out))
-        notes = [*self.notes, f"catalogue: {', '.join(self.catalogue)}"]
-        return [*found, *(Note(f"note: {note}") for note in notes)]
+        return [
+            Note(f"{self.job}: {self.n_steps:,} steps of {self.model}; {_asked(self)}; {self._aim}."),
+            Note("" if self.left is None else f"running: {_done(self.left)}; figures are of what is left"),
+            Facts("Best, on fresh draws", {} if self.best is None else _best(self, self.best)),
+            Table.of(front, self.front, COLUMNS),
+            Note(f"{counts} in {self.n_worlds:,} worlds."),
+            Table("Ruled out", ("reason", "number"), ruled_out),
+            *notes((*self.notes, f"catalogue: {', '.join(self.catalogue)}")),
+        ]
+
+
+def _done(left: WorkDone) -> str:
+    return f"{left.steps_done:,} steps done in {duration(left.elapsed_s)} for {money(left.spent_usd)}"
 
 
 OLD_DAYS = 90
-COLUMNS = ("instances", "where", "policy", "time mean", "time p95", "cost mean", "cost p95", "USD/h")
+COLUMNS: dict[str, Callable[[RentFacts], str]] = {
+    "instances": lambda one: instances_words(one),
+    "where": lambda one: _where(one),
+    "policy": lambda one: one.policy,
+    "time mean": lambda one: _plain_time(one.time_mean_s),
+    "time p95": lambda one: _plain_time(one.time_p95_s),
+    "cost mean": lambda one: _money(one.cost_mean_usd, False),
+    "cost p95": lambda one: _money(one.cost_p95_usd, False),
+    "USD/h": lambda one: f"{one.usd_per_h:,.4g}",
+}
 
 
 def money(usd: float, error: float | None = None) -> str:
@@ -242,55 +250,55 @@ def _rented(rent: RentFacts) -> str:
 
 
 def _card_facts(report: CloudReport, best: RentFacts) -> dict[str, str]:
-    facts = {
+    asked = (
+        (f"within {duration(report.deadline_s or 0.0)}", best.deadline_prob),
+        (f"at most {money(report.budget_usd or 0.0)}", best.budget_prob),
+    )
+    kept = (f"{what} with probability {prob(chance.value)}" for what, chance in asked if chance is not None)
+    return {
         "cost": f"mean {_money(best.cost_mean_usd)}; 1 in 20 runs at least {_money(best.cost_p95_usd, False)}",
         "time": f"median {_time(best.time_p50_s, best.time_p95_s)}; 1 in 20 at least {_time(best.time_p95_s)}",
         "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}, {duration(best.step_s)} a step",
+        "asked": ", ".join(kept),
+        "saves": "" if report.gain is None else _saved(report.gain),
     }
-    kept = [
-        f"{asked} with probability {prob(chance.value)}"
-        for asked, chance in (
-            (f"within {duration(report.deadline_s or 0.0)}", best.deadline_prob),
-            (f"at most {money(report.budget_usd or 0.0)}", best.budget_prob),
-        )
-        if chance is not None
-    ]
-    if kept:
-        facts["asked"] = ", ".join(kept)
-    if (gain := report.gain) is not None:
-        low, high = gain.saved_share_interval
-        facts["saves"] = (
-            f"{percent(gain.saved_share)} of the cost {gain.against} (90%: {percent(low)} to {percent(high)})"
-        )
-    return facts
+
+
+def _saved(gain: GainFacts) -> str:
+    return f"{percent(gain.saved_share)} of the cost {gain.against} {within(gain.saved_share_interval, percent)}"
 
 
 def _best(report: CloudReport, best: RentFacts) -> dict[str, str]:
     times = (f"{name} {_time(one, best.time_p95_s)}" for name, one in _times_of(best).items())
     costs = (f"{name} {_money(one)}" for name, one in _costs_of(best).items())
-    facts = {
+    split = (f"{part.samples:,} samples on {part.instance}" for part in best.parts if len(best.parts) > 1)
+    zones = f"{', '.join(best.zones)}: the first that has all nodes, until they are taken"
+    spot = f"{best.spot_share:.0%} of the paid time; {best.interruptions:.3g} interruptions; law: {best.law}"
+    return {
         "rent": _rented(best),
         "plan": f"{plan_words(best.plan)}; {duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
         "time": ", ".join(times),
         "cost": ", ".join(costs),
+        "split": ", ".join(split),
+        "zones": zones if best.zones else "",
+        "deadline": _kept(best.deadline_prob),
+        "budget": _kept(best.budget_prob),
+        "spot": spot if best.spot_share else "",
+        "prices": _prices(best),
+        "gain": "" if report.gain is None else _gain(report.gain),
     }
-    if len(best.parts) > 1:
-        facts["split"] = ", ".join(f"{part.samples:,} samples on {part.instance}" for part in best.parts)
-    if best.zones:
-        facts["zones"] = f"{', '.join(best.zones)}: the first that has all nodes, until they are taken"
-    for name, chance in (("deadline", best.deadline_prob), ("budget", best.budget_prob)):
-        if chance is not None:
-            error = f" (± {chance.error:.1g})" if chance.error else ""
-            facts[name] = f"kept with probability {prob(chance.value)}{error}"
-    if best.spot_share:
-        facts["spot"] = (
-            f"{best.spot_share:.0%} of the paid time; {best.interruptions:.3g} interruptions; law: {best.law}"
-        )
-    facts["prices"] = _prices(best)
-    if (gain := report.gain) is not None:
-        other, (low, high) = f"{gain.against} ({_rented(gain.reference)})", gain.saved_share_interval
-        facts["gain"] = f"{gain.saved_share:.1%} of the cost {other}, {low:.1%} to {high:.1%} on fresh draws"
-    return facts
+
+
+def _kept(chance: Estimate | None) -> str:
+    if chance is None:
+        return ""
+    return f"kept with probability {prob(chance.value)}{f' (± {chance.error:.1g})' if chance.error else ''}"
+
+
+def _gain(gain: GainFacts) -> str:
+    low, high = gain.saved_share_interval
+    against = f"{gain.against} ({_rented(gain.reference)})"
+    return f"{gain.saved_share:.1%} of the cost {against}, {low:.1%} to {high:.1%} on fresh draws"
 
 
 def _times_of(rent: RentFacts) -> dict[str, Estimate]:
@@ -315,13 +323,6 @@ def instances_words(rent: RentFacts) -> str:
 
 def _where(rent: RentFacts) -> str:
     return " + ".join(dict.fromkeys(part.where for part in rent.parts))
-
-
-def _row(one: RentFacts) -> tuple[str, ...]:
-    hourly = one.spot_usd_per_h if one.spot_usd_per_h is not None else one.on_demand_usd_per_h
-    times = (_plain_time(one.time_mean_s), _plain_time(one.time_p95_s))
-    costs = (_money(one.cost_mean_usd, False), _money(one.cost_p95_usd, False))
-    return (instances_words(one), _where(one), one.policy, *times, *costs, f"{hourly or 0.0:,.4g}")
 
 
 def _plain_time(figure: Estimate) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import duration, percent, prob
+from ..core.text_table import counted, duration, percent, prob, within
 from ..core.units import format_count, format_s
 from ..explain.types import words
 from ..prediction.figures import JobFacts
@@ -170,9 +170,9 @@ class RunReport(Report):
         job, found = self.job, self.outcome
         verdict, tone = _unknown_verdict(self) if found is None else _verdict(self, found)
         return Card(
-            title=f"{job.name}: {self.n_steps:,} steps on {job.n_devices:,} x {job.device}",
-            verdict=verdict,
-            tone=tone,
+            f"{job.name}: {self.n_steps:,} steps on {job.n_devices:,} x {job.device}",
+            verdict,
+            tone,
             facts=_unknown_facts(self) if found is None else _facts(self, found),
             evidence=_evidence(self),
             assumptions=tuple(map(_in_short, self.assumed[:MOST_ASSUMED])),
@@ -189,9 +189,9 @@ class RunReport(Report):
         return [
             Facts("Run", work),
             *([_response(self)] if found is None else _outcome(self, found)),
-            Facts("Failures, checkpoints and restarts", dict(_setting(self))),
-            *(Note(f"assumed: {text}") for text in self.assumed),
-            *(Note(f"note: {text}") for text in self.notes),
+            Facts("Failures, checkpoints and restarts", _setting(self)),
+            *notes(self.assumed, "assumed"),
+            *notes(self.notes),
         ]
 
 
@@ -216,17 +216,23 @@ def _verdict(report: RunReport, found: OutcomeFacts) -> tuple[str, Tone]:
 
 
 def _facts(report: RunReport, found: OutcomeFacts) -> dict[str, str]:
-    times, (low, high) = found.time_s, found.goodput_interval
-    lost = sorted(((value, name) for name, value in found.seconds.items() if name != "useful"), reverse=True)
-    parts = [
-        f"{name.replace('_', ' ')} {percent(value / times.mean)}" for value, name in lost[:MOST_LOST] if value > 0.0
+    times = found.time_s
+    lost = sorted(((value, name) for name, value in found.seconds.items() if name != "useful"), reverse=True)[
+        :MOST_LOST
     ]
+    parts = [f"{name.replace('_', ' ')} {percent(value / times.mean)}" for value, name in lost if value > 0.0]
+    goodput = f"{percent(found.goodput)} {within(found.goodput_interval, percent)}"
     return {
-        "wall time": f"median {duration(times.p50)} (90%: {duration(times.p5)} to {duration(times.p95)})",
-        "steps": f"{duration(report.n_steps * report.step_s)} without interruptions, {format_s(report.step_s)} each",
-        "goodput": f"{percent(found.goodput)} (90%: {percent(low)} to {percent(high)}), {found.interruptions:,.0f} interruptions",
-        **({"lost to": ", ".join(parts)} if parts else {}),
+        "wall time": f"median {duration(times.p50)} {within((times.p5, times.p95), duration)}",
+        "steps": _steps_alone(report),
+        "goodput": f"{goodput}, {found.interruptions:,.0f} interruptions",
+        "lost to": ", ".join(parts),
     }
+
+
+def _steps_alone(report: RunReport) -> str:
+    """Time of all steps if nothing interrupts them."""
+    return f"{duration(report.n_steps * report.step_s)} without interruptions, {format_s(report.step_s)} each"
 
 
 def _unknown_verdict(report: RunReport) -> tuple[str, Tone]:
@@ -237,12 +243,11 @@ def _unknown_facts(report: RunReport) -> dict[str, str]:
     """The expected time at three failure rates."""
     rows = [row for row in report.response if row.expected_s < NEVER_S]
     shown = [rows[at] for at in sorted({0, len(rows) // 2, len(rows) - 1})] if rows else []
-    steps = f"{duration(report.n_steps * report.step_s)} without interruptions, {format_s(report.step_s)} each"
     each = {
         f"MTBF {duration(3600.0 * row.mtbf_h)}": f"expected {duration(row.expected_s)}, goodput {percent(row.goodput)}"
         for row in shown
     }
-    return {"steps": steps, **each}
+    return {"steps": _steps_alone(report), **each}
 
 
 def _evidence(report: RunReport) -> str:
@@ -270,75 +275,85 @@ def _next(report: RunReport) -> str:
     return f"{what}: saves {duration(first.saves_s)}; {more(report.notes)}"
 
 
-def _outcome(report: RunReport, found: OutcomeFacts) -> Iterator[Block]:
+def _outcome(report: RunReport, found: OutcomeFacts) -> list[Block]:
     """Quantiles of the wall time, where it goes, and what to change first."""
     times, errors, chance = found.time_s, found.mc_error_s, found.chance_s
-    names = {"median": "p50", "p95": "p95", "p99": "p99", "mean": "mean"}
-    rows = [
-        (shown, duration(getattr(times, name), getattr(errors, name)), duration(getattr(chance, name)))
-        for shown, name in names.items()
-    ]
-    yield Table(f"Wall time (± Monte Carlo error of {found.n_worlds:,} runs)", ("", "all", "luck alone"), rows)
-    low, high = map(duration, found.expected_interval_s)
-    deadline, (worst, best) = report.deadline, found.goodput_interval
-    facts = {
-        "mean": f"{low} to {high} (90%) for all that failure rates and step time may be; the rest of the spread is luck",
-        "goodput": f"{found.goodput:.3f} (90%: {worst:.3f} to {best:.3f}), {found.interruptions:,.1f} interruptions",
-        "lost": f"{duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
+    quantiles = {
+        "": lambda name: "median" if name == "p50" else name,
+        "all": lambda name: duration(getattr(times, name), getattr(errors, name)),
+        "luck alone": lambda name: duration(getattr(chance, name)),
     }
-    if deadline is not None:
-        error = f" ± {100 * deadline.mc_error:.1g}%" if 0.0 < deadline.prob < 1.0 else ""
-        facts["deadline"] = f"done within {duration(deadline.deadline_s)} with probability {prob(deadline.prob)}{error}"
-    yield Facts("", facts)
+    title = f"Wall time (± Monte Carlo error of {found.n_worlds:,} runs)"
     shares = {name: (value, value / times.mean) for name, value in found.seconds.items()}
     bars = [
         Bar(words(name), f"{duration(value)}  {share:.1%}", share)
         for name, (value, share) in shares.items()
         if abs(share) >= SMALLEST_SHARE
     ]
-    yield Bars("Where the time goes (mean)", bars)
-    if found.waiting_s >= SMALLEST_SHARE * times.mean:
-        yield Note(f"Of failures, {duration(found.waiting_s)} were spent waiting for nodes.")
-    if report.changes:
-        saved = [(one.what, duration(one.saves_s)) for one in report.changes[:MOST_CHANGES]]
-        yield Table("What to change first (each alone, on average)", ("change", "saves"), saved)
+    waited = f"Of failures, {duration(found.waiting_s)} were spent waiting for nodes."
+    saved = [(one.what, duration(one.saves_s)) for one in report.changes[:MOST_CHANGES]]
+    return [
+        Table.of(title, ("p50", "p95", "p99", "mean"), quantiles),
+        Facts("", _outcome_facts(report, found)),
+        Bars("Where the time goes (mean)", bars),
+        Note(waited if found.waiting_s >= SMALLEST_SHARE * times.mean else ""),
+        Table("What to change first (each alone, on average)", ("change", "saves"), saved),
+    ]
+
+
+def _outcome_facts(report: RunReport, found: OutcomeFacts) -> dict[str, str]:
+    low, high = map(duration, found.expected_interval_s)
+    goodput = f"{found.goodput:.3f} {within(found.goodput_interval, '{:.3f}'.format)}"
+    return {
+        "mean": f"{low} to {high} (90%) for all that failure rates and step time may be; the rest of the spread is luck",
+        "goodput": f"{goodput}, {found.interruptions:,.1f} interruptions",
+        "lost": f"{duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
+        "deadline": _deadline(report.deadline),
+    }
+
+
+def _deadline(asked: DeadlineFacts | None) -> str:
+    if asked is None:
+        return ""
+    error = f" ± {100 * asked.mc_error:.1g}%" if 0.0 < asked.prob < 1.0 else ""
+    return f"done within {duration(asked.deadline_s)} with probability {prob(asked.prob)}{error}"
 
 
 def _response(report: RunReport) -> Table:
     """Table of the run by time between failures, where no failure rate is known."""
-    rows = [
-        (
-            duration(3600.0 * row.mtbf_h),
-            duration(row.interval_s),
-            duration(row.expected_s) if row.expected_s < NEVER_S else "never",
-            f"{row.goodput:.3f}",
-        )
-        for row in report.response
-    ]
-    return Table("By the mean time between failures", ("MTBF", "checkpoint every", "expected time", "goodput"), rows)
+    return Table.of("By the mean time between failures", report.response, RESPONSE)
 
 
-def _setting(report: RunReport) -> Iterator[tuple[str, str]]:
-    point, after = report.checkpoint, report.recovery
-    if report.reliability is not None:
-        yield from _reliability(report.reliability)
+RESPONSE: dict[str, Callable[[Response], str]] = {
+    "MTBF": lambda row: duration(3600.0 * row.mtbf_h),
+    "checkpoint every": lambda row: duration(row.interval_s),
+    "expected time": lambda row: duration(row.expected_s) if row.expected_s < NEVER_S else "never",
+    "goodput": lambda row: f"{row.goodput:.3f}",
+}
+
+
+def _setting(report: RunReport) -> dict[str, str]:
+    point, after, found = report.checkpoint, report.recovery, report.reliability
     how = "best by the formula" if point.is_chosen else "as stated"
     every = "step" if point.interval_steps == 1 else f"{point.interval_steps:,} steps"
     when = f"every {every}" if point.interval_steps < report.n_steps else "one, after the last step"
     behind = f", {duration(point.background_s)} more until it can be loaded" if point.background_s else ""
-    yield "checkpoint", f"{when} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}"
-    yield "restart", f"{duration(after.outage_s)} to the first step at full pace"
-    if report.reliability is not None:
-        nodes = f"{after.spares} node{'s' * (after.spares != 1)}"
-        yield "spares", f"{nodes} ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
+    blocking = f"blocking {duration(point.blocking_s)}{behind}"
+    spares = f"{counted(after.spares, 'node')} ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
+    return {
+        "reliability": "" if found is None else _reliability(found),
+        "source": "" if found is None else found.source,
+        "checkpoint": f"{when} ({duration(point.interval_s)}, {how}), {blocking}",
+        "restart": f"{duration(after.outage_s)} to the first step at full pace",
+        "spares": "" if found is None else spares,
+    }
 
 
-def _reliability(found: ReliabilityFacts) -> Iterator[tuple[str, str]]:
+def _reliability(found: ReliabilityFacts) -> str:
+    """Interruptions, their causes, and slow phases."""
     every = "no interruptions" if found.mttf_h is None else f"an interruption every {duration(3600.0 * found.mttf_h)}"
     total = sum(one.per_hour for one in found.causes) or 1.0
     shares = ", ".join(f"{one.cause} {one.per_hour / total:.0%}" for one in found.causes[:MOST_CAUSES])
     slow = f"slow phases: {', '.join(found.slow_phases)}" if found.slow_phases else ""
     listed = "; ".join(filter(None, (shares, slow)))
-    yield "reliability", f"{found.name}: {every}{f' ({listed})' if listed else ''}"
-    if found.source:
-        yield "source", found.source
+    return f"{found.name}: {every}{f' ({listed})' if listed else ''}"

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import amount, percent, prob, prob_from, time_to, uncertain_memory, value_with_error, with_error
+from ..core.text_table import (
+    amount,
+    counted,
+    percent,
+    prob,
+    prob_from,
+    time_to,
+    uncertain_memory,
+    value_with_error,
+    with_error,
+    within,
+)
 from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SearchedPlan, SizeFacts
 
@@ -63,11 +74,9 @@ class StudyReport(Report):
     screened: Annotated[ScreenedPlans | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:
-        verdict, tone = _study_verdict(self)
         return Card(
-            title=f"{self.job.name}: best of {self.n_feasible:,} plans on {self.job.n_devices:,} x {self.job.device}",
-            verdict=verdict,
-            tone=tone,
+            f"{self.job.name}: best of {self.n_feasible:,} plans on {self.job.n_devices:,} x {self.job.device}",
+            *_study_verdict(self),
             facts=_study_facts(self),
             evidence=f"{self.n_raced:,} plans compared on {self.objective}; gain on fresh draws, model error included",
             assumptions=("what the job file leaves open is alike for all plans",),
@@ -75,22 +84,15 @@ class StudyReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        counts = (
-            f"{self.n_plans:,} plans, {self.n_feasible:,} feasible, {self.n_simulated:,} simulated, {self.n_raced:,}"
-        )
+        counts = f"{self.n_plans:,} plans, {self.n_feasible:,} feasible, {self.n_simulated:,} simulated"
+        how = f"{format_s(self.elapsed_s)} ({self.method.replace('_', ' ')})"
         reasons = sorted(self.infeasible.items(), key=lambda item: -item[1])[:MOST_REASONS]
         return [
             Facts("Best plan", _best(self)),
             *_top(self),
-            Note(
-                f"{counts} compared on {self.objective} in {format_s(self.elapsed_s)} ({self.method.replace('_', ' ')})."
-            ),
-            *(
-                [Table("Not feasible", ("reason", "plans"), [(text, f"{n:,}") for text, n in reasons])]
-                if reasons
-                else []
-            ),
-            *(Note(f"note: {note}") for note in self.notes),
+            Note(f"{counts}, {self.n_raced:,} compared on {self.objective} in {how}."),
+            Table("Not feasible", ("reason", "plans"), [(text, f"{n:,}") for text, n in reasons]),
+            *notes(self.notes),
         ]
 
 
@@ -116,38 +118,32 @@ class SizesReport(Report):
         fastest = min(self.sizes, key=lambda size: size.value_s)
         least = min(self.sizes, key=self.gpu_s)
         file = self.record.inputs.get("job") or self.job.name
-        shown = {size.n_devices: size for size in (fastest, least)}
-        same = ", with the least GPU time per step" if len(shown) == 1 else f"; least GPU time on {least.n_devices:,}"
+        same = ", with the least GPU time per step" if least == fastest else f"; least GPU time on {least.n_devices:,}"
         return Card(
-            title=f"{self.job.name}: {self.job.model} on {self.job.device}, best plan by {self.objective}",
-            verdict=f"Fastest on {fastest.n_devices:,} GPUs{same}.",
-            tone="plain",
-            facts={
-                f"{n:,} GPUs": f"{self.objective} {self._value(size)}, {self.gpu_s(size):,.4g} GPU-s; {degrees_words(size.plan)}"
-                for n, size in shown.items()
-            },
+            f"{self.job.name}: {self.job.model} on {self.job.device}, best plan by {self.objective}",
+            f"Fastest on {fastest.n_devices:,} GPUs{same}.",
+            facts={f"{size.n_devices:,} GPUs": self._words(size) for size in (fastest, least)},
             evidence=f"the best plan of each of {len(self.sizes)} sizes, simulated",
             assumptions=("what the job file leaves open is alike at all sizes",),
             next_step=f"prism-jax predict {file} --set cluster.n_devices={least.n_devices}; --details",
         )
 
+    def _words(self, size: SizeFacts) -> str:
+        return f"{self.objective} {self._value(size)}, {self.gpu_s(size):,.4g} GPU-s; {degrees_words(size.plan)}"
+
     def blocks(self) -> Sequence[Block]:
-        head = ("GPUs", self.objective, "GPU-s per step", "energy kWh", "cost", "memory", "plan")
-        rows = [
-            (
-                f"{size.n_devices:,}{'*' * (size.n_devices in self.front)}",
-                self._value(size),
-                f"{self.gpu_s(size):,.4g}",
-                f"{size.energy_j / 3.6e6:.4g}",
-                amount(size.cost) if size.cost else "",
-                format_bytes(size.memory_bytes),
-                plan_words(size.plan),
-            )
-            for size in self.sizes
-        ]
+        columns = {
+            "GPUs": lambda size: f"{size.n_devices:,}{'*' * (size.n_devices in self.front)}",
+            self.objective: self._value,
+            "GPU-s per step": lambda size: f"{self.gpu_s(size):,.4g}",
+            "energy kWh": lambda size: f"{size.energy_j / 3.6e6:.4g}",
+            "cost": lambda size: amount(size.cost) if size.cost else "",
+            "memory": lambda size: format_bytes(size.memory_bytes),
+            "plan": lambda size: plan_words(size.plan),
+        }
         cost = "; cost in the currency of the price" if any(size.cost for size in self.sizes) else ""
         last = f"* on the Pareto front of time, GPUs, energy and cost, which are of the median step{cost}"
-        return [Table(f"{self.job.name}: best plan by {self.objective}", head, rows), Note(last)]
+        return [Table.of(f"{self.job.name}: best plan by {self.objective}", self.sizes, columns), Note(last)]
 
     def _value(self, size: SizeFacts) -> str:
         if size.value_error_s is None:  # of an older version
@@ -168,6 +164,11 @@ class TunedNumber:
     unit: str
     before: float
     after: float
+
+    @property
+    def name(self) -> str:
+        """Field and label."""
+        return f"{self.field} {self.label}"
 
 
 @dataclass(frozen=True)
@@ -199,19 +200,17 @@ class TuneReport(Report):
     def card(self) -> Card:
         low, high = self.gain_interval
         name, half_s = f"p{100 * self.p:g}", self.base_s * (high - low) / 2.0
-        smallest_s = max(half_s, self.base_s / 1e4)
-        interval = f"(90%: {low:.1%} to {high:.1%})"
+        before, after = (time_to(one, max(half_s, self.base_s / 1e4)) for one in (self.base_s, self.best_s))
         found = f"{name} falls by {self.gain:.1%}" if low > 0.0 else f"No gain in {name} that these draws show"
         fields = list(dict.fromkeys(one.field for one in self.numbers))
         return Card(
-            title=f"{self.job}: {', '.join(fields)} tuned for {name}",
-            verdict=f"{found} {interval}.",
-            tone="good" if low > 0.0 else "unsure",
+            f"{self.job}: {', '.join(fields)} tuned for {name}",
+            f"{found} {within(self.gain_interval, '{:.1%}'.format)}.",
+            "good" if low > 0.0 else "unsure",
             facts={
-                name: f"{time_to(self.base_s, smallest_s)} before, {time_to(self.best_s, smallest_s)} after",
+                name: f"{before} before, {after} after",
                 **{
-                    f"{one.field} {one.label}": f"{one.before:,.6g} -> {one.after:,.6g} {one.unit}"
-                    for one in self.numbers[:MOST_NUMBERS]
+                    one.name: f"{one.before:,.6g} -> {one.after:,.6g} {one.unit}" for one in self.numbers[:MOST_NUMBERS]
                 },
             },
             evidence="fresh draws; Monte Carlo error alone",
@@ -220,10 +219,15 @@ class TuneReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        rows = [(f"{n.field} {n.label}", f"{n.before:,.6g}", f"{n.after:,.6g}", n.unit) for n in self.numbers]
-        return [Table("Values", ("", "before", "after", "unit"), rows), *(Note(f"note: {note}") for note in self.notes)]
+        return [Table.of("Values", self.numbers, TUNED), *notes(self.notes)]
 
 
+TUNED: dict[str, Callable[[TunedNumber], str]] = {
+    "": lambda one: one.name,
+    "before": lambda one: f"{one.before:,.6g}",
+    "after": lambda one: f"{one.after:,.6g}",
+    "unit": lambda one: one.unit,
+}
 MOST_NUMBERS = 4  # on the first screen
 MOST_REASONS = 4
 
@@ -256,50 +260,57 @@ def _study_verdict(report: StudyReport) -> tuple[str, Tone]:
         return f"The job's own plan has the least {report.objective} of all.", "good"
     if gain is None:
         return "The job's own plan cannot run; this one can.", "plain"
-    low, high = gain.model_interval
-    interval = f"(90%: {percent(low)} to {percent(high)})"
-    return (
-        f"A plan whose {report.objective} is {percent(gain.gain)} below that of the job's own {interval}.",
-        "good" if low > 0.0 else "unsure",
-    )
+    below = f"{percent(gain.gain)} below that of the job's own {within(gain.model_interval, percent)}"
+    return f"A plan whose {report.objective} is {below}.", "good" if gain.model_interval[0] > 0.0 else "unsure"
 
 
 def _study_facts(report: StudyReport) -> dict[str, str]:
     best, tied = report.best, sum(one.tied for one in report.unlike) - 1
     value = value_with_error(best.value_s, best.value_error_s, report.objective_unit)
-    others = f"; {tied} other kind{'s' * (tied > 1)} of plan within the error" if tied > 0 else ""
+    others = f"; {counted(tied, 'other kind')} of plan within the error" if tied > 0 else ""
     memory = f"{format_bytes(best.memory_bytes, 3)} of {format_bytes(report.job.hbm_bytes, 3)}"
+    rate = f"{best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s/GPU, MFU {percent(best.mfu)}"
     return {
         "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}",
-        report.objective: f"{value}; {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s/GPU, MFU {percent(best.mfu)}",
+        report.objective: f"{value}; {rate}",
         "memory": f"{memory}, does not fit with probability {prob_from(best.not_fit_prob)}",
         "best": f"of all finalists with probability {prob(best.prob_best)}{others}",
     }
 
 
 def _best(report: StudyReport) -> dict[str, str]:
-    best, gain = report.best, report.gain
-    smallest_s = max(best.p99_s - best.p50_s, best.value_error_s) / 30
+    best, smallest_s = report.best, _smallest_s(report)
     times = (f"{name} {time_to(getattr(best, f'{name}_s'), smallest_s)}" for name in ("p50", "p95", "p99"))
-    facts = {
+    memory = f"{format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device"
+    rate = f"{best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median"
+    return {
         "plan": plan_words(best.plan),
         "step time": f"{', '.join(times)}; without variability {time_to(best.step_s, smallest_s)}",
         report.objective: value_with_error(best.value_s, best.value_error_s, report.objective_unit),
-        "memory": f"{format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device: "
-        f"{uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
-        "speed": f"MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
+        "memory": f"{memory}: {uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
+        "speed": f"MFU {best.mfu:.1%}, {rate}",
         "P(best)": f"{prob(best.prob_best)} of the finalists",
         "to change": " ".join(f"--set {change}" for change in best.changes) or "nothing",
+        **(_gain(report, report.gain) if report.gain is not None and best.changes else {}),
     }
-    if gain is not None and best.changes:
-        is_time, unit = report.objective_unit == "s", report.objective_unit
-        before, after = (time_to(x, smallest_s) if is_time else f"{x:.4g} {unit}" for x in (gain.base_s, gain.best_s))
-        draws = f"{_range(gain.gain_interval)} by Monte Carlo error alone, on fresh draws that the search did not use"
-        interval = f"90% interval {_range(gain.model_interval)} with the error of the cost model, {draws}"
-        facts["gain"] = f"{gain.gain:.2%} of {report.objective}, {before} -> {after} ({interval})"
-        if gain.posterior_interval is not None:
-            facts["gain by the fit"] = f"{_range(gain.posterior_interval)} by the uncertainty of the fit"
-    return facts
+
+
+def _smallest_s(report: StudyReport) -> float:
+    """Seconds that the digits of quantiles go down to."""
+    return max(report.best.p99_s - report.best.p50_s, report.best.value_error_s) / 30
+
+
+def _gain(report: StudyReport, gain: GainEstimate) -> dict[str, str]:
+    unit, smallest_s = report.objective_unit, _smallest_s(report)
+    ends = (gain.base_s, gain.best_s)
+    before, after = (time_to(one, smallest_s) if unit == "s" else f"{one:.4g} {unit}" for one in ends)
+    draws = f"{_range(gain.gain_interval)} by Monte Carlo error alone, on fresh draws that the search did not use"
+    interval = f"90% interval {_range(gain.model_interval)} with the error of the cost model, {draws}"
+    by_fit = gain.posterior_interval
+    return {
+        "gain": f"{gain.gain:.2%} of {report.objective}, {before} -> {after} ({interval})",
+        "gain by the fit": "" if by_fit is None else f"{_range(by_fit)} by the uncertainty of the fit",
+    }
 
 
 def _range(interval: tuple[float, float]) -> str:
@@ -308,28 +319,26 @@ def _range(interval: tuple[float, float]) -> str:
 
 def _top(report: StudyReport) -> list[Block]:
     """The best plan of each kind."""
-    top = report.unlike
-    head = ("", report.objective, "behind", "P(best)", "MFU", f"{report.job.sample_unit}/s/GPU", "memory", "plan")
-    rows = [_row(number, candidate, top[0], report.objective_unit) for number, candidate in enumerate(top, start=1)]
+    top, unit = report.unlike, report.objective_unit
+    columns = {
+        "": lambda ranked: f"{ranked[0]}{'=' * (ranked[1].tied and ranked[0] > 1)}",
+        report.objective: lambda ranked: _value(ranked[1], unit),
+        "behind": lambda ranked: f"+{ranked[1].behind_s / top[0].value_s:.2%}" if ranked[0] > 1 else "",
+        "P(best)": lambda ranked: prob(ranked[1].prob_best),
+        "MFU": lambda ranked: f"{ranked[1].mfu:.1%}",
+        f"{report.job.sample_unit}/s/GPU": lambda ranked: f"{ranked[1].tokens_per_s_per_gpu:,.0f}",
+        "memory": lambda ranked: format_bytes(ranked[1].memory_bytes),
+        "plan": lambda ranked: plan_words(ranked[1].plan),
+    }
+    title = "Best plan of each combination of degrees, schedule, recomputation and sharding"
     tied = sum(candidate.tied for candidate in top) > 1
-    table = Table("Best plan of each combination of degrees, schedule, recomputation and sharding", head, rows)
-    return [table, *([Note("= not distinguishable from the best (2 standard errors)")] if tied else [])]
+    legend = "= not distinguishable from the best (2 standard errors)" if tied else ""
+    return [Table.of(title, enumerate(top, start=1), columns), Note(legend)]
 
 
-def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str) -> tuple[str, ...]:
+def _value(candidate: CandidateFacts, unit: str) -> str:
     value, error = candidate.value_s, candidate.value_error_s
-    behind = candidate.behind_s / best.value_s
-    tie = "=" if candidate.tied and number > 1 else ""
-    return (
-        f"{number}{tie}",
-        time_to(value, error or value / 1e3) if unit == "s" else f"{with_error(value, error)[0]} {unit}",
-        f"+{behind:.2%}" if number > 1 else "",
-        prob(candidate.prob_best),
-        f"{candidate.mfu:.1%}",
-        f"{candidate.tokens_per_s_per_gpu:,.0f}",
-        format_bytes(candidate.memory_bytes),
-        plan_words(candidate.plan),
-    )
+    return time_to(value, error or value / 1e3) if unit == "s" else f"{with_error(value, error)[0]} {unit}"
 
 
 def _sharding(plan: SearchedPlan) -> str:
