@@ -124,7 +124,9 @@ class Table:
         def of_item(text: Callable[[T], str]) -> Callable[[tuple[str, T]], str]:
             return lambda pair: text(pair[1])
 
-        return cls.of(title, items, {heading: lambda pair: pair[0], **{n: of_item(text) for n, text in columns.items()}})
+        return cls.of(
+            title, items, {heading: lambda pair: pair[0], **{n: of_item(text) for n, text in columns.items()}}
+        )
 
     def is_numeric(self, index: int) -> bool:
         """Whether a column holds numbers, which are aligned right; the first one names the rows."""
@@ -215,9 +217,9 @@ def notes(texts: Iterable[str], word: str = "note") -> list[Note]:
     return [Note(f"{word}: {text}") for text in texts]
 
 
-def left_out(n: int, most: int, what: str) -> Note:
-    """Note on how many of `n` things are not among the `most` that a table lists; empty where all are."""
-    return Note(f"and {n - most:,} more {what} (--json lists them)" if n > most else "")
+def left_out(n: int, most: int, what: str, where: str = "--json lists them") -> Note:
+    """Note on how many of `n` things are not among the `most` that a table lists, and where; empty where all are."""
+    return Note(f"and {n - most:,} more {what} ({where})" if n > most else "")
 
 
 def more(notes: Sequence[str]) -> str:

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.page import Bars, Block, Card, Code, Facts, Note, Table, excess_bars, more
+from ..core.page import Block, Card, Code, Facts, Note, Table, excess_bars, left_out, more, notes
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import decimals, duration, percent, unit_of_time, value_with_error
+from ..core.text_table import decimals, duration, percent, some, unit_of_time, value_with_error
 from ..core.use_case import NOT_TYPED, Option, OptionGroup
 from ..cost.partition import Splits
 from ..result.parameters import ObjectiveChoice
@@ -115,37 +115,41 @@ class PlacementReport(Report):
         return tuple(self.value)
 
     def card(self) -> Card:
-        job, n, gain = self.job, len(self.assignment), _gain(self)
-        share = self.gain / self.value[AS_GIVEN]
+        job, share = self.job, self.gain / self.value[AS_GIVEN]
         is_better = self.gain_interval[0] > 0.0 and share >= SMALLEST_GAIN
         left_out = f"; {len(self.left_out)} left out" if self.left_out else ""
-        verdict = f"The chosen placement lowers the {self.objective} by {percent(share)} against the nodes as given."
-        base, best = (
-            value_with_error(self.value[name], self.value_error[name], self.objective_unit)
-            for name in (AS_GIVEN, OPTIMISED)
-        )
-        out = {"left out": f"node{'s' * (len(self.left_out) > 1)} {_named(self)}"} if self.left_out else {}
+        better = f"The chosen placement lowers the {self.objective} by {percent(share)} against the nodes as given."
+        same = f"No placement has a clearly lower {self.objective} than the nodes as given."
+        base, best = self._reached(AS_GIVEN), self._reached(OPTIMISED)
         return Card(
-            title=f"{job.name}: {n:,} nodes of {job.node_size} GPUs{left_out}",
-            verdict=verdict
-            if is_better
-            else f"No placement has a clearly lower {self.objective} than the nodes as given.",
-            tone="good" if is_better else "plain",
-            facts={self.objective: f"{base} as given, {best} chosen", **gain, **out},
+            f"{job.name}: {len(self.assignment):,} nodes of {job.node_size} GPUs{left_out}",
+            better if is_better else same,
+            "good" if is_better else "plain",
+            facts={
+                self.objective: f"{base} as given, {best} chosen",
+                **_gain(self),
+                "left out": f"node{'s' * (len(self.left_out) > 1)} {_named(self)}" if self.left_out else "",
+            },
             evidence=f"{len(self.methods)} placements on the same fresh draws; {len(self.node_slowdown):,} measured nodes",
             assumptions=("nodes stay as slow as they were measured",),
             next_step=f"--hostfile FILE, --rankfile FILE: for your launcher; {more(self.notes)}",
         )
 
+    def _reached(self, method: str) -> str:
+        """The objective of a method."""
+        return value_with_error(self.value[method], self.value_error[method], self.objective_unit)
+
     def blocks(self) -> Sequence[Block]:
+        values = {WORDS[name]: (self._reached(name), self.value[name]) for name in WORDS if name in self.methods}
+        title = f"{self.objective} of the step, and its excess over the chosen placement"
         return (
-            _methods(self),
+            excess_bars(title, values, self.value[OPTIMISED], 2),
             Facts("What the choice is worth", _gain(self)),
-            *_splits(self),
+            Facts("Splits", {} if self.splits is None else _splits(self.splits)),
             *_map(self),
             *_assignment(self),
-            *([Note(f"left out: node {_named(self)}")] if self.left_out else []),
-            *(Note(f"note: {note}") for note in self.notes),
+            Note(f"left out: node {_named(self)}" if self.left_out else ""),
+            *notes(self.notes),
             Note(f"seed {self.record.seed}; {duration(self.elapsed_s)}"),
         )
 
@@ -171,20 +175,6 @@ WORDS = {
 }
 
 
-def _methods(report: PlacementReport) -> Bars:
-    """One bar per method: how far above the chosen one it stays."""
-    values = {
-        WORDS[name]: (
-            value_with_error(report.value[name], report.value_error[name], report.objective_unit),
-            report.value[name],
-        )
-        for name in WORDS
-        if name in report.methods
-    }
-    title = f"{report.objective} of the step, and its excess over the chosen placement"
-    return excess_bars(title, values, report.value[OPTIMISED], 2)
-
-
 def _gain(report: PlacementReport) -> dict[str, str]:
     """Falls of the objective, in one unit; intervals hold 90% of estimates on fresh draws."""
     low, high = report.gain_interval
@@ -206,15 +196,11 @@ def _gain(report: PlacementReport) -> dict[str, str]:
     return found
 
 
-def _splits(report: PlacementReport) -> list[Block]:
-    splits = report.splits
-    if not splits:
-        return []
-    facts = {
+def _splits(splits: Splits) -> dict[str, str]:
+    return {
         "layers per model chunk": _counts(splits.layers),
         "micro-batches per replica": _counts(splits.micro_batches),
     }
-    return [Facts("Splits", facts)]
 
 
 def _counts(values: Sequence[int]) -> str:
@@ -261,20 +247,16 @@ def _shades(row: Floats, low: float, high: float) -> str:
 def _assignment(report: PlacementReport) -> list[Block]:
     """Table of hosts with their ranks, stages and replicas, in the order of ranks."""
     slots, size = report.slots, report.job.node_size
-    rows = [
-        (
-            _span(slot * size, slot * size + size - 1),
-            host,
-            _span(slots.stage[slot], slots.last_stage[slot]),
-            _span(slots.replica[slot], slots.last_replica[slot]),
-            f"{report.node_slowdown[report.assignment[slot]]:.3f}",
-        )
-        for slot, host in enumerate(report.hosts[:MOST_HOSTS])
-    ]
-    found = Table("Assignment", ("ranks", "node", "stage", "replica", "slowest GPU"), rows)
-    n_more = len(report.hosts) - MOST_HOSTS
-    rest = [Note(f"and {n_more:,} more nodes: --hostfile FILE or --json has them all")] if n_more > 0 else []
-    return [found, *rest]
+    columns = {
+        "ranks": lambda slot: _span(slot * size, slot * size + size - 1),
+        "node": lambda slot: report.hosts[slot],
+        "stage": lambda slot: _span(slots.stage[slot], slots.last_stage[slot]),
+        "replica": lambda slot: _span(slots.replica[slot], slots.last_replica[slot]),
+        "slowest GPU": lambda slot: f"{report.node_slowdown[report.assignment[slot]]:.3f}",
+    }
+    n = len(report.hosts)
+    table = Table.of("Assignment", range(min(n, MOST_HOSTS)), columns)
+    return [table, left_out(n, MOST_HOSTS, "nodes", "--hostfile FILE or --json lists them")]
 
 
 def _span(first: int, last: int) -> str:
@@ -283,6 +265,5 @@ def _span(first: int, last: int) -> str:
 
 def _named(report: PlacementReport) -> str:
     """Nodes that are left out, with their slowdowns."""
-    pairs = zip(report.spare_hosts[:MOST_LISTED], report.left_out, strict=False)
-    named = ", ".join(f"{host} ({report.node_slowdown[node]:.3f})" for host, node in pairs)
-    return f"{named}{', ...' if len(report.left_out) > MOST_LISTED else ''}"
+    pairs = zip(report.spare_hosts, report.left_out, strict=False)
+    return some([f"{host} ({report.node_slowdown[node]:.3f})" for host, node in pairs], MOST_LISTED)

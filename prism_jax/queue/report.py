@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, more
+from ..core.page import Block, Card, Facts, Note, Table, more, notes
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import duration, percent
+from ..core.text_table import counted, duration, percent
 from .compare import QueueRow, Ratio
 
 
@@ -48,22 +48,21 @@ class QueueReport(Report):
     record: Annotated[RunRecord, INLINE]
 
     def card(self) -> Card:
-        best = self.best
+        best, own = self.best, self.rows[0].figures
         verdict = f"No policy has a clearly shorter mean completion time than FIFO (load {self.load:.2f})."
         if best is not None and best.over_fifo.p95 < 1.0:
             less = percent(1.0 - best.over_fifo.median)
             verdict = f"{_name(best)} shortens the mean completion time by {less} against FIFO."
-        own = self.rows[0].figures
         alone = f"{duration(own.jct_mean_s)} to completion; 1 in 20 jobs at least {duration(own.jct_p95_s)}"
-        facts = {"mean time": alone if best is None else f"{ratio(best.over_fifo)} of FIFO's"}
-        draws = f"{self.n_seeds:,} draw{'s' * (self.n_seeds != 1)}"
         gpus = () if self.n_gpus_from == "stated" else (f"{self.n_gpus:,} GPUs ({self.n_gpus_from})",)
         return Card(
-            title=f"{self.source}{self._group}: {self.n_jobs:,} jobs on {self.n_gpus:,} GPUs, load {self.load:.2f}",
-            verdict=verdict,
-            tone="plain",
-            facts={**facts, **_distribution(self.rows)},
-            evidence=f"{self.n_jobs:,} jobs in {duration(self.span_s)}, {draws} of GPU speeds",
+            f"{self.source}{self._group}: {self.n_jobs:,} jobs on {self.n_gpus:,} GPUs, load {self.load:.2f}",
+            verdict,
+            facts={
+                "mean time": alone if best is None else f"{ratio(best.over_fifo)} of FIFO's",
+                "distributions": _distribution(self.rows),
+            },
+            evidence=f"{self.n_jobs:,} jobs in {duration(self.span_s)}, {counted(self.n_seeds, 'draw')} of GPU speeds",
             assumptions=(*gpus, self._deadlines),
             next_step=f"--policy, --cv: other policies and spreads; {more(self.notes)}",
         )
@@ -79,9 +78,9 @@ class QueueReport(Report):
 
     @property
     def _deadlines(self) -> str:
-        return (
-            "deadlines of the trace" if self.slack is None else f"deadlines drawn, mean slack {self.slack:g} x duration"
-        )
+        if self.slack is None:
+            return "deadlines of the trace"
+        return f"deadlines drawn, mean slack {self.slack:g} x duration"
 
     def blocks(self) -> Sequence[Block]:
         setting = {
@@ -96,7 +95,7 @@ class QueueReport(Report):
             *(_table(self, cv) for cv in dict.fromkeys(row.cv for row in self.rows)),
             Facts("What knowing distributions is worth", _answer(self)),
             Facts("Setting", setting),
-            *(Note(f"note: {note}") for note in self.notes),
+            *notes(self.notes),
             Note(f"seed {self.record.seed}; {duration(self.elapsed_s)}"),
         )
 
@@ -108,47 +107,37 @@ def _name(row: QueueRow) -> str:
     return f"{row.policy} ({row.estimate} estimates)" if row.estimate else row.policy
 
 
-def _distribution(rows: Sequence[QueueRow]) -> dict[str, str]:
+def _distribution(rows: Sequence[QueueRow]) -> str:
     """Gain by estimates beyond a point, at the largest spread of GPUs."""
     told = [row for row in rows if row.over_point and row.estimate != "mean"]
-    if not told:
-        return {}
-    cv = max(row.cv for row in told)
-    best = min((row for row in told if row.cv == cv), key=lambda row: row.over_point.median if row.over_point else 1.0)
-    return {"distributions": _gain(best)}
+    cv = max((row.cv for row in told), default=0.0)
+    return _gain(_best([row for row in told if row.cv == cv])) if told else ""
 
 
-COLUMNS = (
-    "policy",
-    "estimate",
-    "JCT mean",
-    "p50",
-    "p95",
-    "p99",
-    "waiting",
-    "makespan",
-    "on time",
-    "over FIFO",
-    "over point",
-)
+def _best(rows: Sequence[QueueRow]) -> QueueRow:
+    """The row with the largest gain over point estimates."""
+    return min(rows, key=lambda row: row.over_point.median if row.over_point else 1.0)
+
+
+COLUMNS: dict[str, Callable[[QueueRow], str]] = {
+    "policy": lambda row: row.policy,
+    "estimate": lambda row: row.estimate or "-",
+    "JCT mean": lambda row: duration(row.figures.jct_mean_s),
+    "p50": lambda row: duration(row.figures.jct_p50_s),
+    "p95": lambda row: duration(row.figures.jct_p95_s),
+    "p99": lambda row: duration(row.figures.jct_p99_s),
+    "waiting": lambda row: duration(row.figures.waiting_mean_s),
+    "makespan": lambda row: duration(row.figures.makespan_s),
+    "on time": lambda row: f"{100 * row.figures.on_time_prob:.1f}%",
+    "over FIFO": lambda row: ratio(row.over_fifo),
+    "over point": lambda row: ratio(row.over_point) if row.over_point else "-",
+}
 ENOUGH = 0.005  # of a ratio: smaller differences are not called one
 
 
 def _table(report: QueueReport, cv: float) -> Table:
-    rows = [_cells(row) for row in report.rows if row.cv == cv]
-    return Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows)
-
-
-def _cells(row: QueueRow) -> tuple[str, ...]:
-    times = (row.figures.jct_mean_s, row.figures.jct_p50_s, row.figures.jct_p95_s, row.figures.jct_p99_s)
-    rest = (row.figures.waiting_mean_s, row.figures.makespan_s)
-    return (
-        row.policy,
-        row.estimate or "-",
-        *map(duration, (*times, *rest)),
-        f"{100 * row.figures.on_time_prob:.1f}%",
-        ratio(row.over_fifo),
-        ratio(row.over_point) if row.over_point else "-",
+    return Table.of(
+        f"GPUs that differ by a CV of {100 * cv:.3g}%", [row for row in report.rows if row.cv == cv], COLUMNS
     )
 
 
@@ -168,8 +157,7 @@ def _answer(report: QueueReport) -> dict[str, str]:
             best = min(known, key=lambda row: row.over_fifo.median)
             found[f"{name}, point estimates"] = f"mean JCT {ratio(best.over_fifo)} of FIFO's ({best.policy})"
         if told:
-            best = min(told, key=lambda row: row.over_point.median if row.over_point else 1.0)
-            found[f"{name}, distributions"] = _gain(best)
+            found[f"{name}, distributions"] = _gain(_best(told))
     return found
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, excess_bars, more
+from ..core.page import Block, Card, Facts, Note, Table, excess_bars, left_out, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import duration, percent, time_to, value_with_error
 from ..core.units import format_bytes
@@ -112,28 +112,24 @@ class ShardingReport(Report):
     ranks_before: Annotated[tuple[RankLoad, ...] | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:
-        job, unit = self.job, self.objective_unit
+        job, unit, over = self.job, self.objective_unit, words_of(self.gain_over)
         base = self.baselines.get(self.gain_over, self.best.steps)
         share = self.gain / base.value
         is_better = self.gain_interval[0] > 0.0 and share >= SMALLEST_GAIN
-        over = words_of(self.gain_over)
-        verdict = f"The chosen assignment lowers the {self.objective} of the step by {percent(share)} against {over}."
-        values = [value_with_error(one.value, one.value_error, unit) for one in (base, self.best.steps)]
-        bound = _amount(self.lower_bound, unit)
-        sharder = (
-            {}
-            if self.best_sharder == self.gain_over
-            else {f"over {words_of(self.best_sharder)}": _worth(self, self.best_sharder)}
-        )
+        better = f"The chosen assignment lowers the {self.objective} of the step by {percent(share)} against {over}."
+        before, after = (value_with_error(one.value, one.value_error, unit) for one in (base, self.best.steps))
+        bound = f"no assignment is lower; the chosen one is {percent(self.gap)} above"
         return Card(
-            title=f"{job.name}: {job.n_tables:,} embedding tables on {job.n_devices:,} x {job.device}",
-            verdict=verdict if is_better else f"No assignment has a clearly lower {self.objective} than {over}.",
-            tone="good" if is_better else "plain",
+            f"{job.name}: {job.n_tables:,} embedding tables on {job.n_devices:,} x {job.device}",
+            better if is_better else f"No assignment has a clearly lower {self.objective} than {over}.",
+            "good" if is_better else "plain",
             facts={
-                self.objective: f"{values[0]} ({over}), {values[1]} chosen",
+                self.objective: f"{before} ({over}), {after} chosen",
                 "gain": _worth(self, self.gain_over),
-                **sharder,
-                "lower bound": f"{bound}: no assignment is lower; the chosen one is {percent(self.gap)} above",
+                f"over {words_of(self.best_sharder)}": ""
+                if self.best_sharder == self.gain_over
+                else _worth(self, self.best_sharder),
+                "lower bound": f"{_amount(self.lower_bound, unit)}: {bound}",
             },
             evidence=f"{len(self.baselines) + 1} assignments on the same fresh draws of look-ups",
             assumptions=("look-ups are distributed as the tables of the job file state",),
@@ -141,20 +137,24 @@ class ShardingReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        noise_free_s = self.noise_free_lower_bound_s
-        free = f"{_amount(noise_free_s, 's')}; {percent(self.noise_free_gap)} above"
         worth = {
-            f"gain over {words_of(name)}": _worth(self, name) for name in {self.gain_over: 0, self.best_sharder: 0}
+            **{f"gain over {words_of(name)}": _worth(self, name) for name in (self.gain_over, self.best_sharder)},
+            "lower bound": f"{_amount(self.lower_bound, self.objective_unit)}; {percent(self.gap)} above",
+            "noise-free bound": f"{_amount(self.noise_free_lower_bound_s, 's')}; {percent(self.noise_free_gap)} above",
         }
-        worth["lower bound"] = f"{_amount(self.lower_bound, self.objective_unit)}; {percent(self.gap)} above"
         return (
             *_methods(self),
-            Facts("What the choice is worth", {**worth, "noise-free bound": free}),
-            *_ranks(self),
-            *_everywhere(self),
-            *(Note(f"note: {note}") for note in self.notes),
+            Facts("What the choice is worth", worth),
+            Table.named("Tables of every GPU", "GPU", self._numbered_ranks, RANKS),
+            left_out(len(self.ranks), MOST_RANKS, "GPUs"),
+            Facts("Tables that every GPU holds", _everywhere(self)),
+            *notes(self.notes),
             Note(f"seed {self.record.seed}; {duration(self.elapsed_s)}"),
         )
+
+    @property
+    def _numbered_ranks(self) -> list[tuple[str, RankLoad]]:
+        return [(str(rank), load) for rank, load in enumerate(self.ranks[:MOST_RANKS])]
 
 
 SMALLEST_GAIN = 0.001  # of the objective; less is not called a gain
@@ -181,22 +181,13 @@ def _amount(value: float, unit: str) -> str:
 def _methods(report: ShardingReport) -> list[Block]:
     """Every method: the objective, how far above the chosen one it stays, and its step times."""
     every = {"chosen": report.best.steps, **report.baselines}
-    ranked = sorted(every.items(), key=lambda item: item[1].value)
-    values, rows = {}, []
-    for name, steps in ranked:
-        text = value_with_error(steps.value, steps.value_error, report.objective_unit)
-        values[words_of(name)] = text, steps.value
-        times = (_amount(one, "s") for one in (steps.p50_s, steps.p95_s, steps.noise_free_s))
-        rows.append((words_of(name), *times))
-    return [
-        excess_bars(
-            f"{report.objective} of the step, and its excess over the chosen assignment",
-            values,
-            report.best.steps.value,
-            1,
-        ),
-        Table("Step times", ("", "p50", "p95", "noise-free"), rows),
-    ]
+    ranked = [(words_of(name), one) for name, one in sorted(every.items(), key=lambda item: item[1].value)]
+    values = {
+        name: (value_with_error(one.value, one.value_error, report.objective_unit), one.value) for name, one in ranked
+    }
+    title = f"{report.objective} of the step, and its excess over the chosen assignment"
+    best = report.best.steps.value
+    return [excess_bars(title, values, best, 1), Table.named("Step times", "", ranked, STEP_TIMES)]
 
 
 def _worth(report: ShardingReport, over: str) -> str:
@@ -212,25 +203,6 @@ def _worth(report: ShardingReport, over: str) -> str:
     return f"{amount}, {percent(gain / base)} (90%: {ends})"
 
 
-def _ranks(report: ShardingReport) -> list[Block]:
-    """One row per GPU."""
-    columns = ("GPU", "forward", "backward", "sends each", "holds", "tables")
-    rows = [
-        (
-            str(index),
-            _amount(rank.forward_s, "s"),
-            _amount(rank.backward_s, "s"),
-            format_bytes(rank.sent_bytes, 3),
-            format_bytes(rank.held_bytes, 3),
-            _shortened(rank.tables),
-        )
-        for index, rank in enumerate(report.ranks[:MOST_RANKS])
-    ]
-    n_more = len(report.ranks) - MOST_RANKS
-    rest = [Note(f"and {n_more:,} more GPUs: --json has them all")] if n_more > 0 else []
-    return [Table("Tables of every GPU", columns, rows), *rest]
-
-
 def _shortened(names: Sequence[str]) -> str:
     text = ""
     for index, name in enumerate(names):
@@ -240,10 +212,24 @@ def _shortened(names: Sequence[str]) -> str:
     return text
 
 
-def _everywhere(report: ShardingReport) -> list[Block]:
-    found = {}
-    for way, words in (("row", "rows spread over all GPUs"), ("dp", "a copy on every GPU")):
-        names = [name for name, own in report.everywhere.items() if own == way]
-        if names:
-            found[words] = _shortened(names)
-    return [Facts("Tables that every GPU holds", found)] if found else []
+def _everywhere(report: ShardingReport) -> dict[str, str]:
+    """Tables by the way in which every GPU holds them."""
+    ways = {"row": "rows spread over all GPUs", "dp": "a copy on every GPU"}
+    return {
+        words: _shortened([name for name, own in report.everywhere.items() if own == way])
+        for way, words in ways.items()
+    }
+
+
+STEP_TIMES: dict[str, Callable[[ReachedSteps], str]] = {
+    "p50": lambda steps: _amount(steps.p50_s, "s"),
+    "p95": lambda steps: _amount(steps.p95_s, "s"),
+    "noise-free": lambda steps: _amount(steps.noise_free_s, "s"),
+}
+RANKS: dict[str, Callable[[RankLoad], str]] = {
+    "forward": lambda rank: _amount(rank.forward_s, "s"),
+    "backward": lambda rank: _amount(rank.backward_s, "s"),
+    "sends each": lambda rank: format_bytes(rank.sent_bytes, 3),
+    "holds": lambda rank: format_bytes(rank.held_bytes, 3),
+    "tables": lambda rank: _shortened(rank.tables),
+}

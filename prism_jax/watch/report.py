@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Table, Tone, more
+from ..core.page import Block, Card, Facts, Table, Tone, more, notes
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import duration, percent, time_to
+from ..core.text_table import counted, duration, percent, some, time_to, within
 from ..core.units import format_s
-from ..recorded.report import TraceFacts, counted, note_blocks, recorded_words, recording_blocks, recording_title
+from ..recorded.report import TraceFacts, recorded_words, recording_blocks, recording_title
 from ..trace.step_log import StepPoints
 from .phases import DetectedPhase
 from .remaining import TimeLeft
@@ -50,23 +50,20 @@ class WatchReport(Report):
     points: Annotated[StepPoints | None, WHERE_KNOWN] = None
 
     def card(self) -> Card:
-        verdict, tone = self.verdict
         last = self.phases[-1] if self.phases else None
-        slow = {} if last is None else {"slow phase": _size(last), "lost": _loss(last, self.restart_cost_s)}
-        notes = (*self._remarks, *self.info.notes)
         return Card(
-            title=recording_title(self.info),
-            verdict=verdict,
-            tone=tone,
+            recording_title(self.info),
+            *self.verdict,
             facts={
                 "usual step": f"{time_to(self.normal_s, self.spread * self.normal_s)}, spread {percent(self.spread)}",
-                **slow,
-                **({} if last is None or last.slow_rank is None else {"cause": _cause(last)}),
-                **({} if self.time_left is None else {"left": _left(self.time_left)}),
+                "slow phase": "" if last is None else _size(last),
+                "lost": "" if last is None else _loss(last, self.restart_cost_s),
+                "cause": "" if last is None else _cause(last),
+                "left": "" if self.time_left is None else _left(self.time_left),
             },
             evidence=recorded_words(self.info),
             assumptions=(f"the first {self.record.inputs['learn']} steps were as usual",),
-            next_step=f"{self._next}; {more(notes)}",
+            next_step=f"{self._next}; {more((*self._remarks, *self.info.notes))}",
         )
 
     @property
@@ -94,31 +91,26 @@ class WatchReport(Report):
 
     @property
     def _remarks(self) -> tuple[str, ...]:
-        found = []
-        if self.faster_steps:
-            found.append(f"steps are faster than before from step {_named(self.faster_steps)} on")
-        if self.settled_steps:
-            found.append(
-                f"{counted(len(self.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
-                f"percent (step {_named(self.settled_steps)}): compilation and caches, no alarm"
-            )
-        return tuple(found)
+        faster = f"steps are faster than before from step {_named(self.faster_steps)} on"
+        settled = (
+            f"{counted(len(self.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
+            f"percent (step {_named(self.settled_steps)}): compilation and caches, no alarm"
+        )
+        told = {faster: self.faster_steps, settled: self.settled_steps}
+        return tuple(text for text, steps in told.items() if steps)
 
     def blocks(self) -> Sequence[Block]:
-        columns = ("from step", "to", "step time", "detected at step", "lost", "verdict", "rank")
-        n_column = len(columns) if any(phase.slow_rank for phase in self.phases) else len(columns) - 1
-        rows = [_row(phase)[:n_column] for phase in self.phases]
         usual = {
             "usual step": f"{format_s(self.normal_s)}, spread {self.spread:.2%}",
             "successive steps": f"correlation {self.ar1:.2f}",
             "restart": f"costs {duration(self.restart_cost_s)}",
         }
         return (
-            *([Table("Slow phases", columns[:n_column], rows)] if rows else []),
+            Table.of("Slow phases", self.phases, PHASES),
             Facts("Usual steps", usual),
-            *([] if self.time_left is None else [_time_left(self.time_left)]),
+            Facts("Time left", {} if self.time_left is None else _time_left(self.time_left)),
             *recording_blocks(self.info),
-            *note_blocks((*self._remarks, *self.info.notes)),
+            *notes((*self._remarks, *self.info.notes)),
         )
 
 
@@ -148,41 +140,44 @@ def _loss(phase: DetectedPhase, cost_s: float) -> str:
 
 def _cause(phase: DetectedPhase) -> str:
     slow = phase.slow_rank
-    assert slow is not None
+    if slow is None:
+        return ""
     if slow.size > 0 and slow.size > CLEARLY * slow.others_size:
         return f"rank {slow.rank}: its compute grew by {slow.size:.1%}, that of the others by {slow.others_size:.1%}"
     return f"no single rank: compute of the worst, {slow.rank}, {slow.size:+.1%}, of the others {slow.others_size:+.1%}"
 
 
-def _row(phase: DetectedPhase) -> tuple[str, ...]:
-    return (
-        f"{phase.onset_step:,}",
-        "lasts" if phase.end_step is None else f"{phase.end_step:,}",
-        f"{format_s(phase.normal_s)} -> {format_s(phase.slow_s)} ({phase.size:+.1%})",
-        f"{phase.told_step:,} ({phase.prob:.0%})",
-        format_s(phase.lost_s),
-        phase.verdict if phase.act_step is None else f"{phase.verdict}; cost a restart by step {phase.act_step:,}",
-        "" if phase.slow_rank is None else _cause(phase),
-    )
+PHASES: dict[str, Callable[[DetectedPhase], str]] = {
+    "from step": lambda phase: f"{phase.onset_step:,}",
+    "to": lambda phase: "lasts" if phase.end_step is None else f"{phase.end_step:,}",
+    "step time": lambda phase: f"{format_s(phase.normal_s)} -> {format_s(phase.slow_s)} ({phase.size:+.1%})",
+    "detected at step": lambda phase: f"{phase.told_step:,} ({phase.prob:.0%})",
+    "lost": lambda phase: format_s(phase.lost_s),
+    "verdict": lambda phase: phase.verdict + ("" if phase.act_step is None else _acted(phase.act_step)),
+    "rank": _cause,
+}
+
+
+def _acted(step: int) -> str:
+    return f"; cost a restart by step {step:,}"
 
 
 def _left(left: TimeLeft) -> str:
-    low, high = (duration(one) for one in (left.p5_s, left.p95_s))
-    return f"{counted(left.n_steps, 'step')} take {duration(left.p50_s)} (90%: {low} to {high})"
+    middle, interval = duration(left.p50_s), within((left.p5_s, left.p95_s), duration)
+    return f"{counted(left.n_steps, 'step')} take {middle} {interval}"
 
 
-def _time_left(left: TimeLeft) -> Facts:
+def _time_left(left: TimeLeft) -> dict[str, str]:
     shares = sorted(left.variance_shares.items(), key=lambda item: -item[1])
     half = 0.5 * (left.independent_p95_s - left.independent_p5_s)
-    facts = {
+    return {
         "time": _left(left),
         "interval": f"{left.p5_s / left.p50_s - 1.0:+.2%} to {left.p95_s / left.p50_s - 1.0:+.2%} of the median",
         "made of": ", ".join(f"{VARIANCES[name]} {share:.0%}" for name, share in shares if share >= LEAST_SHARE),
         "independent steps": f"would say only ±{half / left.p50_s:.2%}",
         "not counted": "interruptions and evaluations",
     }
-    return Facts("Time left", facts)
 
 
-def _named(steps: tuple[int, ...]) -> str:
-    return ", ".join(f"{step:,}" for step in steps[:MOST_NAMED]) + (", ..." if len(steps) > MOST_NAMED else "")
+def _named(steps: Sequence[int]) -> str:
+    return some([f"{step:,}" for step in steps], MOST_NAMED)
