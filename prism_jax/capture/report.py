@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, more
+from ..core.page import Block, Card, Facts, Table, left_out, more, notes
 from ..core.report import Report
+from ..core.text_table import counted
 from ..core.units import format_bytes, format_count
 
 
@@ -67,21 +68,15 @@ class CaptureReport(Report):
 
     def card(self) -> Card:
         n_class, one = len(self.classes), self.classes[0]
-        ranks = f"{self.world:,} rank{'s' * (self.world != 1)}"
-        work = (
-            _tflop(one.flops_forward + one.flops_backward),
-            f"{one.kernels:,} kernels",
-            format_bytes(one.memory_bytes),
-        )
-        kinds = {"ranks": f"{n_class:,} kinds by what they run"} if n_class > 1 else {}
+        flops, kernels = _tflop(one.flops_forward + one.flops_backward), f"{one.kernels:,} kernels"
         return Card(
-            title=f"{self.name}: {ranks}, {self._axes}",
-            verdict=f"Captured: {format_count(self.n_params)} parameters, {self._samples} a step.",
-            tone="good",
+            f"{self.name}: {counted(self.world, 'rank')}, {self._axes}",
+            f"Captured: {format_count(self.n_params)} parameters, {self._samples} a step.",
+            "good",
             facts={
-                "work": f"{', '.join(work)} moved, a rank and micro-batch",
+                "work": f"{flops}, {kernels}, {format_bytes(one.memory_bytes)} moved, a rank and micro-batch",
                 "collectives": _collectives(one),
-                **kinds,
+                "ranks": f"{n_class:,} kinds by what they run" if n_class > 1 else "",
             },
             evidence=f"{self.source}, read by {self.front_end}",
             assumptions=self.assumptions[:1],
@@ -94,7 +89,7 @@ class CaptureReport(Report):
 
     @property
     def _samples(self) -> str:
-        found = f"{self.samples_per_step:,} sample{'s' * (self.samples_per_step != 1)}"
+        found = counted(self.samples_per_step, "sample")
         return f"{found} of {self.tokens_per_sample:,} tokens" if self.tokens_per_sample else found
 
     def blocks(self) -> Sequence[Block]:
@@ -105,31 +100,15 @@ class CaptureReport(Report):
             "parameters": format_count(self.n_params),
             "fusion": self.fusion,
         }
-        rows = [
-            (
-                one.name,
-                f"{one.n_ranks:,}",
-                f"{one.stage}",
-                f"{one.rows:,}",
-                f"{one.kernels:,}",
-                _tflop(one.flops_forward),
-                _tflop(one.flops_backward),
-                format_bytes(one.memory_bytes),
-                _collectives(one),
-            )
-            for one in self.classes[:MOST_CLASSES]
-        ]
-        n_more = len(self.classes) - MOST_CLASSES
         return (
             Facts("Program", facts),
-            Table("Kinds of ranks (per micro-batch)", COLUMNS, rows),
-            *([Note(f"and {n_more:,} more kinds of ranks (--json lists them)")] if n_more > 0 else []),
-            *(Note(f"assumed: {sentence}") for sentence in self.assumptions),
+            Table.of("Kinds of ranks (per micro-batch)", self.classes[:MOST_CLASSES], CLASSES),
+            left_out(len(self.classes), MOST_CLASSES, "kinds of ranks"),
+            *notes(self.assumptions, "assumed"),
         )
 
 
 MOST_CLASSES = 8  # told one by one
-COLUMNS = ("kind", "ranks", "part", "rows", "kernels", "forward", "backward", "memory traffic", "collectives")
 
 
 def _tflop(flops: float) -> str:
@@ -138,3 +117,16 @@ def _tflop(flops: float) -> str:
 
 def _collectives(one: ClassFacts) -> str:
     return ", ".join(f"{axis} {format_bytes(size)}" for axis, size in one.axis_bytes.items()) or "none"
+
+
+CLASSES: dict[str, Callable[[ClassFacts], str]] = {
+    "kind": lambda one: one.name,
+    "ranks": lambda one: f"{one.n_ranks:,}",
+    "part": lambda one: f"{one.stage}",
+    "rows": lambda one: f"{one.rows:,}",
+    "kernels": lambda one: f"{one.kernels:,}",
+    "forward": lambda one: _tflop(one.flops_forward),
+    "backward": lambda one: _tflop(one.flops_backward),
+    "memory traffic": lambda one: format_bytes(one.memory_bytes),
+    "collectives": _collectives,
+}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, more
+from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, more, notes
 from ..core.report import INLINE, OR_NULL, WHERE_KNOWN, Json, Key, Report, RunRecord
-from ..core.text_table import duration
+from ..core.text_table import counted, duration, some
 from ..core.units import format_s
 
 
@@ -63,7 +63,7 @@ class CleaningReport:
         dropped = sorted(self.dropped.items(), key=lambda item: -item[1])
         facts = {"read": f"{self.n_read:,} rows", "kept": f"{self.n_kept:,} rows"}
         table = Table("Rows dropped", ("rows", "why"), [(f"{n:,}", rule) for rule, n in dropped])
-        return [Facts("Rows", facts), *([table] if dropped else []), *(Note(f"note: {note}") for note in self.notes)]
+        return [Facts("Rows", facts), table, *notes(self.notes)]
 
 
 @dataclass(frozen=True)
@@ -219,77 +219,71 @@ def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) 
     """
     from ..trace.level_changes import MIXES  # loads NumPy, which lists of reports do without
 
-    sentence, rows, about = fit.verdict.sentence, fit.hygiene, fit.about
-    word = sentence.partition(":")[0]
-    counts = (
-        f"{value:,} {_label(name[2:]).replace('gpus', 'GPUs')}".removesuffix("s" * (value == 1))
-        for name, value in about.items()
-        if name in COUNTED
-    )
-    covered = (checked or {}).get("coverage_90")
-    held = f"; {covered:.0%} of what it was held against lies in its 90% interval" if covered is not None else ""
-    notes = (*about.get("notes", ()), *rows.notes)
+    rows, about = fit.hygiene, fit.about
+    told = (*about.get("notes", ()), *rows.notes)
+    mixed = next((note.partition(f": {MIXES}")[0] for note in told if MIXES in note), "")
+    sentence = f"{fit.verdict.sentence[:1].upper()}{fit.verdict.sentence[1:].rstrip('.')}"
+    is_good = fit.verdict.sentence.startswith("good:") and not mixed
     use = "-o FILE keeps it for predict --fit FILE" if is_new else "prism-jax predict JOB --fit FILE"
-    mixed = [note.partition(f": {MIXES}")[0] for note in notes if MIXES in note]
-    warned = f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}{', but the steps have several levels' * bool(mixed)}."
     return Card(
-        title=f"{fit.model} fitted by {_label(fit.method)} in {duration(fit.elapsed_s)}",
-        verdict=warned,
-        tone="bad" if not fit.verdict.ok else "good" if word == "good" and not mixed else "unsure",
-        facts={**(_central(fit) or {"method": _label(fit.method)}), **({"warning": mixed[0]} if mixed else {})},
-        evidence=f"{', '.join((f'{rows.n_kept:,} of {rows.n_read:,} rows', *counts))}{held}",
+        f"{fit.model} fitted by {_label(fit.method)} in {duration(fit.elapsed_s)}",
+        f"{sentence}{', but the steps have several levels' if mixed else ''}.",
+        "bad" if not fit.verdict.ok else "good" if is_good else "unsure",
+        facts={**(_central(fit) or {"method": _label(fit.method)}), "warning": mixed},
+        evidence=_rows_behind(fit, checked or {}),
         assumptions=("what is predicted with it varies as these rows do",),
-        next_step=f"{use if fit.verdict.ok else f'remedy: {_remedy(fit)}'}; {more(notes)}",
+        next_step=f"{use if fit.verdict.ok else f'remedy: {_remedy(fit)}'}; {more(told)}",
     )
 
 
-COUNTED = ("n_gpus", "n_nodes", "n_runs", "n_systems", "n_steps")
+def _rows_behind(fit: FitFacts, checked: Mapping[str, Any]) -> str:
+    """Rows that the model sees, what they are of, and how much of what was held against it lies in its interval."""
+    rows, covered = fit.hygiene, checked.get("coverage_90")
+    counts = (counted(fit.about[name], word) for name, word in COUNTED.items() if name in fit.about)
+    held = "" if covered is None else f"; {covered:.0%} of what it was held against lies in its 90% interval"
+    return f"{', '.join((f'{rows.n_kept:,} of {rows.n_read:,} rows', *counts))}{held}"
+
+
+COUNTED = {"n_gpus": "GPU", "n_nodes": "node", "n_runs": "run", "n_systems": "system", "n_steps": "step"}
 MOST_CENTRAL = 3
 
 
 def _central(fit: FitFacts) -> dict[str, str]:
     """Shares of variance, and who stands out; of other models the first parameters."""
-    found: dict[str, str] = {}
-    if fit.variance_shares:
-        shown = sorted(shares_to_show(fit.variance_shares)[0].items(), key=lambda item: -item[1])
-        known = fit.about.get(INTERVALS, {})
-        texts = [f"{name} {share_text(share, known.get(name))}" for name, share in shown]
-        found["variance"] = f"of {fit.variance_of}: {_listed(texts)}"
+    shown = sorted(shares_to_show(fit.variance_shares)[0].items(), key=lambda item: -item[1])
+    known = fit.about.get(INTERVALS, {})
+    shares = some([f"{name} {share_text(share, known.get(name))}" for name, share in shown], MOST_CENTRAL)
     named = [
         f"{'GPU' if one['gpu'] else 'node'} {one['name']} {one['excess']:+.1%} ({one['sigma']:.0f} sigma)"
         for part in fit.about.values()
         if isinstance(part, Mapping)
         for one in part.get("named") or ()
     ]
-    if named:
-        found["stands out"] = _listed(named)
-    if not any(" to " in text for text in found.values()):
-        parts = ((title.rpartition(", ")[2], own) for title, own in _groups("", fit.about))
-        facts = [
-            (f"{part} {name}".strip(), text) for part, own in parts for name, text in own.items() if name != "notes"
-        ]
-        known = [one for one in facts if " to " in one[1]] or [one for one in facts if one[1].endswith("s")]
-        most = 1 if found else MOST_CENTRAL
-        found |= dict(sorted(known, key=lambda one: not one[1].endswith("s)"))[:most])  # times and rates first
-    return found
+    found = {"variance": f"of {fit.variance_of}: {shares}" if shown else "", "stands out": some(named, MOST_CENTRAL)}
+    found = {name: text for name, text in found.items() if text}
+    return found if any(" to " in text for text in found.values()) else found | _first_parameters(fit, bool(found))
 
 
-def _listed(texts: Sequence[str]) -> str:
-    rest = len(texts) - MOST_CENTRAL
-    return f"{', '.join(texts[:MOST_CENTRAL])}{f', and {rest} more' if rest > 0 else ''}"
+def _first_parameters(fit: FitFacts, is_one: bool) -> dict[str, str]:
+    """Parameters with an interval, else times and rates; times and rates first."""
+    parts = ((title.rpartition(", ")[2], own) for title, own in _groups("", fit.about))
+    facts = [(f"{part} {name}".strip(), text) for part, own in parts for name, text in own.items() if name != "notes"]
+    known = [one for one in facts if " to " in one[1]] or [one for one in facts if one[1].endswith("s")]
+    return dict(sorted(known, key=lambda one: not one[1].endswith("s)"))[: 1 if is_one else MOST_CENTRAL])
 
 
 def fit_blocks(fit: FitFacts) -> list[Block]:
     """Shares of variance, parameters, rows and notes."""
-    found: list[Block] = []
-    if fit.variance_shares:
-        shown, small = shares_to_show(fit.variance_shares)
-        known = fit.about.get(INTERVALS, {})
-        bars = [Bar(name, share_text(share, known.get(name)), share) for name, share in shown.items()]
-        found.append(Bars(f"Share of the variance of {fit.variance_of}", bars))
-        found += [Note(f"under 0.1%: {', '.join(small)}")] if small else []
-    found += figures("Parameters (median, 90% interval)", {k: v for k, v in fit.about.items() if k not in SKIPPED})
-    return [*found, *fit.hygiene.blocks(), *(Note(f"note: {note}") for note in fit.about.get("notes", ()))]
+    shown, small = shares_to_show(fit.variance_shares)
+    known = fit.about.get(INTERVALS, {})
+    bars = [Bar(name, share_text(share, known.get(name)), share) for name, share in shown.items()]
+    return [
+        Bars(f"Share of the variance of {fit.variance_of}", bars),
+        Note(f"under 0.1%: {', '.join(small)}" if small else ""),
+        *figures("Parameters (median, 90% interval)", {k: v for k, v in fit.about.items() if k not in SKIPPED}),
+        *fit.hygiene.blocks(),
+        *notes(fit.about.get("notes", ())),
+    ]
 
 
 def _remedy(fit: FitFacts) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, more
+from ..core.page import Block, Card, Facts, Table, more, notes
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import percent
+from ..core.text_table import counted, percent
 from ..core.units import format_s
 
 
@@ -74,51 +74,51 @@ class HostReport(Report):
 
     def card(self) -> Card:
         slowest = max(self.ranks, key=lambda one: one.step_s)
-        bound = "CPU-bound" if self.host_bound else "GPU-bound"
         host, device = (format_s(one, 3) for one in (self.host_alone_s, self.device_alone_s))
-        advice = (
-            "CUDA graphs, larger batches, fused operators" if self.host_bound else "faster kernels, a faster device"
-        )
-        largest = max(self.overheads.values(), key=lambda one: one.share, default=None)
-        n_rank, n_step = len(self.ranks), self.n_step
+        on_host, on_device = "CUDA graphs, larger batches, fused operators", "faster kernels, a faster device"
+        steps = counted(self.n_step, "recorded step")
         worst = max(abs(one.error) for one in self.ranks)
         return Card(
-            title=f"CPU and GPU of {n_rank:,} rank{'s' * (n_rank > 1)} in {n_step:,} recorded step{'s' * (n_step > 1)}",
-            verdict=f"The step is {bound}: alone the CPU takes {host}, the GPU {device}.",
-            tone="plain",
+            f"CPU and GPU of {counted(len(self.ranks), 'rank')} in {steps}",
+            f"The step is {'CPU' if self.host_bound else 'GPU'}-bound: alone the CPU takes {host}, the GPU {device}.",
             facts={
                 "step": f"{format_s(slowest.step_s)} ({slowest.name}); without any overlap {format_s(slowest.naive_sum_s)}",
                 "waiting": f"{format_s(slowest.waited_s)} of it in collectives, for the last rank",
-                **(
-                    {} if largest is None else {"CPU overhead": f"{percent(largest.share)} of its time {largest.about}"}
-                ),
+                "CPU overhead": self._largest,
             },
             evidence=f"the recorded steps, run again: off by at most {percent(worst)}",
-            next_step=f"what helps: {advice}; {more(self.notes)}",
+            next_step=f"what helps: {on_host if self.host_bound else on_device}; {more(self.notes)}",
         )
 
+    @property
+    def _largest(self) -> str:
+        """The largest overhead of the host."""
+        largest = max(self.overheads.values(), key=lambda one: one.share, default=None)
+        return "" if largest is None else f"{percent(largest.share)} of its time {largest.about}"
+
     def blocks(self) -> Sequence[Block]:
-        rows = [
-            (
-                one.name,
-                *(format_s(value) for value in (one.step_s, one.traversed_s)),
-                f"{one.error:+.2%}",
-                *(format_s(value) for value in (one.waited_s, one.device_work_s, one.naive_sum_s)),
-            )
-            for one in self.ranks
-        ]
-        over = [
-            (name, format_s(one.mean_s), f"{one.n:,}", percent(one.share), one.about)
-            for name, one in self.overheads.items()
-        ]
         alone = {"CPU": format_s(self.host_alone_s), "GPU": format_s(self.device_alone_s)}
         mean = f", mean of {self.n_step:,}" if self.n_step > 1 else ""
         return (
-            Table(f"Step of every rank{mean}", HEAD, rows),
-            Table("CPU overheads (mean without outliers)", ("", "mean", "times", "of the CPU's time", "what"), over),
+            Table.of(f"Step of every rank{mean}", self.ranks, RANKS),
+            Table.named("CPU overheads (mean without outliers)", "", self.overheads.items(), OVERHEADS),
             Facts("The step if the other took no time", alone),
-            *(Note(f"note: {note}") for note in self.notes),
+            *notes(self.notes),
         )
 
 
-HEAD = ("rank", "step", "run again", "error", "waiting", "GPU work", "without overlap")
+RANKS: dict[str, Callable[[RankSteps], str]] = {
+    "rank": lambda one: one.name,
+    "step": lambda one: format_s(one.step_s),
+    "run again": lambda one: format_s(one.traversed_s),
+    "error": lambda one: f"{one.error:+.2%}",
+    "waiting": lambda one: format_s(one.waited_s),
+    "GPU work": lambda one: format_s(one.device_work_s),
+    "without overlap": lambda one: format_s(one.naive_sum_s),
+}
+OVERHEADS: dict[str, Callable[[HostOverhead], str]] = {
+    "mean": lambda one: format_s(one.mean_s),
+    "times": lambda one: f"{one.n:,}",
+    "of the CPU's time": lambda one: percent(one.share),
+    "what": lambda one: one.about,
+}

@@ -136,9 +136,8 @@ ENOUGH = 0.005  # of a ratio: smaller differences are not called one
 
 
 def _table(report: QueueReport, cv: float) -> Table:
-    return Table.of(
-        f"GPUs that differ by a CV of {100 * cv:.3g}%", [row for row in report.rows if row.cv == cv], COLUMNS
-    )
+    rows = [row for row in report.rows if row.cv == cv]
+    return Table.of(f"GPUs that differ by a CV of {100 * cv:.3g}%", rows, COLUMNS)
 
 
 def ratio(facts: Ratio) -> str:

@@ -28,6 +28,11 @@ class Finding:
     value: str
     remedy: str = ""
 
+    @property
+    def words(self) -> str:
+        """What was found, and the remedy."""
+        return f"{self.value}. {self.remedy}" if self.remedy else self.value
+
 
 @dataclass(frozen=True)
 class DoctorReport(Report):
@@ -53,29 +58,21 @@ class DoctorReport(Report):
         return all(finding.state != "failed" for finding in self.findings)
 
     def card(self) -> Card:
-        failed = [finding.name for finding in self.findings if finding.state == "failed"]
-        missing = [finding for finding in self.findings if finding.state == "missing"]
-        facts = {one.name: _words(one) for one in self.findings if one.state == "failed"} or {
-            one.name: one.value for one in self.findings[:MOST_SHOWN]
-        }
+        failed, missing = ([one for one in self.findings if one.state == state] for state in ("failed", "missing"))
+        names = ", ".join(one.name for one in failed)
+        n = f"{len(failed)} failed, {len(missing)} optional ones missing"
         return Card(
-            title=f"prism-jax {self.release} on Python {self.python}, {self.system}",
-            verdict=f"Not ready: {', '.join(failed)} failed." if failed else "Ready.",
-            tone="bad" if failed else "good",
-            facts=facts,
-            evidence=f"{len(self.findings)} things looked at, {len(failed)} failed, {len(missing)} optional ones missing",
-            next_step="prism-jax predict llama3_405b_16384; --details"
-            if not failed
-            else "what stands above; --details",
+            f"prism-jax {self.release} on Python {self.python}, {self.system}",
+            f"Not ready: {names} failed." if failed else "Ready.",
+            "bad" if failed else "good",
+            facts={one.name: one.words for one in failed or self.findings[:MOST_SHOWN]},
+            evidence=f"{len(self.findings)} things looked at, {n}",
+            next_step=f"{'what stands above' if failed else 'prism-jax predict llama3_405b_16384'}; --details",
         )
 
     def blocks(self) -> Sequence[Block]:
-        rows = [(one.name, one.state, _words(one)) for one in self.findings]
+        rows = [(one.name, one.state, one.words) for one in self.findings]
         return (Table("Findings", ("name", "state", "value"), rows),)
 
 
 MOST_SHOWN = 4
-
-
-def _words(finding: Finding) -> str:
-    return f"{finding.value}. {finding.remedy}" if finding.remedy else finding.value

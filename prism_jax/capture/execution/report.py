@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...core import units
-from ...core.page import Block, Card, Facts, Note, Table, more
+from ...core.page import Block, Card, Facts, Table, more, notes
 from ...core.report import Report
 from ...core.text_table import percent
 
@@ -106,74 +106,68 @@ class ExecutionTraceReport(Report):
 
     def card(self) -> Card:
         n, flops = sum(one.n_ops for one in self.ops), sum(one.flops for one in self.ops)
-        timed = [one for one in self.kernels if one.kernel_s > 0.0]
-        matched = ", ".join(percent(one.matched) for one in timed[:3])
-        known = (
-            f"profiles: {matched} of kernel time matched" if timed else "no kernel times: --kernels PROFILE adds them"
-        )
-        sent = ", ".join(
-            f"{one.n:,} {one.collective} ({units.format_bytes(one.bytes)})" for one in self.collectives[:3]
-        )
-        size = f"{units.format_count(self.parameters)} parameters, {_samples(self.samples)}"
+        matched = ", ".join(percent(one.matched) for one in [one for one in self.kernels if one.kernel_s > 0.0][:3])
+        timed = f"profiles: {matched} of kernel time matched"
+        sent = (f"{one.n:,} {one.collective} ({units.format_bytes(one.bytes)})" for one in self.collectives[:3])
         return Card(
-            title=f"{self.name}: execution traces of {self.n_traces:,} of {self.world:,} ranks",
-            verdict=f"The last step of a rank has {n:,} operators, {units.format_count(flops)} FLOPs.",
-            tone="plain",
-            facts={"size": size, "collectives": sent or "none", "kernels": known},
+            f"{self.name}: execution traces of {self.n_traces:,} of {self.world:,} ranks",
+            f"The last step of a rank has {n:,} operators, {units.format_count(flops)} FLOPs.",
+            facts={
+                "size": self._size,
+                "collectives": ", ".join(sent) or "none",
+                "kernels": timed if matched else "no kernel times: --kernels PROFILE adds them",
+            },
             evidence=f"{self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies, schema {', '.join(self.schemas)}",
             assumptions=self.assumptions[:1],
             next_step=f"prism-jax capture: a model of it; {more(self.assumptions)}",
         )
+
+    @property
+    def _size(self) -> str:
+        samples = f"{self.samples:,} samples per rank and step" if self.samples else "samples per step not stated"
+        return f"{units.format_count(self.parameters)} parameters, {samples}"
 
     def blocks(self) -> Sequence[Block]:
         facts = {
             "recorded": f"{self.n_traces:,} of {self.world:,} ranks; kinds of ranks: {self.n_classes:,}",
             "schema": ", ".join(self.schemas),
             "first rank": f"{self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies; steps: {self.n_steps:,}",
-            "size": f"{units.format_count(self.parameters)} parameters, {_samples(self.samples)}",
+            "size": self._size,
         }
         return (
             Facts("Traces", facts),
-            *_ops(self),
-            *(block for one in self.kernels for block in _kernels(one)),
-            *(Note(f"note: {note}") for note in self.assumptions),
+            Table.of("Last step of the first rank", self.ops, OPS),
+            Table.of("Its collectives", self.collectives, COLLECTIVES),
+            *map(_kernels, self.kernels),
+            *notes(self.assumptions),
         )
 
 
-def _samples(n: int) -> str:
-    return f"{n:,} samples per rank and step" if n else "samples per step not stated"
+OPS: dict[str, Callable[[OpKindFacts], str]] = {
+    "op": lambda one: one.kind,
+    "phase": lambda one: one.phase,
+    "n": lambda one: f"{one.n_ops:,}",
+    "FLOPs": lambda one: units.format_count(one.flops) if one.flops else "",
+    "bytes": lambda one: units.format_bytes(one.bytes),
+    "measured": lambda one: "" if one.measured_s is None else units.format_s(one.measured_s),
+}
+COLLECTIVES: dict[str, Callable[[CollectiveFacts], str]] = {
+    "collective": lambda one: one.collective,
+    "group": lambda one: one.axis,
+    "phase": lambda one: one.phase,
+    "ranks": lambda one: f"{one.ranks:,}",
+    "n": lambda one: f"{one.n:,}",
+    "bytes": lambda one: units.format_bytes(one.bytes),
+}
 
 
-def _ops(report: ExecutionTraceReport) -> list[Block]:
-    rows = [
-        (
-            one.kind,
-            one.phase,
-            f"{one.n_ops:,}",
-            units.format_count(one.flops) if one.flops else "",
-            units.format_bytes(one.bytes),
-            "" if one.measured_s is None else units.format_s(one.measured_s),
-        )
-        for one in report.ops
-    ]
-    found: list[Block] = [
-        Table("Last step of the first rank", ("op", "phase", "n", "FLOPs", "bytes", "measured"), rows)
-    ]
-    sent = [
-        (one.collective, one.axis, one.phase, f"{one.ranks:,}", f"{one.n:,}", units.format_bytes(one.bytes))
-        for one in report.collectives
-    ]
-    columns = ("collective", "group", "phase", "ranks", "n", "bytes")
-    return [*found, Table("Its collectives", columns, sent)] if sent else found
-
-
-def _kernels(one: MatchedKernels) -> list[Block]:
+def _kernels(one: MatchedKernels) -> Facts:
     process = "" if one.same_process else " (of another process)"
     earlier = f", {units.format_s(one.earlier_s)} of it started before the profile" if one.earlier_s else ""
     facts = {
         "matched": f"{one.matched:.2%} of kernel time",
         "kernels": f"{units.format_s(one.kernel_s)} on {one.device or 'a GPU'}{earlier}",
         "communication": units.format_s(one.communication_s),
-        **({"not in the trace": ", ".join(one.missing)} if one.missing else {}),
+        "not in the trace": ", ".join(one.missing),
     }
-    return [Facts(f"{one.profile}{process}", facts)]
+    return Facts(f"{one.profile}{process}", facts)
