@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -33,9 +33,8 @@ class Card:
     title: str
     verdict: str
     tone: Tone = "plain"
-    _: KW_ONLY
-    facts: Mapping[str, str]
-    evidence: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    evidence: str = ""
     assumptions: tuple[str, ...] = ()
     next_step: str = ""
 
