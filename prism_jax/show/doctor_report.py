@@ -30,7 +30,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """What was found, and the remedy."""
+        """Finding and remedy, in words."""
         return f"{self.value}. {self.remedy}" if self.remedy else self.value
 
 
