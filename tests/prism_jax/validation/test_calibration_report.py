@@ -80,7 +80,7 @@ def test_any_number_of_runs_fits_a_terminal(n_run: int):
     table = made.blocks()[0]
     assert isinstance(table, Table)
     assert len(table.rows) == min(n_run, MOST_RUNS)
-    assert ("more runs; --json has them all" in str(made)) == (n_run > MOST_RUNS)
+    assert ("more runs (--json lists them)" in str(made)) == (n_run > MOST_RUNS)
     left, right = made.figure().axes
     assert len(left.lines[0].get_xdata()) == min(n_run, MOST_DRAWN)
     assert len(right.lines[0].get_xdata()) == n_run
