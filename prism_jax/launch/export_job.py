@@ -20,6 +20,7 @@ from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, Message, Option, use_ca
 from ..core.write_file import check_folder, check_target, write_text
 from ..job.job import Job
 from ..job.load_job import JobFile, job_of, loaded
+from ..job.write_job import model_fields
 from ..result.parameters import Overrides
 from ..system import catalog
 from ..workload.transformer.spec import TransformerSpec
@@ -27,6 +28,8 @@ from .export_report import ExportReport, UnexpressedField
 from .head_job import stated_fields
 from .import_job import heads_of_file
 from .job_fields import UnlikeField, fields_that_matter, unlike_fields
+from .to_deepspeed import deepspeed_files
+from .to_maxtext import maxtext_files
 from .to_megatron import megatron_files
 
 WITH_EVERY_FORMAT = "b200"  # a device whose matrix units know all number formats, for jobs of devices of a person's own
@@ -51,7 +54,11 @@ class Exporter:
 
 
 def _shipped() -> tuple[Exporter, ...]:
-    return (Exporter("megatron", "Megatron-LM", megatron_files, ("megatron-core", "megatron-2021", "flagscale")),)
+    return (
+        Exporter("megatron", "Megatron-LM", megatron_files, ("megatron-core", "megatron-2021", "flagscale")),
+        Exporter("deepspeed", "DeepSpeed", deepspeed_files, ("deepspeed",)),
+        Exporter("maxtext", "MaxText", maxtext_files, ("maxtext", "jax")),
+    )
 
 
 EXPORTERS: Registry[Exporter] = Registry("framework that arguments are written for", _shipped, error=SpecError)
@@ -110,7 +117,11 @@ def read_back_unlike(job: Job, exporter: Exporter) -> list[UnlikeField]:
     stated.put("cluster.n_devices", job.plan.n_devices)
     if stated.get("plan.dp") is None:
         stated.put("plan.dp", "auto")
-    return unlike_fields(job, job_of(stated.document(job.name, exporter.title)))
+    document = stated.document(job.name, exporter.title)
+    if stated.get("model.n_layers") is not None:
+        return unlike_fields(job, job_of(document))
+    document.data["model"] = model_fields(job.model)
+    return [UnlikeField("model", job.model.name, None), *unlike_fields(job, job_of(document))]
 
 
 def _text(value: object) -> str:

@@ -14,6 +14,8 @@ from ..cost.partition import layers_of_chunks
 from ..job.job import Job
 from ..job.write_job import whole_fields
 from ..plan.plan import ParallelPlan
+from ..workload import catalog
+from ..workload.base.workload import Workload
 from ..workload.transformer.shard import has_dropout
 from ..workload.transformer.spec import TransformerSpec
 
@@ -46,12 +48,27 @@ def fields_that_matter(job: Job) -> dict[str, Any]:
 def unlike_fields(job: Job, other: Job) -> list[UnlikeField]:
     """Lists the fields of a job that another one does not have alike; where the first states nothing, anything is alike."""
     one, two = fields_that_matter(job), fields_that_matter(other)
+    if one.get("model.position") != "learned":
+        one.pop("model.max_seq_len", None)  # positions have no weights then
     filled = _plan(other, stated=False) | _software(other, stated=False)
     return [
         UnlikeField(path, value, two.get(path, filled.get(path)))
         for path, value in one.items()
         if two.get(path, filled.get(path)) != value
     ]
+
+
+def preset_of(model: Workload) -> str | None:
+    """Name of the preset with the fields of a model; None where there is none."""
+    if not isinstance(model, TransformerSpec):
+        return None
+    own = _model_fields(model)
+    names = (model.name, *catalog.model_names()) if model.name in catalog.model_names() else catalog.model_names()
+    for name in names:
+        found = catalog.workload(name)
+        if isinstance(found, TransformerSpec) and found.hidden == model.hidden and _model_fields(found) == own:
+            return name
+    return None
 
 
 def flat(value: Any) -> Iterator[tuple[str, Any]]:
@@ -69,8 +86,10 @@ def _flat(values: Mapping[str, Any], front: str = "") -> Iterator[tuple[str, Any
 
 def _model(job: Job) -> dict[str, Any]:
     model = job.model
-    if not isinstance(model, TransformerSpec):
-        return {"model": model.name}
+    return _model_fields(model) if isinstance(model, TransformerSpec) else {"model": model.name}
+
+
+def _model_fields(model: TransformerSpec) -> dict[str, Any]:
     own = dict(flat(model.with_defaults_written()))
     own |= {"dropout": has_dropout(model)}
     if model.moe is not None:

@@ -33,6 +33,8 @@ AXES = {
 REMAT = {"full": "full", "minimal": "selective_op", "none": "none", "minimal_flash": "selective_op"}
 QUANTIZED = {"int8": "fp8", "fp8": "fp8", "nanoo_fp8": "fp8", "fp8_full": "fp8", "te_fp8_delayedscaling": "fp8"}
 
+MAXTEXT_OPTIMIZERS = {"adamw": "adamw", "adam_pax": "adam", "sgd": "sgd", "muon": "muon"}
+
 
 def maxtext_job(head: Head, generation: str = "") -> StatedJob:
     """Fields of the job that a head of MaxText states.
@@ -68,9 +70,7 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
     optimizer = head.said("opt_type")
     job.put(
         "plan.optimizer",
-        {"adamw": "adamw", "adam_pax": "adam", "sgd": "sgd", "muon": "muon"}.get(optimizer.text)
-        if optimizer
-        else "adamw",
+        MAXTEXT_OPTIMIZERS.get(optimizer.text) if optimizer else "adamw",
         optimizer,
     )
     job.put("framework", "maxtext", why=f"who wrote the {head.source}")

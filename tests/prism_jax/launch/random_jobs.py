@@ -15,6 +15,7 @@ from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import preset
+from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec
 
@@ -120,6 +121,113 @@ def megatron_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
         optimizer=d.one("adam", "adamw", "sgd_momentum", "muon"),
         offload_optimizer=d.one(0.0, 0.0, 0.5, 1.0),
         fused_grad_accumulation=d.one(None, False),
+    )
+
+
+PRESETS = ("llama-2-7b", "llama-3-8b", "llama-3-70b", "qwen3-8b", "qwen3-32b", "mixtral-8x7b", "mistral-7b", "gpt2-xl")
+OF_TITAN = ("llama-3-8b", "llama-3-70b", "llama-3-405b", "qwen3-4b", "qwen3-8b", "qwen3-30b-a3b", "deepseek-v3")
+
+
+def known_model(d: Draws) -> TransformerSpec:
+    """A model that has a name."""
+    return workload(d.one(*PRESETS))  # type: ignore[return-value]
+
+
+def titan_model(d: Draws) -> TransformerSpec:
+    """A model that torchtitan has a flavour of."""
+    return workload(d.one(*OF_TITAN))  # type: ignore[return-value]
+
+
+def deepspeed_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
+    """A plan of ZeRO under the Trainer of Hugging Face; valid or not."""
+    dp, micro, stage = d.one(1, 2, 8, 32), d.one(1, 2, 4), d.one(0, 1, 2, 3)
+    return ParallelPlan(
+        micro,
+        micro * dp * d.one(1, 2, 8),
+        d.one(2048, 4096),
+        tp=d.one(1, 1, 2, 4),
+        dp=dp,
+        zero_stage=stage,
+        recompute=d.one("none", "full"),
+        dtype=d.one("bf16", "fp16", "fp32"),
+        overlap=Overlap(d.coin(), False, True),
+        optimizer=d.one("adamw", "adamw", "sgd", "lion"),
+        offload_optimizer=d.one(0.0, 0.0, 1.0),
+        offload_parameters=stage == 3 and d.coin(0.3),
+        software=Software(attention=d.one(None, "eager", "flash2", "flash3"), compile=d.one(None, True)),
+    )
+
+
+def maxtext_model(d: Draws) -> TransformerSpec:
+    """A model of any size that MaxText can state."""
+    drawn, is_gpt = megatron_model(d), d.coin(0.2)
+    moe = None if drawn.moe is None else MoESpec(
+        drawn.moe.n_experts, drawn.moe.top_k, drawn.moe.ffn_hidden, n_shared=drawn.moe.n_shared,
+        n_dense_first=drawn.moe.n_dense_first,
+    )  # fmt: skip
+    return replace(
+        drawn,
+        norm="layer" if is_gpt else "rms",
+        position="learned" if is_gpt else "rope",
+        bias=is_gpt,
+        qkv_bias=is_gpt,
+        max_seq_len=2048,
+        moe=None if is_gpt else moe,
+        mla=None if is_gpt else drawn.mla,
+        dropout=None,
+    )
+
+
+def maxtext_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
+    """A plan of MaxText's mesh; valid or not."""
+    pp, dp, sharding = d.one(1, 1, 2, 4), d.one(1, 2, 8, 32), d.one("none", "fsdp", "fsdp", "hsdp")
+    ep = min(d.one(1, 2, 4), dp) if model.moe and sharding == "fsdp" else 1
+    micro = d.one(1, 2, 4)
+    return ParallelPlan(
+        micro,
+        micro * dp * pp * d.one(1, 2, 8),
+        d.one(2048, 4096, 8192),
+        tp=d.one(1, 2, 4, 8),
+        pp=pp,
+        cp=d.one(1, 1, 2) if sharding == "fsdp" and dp > 1 else 1,
+        dp=dp,
+        ep=ep,
+        sharding=sharding,
+        dp_shard=d.one(2, 4) if sharding == "hsdp" else 0,
+        recompute=d.one("none", "full", "selective_op"),
+        dtype=d.one("bf16", "fp16", "fp32", "fp8"),
+        optimizer=d.one("adamw", "adam", "sgd", "muon"),
+        software=Software(attention=d.one(None, "eager")),
+    )
+
+
+def titan_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
+    """A plan of torchtitan's mesh; valid or not."""
+    pp, dp, tp = d.one(1, 1, 2, 4), d.one(1, 2, 8, 32), d.one(1, 2, 4, 8)
+    sharding, schedule = d.one("none", "fsdp", "fsdp", "hsdp"), d.one("1f1b", "interleaved", "gpipe", "zb_v")
+    micro = d.one(1, 2, 4)
+    dtype = d.one("bf16", "bf16", "fp8", "mxfp8", "fp32")
+    return ParallelPlan(
+        micro,
+        micro * dp * pp * d.one(1, 2, 8),
+        d.one(2048, 4096, 8192),
+        tp=tp,
+        pp=pp,
+        cp=d.one(1, 1, 2) if sharding == "fsdp" else 1,
+        dp=dp,
+        ep=d.one(1, 2, 8) if model.moe else 1,
+        etp=1 if model.moe else None,
+        schedule=schedule if pp > 1 else "1f1b",
+        virtual_stages=2 if pp > 1 and schedule in ("interleaved", "zb_v") else 1,
+        sharding=sharding,
+        dp_shard=d.one(2, 4) if sharding == "hsdp" else 0,
+        sequence_parallel=tp > 1,
+        overlap=Overlap(True, tp > 1 and d.coin(), True),
+        recompute=d.one("none", "full", "selective_op"),
+        dtype=dtype,
+        state_dtypes=d.one(StateDtypes(), StateDtypes(main_params="none")),
+        offload_parameters=sharding != "none" and d.coin(0.2),
+        software=Software(compile=d.one(None, True, False)),
     )
 
 

@@ -15,9 +15,22 @@ from prism_jax.job.load_job import load_job
 from prism_jax.launch.export_job import EXPORTERS, exported, write_files
 from prism_jax.launch.import_job import import_job
 from prism_jax.launch.pipeline_layout import layers_of_chunks as layers_of_layout, layout_text
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.base.workload import Workload, n_body
 from prism_jax.workload.transformer.spec import TransformerSpec
-from tests.prism_jax.launch.random_jobs import Draws, jobs, megatron_model, megatron_plan, parts
+from tests.prism_jax.launch.random_jobs import (
+    Draws,
+    deepspeed_plan,
+    jobs,
+    known_model,
+    maxtext_model,
+    maxtext_plan,
+    megatron_model,
+    megatron_plan,
+    parts,
+    titan_model,
+    titan_plan,
+)
 
 SIZES = ["n_layers", "hidden", "n_heads", "kv_heads", "qk_head_dim", "ffn_hidden", "vocab", "gated", "norm", "position",
          "tied_embeddings", "bias", "has_qkv_bias", "qk_norm", "mla", "dropout"]  # fmt: skip
@@ -32,8 +45,8 @@ EXPERTS = [
     "capacity_factor",
 ]
 DEGREES = ["tp", "pp", "cp", "dp", "ep", "expert_tp", "n_devices", "micro_batch", "global_batch", "seq_len"]
-OF_MEGATRON = [*DEGREES, "virtual_stages", "schedule_name", "sequence_parallel", "zero_stage", "recompute", "recompute_modules",
-               "recompute_method", "dtype", "fp8_recipe", "bf16_layers", "fused_grad_accumulation", "offload_optimizer",
+OF_MEGATRON = ["virtual_stages", "schedule_name", "sequence_parallel", "zero_stage", "recompute_modules",
+               "recompute_method", "fp8_recipe", "bf16_layers", "fused_grad_accumulation", "offload_optimizer",
                "state_dtypes", "bucket_elements"]  # fmt: skip
 
 
@@ -58,34 +71,86 @@ def of_model(model: Workload, other: Workload) -> list[str]:
     return unlike(model, other, SIZES) + ([] if model.moe is None else unlike(model.moe, other.moe, EXPERTS))
 
 
-def of_megatron(job: Job, read: Job) -> list[str]:
+def common(job: Job, read: Job) -> list[str]:
+    """What every framework has, and what is stated of the software."""
     plan, other = job.plan, read.plan
-    found = of_model(job.model, read.model) + unlike(plan, other, OF_MEGATRON)
-    chunks = layers_of_chunks(n_body(job.model), plan) != layers_of_chunks(n_body(read.model), other)
-    found += ["layer_split"] if chunks else []
+    found = of_model(job.model, read.model) + unlike(plan, other, ["dtype", "recompute"])
+    experts = job.model.moe is not None if isinstance(job.model, TransformerSpec) else False
+    found += unlike(plan, other, [name for name in DEGREES if experts or name not in ("ep", "expert_tp")])
     alike = plan.optimizer == other.optimizer or {plan.optimizer, other.optimizer} == {"adam", "adamw"}
     found += [] if alike else [f"optimizer: {plan.optimizer} became {other.optimizer}"]
-    if plan.dp * plan.cp > 1 and plan.overlap.dp != other.overlap.dp:
-        found.append("overlap.dp")
-    if plan.sequence_parallel and plan.overlap.tp != other.overlap.tp:
-        found.append("overlap.tp")
-    if plan.pp > 1 and plan.overlap.pp != other.overlap.pp:
-        found.append("overlap.pp")
-    if [plan.stride(axis) for axis in plan.axis_order if getattr(plan, axis) > 1] != [
-        other.stride(axis) for axis in plan.axis_order if getattr(plan, axis) > 1
-    ]:
-        found.append("axis_order")
-    stated = {
-        name: getattr(plan.software, name) for name in ("attention", "cuda_graphs") if name not in job.open_software
-    }
-    found += [f"software.{name}" for name, value in stated.items() if getattr(other.software, name) != value]
+    stated = {name: getattr(plan.software, name) for name in ("attention", "cuda_graphs", "compile")}
+    stated = {name: value for name, value in stated.items() if name not in job.open_software}
+    return found + [f"software.{name}" for name, value in stated.items() if getattr(other.software, name) != value]
+
+
+def sharded(plan: ParallelPlan) -> tuple[object, ...]:
+    """Ranks that share parameters, as they count: none, or groups."""
+    return (plan.shard_group, plan.shards_parameters and plan.shard_group > 1)
+
+
+def of_megatron(job: Job, read: Job) -> list[str]:
+    plan, other = job.plan, read.plan
+    found = common(job, read) + unlike(plan, other, OF_MEGATRON)
+    if layers_of_chunks(n_body(job.model), plan) != layers_of_chunks(n_body(read.model), other):
+        found.append("layer_split")
+    counts = {"dp": plan.dp * plan.cp > 1, "tp": plan.sequence_parallel, "pp": plan.pp > 1}
+    found += unlike(plan.overlap, other.overlap, [axis for axis, matters in counts.items() if matters])
+    axes = [axis for axis in plan.axis_order if getattr(plan, axis) > 1]
+    return found + ([] if [plan.stride(one) for one in axes] == [other.stride(one) for one in axes] else ["axis_order"])
+
+
+def of_deepspeed(job: Job, read: Job) -> list[str]:
+    names = ["zero_stage", "offload_optimizer", "offload_parameters"]
+    overlap = unlike(job.plan.overlap, read.plan.overlap, ["dp"] if job.plan.dp > 1 else [])
+    return common(job, read) + unlike(job.plan, read.plan, names) + overlap
+
+
+def of_mesh(job: Job, read: Job) -> list[str]:
+    found = [] if sharded(job.plan) == sharded(read.plan) else [f"{sharded(job.plan)} became {sharded(read.plan)}"]
+    return common(job, read) + found
+
+
+def of_titan(job: Job, read: Job) -> list[str]:
+    plan, other = job.plan, read.plan
+    names = ["sequence_parallel", "offload_parameters"] + (["schedule_name", "virtual_stages"] if plan.pp > 1 else [])
+    return (
+        of_mesh(job, read)
+        + unlike(plan, other, names)
+        + unlike(plan.overlap, other.overlap, ["tp"] if plan.tp > 1 else [])
+    )
+
+
+DRAWN = {
+    "megatron": (megatron_model, megatron_plan, "megatron-core", of_megatron),
+    "deepspeed": (known_model, deepspeed_plan, "hf-trainer", of_deepspeed),
+    "maxtext": (maxtext_model, maxtext_plan, "maxtext", of_mesh),
+    "torchtitan": (titan_model, titan_plan, "torchtitan", of_titan),
+}
+
+
+def mistakes(name: str, n: int, seed: int, folder: Path) -> list[str]:
+    draw_model, draw_plan, framework, compare = DRAWN[name]
+    found: list[str] = []
+    for job in jobs(draw_model, draw_plan, n, seed, framework, ["dgx-h100", "b200"]):
+        found += compare(job, back(job, name, folder))
     return found
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
-def test_megatron_reads_back_what_was_written(seed: int, tmp_path: Path) -> None:
-    for job in jobs(megatron_model, megatron_plan, 50, seed, "megatron-core", ["dgx-h100", "b200"]):
-        assert of_megatron(job, back(job, "megatron", tmp_path)) == [], (job.plan, job.model)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]  # 50 plans each
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", EXPORTERS.names)
+def test_the_import_reads_back_what_was_written(name: str, seed: int, tmp_path: Path) -> None:
+    assert mistakes(name, 50, seed, tmp_path) == []
+
+
+@pytest.mark.parametrize("name", EXPORTERS.names)
+def test_what_can_be_said_is_not_called_inexpressible(name: str) -> None:
+    draw_model, draw_plan, framework, _ = DRAWN[name]
+    for job in jobs(draw_model, draw_plan, 10, 99, framework, ["dgx-h100"]):
+        assert exported(job, EXPORTERS.named(name)).unexpressed == (), job.plan
 
 
 @pytest.mark.parametrize("seed", range(3))
