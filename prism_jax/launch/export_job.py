@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from .._version import __version__
-from ..core.errors import DataError, SpecError
+from ..core.errors import ConfigError, DataError, SpecError
 from ..core.registry import Registry
 from ..core.report import Report
 from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, Message, Option, use_case
@@ -31,6 +31,7 @@ from .job_fields import UnlikeField, fields_that_matter, unlike_fields
 from .to_deepspeed import deepspeed_files
 from .to_maxtext import maxtext_files
 from .to_megatron import megatron_files
+from .to_torchtitan import torchtitan_files
 
 WITH_EVERY_FORMAT = "b200"  # a device whose matrix units know all number formats, for jobs of devices of a person's own
 LONGEST = 100  # characters of a value in a comment
@@ -56,6 +57,7 @@ class Exporter:
 def _shipped() -> tuple[Exporter, ...]:
     return (
         Exporter("megatron", "Megatron-LM", megatron_files, ("megatron-core", "megatron-2021", "flagscale")),
+        Exporter("torchtitan", "torchtitan", torchtitan_files, ("torchtitan", "fsdp")),
         Exporter("deepspeed", "DeepSpeed", deepspeed_files, ("deepspeed",)),
         Exporter("maxtext", "MaxText", maxtext_files, ("maxtext", "jax")),
     )
@@ -118,10 +120,14 @@ def read_back_unlike(job: Job, exporter: Exporter) -> list[UnlikeField]:
     if stated.get("plan.dp") is None:
         stated.put("plan.dp", "auto")
     document = stated.document(job.name, exporter.title)
-    if stated.get("model.n_layers") is not None:
-        return unlike_fields(job, job_of(document))
-    document.data["model"] = model_fields(job.model)
-    return [UnlikeField("model", job.model.name, None), *unlike_fields(job, job_of(document))]
+    unnamed = [] if stated.get("model.n_layers") is not None else [UnlikeField("model", job.model.name, None)]
+    if unnamed:
+        document.data["model"] = model_fields(job.model)
+    try:
+        read = job_of(document)
+    except ConfigError as error:  # what is left of the plan contradicts itself
+        raise DataError(f"{exporter.title} cannot run a plan like that of {job.name}: {error}") from None
+    return [*unnamed, *unlike_fields(job, read)]
 
 
 def _text(value: object) -> str:

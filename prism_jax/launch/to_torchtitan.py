@@ -83,7 +83,7 @@ def _values(job: Job) -> Values:
         yield "training.mixed_precision_param", "float32"
     if fields.get("plan.state_dtypes.main_params") == "none":
         yield "training.dtype", "bfloat16"
-    if fields.get("plan.offload_parameters"):
+    if fields.get("plan.offload_parameters") and plan.shard_group > 1:
         yield "training.enable_cpu_offload", True
     yield from _degrees(plan, fields)
     yield "activation_checkpoint.mode", REMAT.get(fields["plan.recompute"], "none")
@@ -97,7 +97,7 @@ def _degrees(plan: ParallelPlan, fields: Fields) -> Values:
     shard = 1 if plan.sharding == "none" else plan.dp_shard if plan.sharding == "hsdp" else plan.dp
     degrees = {"dp_replicate": plan.dp // shard, "dp_shard": shard, "tp": plan.tp, "pp": plan.pp, "cp": plan.cp}
     if "plan.ep" in fields:
-        degrees |= {"ep": plan.ep, "etp": plan.expert_tp}
+        degrees |= {"ep": plan.ep, "etp": plan.expert_tp} if plan.ep > 1 else {}
     yield from ((DEGREES[name][0], size) for name, size in degrees.items())
     if plan.pp > 1:
         kind = next((name for name, own in SCHEDULES.items() if own == plan.schedule_name), None)

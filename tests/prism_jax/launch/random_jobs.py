@@ -215,8 +215,8 @@ def titan_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
         pp=pp,
         cp=d.one(1, 1, 2) if sharding == "fsdp" else 1,
         dp=dp,
-        ep=d.one(1, 2, 8) if model.moe else 1,
-        etp=1 if model.moe else None,
+        ep=(ep := d.one(1, 2, 8) if model.moe else 1),
+        etp=(1 if ep > 1 else 0) if model.moe else None,
         schedule=schedule if pp > 1 else "1f1b",
         virtual_stages=2 if pp > 1 and schedule in ("interleaved", "zb_v") else 1,
         sharding=sharding,
@@ -226,7 +226,7 @@ def titan_plan(d: Draws, model: TransformerSpec) -> ParallelPlan:
         recompute=d.one("none", "full", "selective_op"),
         dtype=dtype,
         state_dtypes=d.one(StateDtypes(), StateDtypes(main_params="none")),
-        offload_parameters=sharding != "none" and d.coin(0.2),
+        offload_parameters=sharding != "none" and dp > 1 and d.coin(0.2),
         software=Software(compile=d.one(None, True, False)),
     )
 
