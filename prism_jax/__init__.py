@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .prediction.new_job import write_new_job as write_new_job
     from .prediction.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
     from .queue.schedule_trace import schedule_trace as schedule_trace
+    from .recorded.compare_recordings import compare_recordings as compare_recordings
     from .recorded.describe_trace import describe_trace as describe_trace, replay_trace as replay_trace
     from .recorded.formats.open_trace import open_trace as open_trace
     from .recorded.predict_trace import predict_trace as predict_trace
@@ -103,6 +104,7 @@ _HOME = {
     "match_moments": "recorded.unseen_steps",
     "check_job": "prediction.check",
     "compare_jobs": "study.compare_jobs",
+    "compare_recordings": "recorded.compare_recordings",
     "describe_trace": "recorded.describe_trace",
     "explain_step": "prediction.predict",
     "find_slow_gpus": "slowdowns.find_slow_gpus",

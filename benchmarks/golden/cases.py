@@ -16,13 +16,14 @@ CHANGED_MODEL = (
 LEAVES = (
     "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule",
     "init", "import", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if",
+    "slowdowns", "trace compare",
     "trace kernels", "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps",
     "fit collectives", "fit kernels", "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints",
     "fit power", "fit ladder", "fit totals", "fit servers", "fit saves", "fit startup", "fit report",
 )  # fmt: skip
 CATALOGUES = (
     "models", "devices", "clusters", "networks", "schedules", "frameworks", "objectives", "variability", "reliability",
-    "kernels", "families", "traces", "examples", "schemas",
+    "kernels", "families", "traces", "detectors", "examples", "schemas",
 )  # fmt: skip
 ENTRIES = (
     "models deepseek-v3", "devices h100-sxm", "clusters dgx-h100", "schedules dualpipe", "frameworks megatron-core",
@@ -167,6 +168,8 @@ TABLE = {
     " --step 5 && trace export local_cluster --perfetto one.json --step 3",
     "trace/wrong": "trace info absent.csv && trace info job.yaml && trace replay maxtext.log && trace predict maxtext.log"
     " --replicas 4 && trace info phases.csv --skip 200 && trace what-if local_cluster --swap 0:9",
+    "slowdowns/log": "slowdowns stragglers.log -o gpus.csv && slowdowns stragglers.log --json && slowdowns absent.log",
+    "trace/compare": "trace compare phases.csv log.csv && trace compare log.csv log.csv --json && trace compare log.csv",
     "watch/phases": "watch phases.csv --plot phases.png --remaining 100 && watch log.csv",
     "watch/json": "watch phases.csv --restart-cost 1min --smallest 0.1 --json && watch local_cluster --json",
     "watch/wrong": "watch absent.csv && watch phases.csv --restart-cost 3 && watch phases.csv --learn 500",

@@ -63,6 +63,7 @@ COMMANDS = (
     Writes("trace what-if", "trace what-if local_cluster --plot workers.png"),
     Writes("trace export", "trace export local_cluster --perfetto steps.json.gz"),
     Writes("trace kernels", "trace kernels profiles --plot kernels.png"),
+    Writes("trace compare", "trace compare log.csv log.csv --plot ratio.png"),
     Writes("import", "import train.sh --device h100-sxm -o imported.yaml"),
     Writes("slowdowns", "slowdowns stragglers.log -o gpus.csv"),
     Writes("export", "export job.yaml --to megatron --save-dir . --force"),

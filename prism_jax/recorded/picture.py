@@ -20,6 +20,7 @@ from ..core.errors import DataError, printable
 from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
 from ..core.text_table import time_to
 from ..explain.types import Stragglers
+from .comparison_report import TraceComparisonReport
 from .kernel_report import TraceKernelsReport, short
 from .prediction import LEVEL, PredictedCurve, TracePrediction, predicted_curve
 from .prediction_report import PredictedCurves, TracePredictionReport, WhatIfReport
@@ -203,4 +204,28 @@ def draw_kernels(report: TraceKernelsReport) -> Figure:
             ax.xaxis.set_major_formatter(PercentFormatter(1.0))
             ax.tick_params(axis="y", labelsize=7)
             ax.grid(True, axis="x")
+    return figure
+
+
+def draw_comparison(report: TraceComparisonReport) -> Figure:
+    """Ratio of B to A along the runs, the interval of the typical step, and where the ratio changes.
+
+    Raises:
+        DataError: steps of the runs could not be paired.
+    """
+    if not report.points:
+        raise DataError("the runs share few step numbers, so that there is no ratio along the runs to draw")
+    step, ratio = (np.array(values) for values in zip(*report.points, strict=True))
+    with style():
+        figure = new_figure((7.0, 3.6))
+        ax = figure.add_subplot()
+        ax.axhline(1.0, color=GREY, linewidth=0.8)
+        ax.axhspan(report.typical.low, report.typical.high, color=INDIGO, alpha=0.12, linewidth=0)
+        ax.plot(step, ratio, ".", color=INDIGO, label="blocks of paired steps")
+        if report.change is not None:
+            ax.axvline(report.change.step, color=WINE, label=f"changes by {report.change.ratio - 1.0:+.1%}")
+        ax.set_title(printable(report.verdict[0]), loc="left")
+        ax.set_xlabel("step")
+        ax.set_ylabel("step time of B over that of A")
+        ax.legend()
     return figure

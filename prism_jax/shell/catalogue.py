@@ -43,7 +43,7 @@ class Command:
 
 
 GROUPS = {
-    "trace": "Analyse recorded jobs: summary, replay, prediction, what-if and host time.",
+    "trace": "Analyse recorded jobs: summary, comparison, replay, prediction, what-if and host time.",
     "fit": "Fit variability to measurements; `predict --fit` uses it. Exit code: 0 the fit passed its checks; 1 it failed them, "
     "and FILE.npz is kept as FILE.failed.npz; 2 wrong input.",
     "validate": "Compare predictions with measurements.",
@@ -158,6 +158,12 @@ SHIPPED = {
             "prism_jax.recorded.kernels_of_trace:kernels_of_trace",
             "Rank the kernels of a recorded job by what their variation costs, with the time and the spread of each.",
             "prism-jax trace kernels profiles --top 10",
+        ),
+        (
+            "trace compare",
+            "prism_jax.recorded.compare_recordings:compare_recordings",
+            "Compare recorded steps of two programs: did the change help, beyond run-to-run noise? Exit code 1: slower.",
+            "prism-jax trace compare before.csv after.csv",
         ),
         (
             "trace host",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from .readings import DetectorFile, DetectorReadings, UsualValue, SlowdownDetector, place_of
+from .readings import DetectorFile, DetectorReadings, SlowdownDetector, UsualValue, place_of
 
 _RANKED = r"(\d{1,12}(?:\.\d{1,9})?)[A-Za-z%]{0,3}/(\d{1,9})"
 _EXTREMES = re.compile(rf"MnEtpt/Rnk: {_RANKED}.*?MxEtpt/Rnk: {_RANKED}")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..tables.csv_rows import number_of
-from .readings import DetectorFile, DetectorReadings, UsualValue, SlowdownDetector, place_of
+from .readings import DetectorFile, DetectorReadings, SlowdownDetector, UsualValue, place_of
 
 _HEAD = re.compile(r"\b(GPUs?|[Ss]ection '?[\w./-]{1,60}'?) (relative|individual) perf(?:ormance)?\b(.*)")
 _SCORE = re.compile(r"\bRank=(\d{1,9})\s+Node=(\S{1,253})\s+Score=([0-9.]{1,20})")

@@ -1,4 +1,4 @@
-"""Measured slowdowns of single GPUs, from a CSV table, or from a report of a detector, which becomes such a table (`detectors.py`).
+"""Measured slowdowns of single GPUs, from a CSV table, or from a report of a detector, made a table (`detectors.py`).
 
 Columns: where, and how slow. Where is `gpu` (the index along the plan's axis order; also `rank`, `global_rank`), or a node (all
 GPUs of that host), or a node and `gpu` (the index inside it, from 0; also `local_rank`, `gpu_id`, ...), or both in one column

@@ -103,6 +103,7 @@ CASES: dict[str, tuple[str, Callable[[], Report]]] = {  # kind of report: a comm
     "trace-info": (f"trace info {TRACE}", lambda: pj.describe_trace(TRACE)),
     "watch": (f"watch {TRACE} --learn 12", lambda: pj.watch_steps(TRACE, n_learn=12)),
     "slowdowns": ("slowdowns stragglers.log", lambda: pj.find_slow_gpus(["stragglers.log"])),
+    "trace-comparison": ("trace compare log.csv log.csv", lambda: pj.compare_recordings(["log.csv", "log.csv"])),
     "trace-replay": (f"trace replay {TRACE}", lambda: pj.replay_trace(TRACE)),
     "trace-prediction": (
         f"trace predict {TRACE} --draws 400 --splits 2",
