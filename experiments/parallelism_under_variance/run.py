@@ -28,7 +28,6 @@ from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
 from prism_jax.search.figures import plan_facts
 from prism_jax.search.plan_table import PlanTable
-from prism_jax.search.report import plan_words
 from prism_jax.search.space import default_space
 from prism_jax.variability.tree import Variability
 
@@ -57,7 +56,7 @@ def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) 
         found[f"{name} x{scale:g}"] = {"tail": tail, "ignoring": ignored_s / best_s - 1.0, "pp": plan.pp, "tp": plan.tp}
         print(
             f"  x{scale:<3g} p95 {best_s:7.3f} s ({tail - 1.0:6.2%} over noise-free), ignoring variability costs "
-            f"{ignored_s / best_s - 1.0:6.2%}: {plan_words(plan_facts(plan))}"
+            f"{ignored_s / best_s - 1.0:6.2%}: {plan_facts(plan).words}"
         )
     return found
 

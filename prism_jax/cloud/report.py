@@ -12,7 +12,6 @@ from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.text_table import amount, counted, duration, percent, prob, within
 from ..horizon.outcome import Estimate
 from ..search.figures import SearchedPlan
-from ..search.report import degrees_words, plan_words
 from .requirements import WorkDone
 
 
@@ -258,7 +257,7 @@ def _card_facts(report: CloudReport, best: RentFacts) -> dict[str, str]:
     return {
         "cost": f"mean {_money(best.cost_mean_usd)}; 1 in 20 runs at least {_money(best.cost_p95_usd, False)}",
         "time": f"median {_time(best.time_p50_s, best.time_p95_s)}; 1 in 20 at least {_time(best.time_p95_s)}",
-        "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}, {duration(best.step_s)} a step",
+        "plan": f"{best.plan.in_short}, {duration(best.step_s)} a step",
         "asked": ", ".join(kept),
         "saves": "" if report.gain is None else _saved(report.gain),
     }
@@ -276,7 +275,7 @@ def _best(report: CloudReport, best: RentFacts) -> dict[str, str]:
     spot = f"{best.spot_share:.0%} of the paid time; {best.interruptions:.3g} interruptions; law: {best.law}"
     return {
         "rent": _rented(best),
-        "plan": f"{plan_words(best.plan)}; {duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
+        "plan": f"{best.plan.words}; {duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
         "time": ", ".join(times),
         "cost": ", ".join(costs),
         "split": ", ".join(split),

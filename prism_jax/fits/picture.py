@@ -18,13 +18,11 @@ from ..core.kept_values import evenly
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from ..core.report import to_plain
 from .curves import MOST_CURVES, MOST_PANELS, replicated_values
+from .parameters import INTERVALS, Parameter, parameters_of
 from .report import (
-    INTERVALS,
     FitReport,
     KeptFitReport,
-    Parameter,
     ReplicatedValues,
-    parameters_of,
     share_text,
     shares_to_show,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -10,7 +10,7 @@ from ..core.content import ByContent
 from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, more, notes
 from ..core.report import INLINE, OR_NULL, WHERE_KNOWN, Json, Key, Report, RunRecord
 from ..core.text_table import counted, duration, some
-from ..core.units import format_s
+from .parameters import INTERVALS, SKIPPED, groups, label
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,8 +190,6 @@ class KeptFitReport(Report):
 MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
 SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0%
 KNOWN_TO = 0.03  # half of the 90% interval of a share, above which it is a range and not a number
-INTERVALS = "variance_share_intervals"  # in what a model says of itself: level -> median, p5, p95
-SKIPPED = ("variance_of", "variance_shares", INTERVALS, "notes")
 
 
 REMEDY = {  # what failed -> what to do at the command line
@@ -226,10 +224,10 @@ def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) 
     is_good = fit.verdict.sentence.startswith("good:") and not mixed
     use = "-o FILE keeps it for predict --fit FILE" if is_new else "prism-jax predict JOB --fit FILE"
     return Card(
-        f"{fit.model} fitted by {_label(fit.method)} in {duration(fit.elapsed_s)}",
+        f"{fit.model} fitted by {label(fit.method)} in {duration(fit.elapsed_s)}",
         f"{sentence}{', but the steps have several levels' if mixed else ''}.",
         "bad" if not fit.verdict.ok else "good" if is_good else "unsure",
-        facts={**(_central(fit) or {"method": _label(fit.method)}), "warning": mixed},
+        facts={**(_central(fit) or {"method": label(fit.method)}), "warning": mixed},
         evidence=_rows_behind(fit, checked or {}),
         assumptions=("what is predicted with it varies as these rows do",),
         next_step=f"{use if fit.verdict.ok else f'remedy: {_remedy(fit)}'}; {more(told)}",
@@ -266,7 +264,7 @@ def _central(fit: FitFacts) -> dict[str, str]:
 
 def _first_parameters(fit: FitFacts, is_one: bool) -> dict[str, str]:
     """Parameters with an interval, else times and rates; times and rates first."""
-    parts = ((title.rpartition(", ")[2], own) for title, own in _groups("", fit.about))
+    parts = ((title.rpartition(", ")[2], own) for title, own in groups("", fit.about))
     facts = [(f"{part} {name}".strip(), text) for part, own in parts for name, text in own.items() if name != "notes"]
     known = [one for one in facts if " to " in one[1]] or [one for one in facts if one[1].endswith("s")]
     return dict(sorted(known, key=lambda one: not one[1].endswith("s)"))[: 1 if is_one else MOST_CENTRAL])
@@ -309,93 +307,5 @@ def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[
 
 def figures(title: str, values: Mapping[str, Any] | None) -> list[Block]:
     """Figures under a title, each group of them under its own; nothing where there are none."""
-    if not values:
-        return []
-    groups = [(name, facts) for name, facts in _groups("", values) if facts]
-    if not any(name for name, _ in groups):
-        return [Facts(title, facts) for _, facts in groups]
-    return [Group(title, [Facts(name, facts) for name, facts in groups])]
-
-
-def _groups(title: str, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Titles and figures, those on top first; an interval is one figure."""
-    own: dict[str, str] = {}
-    below: list[tuple[str, Mapping[str, Any]]] = []
-    for name, part in values.items():
-        label, text = _label(str(name)), _text_of(str(name))
-        if _is_interval(part):
-            own[label] = f"{text(part['median'])} ({text(part['p5'])} to {text(part['p95'])})"
-        elif isinstance(part, list) and len(part) == 3 and all(isinstance(one, float) for one in part):
-            own[label] = f"{text(part[1])} ({text(part[0])} to {text(part[2])})"  # 5%, median, 95%
-        elif name == "variance_shares":
-            continue  # with their intervals
-        elif isinstance(part, Mapping):
-            below.append((f"{title}, {label}" if title else label, part))
-        elif isinstance(part, (list, tuple)) and (not part or isinstance(part[0], Mapping)):
-            continue  # notes tell of members that are named
-        elif isinstance(part, (list, tuple)):
-            own[label] = ", ".join(text(item) for item in part)
-        elif part is not None:
-            own[label] = text(part)
-    yield title, own
-    for name, part in below:
-        yield from _groups(name, part)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A fitted parameter: its 5%, median and 95%, and the text of these."""
-
-    name: str
-    low: float
-    middle: float
-    high: float
-    text: str
-
-
-def parameters_of(values: Mapping[str, Any], title: str = "") -> Iterator[Parameter]:
-    """Parameters with an interval in what a model says of itself, those on top first."""
-    for name, part in values.items():
-        label, text = f"{title} {_label(str(name))}".strip(), _text_of(str(name))
-        found = [part[key] for key in ("p5", "median", "p95")] if _is_interval(part) else part
-        if isinstance(found, list) and len(found) == 3 and all(isinstance(one, float) for one in found):
-            low, middle, high = found
-            yield Parameter(label, low, middle, high, f"{text(middle)} ({text(low)} to {text(high)})")
-        elif isinstance(part, Mapping) and name not in SKIPPED:
-            yield from parameters_of(part, label)
-
-
-def _is_interval(part: Any) -> bool:
-    return isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}
-
-
-RATE = "_bytes_per_s"
-
-
-def _text_of(name: str) -> Callable[[Any], str]:
-    """Writes a value, by the unit in its name."""
-    return _seconds if _is_time(name) else _rate if name.endswith(RATE) else _number
-
-
-def _rate(value: Any) -> str:
-    return f"{value / 1e9:.4g} GB/s" if isinstance(value, (int, float)) else _number(value)
-
-
-def _is_time(name: str) -> bool:
-    return name.endswith("_s") and not name.endswith("_per_s") and not name.startswith("log_")
-
-
-def _label(name: str) -> str:
-    """Plain words of a name; a time or rate has its unit in its value."""
-    words = name.removesuffix("_s") if _is_time(name) else name.replace(RATE, "_bandwidth")
-    return words.replace("_", " ")
-
-
-def _seconds(value: Any) -> str:
-    return format_s(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else _number(value)
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return "unknown" if value is None else str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    found = [Facts(name, facts) for name, facts in groups("", values or {}) if facts]
+    return [Group(title, found)] if any(one.title for one in found) else [Facts(title, one.facts) for one in found]

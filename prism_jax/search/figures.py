@@ -35,6 +35,41 @@ class SearchedPlan:
     n_micro_batch: int
     n_devices: int
 
+    @property
+    def degrees(self) -> str:
+        """Degrees and pipeline: "tp 8 x pp 4 x dp 16, 1f1b"."""
+        sizes = {"tp": self.tp, "cp": self.cp, "pp": self.pp, "dp": self.dp}
+        degrees = " x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"
+        pipeline = f", {self.schedule}" if self.pp > 1 else ""
+        chunks = f" v {self.virtual_stages}" if self.virtual_stages > 1 else ""
+        return degrees + (f", ep {self.ep}" if self.ep > 1 else "") + pipeline + chunks
+
+    @property
+    def in_short(self) -> str:
+        """Degrees, pipeline and micro-batch."""
+        return f"{self.degrees}, micro-batch {self.micro_batch}"
+
+    @property
+    def words(self) -> str:
+        """The whole plan in one line."""
+        parallel = ", sequence parallel" if self.sequence_parallel else ""
+        return (
+            f"{self.in_short} ({self.n_micro_batch} of them), recompute {self.recompute}, {self._states}{parallel}, "
+            f"overlap {self._overlaps}"
+        )
+
+    @property
+    def _states(self) -> str:
+        """How parameters, gradients and optimizer states are kept."""
+        if self.sharding == "none":
+            return f"ZeRO-{self.zero_stage}" if self.zero_stage else "states replicated"
+        return self.sharding + (f" in groups of {self.dp_shard}" if self.sharding == "hsdp" else "")
+
+    @property
+    def _overlaps(self) -> str:
+        """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
+        return " ".join(axis for axis, on in self.overlap.items() if on and getattr(self, axis) > 1) or "nothing"
+
 
 def plan_facts(plan: ParallelPlan) -> SearchedPlan:
     """Fields of a plan that a search chooses, as a job file spells them."""

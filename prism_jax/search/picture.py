@@ -10,7 +10,7 @@ from ..core.errors import DataError
 from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_axes, new_figure, style
 from ..core.text_table import prob
 from .figures import ScreenedPlans, SearchedPlan
-from .report import SizesReport, StudyReport, TuneReport, degrees_words
+from .report import SizesReport, StudyReport, TuneReport
 
 GIB = 2.0**30
 MOST_ROWS = 20
@@ -84,7 +84,7 @@ def plot_memory(report: StudyReport, screened: ScreenedPlans, *, ax: Axes | None
 def _label(plan: SearchedPlan) -> str:
     """Label that tells kinds of plans apart, with the micro-batch."""
     sharded = "" if plan.sharding == "none" else f", {plan.sharding}"
-    return f"{degrees_words(plan)}, mb {plan.micro_batch}, recompute {plan.recompute}{sharded}"
+    return f"{plan.degrees}, mb {plan.micro_batch}, recompute {plan.recompute}{sharded}"
 
 
 MOST_SIZES_NAMED = 12
@@ -120,7 +120,7 @@ def draw_sizes(report: SizesReport) -> Figure:
             ax.set_ylim(0.0, 1.15 * float(y.max()))
         for size, at_s in list(zip(sizes, value, strict=True))[:MOST_SIZES_NAMED]:
             where = {"xytext": (4, 6), "textcoords": "offset points", "fontsize": "small"}
-            left.annotate(degrees_words(size.plan), (size.n_devices, at_s), **where)
+            left.annotate(size.plan.degrees, (size.n_devices, at_s), **where)
         if is_time:
             name_time_axis(left.yaxis, report.objective)
         else:

@@ -21,7 +21,7 @@ from ..core.text_table import (
     within,
 )
 from ..core.units import format_bytes, format_s
-from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SearchedPlan, SizeFacts
+from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SizeFacts
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class SizesReport(Report):
         )
 
     def _words(self, size: SizeFacts) -> str:
-        return f"{self.objective} {self._value(size)}, {self.gpu_s(size):,.4g} GPU-s; {degrees_words(size.plan)}"
+        return f"{self.objective} {self._value(size)}, {self.gpu_s(size):,.4g} GPU-s; {size.plan.degrees}"
 
     def blocks(self) -> Sequence[Block]:
         columns = {
@@ -139,7 +139,7 @@ class SizesReport(Report):
             "energy kWh": lambda size: f"{size.energy_j / 3.6e6:.4g}",
             "cost": lambda size: amount(size.cost) if size.cost else "",
             "memory": lambda size: format_bytes(size.memory_bytes),
-            "plan": lambda size: plan_words(size.plan),
+            "plan": lambda size: size.plan.words,
         }
         cost = "; cost in the currency of the price" if any(size.cost for size in self.sizes) else ""
         last = f"* on the Pareto front of time, GPUs, energy and cost, which are of the median step{cost}"
@@ -232,27 +232,6 @@ MOST_NUMBERS = 4  # on the first screen
 MOST_REASONS = 4
 
 
-def degrees_words(plan: SearchedPlan) -> str:
-    """Degrees and pipeline of a plan: "tp 8 x pp 4 x dp 16, 1f1b"."""
-    sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "dp": plan.dp}
-    degrees = " x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"
-    pipeline = f", {plan.schedule}" if plan.pp > 1 else ""
-    chunks = f" v {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
-    return degrees + (f", ep {plan.ep}" if plan.ep > 1 else "") + pipeline + chunks
-
-
-def plan_words(plan: SearchedPlan) -> str:
-    """A plan in one line."""
-    return ", ".join([
-        degrees_words(plan),
-        f"micro-batch {plan.micro_batch} ({plan.n_micro_batch} of them)",
-        f"recompute {plan.recompute}",
-        _sharding(plan),
-        *(["sequence parallel"] if plan.sequence_parallel else []),
-        f"overlap {_overlap(plan)}",
-    ])  # fmt: skip
-
-
 def _study_verdict(report: StudyReport) -> tuple[str, Tone]:
     """Verdict: gain of the best plan over the job's own."""
     gain, best = report.gain, report.best
@@ -271,7 +250,7 @@ def _study_facts(report: StudyReport) -> dict[str, str]:
     memory = f"{format_bytes(best.memory_bytes, 3)} of {format_bytes(report.job.hbm_bytes, 3)}"
     rate = f"{best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s/GPU, MFU {percent(best.mfu)}"
     return {
-        "plan": f"{degrees_words(best.plan)}, micro-batch {best.plan.micro_batch}",
+        "plan": best.plan.in_short,
         report.objective: f"{value}; {rate}",
         "memory": f"{memory}, does not fit with probability {prob_from(best.not_fit_prob)}",
         "best": f"of all finalists with probability {prob(best.prob_best)}{others}",
@@ -284,7 +263,7 @@ def _best(report: StudyReport) -> dict[str, str]:
     memory = f"{format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device"
     rate = f"{best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median"
     return {
-        "plan": plan_words(best.plan),
+        "plan": best.plan.words,
         "step time": f"{', '.join(times)}; without variability {time_to(best.step_s, smallest_s)}",
         report.objective: value_with_error(best.value_s, best.value_error_s, report.objective_unit),
         "memory": f"{memory}: {uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
@@ -328,7 +307,7 @@ def _top(report: StudyReport) -> list[Block]:
         "MFU": lambda ranked: f"{ranked[1].mfu:.1%}",
         f"{report.job.sample_unit}/s/GPU": lambda ranked: f"{ranked[1].tokens_per_s_per_gpu:,.0f}",
         "memory": lambda ranked: format_bytes(ranked[1].memory_bytes),
-        "plan": lambda ranked: plan_words(ranked[1].plan),
+        "plan": lambda ranked: ranked[1].plan.words,
     }
     title = "Best plan of each combination of degrees, schedule, recomputation and sharding"
     tied = sum(candidate.tied for candidate in top) > 1
@@ -339,14 +318,3 @@ def _top(report: StudyReport) -> list[Block]:
 def _value(candidate: CandidateFacts, unit: str) -> str:
     value, error = candidate.value_s, candidate.value_error_s
     return time_to(value, error or value / 1e3) if unit == "s" else f"{with_error(value, error)[0]} {unit}"
-
-
-def _sharding(plan: SearchedPlan) -> str:
-    if plan.sharding == "none":
-        return f"ZeRO-{plan.zero_stage}" if plan.zero_stage else "states replicated"
-    return plan.sharding + (f" in groups of {plan.dp_shard}" if plan.sharding == "hsdp" else "")
-
-
-def _overlap(plan: SearchedPlan) -> str:
-    """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
-    return " ".join(axis for axis, on in plan.overlap.items() if on and getattr(plan, axis) > 1) or "nothing"

@@ -10,12 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import SpecError
+from ..core.errors import DataError, SpecError
 from ..core.registry import Registry
-from ..core.report import Report, json_schema
+from ..core.report import SCHEMA, Report, json_schema
 
 PACKAGE = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "schemas"
+REMEDY = "Give a file that a command wrote with --json or -o."
 
 
 def _shipped() -> list[type[Report]]:
@@ -32,6 +33,38 @@ def _shipped() -> list[type[Report]]:
 
 
 REPORTS: Registry[type[Report]] = Registry("report", _shipped, name_of=lambda kind: kind.kind, error=SpecError)
+
+
+def report_of(data: Any, name: str = "") -> Report:
+    """The report of JSON data, of whatever kind.
+
+    Args:
+        name: of the file, for errors.
+
+    Raises:
+        DataError: no report, of a kind or version that this package does not know, or damaged.
+    """
+    place = f"{name}: " if name else ""
+    schema = data.get(SCHEMA) if isinstance(data, dict) else None
+    if not isinstance(schema, str) or schema.count("/") != 2:
+        raise DataError(
+            f'{place}no report of prism-jax: it has no "{SCHEMA}" such as "prism-jax/prediction/1". {REMEDY}'
+        )
+    _, kind, version = schema.split("/")
+    if kind not in REPORTS:
+        raise DataError(f"{place}schema {schema}: this version of prism-jax knows no such report. Use a later one.")
+    own = REPORTS.named(kind)
+    if version != str(own.version):
+        later = version.isdigit() and int(version) > own.version
+        remedy = "Open it with a later version" if later else "Open it with the version that wrote it"
+        wrote = ((data.get("record") or {}).get("versions") or {}).get("prism-jax", "")
+        raise DataError(
+            f"{place}schema {schema}, but this version reads {own.schema()}. {remedy}{wrote and f', {wrote}'}."
+        )
+    try:
+        return own.from_dict(data)
+    except DataError as error:
+        raise DataError(f"{place}{error}") from None
 
 
 def schema_file(kind: type[Report]) -> Path:

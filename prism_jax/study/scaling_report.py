@@ -18,7 +18,6 @@ from ..core.text_table import amount, duration, percent as share, time_with_erro
 from ..core.units import format_count, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan
-from ..search.report import degrees_words, plan_words
 from .capacity import DAY_S, Capacity, FleetCurve
 from .figures import JobFigures
 from .report import COLUMNS, SAME_DRAWS, SAME_OPEN, figure_facts, heading, of_figures, probability_table, short
@@ -273,7 +272,7 @@ class CapacityReport(Report):
         has_money = any(isfinite(one.capacity.money_p50) for one in known if one.capacity)
         is_choice = len(known) > 1 or self.deadline_days
         plans = {
-            **{one.label: plan_words(one.plan) for one in known if one.plan},
+            **{one.label: one.plan.words for one in known if one.plan},
             "chosen": f"{self._named(self.chosen)}: {self.chosen_by}" if self.chosen and is_choice else "",
         }
         compared = (("does more per day", self.prob_faster), (f"costs less per {self._unit}", self.prob_cheaper))
@@ -330,7 +329,7 @@ def _capacity_facts(report: CapacityReport, one: FleetFacts, made: Capacity) -> 
         "time" if report.days is None else "work": _span_words(report, made),
         "speed": f"{format_count(made.tokens_per_day)} {report.sample_unit} a day{goodput}",
         "money": f"{amount(made.money_p50)}{most} (currency of the price)" if isfinite(made.money_p50) else "",
-        "plan": f"{degrees_words(one.plan)}, micro-batch {one.plan.micro_batch}" if one.plan else "",
+        "plan": one.plan.in_short if one.plan else "",
     }
 
 
