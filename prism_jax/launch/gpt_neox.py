@@ -189,8 +189,10 @@ def _from_line(line: LaunchLine) -> Head:
     """Head of `deepy.py train.py -d configs 125M.yml local_setup.yml`: of the files that are there.
 
     Raises:
-        NoTrainingError: none is.
+        NoTrainingError: none is, or it generates or evaluates.
     """
+    if re.search(r"\b(?:generate|evaluate|eval)\.py\b", line.text):
+        raise NoTrainingError(f"{line.path}: line {line.command.line}: generates or evaluates, which is no training")
     words = [word.text for word in line.command.words]
     folders = [after for word, after in pairwise(words) if word in ("-d", "--conf_dir")]
     files: list[Document] = []

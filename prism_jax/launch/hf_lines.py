@@ -71,7 +71,7 @@ def _is_trainer(line: LaunchLine) -> bool:
 
 def _has_file(line: LaunchLine) -> bool:
     """Whether a command line of these trainers names a configuration."""
-    recipes = [name for name in _files(line) if not name.endswith(".json")]
+    recipes = [name for name in _files(line) if not name.endswith(".json") or "llamafactory" in line.text]
     return _PROGRAM.search(line.text) is not None and bool(recipes)
 
 

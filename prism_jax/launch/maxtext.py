@@ -2,7 +2,7 @@
 
 The values are those of `Config param` of a log, resolved as MaxText does: base, then model, then command line. Its defaults and
 sizes of models that no preset has are tables here.
-Source: MaxText `configs/base.yml`, `configs/models/*.yml`, `get_individual_scales` of `pyconfig.py`.
+Source: MaxText `configs/base.yml`, `configs/models/*.yml`, `get_individual_scales`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from ..tables.document import Document
 from .config_files import Carrier, ConfigFiles
 from .head import Head, SaidValue
+from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
 from .models import put_configured_model
 from .said import NANOTRON
 from .stated import StatedJob, dtype_of, is_true, optimizer_of, whole
@@ -31,8 +35,32 @@ def is_nanotron(document: Document) -> bool:
 def read_nanotron(files: ConfigFiles) -> Head:
     """Head of the training that a configuration of nanotron states."""
     head = files.head(NANOTRON)
-    head.arguments |= files.said()
-    model = files.main.data.get("model")
+    _put(head, files.main, files.said())
+    return head
+
+
+def _from_line(line: LaunchLine) -> Head:
+    """Head of `torchrun run_train.py --config-file config.yaml`.
+
+    Raises:
+        NoTrainingError: that file is not there.
+    """
+    named = line.flags["config_file"]
+    found = line.follow(named.text)
+    if found is None or not is_nanotron(found):
+        shown = line.script.open.shown(named.text)[:80]
+        raise NoTrainingError(
+            f"{line.path}: line {line.command.line}: names {shown}, which is not there or none of nanotron. "
+            "Import that file, or name a folder above it (--root DIR)."
+        )
+    head = line.head(NANOTRON)
+    _put(head, found, ConfigFiles(found, environment=line.environment, open=line.script.open).said())
+    return head
+
+
+def _put(head: Head, document: Document, said: Mapping[str, SaidValue]) -> None:
+    head.arguments |= said
+    model = document.data.get("model")
     inner = model.get("model_config") if isinstance(model, dict) else None
     if isinstance(inner, dict):
         kind = next((name for flag, name in FAMILIES.items() if inner.get(flag)), "llama")
@@ -42,7 +70,6 @@ def read_nanotron(files: ConfigFiles) -> Head:
             head.config = {**own, "num_key_value_heads": own["num_key_value_heads"] or own["num_attention_heads"]}
             first = head.arguments.get("model.model_config.hidden_size")
             head.facts["config_file"] = first or SaidValue("", 1, "model_config")
-    return head
 
 
 def nanotron_job(head: Head, generation: str = "") -> StatedJob:
@@ -62,8 +89,10 @@ def nanotron_job(head: Head, generation: str = "") -> StatedJob:
         said = head.said(f"parallelism.{name}")
         job.put(path, whole(said, 1), said)
     n = job.get("plan.dp", 1) * job.get("plan.pp", 1) * job.get("plan.tp", 1) * job.get("plan.cp", 1)
-    said = head.said("parallelism.dp")
-    if said is not None:
+    said, world = head.said("parallelism.dp"), head.said("world_size")
+    if world is not None:
+        job.put("cluster.n_devices", whole(world, 1), world)
+    elif said is not None:
         job.put("cluster.n_devices", n, said, why="dp x pp x tp x cp")
     if job.get("plan.ep") == 1 or job.get("model.moe.n_experts") is None:
         job.fields.pop("plan.ep", None)
@@ -131,4 +160,9 @@ def _states(head: Head, job: StatedJob) -> None:
         job.put("model.vocab", -(-rows.value // step) * step, *rows.said, multiple, why="padded to tp")
 
 
+NANOTRON_PROGRAM = LaunchProgram(
+    "nanotron (run_train.py --config-file)",
+    lambda line: "config_file" in line.names and re.search(r"run_train\w*\.py|nanotron", line.text) is not None,
+    _from_line,
+)
 NANOTRON_CARRIER = Carrier("nanotron", is_nanotron, read_nanotron)

@@ -15,6 +15,7 @@ from .hf_lines import HF_PROGRAMS
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
 from .maxtext import MAXTEXT_PROGRAM
 from .megatron_programs import MEGATRON_PROGRAMS
+from .nanotron import NANOTRON_PROGRAM
 from .open_head import OpenHead
 from .shell import ShellScript, follow
 from .titan_config import TITAN_PROGRAM
@@ -23,6 +24,7 @@ from .verl import VERL_PROGRAMS
 PROGRAMS: tuple[LaunchProgram, ...] = (
     MAXTEXT_PROGRAM,
     NEOX_PROGRAM,
+    NANOTRON_PROGRAM,
     TITAN_PROGRAM,
     *VERL_PROGRAMS,
     *MEGATRON_PROGRAMS,

@@ -2,7 +2,7 @@
 
 Values become the facts that its log prints (mesh, model, what is applied), so that one reader serves all. A degree of -1 takes
 the GPUs that are left; where nobody says how many there are, that is asked for.
-Source: `torchtitan/config_manager.py` (2024), `job_config.py` (2025), `trainer.py` (2026: batches in tokens).
+Source: the configuration classes of torchtitan in 2024, 2025 and 2026 (batches in tokens).
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
 from prism_jax.job.expert_counts import read_counts
 from prism_jax.job.load_job import load_job
+from prism_jax.launch.import_job import import_job
 from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta
 from prism_jax.search.space import default_space
@@ -43,6 +44,7 @@ from tests.experiments.step_tables.test_bounds import MEMORY, STEPS as STEP_ROW
 from tests.experiments.step_tables.test_table import REFERENCE
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
+from tests.prism_jax.launch.cases import cases_of
 from tests.support.broken_traces import straggler
 from tests.support.detector_reports import REPORTS, factors
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
@@ -141,6 +143,23 @@ def _table(*rows: dict[str, str]) -> str:
 
 def _check(path: Path) -> None:
     prism_jax.check_job(path)
+
+
+def _launch(path: Path) -> None:
+    import_job(path, n_devices=8, device="h100-sxm")
+
+
+LAUNCHED = {
+    "train.yaml": "axolotl: qlora, gpt_neox: one file, llama_factory: lora, maxtext: base alone, megatron_yaml: model-args",
+    "train.toml": "torchtitan: interleaved, torchtitan: of 2024",
+    "train.json": "torchtitan: json with sizes",
+    "run.sh": "hf_trainer: llava, maxtext: tpu, maxtext: xpk, megatron_shell: arrays, openrlhf: sft, verl: megatron",
+}
+
+
+def _launched(file: str) -> tuple[bytes, ...]:
+    named = [one.split(": ") for one in LAUNCHED[file].split(", ")]
+    return _texts(*(next(one.text for one in cases_of(trainer) if one.name == name) for trainer, name in named))
 
 
 def _space(path: Path) -> None:
@@ -306,6 +325,7 @@ WATCHED = "step,step_time_s\n" + "".join(f"{n},{0.4 + 0.002 * (n % 5) + 0.1 * (n
 READERS = (
     Reader("job", "job.yaml", _texts(JOB, JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER), *_examples()), _check),
     Reader("job in TOML", "job.toml", _texts(TOML), _check),
+    *(Reader(f"launch {name}", name, _launched(name), _launch, 0.3) for name in LAUNCHED),
     Reader("variability", "job.yaml", _texts(JOB.replace("variability: none\n", VARIABILITY)), _check),
     Reader("Hugging Face", "config.json", _texts(*CONFIGS), read_hf_config),
     Reader("search space", "space.yaml", _texts(SPACE), _space),

@@ -126,10 +126,11 @@ def titan(tp: int, mode: str, local: int) -> Forms:
     applied = (
         "" if mode == "none" else f"[titan] - root - INFO - Applied {mode} activation checkpointing to the model\n"
     )
-    log = f"""[titan] - root - INFO - Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard={dp}, cp=1, tp={tp}, ep=1
+    log = f"""[titan] - root - INFO - Building device mesh with parallelism: pp=1, dp_replicate=1, \
+dp_shard={dp}, cp=1, tp={tp}, ep=1
 [titan] - root - INFO - Building llama3 8B
-{applied}[titan] - root - INFO - Trainer is initialized with local batch size {local}, global batch size {local * dp}, \
-gradient accumulation steps 1, sequence length 4096, total steps 10 (warmup 2)
+{applied}[titan] - root - INFO - Trainer is initialized with local batch size {local}, \
+global batch size {local * dp}, gradient accumulation steps 1, sequence length 4096, total steps 10 (warmup 2)
 {heads.titan_steps(3.0)}"""
     toml = f"""[model]
 name = "llama3"

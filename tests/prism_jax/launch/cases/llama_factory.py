@@ -271,3 +271,42 @@ CASES = [
         refused=r"configs/x\.yaml, which",
     ),
 ]
+WRITTEN = """MODEL=meta-llama/Meta-Llama-3-8B-Instruct
+cat > lf-sft.yaml <<EOL
+model_name_or_path: ${MODEL}
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_target: all
+dataset: a
+cutoff_len: 1024
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+fp16: true
+EOL
+if [ "${NNODES}" -gt 1 ]; then
+    echo "deepspeed: ds-z3-config.json" >> lf-sft.yaml
+    FORCE_TORCHRUN=1 llamafactory-cli train lf-sft.yaml
+else
+    unset NNODES
+    CUDA_VISIBLE_DEVICES=0 llamafactory-cli train lf-sft.yaml
+fi
+"""
+CASES += [
+    Case(
+        "a file that the script writes",
+        WRITTEN,
+        OF_LORA | {"seq": 1024, "micro": 4, "batch": 8, "gpus": 1, "dtype": "fp16"},
+        variables={"NNODES": "1"},
+    ),
+    Case(
+        "json of its own",
+        "llamafactory-cli train a.json",
+        BASE | {"gpus": 2, "batch": 16},
+        options={"n_devices": 2},
+        others={
+            "a.json": '{"model_name_or_path": "meta-llama/Meta-Llama-3-8B", "stage": "pt", "do_train": true, "finetuning_type": "full",'
+            ' "cutoff_len": 2048, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "bf16": true}'
+        },
+    ),
+]

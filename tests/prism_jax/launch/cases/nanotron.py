@@ -135,6 +135,22 @@ CASES = [
         ("  micro_batch_size: 2", "  # micro_batch_size: 2\n  micro_batch_size: 6 # of 80 GB"),
     ),
     Case(
+        "command line",
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nproc_per_node=8 --nnodes 2 run_train.py --config-file examples/config.yaml",
+        BASE,
+        others={"examples/config.yaml": TEXT},
+    ),
+    Case(
+        "command line of a file that it writes",
+        "cat > c.yaml <<EOF\n" + TEXT + "EOF\ntorchrun --nproc_per_node=16 run_train.py --config-file c.yaml",
+        BASE,
+    ),
+    Case(
+        "command line of a file that is not there",
+        "torchrun --nproc_per_node=8 run_train.py --config-file c.yaml",
+        refused=r"c\.yaml, which is not there",
+    ),
+    Case(
         "model without sizes",
         TEXT.replace("num_attention_heads", "n_heads"),
         file="c.yaml",
