@@ -18,7 +18,7 @@ import numpy as np
 
 from prism_jax.core.page import Table
 from prism_jax.core.page_text import block_lines
-from prism_jax.core.text_table import duration
+from prism_jax.core.readable import duration
 from prism_jax.queue.compare import QueueCase, QueueRow, compare
 from prism_jax.queue.jobs import capacity_of
 from prism_jax.queue.policies import POLICIES

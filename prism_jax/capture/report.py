@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.page import Block, Card, Facts, Table, left_out, more, notes
+from ..core.readable import counted
 from ..core.report import Report
-from ..core.text_table import counted
 from ..core.units import format_bytes, format_count
 
 

@@ -20,8 +20,8 @@ from ..core.archive import kind_of
 from ..core.arrays import Floats
 from ..core.errors import DataError, FitError
 from ..core.executor import ALONE, Workers
-from ..core.kept_values import evenly
 from ..core.processes import Progress, part_of
+from ..core.readable import evenly
 from ..core.report import RunRecord
 from ..horizon.checkpoint import Checkpoint
 from ..horizon.predict_run import FIT

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..core.errors import DataError
 from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
-from ..core.text_table import amount, duration
+from ..core.readable import amount, duration
 from .report import CloudReport, RentFacts, SimulatedRents, instances_words
 
 DAY_S, HOUR_S = 86400.0, 3600.0

@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.readable import amount, counted, duration, percent, prob, within
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import amount, counted, duration, percent, prob, within
 from ..horizon.outcome import Estimate
 from ..search.figures import SearchedPlan
 from .requirements import WorkDone

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from .errors import printable, printable_lines
 from .page import Bars, Block, Card, Code, Facts, Group, Note, Page, Table, Tone
-from .text_table import bar
+from .readable import bar
 
 WIDTH = 100  # columns, where nobody looks: sentences of a pipe or a file; tables stay whole there
 NARROWEST = 20  # columns of a text, however little is left

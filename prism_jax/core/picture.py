@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 
 from .errors import DataError
 from .kernels import KERNEL_CLASSES
-from .text_table import unit_of_time
+from .readable import unit_of_time
 
 FORMATS = ("png", "pdf", "svg", "jpg", "webp")
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # else no two files of one picture are alike

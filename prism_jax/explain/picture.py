@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ..core.picture import colour, new_axes
-from ..core.text_table import unit_of_time
+from ..core.readable import unit_of_time
 from .types import Explanation, words
 
 SMALLEST_SHARE = 0.001  # of the step; below, a part is not drawn

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.kept_values import evenly, short_numbers
+from ..core.readable import evenly, short_numbers
 from .report import CollectiveCurve, ReplicatedValues
 
 MOST_PANELS, MOST_CURVES = 6, 9

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from ..core.kept_values import evenly
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
+from ..core.readable import evenly
 from ..core.report import to_plain
 from .curves import MOST_CURVES, MOST_PANELS, replicated_values
 from .parameters import INTERVALS, Parameter, parameters_of

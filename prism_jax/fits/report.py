@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 from ..core.content import ByContent
 from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, more, notes
+from ..core.readable import counted, duration, some
 from ..core.report import INLINE, OR_NULL, WHERE_KNOWN, Json, Key, Report, RunRecord
-from ..core.text_table import counted, duration, some
 from .parameters import INTERVALS, SKIPPED, groups, label
 
 

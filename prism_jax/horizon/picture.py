@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..core.errors import DataError
 from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
-from ..core.text_table import duration
+from ..core.readable import duration
 from ..explain.picture import plot_bars
 from ..explain.types import words
 from .outcome import Response

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.readable import counted, duration, percent, prob, within
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import counted, duration, percent, prob, within
 from ..core.units import format_count, format_s
 from ..explain.types import words
 from ..prediction.figures import JobFacts

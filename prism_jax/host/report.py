@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Table, more, notes
+from ..core.readable import counted, percent
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import counted, percent
 from ..core.units import format_s
 
 

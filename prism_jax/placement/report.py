@@ -11,8 +11,8 @@ import numpy as np
 
 from ..core.arrays import Floats
 from ..core.page import Block, Card, Code, Facts, Note, Table, excess_bars, left_out, more, notes
+from ..core.readable import decimals, duration, percent, some, unit_of_time, value_with_error
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import decimals, duration, percent, some, unit_of_time, value_with_error
 from ..core.use_case import NOT_TYPED, Option, OptionGroup
 from ..cost.partition import Splits
 from ..result.parameters import ObjectiveChoice

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
 from ..core.page import Block, Card, Facts, Tone, more, notes
+from ..core.readable import percent, prob
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import percent, prob
 from ..core.units import format_bytes, format_count
 from .job_facts import HostFacts, MemoryFacts, OpenFieldFacts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..core.page import Bar, Bars, Block, Facts, Note, Table
-from ..core.text_table import counted, decimals, some, time_with_error, unit_of_time, with_error
+from ..core.readable import counted, decimals, some, time_with_error, unit_of_time, with_error
 from ..core.units import format_s
 from ..explain.types import Attribution, GivenSlowdowns, ShapleyFalls, SlowNode, SobolIndices, words
 

@@ -15,8 +15,8 @@ import numpy as np
 from ..calibration.band import model_factors, why_wide
 from ..calibration.evidence import Evidence, cell_of, evidence
 from ..calibration.open_fields import NETWORK, OpenField
+from ..core.readable import counted, percent
 from ..core.report import WHERE_KNOWN, from_plain
-from ..core.text_table import counted, percent
 from ..core.units import format_bytes
 from ..cost.memory import MemoryBreakdown
 from ..job.job import Job

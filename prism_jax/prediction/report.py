@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
 from ..core.page import Block, Card, Facts, Note, Table, more
+from ..core.readable import counted, percent, prob, time_to, time_with_error, times_to, with_error
 from ..core.report import WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import counted, percent, prob, time_to, time_with_error, times_to, with_error
 from ..core.units import format_s
 from ..explain.types import Attribution, GivenSlowdowns
 from ..result.curve import StepCurve

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..core.picture import GREY, INDIGO, PURPLE, ROSE, TEAL, new_figure, style
-from ..core.text_table import duration
+from ..core.readable import duration
 from .report import QueueReport
 
 COLOURS = (INDIGO, ROSE, TEAL, PURPLE)  # of spreads, in turn

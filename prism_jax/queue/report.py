@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, more, notes
+from ..core.readable import counted, duration, percent
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import counted, duration, percent
 from .compare import QueueRow, Ratio
 
 

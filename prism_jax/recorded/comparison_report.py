@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Table, Tone, more
+from ..core.readable import percent
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import percent
 from ..core.units import format_s
 from .paired_runs import ChangeOfRatio, RatioInterval
 from .report import note_blocks

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Table, left_out, more, notes
+from ..core.readable import counted, percent
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import counted, percent
 from ..core.units import format_s
 from .kernel_pools import PoolFacts, PoolTable
 from .report import TraceFacts, recorded_words, recording_blocks, recording_title

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError, printable
 from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
-from ..core.text_table import time_to
+from ..core.readable import time_to
 from ..explain.types import Stragglers
 from .comparison_report import TraceComparisonReport
 from .kernel_report import TraceKernelsReport, short

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.kept_values import short_numbers
+from ..core.readable import short_numbers
 from ..core.units import format_s
 from ..result.distribution import Guarantee, SampleStatistics, check_prob, refit_bound
 from .report import QUANTILES, HeldOutScore, Quantiles, SplitScore

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
+from ..core.readable import counted, percent, some, time_to, time_with_error, times_to
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
-from ..core.text_table import counted, percent, some, time_to, time_with_error, times_to
 from ..core.units import format_s
 from .prediction import MomentMatch, PredictedCurve
 from .report import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, left_out, more, notes
+from ..core.readable import counted, percent, time_to
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
-from ..core.text_table import counted, percent, time_to
 from ..core.units import format_s
 from ..trace.rank_times import RankExcess
 from ..trace.stalls import StallCause, StallKind, Stalls, listed

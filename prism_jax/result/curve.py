@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.errors import DataError
-from ..core.kept_values import short_numbers
+from ..core.readable import short_numbers
 from .distribution import Guarantee, StepTimeDistribution
 
 LEVELS = np.round(np.concatenate([np.linspace(0.001, 0.99, 200), np.linspace(0.99, 0.9995, 40)[1:], [0.5, 0.95]]), 6)

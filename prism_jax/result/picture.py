@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from ..core.picture import INDIGO, WINE, name_time_axis, new_axes
-from ..core.text_table import time_with_error
+from ..core.readable import time_with_error
 from ..core.units import format_s
 from .curve import StepCurve, step_curve
 from .distribution import StepTimeDistribution

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ..core.errors import DataError
 from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_axes, new_figure, style
-from ..core.text_table import prob
+from ..core.readable import prob
 from .figures import ScreenedPlans, SearchedPlan
 from .report import SizesReport, StudyReport, TuneReport
 

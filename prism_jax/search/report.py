@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
-from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import (
+from ..core.readable import (
     amount,
     counted,
     percent,
@@ -20,6 +19,7 @@ from ..core.text_table import (
     with_error,
     within,
 )
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SizeFacts
 

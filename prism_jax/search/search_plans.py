@@ -12,8 +12,8 @@ import numpy as np
 
 from .._version import __version__
 from ..core.errors import DataError
-from ..core.kept_values import short_numbers
 from ..core.processes import Progress, keep_programs, silent
+from ..core.readable import short_numbers
 from ..core.together import Together, process_number, together
 from ..core.units import format_s
 from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case

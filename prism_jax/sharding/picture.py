@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.picture import CYAN, INDIGO, ROSE, name_time_axis, new_axes, new_figure, style
-from ..core.text_table import unit_of_time
+from ..core.readable import unit_of_time
 from .report import ShardingReport, words_of
 from .search import OPTIMISED, OWN
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, excess_bars, left_out, more, notes
+from ..core.readable import duration, percent, time_to, value_with_error
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import duration, percent, time_to, value_with_error
 from ..core.units import format_bytes
 from .search import RankLoad
 

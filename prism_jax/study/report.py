@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Annotated, Any, ClassVar
 
 from ..core.page import Block, Card, Note, Table, Tone, more, notes
+from ..core.readable import counted, percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
 from ..core.report import INLINE, Report, RunRecord
-from ..core.text_table import counted, percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
 from ..core.units import format_bytes, format_s
 from ..core.use_case import OUTPUT, Option
 from ..explain.types import percent

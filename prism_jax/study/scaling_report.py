@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
 from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.readable import amount, duration, percent as share, time_with_error
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import amount, duration, percent as share, time_with_error
 from ..core.units import format_count, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan

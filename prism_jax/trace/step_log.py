@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
-from ..core.kept_values import short_numbers
+from ..core.readable import short_numbers
 from ..core.robust import robust_sd
 from ..core.units import format_s
 from .rank_times import RankTimes

@@ -8,8 +8,8 @@ from math import exp
 from typing import Annotated, ClassVar
 
 from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, left_out, more, notes
+from ..core.readable import counted, duration, percent, some
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
-from ..core.text_table import counted, duration, percent, some
 from ..core.units import format_s
 from ..cost.efficiency import SHARE
 from ..result.distribution import MedianInterval

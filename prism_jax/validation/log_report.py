@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Group, Note, Tone, more, notes
+from ..core.readable import percent, some
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
-from ..core.text_table import percent, some
 from ..core.units import format_s
 from ..trace.step_log import StepPoints
 

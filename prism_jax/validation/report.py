@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Table, left_out, more, notes
+from ..core.readable import counted, percent
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import counted, percent
 from .score import Errors, RowResult, Score, SourceScore, Validation
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Table, Tone, more, notes
+from ..core.readable import counted, duration, percent, some, time_to, within
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
-from ..core.text_table import counted, duration, percent, some, time_to, within
 from ..core.units import format_s
 from ..recorded.report import TraceFacts, recorded_words, recording_blocks, recording_title
 from ..trace.step_log import StepPoints

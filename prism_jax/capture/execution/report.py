@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from ...core import units
 from ...core.page import Block, Card, Facts, Table, more, notes
+from ...core.readable import percent
 from ...core.report import Report
-from ...core.text_table import percent
 
 
 @dataclass(frozen=True)

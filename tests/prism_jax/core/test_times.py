@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.core.picture import name_time_axis, new_axes
-from prism_jax.core.text_table import duration, time_to, time_with_error, value_with_error
+from prism_jax.core.readable import duration, time_to, time_with_error, value_with_error
 
 
 @pytest.mark.parametrize(

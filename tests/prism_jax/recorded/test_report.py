@@ -12,8 +12,8 @@ import pytest
 
 from prism_jax.core.errors import DataError
 from prism_jax.core.page import Table
+from prism_jax.core.readable import percent, time_with_error
 from prism_jax.core.report import Report, RunRecord, to_plain
-from prism_jax.core.text_table import percent, time_with_error
 from prism_jax.explain.types import Stragglers
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.predict_trace import check_facts, evidence_facts, prediction_facts

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.core.text_table import bar
+from prism_jax.core.readable import bar
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, Command
 

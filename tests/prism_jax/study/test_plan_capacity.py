@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.core.text_table import amount
+from prism_jax.core.readable import amount
 from prism_jax.job.fleet import cluster_of, fleets_of, job_on, written_fleet
 from prism_jax.job.load_job import load_job
 from prism_jax.shell.app import main

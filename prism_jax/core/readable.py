@@ -1,19 +1,21 @@
-"""Numbers as people read them: an estimate to the digits that its error allows, times in the unit in which they read best.
+"""Numbers and lists as people read them: an estimate to the digits that its error allows, times in the unit in which they read best.
 
-Also counts with their noun, the ends of an interval, and the first of many names.
+Also counts with their noun, the ends of an interval, the first of many names; and numbers that reports keep for pictures: few of many,
+with no more digits than a picture shows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from .units import format_bytes, format_s
 
+T = TypeVar("T")
+DIGITS = 7  # significant, of numbers that are kept: float32
 SMALLEST_PROB = 1e-4  # a law learnt from some hundred peaks says nothing of less
 EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
 CONSTANT = "(constant)"  # of an estimate without an error: nothing varies
 
 
@@ -187,3 +189,25 @@ def some(texts: Sequence[str], most: int, between: str = ", ") -> str:
     """
     rest = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return between.join(texts[:most]) + rest
+
+
+def short_numbers(values: Iterable[float], digits: int = DIGITS) -> tuple[float, ...]:
+    """Rounds numbers to significant digits.
+
+    Example:
+        >>> short_numbers([1.23456789, 2.0], 3)
+        (1.23, 2.0)
+    """
+    return tuple(float(f"{value:.{digits}g}") for value in values)
+
+
+def evenly(items: Sequence[T], most: int) -> list[T]:
+    """Selects at most `most` items, evenly spaced, with the first and the last.
+
+    Example:
+        >>> evenly(range(10), 4)
+        [0, 3, 6, 9]
+    """
+    n = min(most, len(items))
+    apart = (len(items) - 1) / (n - 1) if n > 1 else 0.0
+    return [items[at] for at in sorted({round(number * apart) for number in range(n)})]
