@@ -1,7 +1,7 @@
-"""Numbers and lists as people read them: an estimate to the digits that its error allows, times in the unit in which they read best.
+"""Numbers and lists as people read them: an estimate to the digits that its error allows, a time in the unit that suits it.
 
-Also counts with their noun, the ends of an interval, the first of many names; and numbers that reports keep for pictures: few of many,
-with no more digits than a picture shows.
+Also counts with their noun, the ends of an interval, the first of many names; and numbers that reports keep for pictures: few of
+many, with no more digits than a picture shows.
 """
 
 from __future__ import annotations
