@@ -85,7 +85,8 @@ def put_neox(head: Head, said: Mapping[str, SaidValue], data: Mapping[str, Any])
     _blocks(own, data)
     _width(own)
     _flags(own)
-    _vocabulary(own)
+    if _vocabulary(own):
+        head.notes.append("the vocabulary is that of GPT-2: no tokenizer is named, and it is the default")
     known = head.arguments
     head.arguments = own | known
     _devices(head)
@@ -155,16 +156,19 @@ def _flags(own: dict[str, SaidValue]) -> None:
         own["bf16" if precision.text.startswith("b") else "fp16"] = precision._replace(text="True")
 
 
-def _vocabulary(own: dict[str, SaidValue]) -> None:
-    """Rows of the vocabulary: the default tokenizer is that of GPT-2; other files are known by their names."""
+def _vocabulary(own: dict[str, SaidValue]) -> bool:
+    """Rows of the vocabulary: the default tokenizer is that of GPT-2; other files are known by their names. Returns whether it is
+    the default.
+    """
     if "vocab_size" in own or "padded_vocab_size" in own:
-        return
+        return False
     kind, file = own.get("tokenizer_type"), own.get("vocab_file")
     rows = next((rows for name, rows in VOCABULARIES.items() if file is not None and name in file.text), None)
     if rows is None and (kind is None or kind.text == "GPT2BPETokenizer") and (file is None or kind is not None):
         rows, file = VOCABULARIES["gpt2"], kind
     if rows is not None:
         own["vocab_size"] = SaidValue(str(rows), file.line if file else 0, file.name if file else "tokenizer_type")
+    return rows is not None and file is None
 
 
 def _devices(head: Head) -> None:
@@ -175,7 +179,11 @@ def _devices(head: Head) -> None:
     steps = _number(head.facts.get("grad_accum"))
     if "world_size" in own:
         return
-    if each and nodes:
+    include = own.get("include")
+    if include is not None and ":" in include.text:
+        n = sum(len(part.partition(":")[2].split(",")) for part in include.text.split("@"))
+        own["world_size"] = include._replace(text=str(n))
+    elif each and nodes:
         own["world_size"] = own["num_gpus"]._replace(text=str(each * nodes))
     elif total is not None and micro and steps and _number(total):
         model = (_number(own.get("pipe_parallel_size")) or 1) * (_number(own.get("model_parallel_size")) or 1)

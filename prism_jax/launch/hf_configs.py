@@ -42,7 +42,7 @@ OF_DEEPSPEED = (
     "zero_allow_untested_optimizer",
 )
 OF_MODEL = ("hidden_size", "n_embd", "d_model", "text_config")
-NO_TRAINING = ("export_dir", "infer_backend", "do_predict", "sample_backend")
+NO_TRAINING = ("export_dir", "infer_backend", "do_predict")
 
 
 def _has(document: Document, names: tuple[str, ...]) -> bool:

@@ -140,7 +140,16 @@ def _recompute(head: Head, job: StatedJob) -> None:
     of_fsdp = head.said("accelerate.fsdp_config.fsdp_activation_checkpointing", "training.fsdp_config.activation_checkpointing",
                         "training.fsdp_config.fsdp_activation_checkpointing")  # fmt: skip
     absent = head.said("training.disable_gradient_checkpointing")
-    if is_true(of_fsdp) or (recompute is not None and recompute.text in ("unsloth", "offload", "offload_disk")):
+    if any(head.said(f"training.{name}_model_parallel_size") for name in ("tensor", "pipeline", "expert")):
+        kind = head.said("training.recompute_granularity")  # LLaMA-Factory on Megatron-Core
+        job.put(
+            "plan.recompute", kind.text if kind is not None and kind.text in ("full", "selective") else "none", kind
+        )
+        job.put_flag("plan.sequence_parallel", head.said("training.sequence_parallel"))
+        n = head.said("training.virtual_pipeline_model_parallel_size")
+        job.put("plan.virtual_stages", whole(n, 1), n)
+        job.put("plan.schedule", "interleaved" if (whole(n, 1) or 1) > 1 else None, n)
+    elif is_true(of_fsdp) or (recompute is not None and recompute.text in ("unsloth", "offload", "offload_disk")):
         job.put("plan.recompute", "full", of_fsdp if is_true(of_fsdp) else recompute)
         if recompute is not None and recompute.text.startswith("offload"):
             job.not_modelled.append(recompute)
@@ -226,16 +235,19 @@ def _targets(said: SaidValue | None, linear: SaidValue | None, job: StatedJob) -
     return list(dict.fromkeys(found)) or ["all"]
 
 
+BITS = ("training.bits", "training.q_bits", "training.quant_bits")
+
+
 def _quantised(head: Head, job: StatedJob, *, has_adapters: bool) -> None:
     """Frozen weights of four bits (QLoRA); those of other widths are not modelled."""
     four, eight = (head.said(f"training.load_in_{bits}bit", f"training.load_{bits}bit") for bits in (4, 8))
-    bits = head.said("training.quantization_bit", "training.bits", "training.q_bits", "training.quant_bits")
-    method = head.said("training.quantization_method", "training.adapter", "training.quant_method")
+    bits = head.said("training.quantization_bit", "training.quant_config.quantization_bit", *BITS)
+    method = head.said("training.quantization_method", "training.adapter", "training.quant_config.name")
     is_four = (
         is_true(four) or (bits is not None and bits.text == "4") or (method is not None and method.text == "qlora")
     )
     said = next((one for one in (four, eight, bits) if one is not None and one.text not in (*OFF, "16")), None)
-    if is_four and has_adapters and (method is None or method.text in ("bnb", "bitsandbytes", "qlora", "lora")):
+    if is_four and has_adapters and (method is None or method.text in ("bnb", "bitsandbytes", "qlora", "lora", "auto")):
         job.put("model.adapters.quantised", "nf4", said or method)
     elif said is not None:
         job.not_modelled.append(said)
@@ -277,7 +289,7 @@ def _degrees(head: Head, job: StatedJob) -> None:
 
 def _n_devices(head: Head, job: StatedJob) -> tuple[int | None, SaidValue | None]:
     """Number of GPUs, and where it is said: by the launcher, or by all degrees together."""
-    said = head.said("world_size", "accelerate.num_processes", "training.world_size")
+    said = head.said("world_size", "accelerate.num_processes", "training.world_size", "training.ray_num_workers")
     if said is not None and whole(said) != 0:
         return whole(said, 1), said
     degrees = [head.said(*names) for names in (SHARDED, REPLICATED)]

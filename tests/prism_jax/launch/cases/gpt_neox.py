@@ -170,6 +170,13 @@ CASES = [
         {"ffn": 14336},
     ),
     _llama("bf16 by its own block", '"precision": "bfloat16"', '"bf16": {"enabled": true}', {}),
+    _gpt(
+        "included GPUs",
+        '"train-iters"',
+        '"include": "localhost:0,1", "train-iters"',
+        {"gpus": 2, "batch": 16},
+        options={},
+    ),
     Case("GPUs are asked for", GPT, file="a.yml", refused="--gpus N"),
     Case(
         "vocabulary is asked for",

@@ -310,3 +310,35 @@ CASES += [
         },
     ),
 ]
+V1_LORA = (
+    V1.replace("cp_mode: ulysses\ncp_size: 2\n", "")
+    + """sample_backend: hf
+max_new_tokens: 128
+peft_config:
+  name: lora
+  r: 16
+  target_modules: all
+quant_config:
+  name: bnb
+  quantization_bit: 4
+"""
+)
+CASES += [
+    _case(
+        "version 1 with adapters of four bits",
+        V1_LORA,
+        {"layers": 28, "micro": 1, "batch": 8, "model.adapters.rank": 16, "model.adapters.quantised": "nf4"},
+    ),
+    _case(
+        "workers of ray",
+        LORA + "ray_num_workers: 4  # Number of GPUs to use.\n",
+        OF_LORA | {"gpus": 4, "batch": 32},
+        options={},
+    ),
+    _case(
+        "mcore without recomputation",
+        MOE.replace("recompute_granularity: full", "virtual_pipeline_model_parallel_size: 2\nsequence_parallel: false"),
+        {"recompute": "none", "pp": 4, "vpp": 2, "plan.schedule": "interleaved"},
+    ),
+    _case("fp8", LORA + "fp8: true\nfp8_backend: te\n", OF_LORA | {"dtype": "fp8"}),
+]
