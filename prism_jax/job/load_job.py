@@ -172,7 +172,7 @@ def read_job_file(path: str | Path | Mapping[str, Any], overrides: Sequence[str]
         if logged is None:
             raise
         return logged
-    logged = None if found.data.keys() & SECTIONS.keys() else _document_of_log(file, overrides)
+    logged = None if found.data.keys() & {"plan", "cluster"} else _document_of_log(file, overrides)
     return logged or apply_overrides(found, overrides)
 
 
@@ -181,7 +181,7 @@ LOG_READER = "prism_jax.launch.head_job"  # stands above: imported by name, and 
 
 def _document_of_log(file: Path, overrides: Sequence[str]) -> Document | None:
     """The job that a file states as trainers do; None where it states none."""
-    if file.suffix in (".yaml", ".yml", ".toml", ".json") or not file.is_file():
+    if not file.is_file():
         return None
     return import_module(LOG_READER).document_of_log(file, overrides)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.errors import DataError
-from .config_files import Carrier, ConfigFiles
+from .config_files import Carrier, ConfigFiles, NoHeadError
 from .gpt_neox import NEOX
 from .head import Head
 from .hf_configs import HF_CARRIERS
@@ -35,7 +34,7 @@ def head_of_config(files: ConfigFiles) -> Head:
     """Reads the job that configuration files state.
 
     Raises:
-        DataError: no carrier knows the document.
+        NoHeadError: no carrier knows the document.
         ConfigError: a document cannot be read.
     """
     every = (files.main, *files.others)
@@ -45,4 +44,4 @@ def head_of_config(files: ConfigFiles) -> Head:
                 rest = tuple(other for other in every if other is not one)
                 return carrier.read(replace(files, main=one, others=rest))
     known = ", ".join(carrier.name for carrier in CARRIERS)
-    raise DataError(f"{files.main.name}: no configuration of a trainer that is known here ({known})")
+    raise NoHeadError(f"{files.main.name}: no configuration of a trainer that is known here ({known})")

@@ -22,6 +22,10 @@ from .shell_values import MARKS, OpenValues
 SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 
+class NoHeadError(DataError):
+    """A file that states no job in the words of a trainer."""
+
+
 @dataclass(frozen=True)
 class ConfigFiles:
     """Files of one job and what was stated next to them.

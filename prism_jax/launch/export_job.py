@@ -26,8 +26,8 @@ from ..system import catalog
 from ..workload.transformer.spec import TransformerSpec
 from .export_report import ExportReport, UnexpressedField
 from .head_job import stated_fields
-from .import_job import heads_of_file
 from .job_fields import UnlikeField, fields_that_matter, unlike_fields
+from .launch_files import heads_of_file
 from .to_deepspeed import deepspeed_files
 from .to_maxtext import maxtext_files
 from .to_megatron import megatron_files

@@ -17,9 +17,11 @@ from ..system import catalog
 from ..tables.document import Document
 from ..trace.step_log import StepLog
 from ..workload.transformer.spec import TransformerSpec
+from .config_files import SUFFIXES, NoHeadError
 from .device import device_in, has_dtype, possible_devices, stated_device
 from .head import Head, read_heads, runs_of
 from .hugging_face import hugging_face_job
+from .launch_files import heads_of_file, is_script, states_job
 from .megatron import megatron_job
 from .nanotron import nanotron_job
 from .said import AXOLOTL, HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, NANOTRON, OPENRLHF, SWIFT, TITAN, VERL
@@ -146,8 +148,42 @@ def first_job(
     raise DataError(f"{file}: {reasons[0]}") from None
 
 
+def asked_job(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:
+    """The first job that the heads state; all that is open is asked for at once.
+
+    Raises:
+        DataError: something is open.
+    """
+    try:
+        found = first_job(heads, str(path), device, overrides)
+    except PrismError:
+        _refuse_open(heads, path, device)
+        raise
+    _refuse_open(heads, path, device)
+    return found
+
+
+def _refuse_open(heads: Sequence[Head], path: Path, device: str | None) -> None:
+    """Asks for what readers looked up and the file leaves open.
+
+    Raises:
+        DataError: there is something.
+    """
+    asked = [one for head in heads for one in head.questions()]
+    if not asked:
+        return
+    names = [one[1:].partition(" ")[0] for one in asked if one.startswith("$") and not one.startswith("$(")]
+    options = " ".join(f"--env {name}=VALUE" for name in names if not name.isdecimal())
+    behind = "its positional arguments behind the file" if any(map(str.isdecimal, names)) else ""
+    gpus = "--gpus N" if any("for --world-size" in one or "for world_size" in one for one in asked) else ""
+    remedy = " and ".join(filter(None, (behind, options, gpus))) or "--set for these fields"
+    gpu = "" if device else " Name the GPU too: --device NAME."
+    raise DataError(f"{path} leaves open {', '.join(asked)}. Give {remedy}.{gpu}")
+
+
 def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | None:
-    """The job file of the first run of a log that states a job; None where the file states none.
+    """The job file of the first run of a log that states a job, of a launch script or a configuration; None where the file states
+    none.
 
     Args:
         overrides: fields that replace or add some, as `--set` takes them; `cluster.device` is the GPU.
@@ -155,15 +191,30 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
     Raises:
         DataError: it cannot be a job; says why.
     """
+    given = {name: [one for one in overrides if one.partition("=")[0].strip() == name] for name in _GIVEN}
+    last = {name: found[-1].partition("=")[2].strip() if found else "" for name, found in given.items()}
+    n = last["cluster.n_devices"]
     try:
-        heads = list(runs_of(read_heads(file)))
+        is_written = is_script(file) or file.suffix in SUFFIXES
+        if not states_job(file):
+            return None
     except DataError:
         return None
-    if not heads:
+    takes_number = n.isdecimal() and is_written
+    try:
+        heads = heads_of_file(file, n_devices=int(n) if takes_number else None)
+    except NoHeadError:
         return None
-    named = [one for one in overrides if one.partition("=")[0].strip() == "cluster.device"]
-    device = named[-1].partition("=")[2].strip() if named else None
-    return first_job(heads, str(file), device, [one for one in overrides if one not in named])[1].document
+    except DataError:
+        if is_written:
+            raise
+        return None
+    taken = [*given["cluster.device"], *(given["cluster.n_devices"] if takes_number else [])]
+    rest = [one for one in overrides if one not in taken]
+    return asked_job(heads, file, last["cluster.device"] or None, rest)[1].document
+
+
+_GIVEN = ("cluster.device", "cluster.n_devices")  # what a person may say of any file
 
 
 def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:

@@ -6,21 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from ..core.errors import DataError, PrismError
-from ..core.read_file import open_input
+from ..core.errors import DataError
 from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
 from ..core.write_file import check_file, write_text
 from ..result.parameters import Overrides
-from .carriers import head_of_config
-from .config_files import SUFFIXES, ConfigFiles, read_document, read_documents
-from .head import Head, read_heads, runs_of
-from .head_job import HeadJob, first_job
+from .head import Head
+from .head_job import HeadJob, asked_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
 from .job_text import job_text
+from .launch_files import heads_of_file
 from .models import give_model
-from .programs import head_of_script
-
-SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
 
 
 def written_message(report: ImportReport) -> Message | None:
@@ -85,114 +80,10 @@ def import_job(
     heads = heads_of_file(path, arguments, variables, n_devices, None if root is None else Path(root))
     if model is not None:
         give_model(heads, Path(model))
-    head, made = _made(heads, path, device, overrides)
+    head, made = asked_job(heads, path, device, overrides)
     if output is not None:
         write_text(output, job_text(made.stated, made.document, head.source))
     return _report(head, made, path.name, None if output is None else str(output))
-
-
-def _is_script(path: Path) -> bool:
-    if path.suffix in SCRIPTS:
-        return True
-    with open_input(path) as file:
-        start = file.read(64)
-    return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
-
-
-def heads_of_file(
-    path: Path,
-    arguments: Sequence[str] = (),
-    variables: dict[str, str] | None = None,
-    n_devices: int | None = None,
-    root: Path | None = None,
-) -> Sequence[Head]:
-    """Heads of the jobs that a file states; arguments as those of `import_job`.
-
-    Raises:
-        DataError: it states none.
-    """
-    variables = variables or {}
-    if _is_script(path):
-        return [head_of_script(path, arguments, variables, n_devices, root)]
-    if path.suffix in SUFFIXES:
-        return [head_of_config(_config_files(path, arguments, variables, n_devices, root))]
-    _refuse_options(
-        path, {"ARGUMENT": arguments, "--env": variables, "--gpus": n_devices}, "scripts and configurations"
-    )
-    heads = list(runs_of(read_heads(path)))
-    if not heads:
-        raise DataError(
-            f"{path}: neither a launch script nor a log with a head. Give a script of bash (run.sh), a configuration of a "
-            f"trainer ({', '.join(SUFFIXES)}), or a training log (docs/launch.md)."
-        )
-    return heads
-
-
-def _refuse_options(path: Path, given: dict[str, object], what: str) -> None:
-    """Refuses what has no meaning for a file.
-
-    Raises:
-        DataError: something was given.
-    """
-    named = [name for name, value in given.items() if value]
-    if named:
-        raise DataError(f"{path}: {named[0]} is for {what}, and this is none (scripts end in {', '.join(SCRIPTS)})")
-
-
-def _config_files(
-    path: Path, arguments: Sequence[str], variables: dict[str, str], n_devices: int | None, root: Path | None
-) -> ConfigFiles:
-    """Sorts what was given behind a configuration into further files and KEY=VALUE texts.
-
-    Raises:
-        DataError: one is neither.
-    """
-    words: dict[str, str] = {}
-    others: list[str] = []
-    for one in arguments:
-        name, equals, value = one.lstrip("-+").partition("=")
-        if equals:
-            words[name] = value
-        elif Path(one).suffix in SUFFIXES:
-            others.append(one)
-        else:
-            raise DataError(f"{one}: neither a file of the job ({', '.join(SUFFIXES)}) nor KEY=VALUE")
-    first, *rest = read_documents(path)
-    documents = (*rest, *(read_document(Path(one)) for one in others))
-    return ConfigFiles(first, documents, words, n_devices, root, variables)
-
-
-def _made(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:
-    """The first job that the heads state; all that is open is asked for at once.
-
-    Raises:
-        DataError: something is open.
-    """
-    try:
-        found = first_job(heads, str(path), device, overrides)
-    except PrismError:
-        _refuse_open(heads, path, device)
-        raise
-    _refuse_open(heads, path, device)
-    return found
-
-
-def _refuse_open(heads: Sequence[Head], path: Path, device: str | None) -> None:
-    """Asks for what readers looked up and the file leaves open.
-
-    Raises:
-        DataError: there is something.
-    """
-    asked = [one for head in heads for one in head.questions()]
-    if not asked:
-        return
-    names = [one[1:].partition(" ")[0] for one in asked if one.startswith("$") and not one.startswith("$(")]
-    options = " ".join(f"--env {name}=VALUE" for name in names if not name.isdecimal())
-    behind = "its positional arguments behind the file" if any(map(str.isdecimal, names)) else ""
-    gpus = "--gpus N" if any("for --world-size" in one or "for world_size" in one for one in asked) else ""
-    remedy = " and ".join(filter(None, (behind, options, gpus))) or "--set for these fields"
-    gpu = "" if device else " Name the GPU too: --device NAME."
-    raise DataError(f"{path} leaves open {', '.join(asked)}. Give {remedy}.{gpu}")
 
 
 def _report(head: Head, made: HeadJob, name: str, written: str | None) -> ImportReport:
@@ -201,7 +92,7 @@ def _report(head: Head, made: HeadJob, name: str, written: str | None) -> Import
     used |= {id(one) for one in stated.not_modelled}
     rest = [
         LaunchArgument(one.name, head.shown(one.text)[:80], one.line)
-        for name, one in head.arguments.items()
+        for name, one in (head.arguments if head.source == "log" else head.facts | head.arguments).items()
         if id(one) not in used and one.line and name not in head.asked
     ]
     plan, model = job.plan, job.model

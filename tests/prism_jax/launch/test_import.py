@@ -181,3 +181,18 @@ def test_json_holds_the_three_lists(capsys: pytest.CaptureFixture[str]) -> None:
 def test_argument_sets_of_megatron_lm_are_read_right(shared_data: Path) -> None:
     found = score(shared_data / "megatron_ci", 300)
     assert found["read right"] + found["named as not modelled"] == found["sets"] == 300
+
+
+def test_scripts_and_configurations_stand_wherever_a_job_file_does(tmp_path: Path) -> None:
+    script, config = tmp_path / "run.sh", tmp_path / "model_config.yaml"
+    script.write_text(f"#!/bin/bash\ntorchrun --nproc_per_node $GPUS a.py {SIZES}\n")
+    words = SIZES.split()
+    rows = [f"  {name}: {value}" for name, value in zip(words[:-1:2], words[1::2], strict=False)]
+    config.write_text("MODEL_ARGS:\n" + "\n".join([*rows, "  --bf16: true"]) + "\n")
+    overrides = ["cluster.device=a100-80gb", "cluster.n_devices=16"]
+    first, second = (load_job(file, overrides) for file in (script, config))
+    assert first.plan == second.plan
+    assert first.model == second.model
+    assert (first.plan.dp, first.plan.n_devices) == (8, 16)
+    with pytest.raises(DataError, match=r"leaves open \$GPUS .*--gpus N"):
+        load_job(script, overrides[:1])
