@@ -77,6 +77,14 @@ def keep(found: Figures, file: Path) -> None:
     file.write_text(json.dumps(known(file) | dict(found), indent=1) + "\n", encoding="utf-8")
 
 
+def check_or_keep(found: Figures, file: Path, is_check: bool, tolerances: Mapping[str, float] | None = None) -> int:
+    """Compares figures with `file` where `--check` asks for it, else writes them into it; returns the exit code."""
+    if is_check:
+        return check(found, file, tolerances)
+    keep(found, file)
+    return 0
+
+
 def known(file: Path) -> dict[str, dict[str, float]]:
     """What `file` holds; nothing if it does not exist."""
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

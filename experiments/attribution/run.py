@@ -17,7 +17,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from experiments.attribution.plot import draw
-from experiments.common import check, keep, start
+from experiments.common import check_or_keep, start
 from prism_jax.explain.explain import attribute
 from prism_jax.explain.types import Attribution, SobolIndices, words
 from prism_jax.job.load_job import load_job
@@ -80,10 +80,7 @@ def main() -> int:
     print(f"{time.process_time() - started:.0f} s of processors (bar: {MOST_S:.0f} s for three jobs)")
     if arguments.plot:
         Path(arguments.plot).write_bytes(draw(every))
-    if arguments.check:
-        return check(rows, EXPECTED, TOLERANCES)
-    keep(rows, EXPECTED)
-    return 0
+    return check_or_keep(rows, EXPECTED, arguments.check, TOLERANCES)
 
 
 if __name__ == "__main__":

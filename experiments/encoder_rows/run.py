@@ -11,14 +11,13 @@ compares.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.common import check, start
+from experiments.common import check_or_keep, start
 from experiments.step_tables.table import read_step_rows
 from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -96,10 +95,7 @@ def main() -> int:
     found = figures(rows, scored(rows))
     for name, values in found.items():
         print(f"{name:34s}", "  ".join(f"{key} {value:.3g}" for key, value in values.items()))
-    if given.check:
-        return check(found, EXPECTED)
-    EXPECTED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return check_or_keep(found, EXPECTED, given.check)
 
 
 if __name__ == "__main__":

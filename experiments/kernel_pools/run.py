@@ -1,9 +1,9 @@
 """Which kernel of a recorded job to stabilise, and whether steps with kernels drawn anew predict as well as recorded runs do.
 
-    python -m experiments.kernel_pools.run [--recording FOLDER] [--plot kernel_pools.png] [--write]
+    python -m experiments.kernel_pools.run [--recording FOLDER] [--plot kernel_pools.png] [--check]
 
-Prints the figures, compares them with `expected.json` and exits with 1 where one has moved by more than its tolerance; `--write`
-renews that file instead. A recording is what `experiments/local_cluster/record.py --kernels` writes for one run.
+Prints the figures and writes them into `expected.json`; with `--check` it compares with that file instead, and exits with 1 where
+one has moved by more than its tolerance. A recording is what `experiments/local_cluster/record.py --kernels` writes for one run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from experiments.common import check, start
+from experiments.common import check_or_keep, start
 from experiments.kernel_pools.made import MadeJob, write_made_job
 from experiments.kernel_pools.plot import draw
 from prism_jax.recorded.cross_validation import fit_and_predict
@@ -129,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recording", type=Path)
     parser.add_argument("--plot", metavar="FILE")
-    parser.add_argument("--write", action="store_true", help="renew expected.json")
+    parser.add_argument("--check", action="store_true", help="compare with expected.json instead of writing it")
     options = parser.parse_args()
     config = yaml.safe_load((HERE / "config.yaml").read_text())
     recording = options.recording or HERE / config["recording"]["folder"]
@@ -137,10 +137,7 @@ def main() -> int:
     found = {**made, **few_steps(config["few"]), **halves(recording, config["recording"])}
     if options.plot:
         draw(costs, kernels_of_trace(str(recording)), options.plot)
-    if options.write:
-        EXPECTED.write_text(json.dumps(found, indent=1) + "\n")
-        return 0
-    return check(found, EXPECTED, TOLERANCES)
+    return check_or_keep(found, EXPECTED, options.check, TOLERANCES)
 
 
 if __name__ == "__main__":

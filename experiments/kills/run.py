@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import check, keep, start
+from experiments.common import check_or_keep, start
 from experiments.kills.commands import COMMANDS, Writes
 from experiments.kills.inputs import KEPT, write_inputs
 from experiments.kills.killed import Ended, files_in, moments, ran, same
@@ -197,10 +197,7 @@ def main() -> int:
     started = time.monotonic()
     figures = run(asked.only, asked.kills, asked.seed)
     print(f"{time.monotonic() - started:.0f} s")
-    if asked.check:
-        return check(figures, EXPECTED)
-    keep(figures, EXPECTED)
-    return 0
+    return check_or_keep(figures, EXPECTED, asked.check)
 
 
 if __name__ == "__main__":

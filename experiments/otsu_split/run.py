@@ -1,15 +1,14 @@
 """Whether Otsu's threshold tells transfer from waiting better than the latest start among the peers does, on two recorded jobs.
 
-    python -m experiments.otsu_split.run --data ../shared/data [--plot otsu_split.png] [--write]
+    python -m experiments.otsu_split.run --data ../shared/data [--plot otsu_split.png] [--check]
 
-Prints errors of replay and of prediction, compares them with `expected.json` and exits with 1 where one has moved by more than
-its tolerance; `--write` renews that file instead.
+Prints errors of replay and of prediction and writes them into `expected.json`; with `--check` it compares with that file instead,
+and exits with 1 where one has moved by more than its tolerance.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from experiments.common import check, start
+from experiments.common import check_or_keep, start
 from experiments.otsu_split.plot import draw
 from experiments.otsu_split.split import long_share, with_otsu_split
 from prism_jax.core.arrays import Floats
@@ -85,7 +84,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--plot", metavar="FILE")
-    parser.add_argument("--write", action="store_true", help="renew expected.json")
+    parser.add_argument("--check", action="store_true", help="compare with expected.json instead of writing it")
     options = parser.parse_args()
     config = yaml.safe_load((HERE / "config.yaml").read_text())
     found: Figures = {}
@@ -103,10 +102,7 @@ def main() -> int:
             )
     if options.plot:
         draw(curves, options.plot)
-    if options.write:
-        EXPECTED.write_text(json.dumps(found, indent=1) + "\n")
-        return 0
-    return check(found, EXPECTED, TOLERANCES)
+    return check_or_keep(found, EXPECTED, options.check, TOLERANCES)
 
 
 if __name__ == "__main__":

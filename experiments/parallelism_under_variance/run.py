@@ -19,7 +19,7 @@ import jax
 import numpy as np
 import yaml
 
-from experiments.common import check, keep, start
+from experiments.common import check_or_keep, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
 from prism_jax.core.kernels import COLLECTIVES, COMPUTE_CLASSES
@@ -119,10 +119,7 @@ def main() -> int:
     print(f"{time.perf_counter() - started:.0f} s")
     if arguments.plot:
         Path(arguments.plot).write_bytes(draw(plans, kernels))
-    if arguments.check:
-        return check(plans | kernels, EXPECTED, TOLERANCES)
-    keep(plans | kernels, EXPECTED)
-    return 0
+    return check_or_keep(plans | kernels, EXPECTED, arguments.check, TOLERANCES)
 
 
 if __name__ == "__main__":

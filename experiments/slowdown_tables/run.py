@@ -1,16 +1,15 @@
 """How probable slow steps and slow jobs are, from 1,024 to 131,072 GPUs, against the step without variability.
 
-    python -m experiments.slowdown_tables.run [--plot slowdown_tables.png] [--csv FILE] [--write]
+    python -m experiments.slowdown_tables.run [--plot slowdown_tables.png] [--csv FILE] [--check]
 
-Prints a table per job, compares with `expected.json` and exits with 1 where a figure has moved by more than its tolerance;
-`--write` renews that file instead.
+Prints a table per job and writes its figures into `expected.json`; with `--check` it compares with that file instead, and exits
+with 1 where a figure has moved by more than its tolerance.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from experiments.common import check, start
+from experiments.common import check_or_keep, start
 from experiments.slowdown_tables.plot import draw
 from experiments.slowdown_tables.tables import SlowdownRow, closed_form_errors, slowdown_row
 from prism_jax import load_job
@@ -91,11 +90,9 @@ def main() -> int:
         draw(rows, config["shown"], options.plot)
     if options.csv:
         write_csv(rows, options.csv)
-    if options.write:
-        EXPECTED.write_text(json.dumps(found, indent=1) + "\n")
-        return int(worst > CLOSED_FORM)
     names = {name for figures in found.values() for name in figures}
-    return max(check(found, EXPECTED, {**dict.fromkeys(names, TOLERANCE), **TOLERANCES}), int(worst > CLOSED_FORM))
+    tolerances = {**dict.fromkeys(names, TOLERANCE), **TOLERANCES}
+    return max(check_or_keep(found, EXPECTED, options.check, tolerances), int(worst > CLOSED_FORM))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
 """How often `trace compare` calls runs of one program different, and finds steps that are 2% longer.
 
-    python -m experiments.trace_compare.run --data ../shared/data [--write]
+    python -m experiments.trace_compare.run --data ../shared/data [--check]
 
 Pairs of runs of one group (one program, same settings as far as is known) of modded-nanogpt. Half of the groups chose the usual
-spread of runs; the other half scores it. Prints the shares, compares them with `expected.json` and exits with 1 where one has
-moved; `--write` renews that file instead.
+spread of runs; the other half scores it. Prints the shares and writes them into `expected.json`; with `--check` it compares with
+that file instead, and exits with 1 where one has moved.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments.common import moved, start
+from experiments.common import check_or_keep, start
 from prism_jax.recorded.compare_recordings import compare_recordings
 from prism_jax.recorded.paired_runs import FEWEST_STEPS
 from prism_jax.trace.step_log import StepLog
@@ -88,7 +87,7 @@ def main() -> int:
     """Exit code."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--write", action="store_true")
+    options.add_argument("--check", action="store_true", help="compare with expected.json instead of writing it")
     chosen = options.parse_args()
     start()
     runs = read_runs(chosen.data)
@@ -96,13 +95,7 @@ def main() -> int:
     found = {part: score(runs, names, seed) for seed, (part, names) in enumerate(parts.items())}
     for part, shares in found.items():
         print(f"{part:10s} {len(parts[part]):4d} groups  " + ", ".join(f"{name} {x:.1%}" for name, x in shares.items()))
-    file = HERE / "expected.json"
-    if chosen.write:
-        file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        return 0
-    lines = moved(found, file, dict.fromkeys(found["all"], 0.011))
-    print("\n".join(lines))
-    return int(bool(lines))
+    return check_or_keep(found, HERE / "expected.json", chosen.check, dict.fromkeys(found["all"], 0.011))
 
 
 if __name__ == "__main__":

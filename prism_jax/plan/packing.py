@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from ..core.arrays import Floats, Positions
 from ..core.bounds import MOST_SAMPLES, MOST_TOKENS
@@ -168,12 +168,3 @@ class Data:
     def is_drawn(self) -> bool:
         """Whether micro-batches hold documents of their own."""
         return bool(self.lengths) and self.packing != MIXTURE
-
-
-class HasLengths(Protocol):
-    """Fields of a plan; see `ParallelPlan`."""
-
-    @property
-    def seq_len(self) -> int: ...
-    @property
-    def data(self) -> Data: ...

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments.common import check, known, moved
+from experiments.common import check, check_or_keep, known, moved
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = {"a": {"share": 0.5, "tp": 8.0}}
@@ -23,6 +23,14 @@ def test_what_is_within_its_tolerance_has_not_moved(tmp_path: Path, capsys):
     assert moved(FOUND, file, {"tp": 0.5}) == []
     assert check(FOUND, file, {"tp": 0.5}) == 0
     assert capsys.readouterr().out == "as expected\n"
+
+
+def test_figures_are_written_unless_they_are_compared(tmp_path: Path):
+    file = written(tmp_path, 0.4)
+    assert check_or_keep(FOUND, file, is_check=True) == 1
+    assert known(file)["a"]["share"] == 0.4
+    assert check_or_keep(FOUND, file, is_check=False) == 0
+    assert known(file) == FOUND
 
 
 def test_what_has_moved_is_named_with_both_values(tmp_path: Path, capsys):
