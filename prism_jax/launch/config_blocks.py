@@ -15,6 +15,8 @@ OPENERS = (
     (re.compile(r"Building \S{1,60} \S{1,80} with \{"), "model_args"),
     (re.compile(r"Running with (?:args|configs?): \{\s*$"), "flag"),
     (re.compile(r"\bjson = \{"), "ds"),
+    (re.compile(r"\*{6,40} Experiment configuration \*{6,40}"), "nemo"),
+    (re.compile(r"^\{'(?:access_token|checkpoint_dir|data|model_name)': "), "litgpt"),
     (re.compile(r"\baxolotl\..{1,200}\bconfig: ?\{?$"), "axolotl"),
     (re.compile(r"(?:^|\s)\{?'(?:actor_rollout_ref|algorithm|actor)': ?\{"), "verl"),
     (
@@ -27,11 +29,13 @@ OF_OTHER_TOWERS = (
     "audio_config",
     "quantization_config",
 )  # whose sizes are not those of the language model
-FRONTS = {"axolotl": "training"}  # under which names of a block are kept, where it is not its own
+FRONTS = {"axolotl": "training", "litgpt": "training"}  # under which names of a block are kept, where it is not its own
 _LIST = re.compile(r'"(fsdp)": \[')
 _PAIR = re.compile(r'"(\w{1,80})": ("[^"]{0,300}"|[^\s,{}\[\]"]{1,80})')
 _OPENED = re.compile(r'"(\w{1,80})": \{')
 _CALL = re.compile(r"(?:^|[(\s,])(\w{1,80})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,\s()]{1,200})")
+_YAML = re.compile(r"^( {0,60})([A-Za-z_]\w{0,80}):(?: (.{1,300}))?$")
+_OF_LITGPT = re.compile(r"'(\w{1,60})': (?:PosixPath\()?('[^']{0,300}'|[^\s,{}()\[\]']{1,60})")
 _LITERAL = re.compile(r"'(\w{1,80})': ?(\{|'[^']{0,300}'|[^\s,{}\[\]']{1,80}|\[[^\]]{0,200}\])")
 _RAY = re.compile(r"^(?:\(\w{1,60}(?: \w{1,40})? pid=\d{1,9}(?:, ip=[\d.]{1,20})?\))? ?")
 Pairs = Iterator[tuple[str, str]]
@@ -57,7 +61,7 @@ class Blocks:
         if not self.is_open:
             return
         self.left -= 1
-        reads = {"verl": self._literal, "training": self._call}
+        reads = {"verl": self._literal, "training": self._call, "nemo": self._yaml, "litgpt": self._mixed}
         yield from reads.get(self.kind, self._json)(text)
 
     def _json(self, text: str) -> Pairs:
@@ -93,3 +97,25 @@ class Blocks:
                 self.names.append((one.start(), one[1]))
             else:
                 yield f"verl.{path}", one[2].strip("'")
+
+    def _yaml(self, text: str) -> Pairs:
+        """A line of YAML, under the names that stand further left above it."""
+        found = _YAML.match(text.rstrip())
+        if found is None:
+            return
+        column, name, value = len(found[1]), found[2], (found[3] or "").strip()
+        while self.names and self.names[-1][0] >= column:
+            self.names.pop()
+        path = ".".join([*(one for _, one in self.names), name])
+        if value:
+            yield f"{self.kind}.{path}", value.strip("'\"")
+        else:
+            self.names.append((column, name))
+
+    def _mixed(self, text: str) -> Pairs:
+        """A mapping of Python with calls in it."""
+        for pattern in (_OF_LITGPT, _CALL):
+            for one in pattern.finditer(text[:20_000]):
+                yield f"training.{one[1]}", one[2].strip("'\"")
+        if text.rstrip().endswith("}"):
+            self.left = 0

@@ -24,7 +24,22 @@ from .hugging_face import hugging_face_job
 from .launch_files import heads_of_file, is_script, states_job
 from .megatron import megatron_job
 from .nanotron import nanotron_job
-from .said import AXOLOTL, HF, LLAMA_FACTORY, MAXTEXT, MODDED, NANOCHAT, NANOTRON, OPENRLHF, SWIFT, TITAN, VERL
+from .other_heads import litgpt_job, nemo_job
+from .said import (
+    AXOLOTL,
+    HF,
+    LITGPT,
+    LLAMA_FACTORY,
+    MAXTEXT,
+    MODDED,
+    NANOCHAT,
+    NANOTRON,
+    NEMO,
+    OPENRLHF,
+    SWIFT,
+    TITAN,
+    VERL,
+)
 from .small_trainers import maxtext_job, modded_job, nanochat_job
 from .stated import StatedJob, whole
 from .torchtitan import torchtitan_job
@@ -46,6 +61,8 @@ READERS: dict[str, Callable[[Head, str], StatedJob]] = {
     NANOCHAT: nanochat_job,
     NANOTRON: nanotron_job,
     MODDED: modded_job,
+    NEMO: nemo_job,
+    LITGPT: litgpt_job,
 }  # a block of arguments of Megatron-LM counts more
 
 

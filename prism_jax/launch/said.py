@@ -17,6 +17,7 @@ Pairs = Iterator[tuple[str, str]]
 MEGATRON, HF, TITAN, MAXTEXT, SWIFT = "Megatron-LM", "HF Trainer", "torchtitan", "MaxText", "ms-swift"
 LLAMA_FACTORY, VERL, NANOCHAT, MODDED = "LLaMA-Factory", "verl", "nanochat", "modded-nanogpt"
 AXOLOTL, OPENRLHF, NANOTRON = "axolotl", "OpenRLHF", "nanotron"
+NEMO, LITGPT = "NeMo", "LitGPT"
 
 
 class Begin(NamedTuple):
@@ -340,6 +341,14 @@ BEGINS: tuple[Begin, ...] = (
     Begin(b"Config param", re.compile(r"\bConfig param \w"), MAXTEXT, starts_run=True, overrules=True),
     Begin(b"torchtitan", re.compile(r"^\+ .{0,400}torchtitan|Starting job: "), TITAN, starts_run=True),
     Begin(b"[INFO:swift]", re.compile(r"\[INFO:swift\]"), SWIFT, overrules=True),
+    Begin(
+        b"Experiment configuration",
+        re.compile(r"\*{6} Experiment configuration"),
+        NEMO,
+        starts_run=True,
+        overrules=True,
+    ),
+    Begin(b"TrainArgs(", re.compile(r"'train': TrainArgs\("), LITGPT, overrules=True),
     Begin(b"axolotl.", re.compile(r"\[axolotl\.|\baxolotl\.\w{1,40}\.\w"), AXOLOTL, overrules=True),
     Begin(b"lamafactory", re.compile(r"\bllamafactory\b"), LLAMA_FACTORY, overrules=True),
     Begin(b"Running training", re.compile(r"\*{5} ?Running training ?\*{5}"), HF, starts_run=True),

@@ -260,6 +260,80 @@ SWIFT = (
 )
 
 
+NEMO = """\
+[NeMo W 2031-05-06 07:08:08 nemo_logging:349] /usr/lib/hydra/main.py:90: UserWarning: config
+[NeMo I 2031-05-06 07:08:09 megatron_gpt_pretraining:34]
+
+    ************** Experiment configuration ***********
+[NeMo I 2031-05-06 07:08:09 megatron_gpt_pretraining:35]
+    name: megatron_gpt
+    trainer:
+      devices: 8
+      num_nodes: 2
+      precision: bf16
+      max_steps: 100
+    exp_manager:
+      create_checkpoint_callback: false
+    model:
+      micro_batch_size: 2
+      global_batch_size: 128
+      tensor_model_parallel_size: 4
+      pipeline_model_parallel_size: 1
+      encoder_seq_length: 4096
+      max_position_embeddings: 4096
+      num_layers: 32
+      hidden_size: 4096
+      ffn_hidden_size: 14336
+      num_attention_heads: 32
+      num_query_groups: 8
+      activation: fast-swiglu
+      normalization: rmsnorm
+      bias: false
+      position_embedding_type: rope
+      share_embeddings_and_output_weights: false
+      sequence_parallel: true
+      activations_checkpoint_granularity: full
+      activations_checkpoint_method: uniform
+      activations_checkpoint_num_layers: 1
+      tokenizer:
+        library: huggingface
+        type: meta-llama/Llama-2-7b-hf
+      vocab_size: 32000
+      data:
+        data_prefix:
+        - 1.0
+        - x
+        seq_length: 4096
+      optim:
+        name: distributed_fused_adam
+        lr: 0.0001
+[NeMo I 2031-05-06 07:08:10 exp_manager:400] Experiments will be logged
+"""
+LITGPT = """\
+{'checkpoint_dir': PosixPath('checkpoints/mistralai/Mistral-7B-v0.1'),
+ 'data': Alpaca2k(mask_prompt=False,
+                  val_split_fraction=0.05,
+                  num_workers=4),
+ 'devices': 4,
+ 'eval': EvalArgs(interval=100, max_new_tokens=100, max_iters=100),
+ 'lora_head': False,
+ 'lora_key': False,
+ 'lora_mlp': False,
+ 'lora_projection': True,
+ 'lora_query': True,
+ 'lora_r': 16,
+ 'lora_value': True,
+ 'num_nodes': 1,
+ 'precision': 'bf16-true',
+ 'quantize': None,
+ 'train': TrainArgs(save_interval=800,
+                    global_batch_size=32,
+                    micro_batch_size=2,
+                    max_seq_length=1024,
+                    max_norm=None)}
+Seed set to 1337
+Number of trainable parameters: 12,226,560
+"""
 AXOLOTL = (
     "[2031-05-06 07:08:02,000] [INFO] [axolotl.cli.config.load_cfg:248] [PID:64] [RANK:0] config:\n"
     + """\
