@@ -15,7 +15,8 @@ from ..trace.rank_times import median_by
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
 from .comparison_report import TraceComparisonReport
-from .paired_runs import FEWEST_STEPS, RatioInterval, RunSteps, compared_runs, quantile_ratio
+from .paired_runs import FEWEST_STEPS, RatioInterval, RunSteps, compared_runs, quantile_ratio, shared_steps
+from .report import counted
 from .trace_facts import LogReading, Skip, TraceSource, named, recorded
 
 FILES = "Recordings or step logs: A and B; or all runs of A, where --against names those of B."
@@ -66,11 +67,15 @@ def compare_recordings(
     read = [[without_warm_up(recorded(one, None, log.stated), skip)[0] for one in side] for side in sides]
     a, b = ([_steps(one) for one in side] for side in read)
     found = compared_runs(a, b, run_spread)
+    own_a, own_b = shared_steps(a, b)
     typical, change = found.typical, found.change
     lows = [math.log(typical.low), *([] if change is None else [math.log(change.low)])]
     beyond = typical if typical.is_beyond_noise else change
     result = "same" if beyond is None else "slower" if beyond.ratio > 1.0 else "faster"
     notes = [f"{one.source}: {note}" for side in read for one in side for note in one.notes]
+    longest = max(len(run.step) for run in (*a, *b))
+    if found.is_paired and found.n_paired < 0.9 * longest:
+        notes.append(f"{found.n_paired:,} of up to {longest:,} recorded steps are shared by all runs, and compared")
     if not found.is_paired:
         notes.append(
             "the runs share few step numbers: levels are compared, and what differs in their schedules counts as a difference"
@@ -82,8 +87,8 @@ def compare_recordings(
         n_steps_b=sum(int(run.n_steps.sum()) for run in b),
         n_paired=found.n_paired,
         typical=typical,
-        p50=quantile_ratio(a, b, 0.5, found.run_spread),
-        p95=quantile_ratio(a, b, 0.95, found.run_spread),
+        p50=quantile_ratio(own_a, own_b, 0.5, found.run_spread),
+        p95=quantile_ratio(own_a, own_b, 0.95, found.run_spread),
         ratios=_parts(read, run_spread),
         change=change,
         run_spread=found.run_spread,
@@ -106,7 +111,7 @@ def _sides(files: Sequence[TraceSource], against: Sequence[TraceSource]) -> tupl
         return [*files], [*against]
     if len(files) != 2:
         raise DataError(
-            f"{len(files)} recordings. Give two, A and B; or the runs of A, and those of B by --against (may be repeated)."
+            f"{counted(len(files), 'recording')}. Give two, A and B; or the runs of A, and those of B by --against (repeatable)."
         )
     return [files[0]], [files[1]]
 

@@ -78,7 +78,8 @@ class TraceComparisonReport(Report):
         """Whether the change helped, as a sentence, and its tone."""
         shift = abs(self.typical.ratio - 1.0)
         if self.result == "same":
-            return f"No difference beyond run-to-run noise: {_percent(self.typical)}.", "unsure"
+            tail = f"; p95 {percent(self.p95.ratio - 1.0, sign=True)}" if self.p95.is_beyond_noise else ""
+            return f"No difference of typical steps beyond run-to-run noise{tail}.", "unsure"
         if self.typical.is_beyond_noise:
             since = "" if self.change is None else f", and the ratio changes at step {self.change.step:,}"
             return f"B is {self.result} by {percent(shift)}, beyond run-to-run noise{since}.", self._tone

@@ -54,7 +54,7 @@ class RatioInterval:
 
     Attributes:
         a_s, b_s: seconds of either side.
-        ratio: B over A; of typical steps that of paired steps, not of `b_s` and `a_s`.
+        ratio: B over A; of typical steps that of paired steps (over a change the mean of both levels), not of `b_s` and `a_s`.
         low, high: interval, run-to-run noise included.
     """
 
@@ -141,15 +141,33 @@ def compared_runs(a: Sequence[RunSteps], b: Sequence[RunSteps], run_spread: floa
     spread, quantile = _run_spread(level, len(a), run_spread)
     share = 1.0 / len(a) + 1.0 / len(b)
     half = quantile * math.sqrt(spread**2 * share + within**2)
-    typical = _interval(_typical_s(a), _typical_s(b), difference, half)
+    sides_s = _typical_s(a), _typical_s(b)
     if paired is None:
-        return RunsComparison(typical, None, False, 0, spread)
+        return RunsComparison(_interval(*sides_s, difference, half), None, False, 0, spread)
     first = [int(step[part[0]]) for part in _parts(len(step))]
     points = tuple(zip(first, np.exp(ratio).tolist(), strict=True))
     log_ratio = _middle(np.log(seconds[len(a) :])) - _middle(np.log(seconds[: len(a)]))
     drift = DRIFT_SPREAD * (spread / RUN_SPREAD if run_spread is not None else 1.0)
     change = _change(ratio, log_ratio, step, Z95 * drift * math.sqrt(share))
+    if change is not None:  # a median of two levels is one of them
+        is_after = np.array(first) >= change.step
+        difference = float(
+            np.average(
+                [np.median(ratio[part]) for part in (~is_after, is_after)], weights=[(~is_after).sum(), is_after.sum()]
+            )
+        )
+    typical = _interval(*sides_s, difference, half)
     return RunsComparison(typical, change, True, len(step), spread, points)
+
+
+def shared_steps(a: Sequence[RunSteps], b: Sequence[RunSteps]) -> tuple[Sequence[RunSteps], Sequence[RunSteps]]:
+    """Runs of A and of B cut down to the steps that all of them have; as they are where they share too few."""
+    paired = _paired((*a, *b))
+    if paired is None:
+        return a, b
+    step, n_steps, seconds = paired
+    runs = [RunSteps(run.source, step, row, n_steps) for run, row in zip((*a, *b), seconds, strict=True)]
+    return runs[: len(a)], runs[len(a) :]
 
 
 def quantile_ratio(

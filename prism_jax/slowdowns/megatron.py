@@ -21,7 +21,7 @@ _EXTREMES = re.compile(rf"MnEtpt/Rnk: {_RANKED}.*?MxEtpt/Rnk: {_RANKED}")
 _RTT = re.compile(rf"MnRtt/Rnk: {_RANKED}.*?MxRtt/Rnk: {_RANKED}")
 _LIST = re.compile(r"\^\^\^\^ (Bottom|Top)\s{1,9}\d{1,6} Ranks with (?:lowest|highest)\s{1,9}Etpt\(TF\):(.*)")
 _PAIR = re.compile(_RANKED)
-_MEDIAN = re.compile(r"^(.*?\S): median=([0-9.]{1,20}), mean=[0-9.]{1,20}, min=([0-9.]{1,20}), max=([0-9.]{1,20})")
+_MEDIAN = re.compile(r"(\S.{0,200}?): median=([0-9.]{1,20})")
 _OUTLIER = re.compile(r"OUTLIER rank (\d{1,9})(?: \(([^()\s]{1,253})\))?: ([0-9.]{1,20}) \(")
 ETPT = "forward throughput"
 NEAR = 0.02  # within which the median is known well enough to take the middle of its bounds

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from ..tables.csv_rows import number_of
 from .readings import DetectorFile, DetectorReadings, SlowdownDetector, UsualValue, place_of
 
+_SECTIONS = re.compile(r"\b[Ss]ections? (relative|individual) perf(?:ormance)?\b.{0,100}?\{(?=['\"])")
+_OF_SECTION = re.compile(r"['\"]([^'\"{}]{1,80})['\"]: \{([^{}]{0,1000000})\}")
 _HEAD = re.compile(r"\b(GPUs?|[Ss]ection '?[\w./-]{1,60}'?) (relative|individual) perf(?:ormance)?\b(.*)")
 _SCORE = re.compile(r"\bRank=(\d{1,9})\s+Node=(\S{1,253})\s+Score=([0-9.]{1,20})")
 _PAIR = re.compile(r"(\d{1,9}): ([0-9.eE+-]{1,25})")
 _LIST = re.compile(r"\b(Worst|Best) performing \d{1,9}/\d{1,9} ranks")
 _WARNING = re.compile(r"STRAGGLER DETECTION WARNING: ")
-SIGN = re.compile(rf"{_SCORE.pattern}|GPUs? (?:relative|individual) perf")
+SIGN = re.compile(rf"{_SCORE.pattern}|(?:GPUs?|[Ss]ections?) (?:relative|individual) perf")
 ROUNDING = 0.005  # Score=0.94
 NEAR = 0.04  # within which the median score is known well enough to take the middle of its bounds
 
@@ -64,7 +66,12 @@ def read_nvrx(file: DetectorFile) -> DetectorReadings:
     name, warnings = "", 0
     for number, line in file.lines():
         where = f"{file.name}:{number}"
-        if head := _HEAD.search(line):
+        if sections := _SECTIONS.search(line):
+            for section, scores in _OF_SECTION.findall(line, sections.end() - 1):
+                blocks.append(_Block(f"section {section} {sections[1]} score"))
+                for rank, text in _PAIR.findall(scores):
+                    blocks[-1].add(where, rank, "", text)
+        elif head := _HEAD.search(line):
             blocks.append(_Block(f"{head[1].strip().removesuffix('s')} {head[2]} score"))
             name = ""
             for rank, text in _PAIR.findall(head[3]) if "{" in head[3] else ():

@@ -27,9 +27,14 @@ from .readings import (
 _TITLE = re.compile(r"={3,}\s?Square GEMM (Latency|TFLOPS)", re.IGNORECASE)
 _SIZE = re.compile(r"\d{2,6}x\d{2,6}x\d{2,6}")
 _STATS = re.compile(r"(\d[\d.]{0,15})\s?/\s?(\d[\d.]{0,15})\s?/\s?(\d[\d.]{0,15})")
-_HEADER = re.compile(r"\|\s*Node\s*\|\s*Hostname\s*\|.*GEMM TFLOPS", re.IGNORECASE)
-_PER_NODE = re.compile(r"GEMM[^|]*\bmin\b", re.IGNORECASE)
-SIGN = re.compile(rf"{_TITLE.pattern}|{_HEADER.pattern}|Tier 2 perf summary", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?=.{0,500}(?:GEMM|TFLOP))(?=.{0,500}\bmin\b)\s{0,20}\|\s{0,20}(?:Host|Node)[^|]{0,40}\|", re.IGNORECASE
+)
+_OF_NODE = re.compile(
+    r"\b([A-Za-z0-9_][\w.-]{0,252})[:,]? {1,9}GEMM\b.{0,80}?\bmin[=: ]{1,3}([\d.]{1,20}).{0,40}?\bmax[=: ]{1,3}[\d.]",
+    re.IGNORECASE,
+)
+SIGN = re.compile(rf"{_TITLE.pattern}|{_HEADER.pattern}|Tier 2 perf summary|{_OF_NODE.pattern}", re.IGNORECASE)
 NODES_NOTE = "a node counts by the slowest of its GPUs, which the report does not name"
 
 
@@ -50,14 +55,16 @@ def read_preflight(file: DetectorFile) -> DetectorReadings:
                 found.n_report += 1
                 tables.clear()
             tables.add(kind)
-        elif _HEADER.search(line) or ("ostname" in line and _PER_NODE.search(line)):
+        elif _HEADER.match(line):
             sizes, is_node_table, kind = _cells(line), True, ""
-        elif is_node_table:
+        elif is_node_table and "|" in line:
             _add_node(found, where, sizes, _cells(line))
         elif kind and "Rank" in line and (named := _SIZE.findall(line)):
             sizes = named
         elif kind == "tflops" and sizes:
             _add_rank(found, where, sizes, _cells(line))
+        elif of_node := _OF_NODE.search(line):
+            found.add(where, place_of(where, of_node[1]), "gemm TFLOP/s", "rate", number_in(of_node[2]))
     if any(one.place.rank is None for one in found.readings):
         found.notes.append(NODES_NOTE)
     return found
@@ -82,15 +89,17 @@ def _add_rank(found: DetectorReadings, where: str, sizes: Sequence[str], cells: 
 
 
 def _add_node(found: DetectorReadings, where: str, columns: Sequence[str], cells: Sequence[str]) -> None:
-    """Adds a row of a node with "min / median / max" of products and of memory."""
+    """Adds a row of a node: "min / median / max" of products and of memory in one cell, or the minimum in a column of its own."""
     if len(cells) != len(columns):
         return
-    host = next((cell for name, cell in zip(columns, cells, strict=True) if "ostname" in name), "")
-    for name, cell in zip(columns, cells, strict=True):
-        stats = _STATS.fullmatch(cell)
-        if stats and ("GEMM" in name or "HBM" in name):
-            series = "gemm TFLOP/s" if "GEMM" in name else "memory GB/s"
-            found.add(where, place_of(where, host), series, "rate", min(map(number_in, stats.groups())))
+    named = list(zip(columns, cells, strict=True))
+    hosts = [cell for name, cell in named if "host" in name.lower()] or [cells[0]]
+    for name, cell in named:
+        stats, words = _STATS.fullmatch(cell), set(name.lower().replace("(", " ").replace("/", " ").split())
+        values = list(map(number_in, stats.groups())) if stats else [number_in(cell)] if "min" in words else []
+        if values and min(values) > 0.0:
+            series = "memory GB/s" if words & {"hbm", "memory", "mem"} else "gemm TFLOP/s"
+            found.add(where, place_of(where, hosts[0]), series, "rate", min(values))
 
 
 def read_smoke_verdict(file: DetectorFile) -> DetectorReadings:

@@ -61,6 +61,7 @@ class SlowdownsReport(Report):
         if self.rotating:
             facts["slow in turn"] = f"{len(self.rotating):,} of {len(self.gpus):,}"
         named = ", ".join(dict.fromkeys(self.detectors))
+        n_readings = sum(gpu.n_readings for gpu in self.gpus)
         usual = "GPUs that are not listed are as usual" if self.is_partial else "the median GPU is as usual"
         table = self.written or "gpus.csv"
         what = f"prism-jax predict JOB --slowdowns {table}" if self.slow else "nothing to replace"
@@ -69,7 +70,7 @@ class SlowdownsReport(Report):
             verdict=verdict,
             tone=tone,
             facts=facts,
-            evidence=f"{self.n_reports:,} reports of {named}, {sum(gpu.n_readings for gpu in self.gpus):,} readings",
+            evidence=f"{self.n_reports:,} report{'s' * (self.n_reports > 1)} of {named}, {n_readings:,} readings",
             assumptions=(usual,),
             next_step=f"{what}; {more(self.notes)}",
         )
@@ -79,7 +80,8 @@ class SlowdownsReport(Report):
         listed = f"{len(self.gpus):,} {'listed GPUs' if self.is_partial else 'GPUs or nodes'}"
         if self.slow:
             worst = self.slow[0]
-            return f"{len(self.slow):,} of {listed} are slow, {worst.name} by {worst.factor - 1.0:.1%}.", "bad"
+            verb = "is" if len(self.slow) == 1 else "are"
+            return f"{len(self.slow):,} of {listed} {verb} slow, {worst.name} by {worst.factor - 1.0:.1%}.", "bad"
         if self.rotating:
             return f"No GPU is slow for good: {len(self.rotating):,} of {listed} are slow in turn.", "unsure"
         return f"None of {listed} is slow.", "good"

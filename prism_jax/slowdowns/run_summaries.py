@@ -1,8 +1,8 @@
 """Reads summaries of runs in JSON: TraceML's `final_summary.json`, and reports of NVIDIA's cluster readiness engine (NVCRE).
 
 TraceML gives every rank's milliseconds by phase; compute counts, since a step takes all ranks equally long. NVCRE measures jobs
-on groups of nodes: the record of a certification has the nodes of every job, its report has domains of the topology alone, each
-of which counts as a place only where it is one node. Failed nodes have no factor; they are named.
+on groups of nodes: the record of a certification has the nodes of every job; of its report a domain counts as a place where it is
+one node, and for all of its nodes where results per node name the group. Failed nodes have no factor; they are named.
 
 Source: traceopt-ai/traceml, schema 1.7 of its summary; NVIDIA/cluster-readiness-engine, "Validation Results" of its documentation
 and package record, schema 1.0.0.
@@ -27,6 +27,7 @@ from .readings import (
 
 PHASES = ("compute_ms", "forward_ms", "backward_ms", "traced_step_time_gpu_ms", "step_time_gpu_ms")
 MOST_NAMED = 8
+GROUPS_NOTE = "jobs of several nodes are as slow as the slowest of them; groups are told apart, not their nodes"
 
 
 def read_traceml(file: DetectorFile) -> DetectorReadings:
@@ -81,7 +82,7 @@ def read_readiness(file: DetectorFile) -> DetectorReadings:
         }
         for category in objects_in(report.get("categories")):
             series = f"{category.get('domain', '')}/{category.get('variant', '')} {category.get('mnnvl', '')}"
-            _add_domains(found, category, series)
+            _add_domains(found, category, series, _nodes_of_groups(report))
             _add_attempts(found, category, series)
     if failed:
         named = ", ".join(short_name(name) for name in list(failed)[:MOST_NAMED])
@@ -90,13 +91,27 @@ def read_readiness(file: DetectorFile) -> DetectorReadings:
     return found
 
 
-def _add_domains(found: DetectorReadings, category: Mapping[str, Any], series: str) -> None:
-    """Adds domains of one node: TFLOP/s per GPU, else seconds of a step."""
+def _nodes_of_groups(report: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Group or rack -> its nodes, as the results per node tell."""
+    found: dict[str, list[str]] = {}
+    for node in objects_in(report.get("nodeResults")):
+        for group in dict.fromkeys(str(node[key]) for key in ("group", "rack") if node.get(key)):
+            found.setdefault(group, []).append(str(node.get("name", "")))
+    return found
+
+
+def _add_domains(
+    found: DetectorReadings, category: Mapping[str, Any], series: str, nodes: Mapping[str, list[str]]
+) -> None:
+    """Adds the nodes of every domain: TFLOP/s per GPU, else seconds of a step."""
     for domain in objects_in(category.get("domains")):
         name = str(domain.get("name", ""))
-        if number_in(domain.get("nodeCount")) == 1:
-            where = f"{found.source}: {short_name(series)}, domain {short_name(name)}"
-            _add_job(found, where, name, series, (domain.get("tflops"), domain.get("stepTime")))
+        alone = number_in(domain.get("nodeCount")) == 1
+        where = f"{found.source}: {short_name(series)}, domain {short_name(name)}"
+        for host in nodes.get(name, [name] if alone else []):
+            _add_job(found, where, host, series, (domain.get("tflops"), domain.get("stepTime")))
+        if not alone and GROUPS_NOTE not in found.notes:
+            found.notes.append(GROUPS_NOTE)
 
 
 def _add_attempts(found: DetectorReadings, category: Mapping[str, Any], series: str) -> None:

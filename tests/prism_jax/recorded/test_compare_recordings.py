@@ -97,6 +97,13 @@ def test_runs_without_common_steps_are_compared_by_their_levels():
     assert any("share few step numbers" in note for note in report.notes)
 
 
+def test_only_steps_that_all_runs_have_are_compared():
+    whole = log(1, noise=0.001)
+    report = compare_recordings([whole, whole.choose(np.arange(120))])  # without the longer steps of the schedule
+    assert report.p95.ratio == report.p50.ratio == report.typical.ratio == 1.0
+    assert any("120 of up to 400" in note for note in report.notes)
+
+
 def test_parts_of_the_step_are_compared_where_both_have_them():
     trace = open_trace("local_cluster")
     report = compare_recordings([trace, replace(trace, start_s=1.04 * trace.start_s, end_s=1.04 * trace.end_s)])
@@ -127,7 +134,7 @@ def test_exit_codes_say_whether_it_became_slower(tmp_path, monkeypatch, capsys):
     assert main(["trace", "compare", "a.csv", "c.csv", "--against", "b.csv"]) == 1
     capsys.readouterr()
     assert main(["trace", "compare", "a.csv"]) == 2
-    assert "1 recordings. Give two" in capsys.readouterr().err
+    assert "1 recording. Give two" in capsys.readouterr().err
     assert main(["trace", "compare", "a.csv", "none.csv"]) == 2
     assert "none.csv" in capsys.readouterr().err
 

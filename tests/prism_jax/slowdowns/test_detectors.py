@@ -1,5 +1,6 @@
 """Reports of detectors as slowdowns: slow GPUs are found, with their factors, in all formats."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -143,3 +144,50 @@ def test_what_is_wrong_with_a_report_is_said_with_its_place(tmp_path, name, text
     with pytest.raises(DataError, match=message) as told:
         read_detector(tmp_path / name)
     assert name in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["| Node | GEMM min | GEMM max | GEMM avg |", "|---|---|---|---|", "| {} | {:.1f} | 702.0 | 699.0 |"],
+        ["| Hostname | Min TFLOPS | Max TFLOPS | Avg TFLOPS |", "|---|---|---|---|", "| {} | {:.1f} | 702.0 | 699.0 |"],
+        ["{} GEMM TFLOPS: min={:.1f} max=702.0 avg=699.0"],
+        ["[INFO] {}: GEMM bf16 min 1 {:.1f} max 702.0 avg 699.0".replace("min 1 ", "min: ")],
+    ],
+)
+def test_nodes_with_minimum_maximum_and_average_count_by_the_minimum(tmp_path, lines):
+    *head, row = lines
+    x = factors()
+    rates = [(host(at), 700.0 / float(x[at : at + PER_NODE].max())) for at in range(0, N_GPU, PER_NODE)]
+    (tmp_path / "preflight.md").write_text("\n".join([*head, *(row.format(*one) for one in rates)]) + "\n")
+    report = find_slow_gpus([tmp_path / "preflight.md"])
+    assert report.detectors == ("primus-preflight",)
+    assert {gpu.host: gpu.factor for gpu in report.slow} == pytest.approx(_true("nvcre"), rel=0.02)
+
+
+def test_a_job_on_several_nodes_counts_for_all_of_its_nodes(tmp_path):
+    domains = [{"name": f"rack{n}", "nodeCount": 2, "tflops": f"{540.0 / (1.2 if n == 3 else 1.0)}"} for n in range(6)]
+    results = [{"name": f"gpu{n}", "group": f"rack{n // 2}", "status": "Passed"} for n in range(12)]
+    category = {"domain": "training", "variant": "nemotron5-8b", "domains": domains}
+    report = {
+        "platform": "aws",
+        "totalNodes": 12,
+        "failedNodes": ["gpu9"],
+        "categories": [category],
+        "nodeResults": results,
+    }
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    found = find_slow_gpus([tmp_path / "report.json"])
+    assert {gpu.host: gpu.factor for gpu in found.slow} == pytest.approx({"gpu6": 1.2, "gpu7": 1.2})
+    assert any("failed nodes, which have no factor" in note and "gpu9" in note for note in found.notes)
+    assert any("several nodes" in note for note in found.notes)
+
+
+def test_scores_of_sections_are_read_from_the_dict_of_a_report(tmp_path):
+    x = factors()
+    scores = {rank: round(float(x.min() / own), 3) for rank, own in enumerate(x)}
+    text = f"Rank 0 sections relative perf: { {'forward': scores, 'backward': scores} }\n" * 3
+    (tmp_path / "train.log").write_text(text)
+    report = find_slow_gpus([tmp_path / "train.log"])
+    assert {gpu.rank: gpu.factor for gpu in report.slow} == pytest.approx(SLOW, rel=0.02)
+    assert report.n_reports == 3
