@@ -50,8 +50,9 @@ RLHF = {  # names of OpenRLHF since 2026 -> before
 }
 RLHF_USUAL = {"max_len": "2048", "train_batch_size": "128", "micro_train_batch_size": "8", "zero_stage": "2"}
 _PROGRAM = re.compile(
-    r"(?i)(?:^|/|\s)(?:sft|dpo|train|finetune|run_\w+)\w*\.py(?=\s|$)|\btrl\s+\w+|\bllamafactory|\baxolotl\b"
+    r"(?i)(?:^|/|\s)(?:sft|dpo|grpo|orpo|kto|ppo|reward|rm|train|finetune|run_\w+)\w*\.py(?=\s|$)|\btrl\s+\w+|\bllamafactory|\baxolotl\b"
 )
+_METHOD = re.compile(r"(?i)(?:^|[/_.])(dpo|orpo|kto|grpo|ppo|reward|rm|gkd)(?:[_.]|$)")
 _GRES = re.compile(r"gpu(?::\w+)?:(\d{1,3})")
 _HOST = re.compile(r"^\s*[\w.-]+\s+slots=(\d{1,3})\s*$", re.MULTILINE)
 NO_TRAINING = re.compile(
@@ -119,6 +120,9 @@ def _read_trainer(line: LaunchLine) -> OpenHead:
     said |= flags
     if not trains(said, trainer):
         raise _no_training(line, "is no training")
+    method = _METHOD.search(line.parts.program)
+    if method is not None:
+        said.setdefault("method", SaidValue(method[1].lower(), line.command.line, "program"))
     head = line.head(trainer)
     _launcher(head, line, said)
     join_trainer(head, said, _accelerate(line), line.follow)

@@ -92,6 +92,16 @@ METHODS = {
 
 def _method(head: Head, job: StatedJob) -> None:
     """Says what is trained besides a model of language on sequences."""
+    pairs, rolled = head.said("training.beta"), head.said("training.num_generations")
+    if rolled is not None and (whole(rolled) or 0) > 1:
+        job.not_modelled.append(rolled)
+        job.notes.append(
+            f"line {rolled.line}: {rolled.name} = {rolled.text}: the job is the training step alone, without generation"
+        )
+    elif pairs is not None and head.said("training.max_prompt_length") is not None:
+        job.not_modelled.append(pairs)
+        what = "is of pairs of sequences; the job is one model on single ones"
+        job.notes.append(f"line {pairs.line}: {pairs.name} {what}")
     for name in ("training.stage", "training.rl", "training.rlhf_type", "training.method", "training.trainer"):
         said = head.said(name)
         if said is not None and (what := METHODS.get(said.text.lower())):
@@ -333,7 +343,10 @@ def _batch(head: Head, job: StatedJob) -> None:
     job.put("plan.global_batch", whole_batch or (size * every * dp if size and dp else None), total or micro or world)
     length = head.said(*LENGTHS)
     positions = job.get("model.max_seq_len")
-    if length is not None:
+    parts = [head.said(f"training.max_{part}_length") for part in ("prompt", "completion")]
+    if length is None and parts[0] is not None and parts[1] is not None:
+        job.put("plan.seq_len", sum(whole(one, 1) or 0 for one in parts), *parts)
+    elif length is not None:
         job.put("plan.seq_len", whole(length, 1), length)
     elif head.trainer in CUTOFF:
         usual = CUTOFF[head.trainer]

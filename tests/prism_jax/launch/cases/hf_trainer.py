@@ -217,3 +217,22 @@ CASES = [
         refused="no training|no command line",
     ),
 ]
+GRPO = RECIPE.replace(
+    "max_seq_length: 2048", "max_prompt_length: 512\nmax_completion_length: 1536\nnum_generations: 8\nuse_vllm: true"
+)
+LAUNCH = """PORT=$(shuf -i25000-30000 -n1)
+YAML_PATH=recipes/grpo.yaml
+CUDA_VISIBLE_DEVICES=0,1 ACCELERATE_LOG_LEVEL=info\\
+    accelerate launch --config_file recipes/zero3.yaml --num_processes 2 --main_process_port $PORT\\
+    src/open_r1/grpo.py --config $YAML_PATH\\
+    --output_dir out \\
+    2>&1 | tee "$LOG_PATH"
+"""
+CASES += [
+    Case(
+        "training step of reinforcement learning",
+        LAUNCH,
+        {"layers": 32, "seq": 2048, "micro": 16, "batch": 64, "gpus": 2, "zero": 3},
+        others={"recipes/grpo.yaml": GRPO, "recipes/zero3.yaml": ZERO3},
+    ),
+]
