@@ -155,6 +155,29 @@ def format_count(count: float, digits: int = 4) -> str:
     return _scaled(count, {"T": 1e12, "B": 1e9, "M": 1e6, "K": 1e3, "": 1.0}, digits)
 
 
+IN_NAMES = {  # end of a name, or of what it is in -> how such a number is written
+    "flops_per_s": format_flops_per_s,
+    "bytes_per_s": format_bytes_per_s,
+    "_per_s": "{:,.4g}".format,
+    "_bytes": format_bytes,
+    "_watts": format_watts,
+    "_s": format_s,
+}
+
+
+def format_named(name: str, value: float) -> str:
+    """A number with the unit that its name, or that of what it is in, ends in; a number without one as it is.
+
+    Example:
+        >>> format_named("step_s", 0.0025), format_named("n_layers", 126)
+        ('2.5 ms', '126')
+    """
+    written = next((text for end, text in IN_NAMES.items() if name.endswith(end) or f"{end}." in name), None)
+    if written is not None:
+        return written(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
 def _scaled(value: float, units: dict[str, float], digits: int) -> str:
     """`value` in the largest unit that is not larger than it, rounded to `digits` significant digits."""
     if not math.isfinite(value):

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core import units
 from ..core.page import Block, Facts, Table
 from ..core.report import Json, Report
+from ..core.units import format_named
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,5 @@ def _flatten(value: Any, name: str, flat: dict[str, Any]) -> None:
         for index, item in enumerate(value):
             _flatten(item, f"{name}.{index}", flat)
     else:
-        flat[name] = _with_unit(name, value)
-
-
-def _with_unit(name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    if "flops_per_s" in name:
-        return units.format_flops_per_s(value)
-    if name.endswith("bytes_per_s"):
-        return units.format_bytes_per_s(value)
-    if name.endswith("_bytes"):
-        return units.format_bytes(value)
-    if name.endswith("_watts"):
-        return units.format_watts(value)
-    if name.endswith("_s"):
-        return units.format_s(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        flat[name] = format_named(name, value) if is_number else value
