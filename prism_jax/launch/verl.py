@@ -41,6 +41,7 @@ SFT_DEFAULTS = {
 TRAINERS = (
     r"verl\.trainer\.main_ppo|main_(?:dapo|ppo|spin|sppo|prime|gspo|gigpo|eval_ppo)\b|recipe\.\w+\.main_|\bmain_ppo"
 )
+MOST_BY_CHANCE = 3  # keys of an actor on a command line of another program
 SFT = r"verl\.trainer\.(?:fsdp_)?sft_trainer|fsdp_sft_trainer"
 NO_STEP = r"main_generation|main_eval|model_merger|data_preprocess"
 
@@ -219,14 +220,20 @@ def _of_line(line: LaunchLine) -> OpenHead:
     return _take(head, said, DEFAULTS)
 
 
+def _is_mine(line: LaunchLine) -> bool:
+    """Whether a command line is of verl, or of a program that builds on it and takes the keys of its actor."""
+    if sum(name.startswith("actor_rollout_ref.actor.") for name in line.pairs) >= MOST_BY_CHANCE:
+        return True
+    return re.search(f"{TRAINERS}|{SFT}", line.text) is not None and any(
+        name.startswith(("actor_rollout_ref.", "data.")) for name in line.pairs
+    )
+
+
 VERL_CARRIERS = (Carrier("verl", lambda document: _is_config(document.data), _of_files),)
 VERL_PROGRAMS = (
     LaunchProgram(
         "verl (python -m verl.trainer.main_ppo)",
-        lambda line: (
-            re.search(f"{TRAINERS}|{SFT}", line.text) is not None
-            and any(name.startswith(("actor_rollout_ref.", "data.")) for name in line.pairs)
-        ),
+        _is_mine,
         _of_line,
     ),
 )

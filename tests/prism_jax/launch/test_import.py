@@ -196,3 +196,15 @@ def test_scripts_and_configurations_stand_wherever_a_job_file_does(tmp_path: Pat
     assert (first.plan.dp, first.plan.n_devices) == (8, 16)
     with pytest.raises(DataError, match=r"leaves open \$GPUS .*--gpus N"):
         load_job(script, overrides[:1])
+
+
+def test_a_program_that_builds_on_verl_is_read_by_the_keys_of_its_actor(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 -m own.trainer.main data.max_prompt_length=1024 data.max_response_length=1024 \\\n"
+        "  actor_rollout_ref.model.path=Qwen/Qwen3-4B actor_rollout_ref.actor.ppo_mini_batch_size=${MINI:-32} \\\n"
+        "  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.actor.use_kl_loss=True \\\n"
+        "  actor_rollout_ref.rollout.n=2 trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+    )
+    plan = import_job(script, device="h100-sxm").plan
+    assert plan == "tp 1 x pp 1 x dp 8, micro-batch 4, global batch 64, 2,048 tokens"
