@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .job.load_job import load_job as load_job
     from .launch.export_job import export_job as export_job
     from .launch.import_job import import_job as import_job
+    from .measure.write_scripts import write_measuring_scripts as write_measuring_scripts
     from .placement.place_nodes import place_nodes as place_nodes
     from .plan.plan import Overlap as Overlap, ParallelPlan as ParallelPlan
     from .prediction.check import check_job as check_job, peak_memory as peak_memory
@@ -150,6 +151,7 @@ _HOME = {
     "watch_steps": "watch.watch_steps",
     "what_if": "recorded.what_if",
     "write_capture": "workload.captured.files",
+    "write_measuring_scripts": "measure.write_scripts",
     "write_new_job": "prediction.new_job",
 }
 

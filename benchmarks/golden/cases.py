@@ -15,7 +15,7 @@ CHANGED_MODEL = (
 )
 LEAVES = (
     "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule",
-    "init", "import", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if",
+    "init", "import", "export", "measure", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if",
     "slowdowns", "trace compare",
     "trace kernels", "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps",
     "fit collectives", "fit kernels", "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints",
@@ -66,6 +66,11 @@ TABLE = {
         "&& check a.yaml && import run.sh 13 --env TP=8 --env SP= --device h100-sxm --json"
     ),
     "import/wrong": "import job.yaml && import absent.sh && import run.sh --env TP && import run.sh 13 --env TP=x --env SP=",
+    "export/all": (
+        "export job.yaml --to megatron --save-dir out && export job.yaml --to torchtitan --save-dir out --details "
+        "&& export job.yaml --to deepspeed --save-dir out --json && export moe.yaml --to maxtext --save-dir out"
+    ),
+    "export/wrong": "export job.yaml --to megatrom && export dlrm_dcnv2_64 --to megatron && export job.yaml --to maxtext --save-dir a/b",
     "init/wrong": "init a.yaml --model nothing && init a.yaml --gpus 7 && init folder/a.yaml",
     "check/small": "check job.yaml && check job.yaml --json && check job.yaml -v",
     "check/examples": "check llama3_405b_16384 && check deepseek_v3_2048 && check dlrm_dcnv2_64 && check resnet50_64"

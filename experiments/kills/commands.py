@@ -67,6 +67,7 @@ COMMANDS = (
     Writes("import", "import train.sh --device h100-sxm -o imported.yaml"),
     Writes("slowdowns", "slowdowns stragglers.log -o gpus.csv"),
     Writes("export", "export job.yaml --to megatron --save-dir . --force"),
+    Writes("measure", "measure --save-dir . --force"),
     Writes("watch", "watch log.csv --plot phases.png"),
     _fit("fleet", "times.csv"),
     _fit("fleet", "times.csv", "--method", "map"),

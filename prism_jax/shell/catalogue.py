@@ -198,6 +198,12 @@ SHIPPED = {
             "prism-jax calibrate runs.csv -o site.npz",
         ),
         (
+            "measure",
+            "prism_jax.measure.write_scripts:write_measuring_scripts",
+            "Write two scripts that measure your GPUs for `fit`, one for PyTorch and one for JAX.",
+            "prism-jax measure --save-dir measure",
+        ),
+        (
             "fit report",
             "prism_jax.fits.fit_variability:report_fit",
             "Show a saved fit and whether it can be trusted.",

@@ -66,7 +66,7 @@ def test_commands_are_listed_in_groups(capsys):
         "Predict": ["predict", "compare", "sweep", "scale"],
         "Decide": ["search", "capacity", "cloud", "run", "place", "export", "shard", "queue"],
         "From recordings": ["trace", "watch", "slowdowns"],
-        "Calibrate": ["calibrate", "fit", "validate"],
+        "Calibrate": ["calibrate", "measure", "fit", "validate"],
         "Bring in": ["init", "import", "capture"],
         "Look up": ["report", "check", "show", "doctor"],
     }
