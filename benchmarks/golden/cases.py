@@ -15,8 +15,8 @@ CHANGED_MODEL = (
 )
 LEAVES = (
     "predict", "job", "cloud", "search", "sweep", "scale", "compare", "plan", "capture", "place", "shard", "schedule",
-    "init", "import", "export", "measure", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict", "trace what-if",
-    "slowdowns", "trace compare",
+    "init", "import", "export", "measure", "check", "calibrate", "show", "watch", "trace info", "trace replay", "trace predict",
+    "trace what-if", "slowdowns", "trace compare",
     "trace kernels", "trace host", "trace export", "validate steps", "validate memory", "fit fleet", "fit steps",
     "fit collectives", "fit kernels", "fit overlap", "fit failures", "fit repairs", "fit revocation", "fit checkpoints",
     "fit power", "fit ladder", "fit totals", "fit servers", "fit saves", "fit startup", "fit report",
@@ -70,7 +70,9 @@ TABLE = {
         "export job.yaml --to megatron --save-dir out && export job.yaml --to torchtitan --save-dir out --details "
         "&& export job.yaml --to deepspeed --save-dir out --json && export moe.yaml --to maxtext --save-dir out"
     ),
-    "export/wrong": "export job.yaml --to megatrom && export dlrm_dcnv2_64 --to megatron && export job.yaml --to maxtext --save-dir a/b",
+    "export/wrong": (
+        "export job.yaml --to megatrom && export dlrm_dcnv2_64 --to megatron && export job.yaml --to maxtext --save-dir a/b"
+    ),
     "init/wrong": "init a.yaml --model nothing && init a.yaml --gpus 7 && init folder/a.yaml",
     "check/small": "check job.yaml && check job.yaml --json && check job.yaml -v",
     "check/examples": "check llama3_405b_16384 && check deepseek_v3_2048 && check dlrm_dcnv2_64 && check resnet50_64"
