@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from .shell_values import (
     text_of,
 )
 
+_BARE = re.compile(r"\$([A-Za-z_]\w*)")
 MOST_BYTES = 4 << 20  # of a script
 MOST_STEPS = 200_000  # statements that are followed
 MOST_COMMANDS = 5_000
@@ -341,6 +343,11 @@ class _Follower(ShellValues):
             self.run(f'{name}="{quoted}"', state, self.line(body) - 1)
 
     def _command(self, node: Any, state: ShellState, behind: Sequence[Any] = ()) -> None:
+        if any(one.end_byte == two.start_byte for one, two in pairwise(node.named_children)):
+            whole = _BARE.sub(r"${\1}", text_of(node))  # A=x/$B/$C/y_$D, which the grammar takes apart
+            if whole != text_of(node):
+                self.run(whole, state, self.line(node) - 1)
+                return
         has_own = any(child.type == "variable_assignment" for child in node.named_children)
         keeps = text_of(node.child_by_field_name("name")) in (
             "source",

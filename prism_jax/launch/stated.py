@@ -36,7 +36,8 @@ class StatedField:
     @property
     def comment(self) -> str:
         """Comment on the origin, without names of hosts and folders: `line 12: num_layers = 32`."""
-        words = [f"line {one.line}: {one.name} = {PRIVATE.sub('...', one.text)[:40]}" for one in self.said if one.name]
+        pairs = [(one, f"{one.name} = {PRIVATE.sub('...', one.text)[:40]}") for one in self.said if one.name]
+        words = [f"line {one.line}: {text}" if one.line else f"not in the file: {text}" for one, text in pairs]
         return "; ".join([*words, *([self.why] if self.why else [])]) or "not said: as the trainer does by default"
 
 

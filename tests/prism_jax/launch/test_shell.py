@@ -45,6 +45,7 @@ KNOWN = {
     "positional": 'show $1 "${2}" "$#" ${9:-none}; show "$@"',
     "here": "show a <<EOF\nshow wrong\nEOF\nshow b",
     "read": "A=1; read -r -d '' B <<EOF\n--x $A \\\n  --y ${C:-7}\nEOF\nread -d '' D <<'EOF'\n--z $A\nEOF\nshow $B $D",
+    "names side by side": "A=a; B=b; C=c; D=r/$A/$B/x_$C.yaml; show $D; E=$A/$B-$C.y show $D",
     "behind a redirection": "show a > /dev/stdout 2>&1 \\\n b c",
     "loop": "for i in one; do show $i; done",
     "escapes": 'show "a\\"b" a\\ b "\\$A" $\'x\\ty\'',
