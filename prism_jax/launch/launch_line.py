@@ -21,7 +21,12 @@ from .open_head import OpenHead
 from .shell import ShellCommand, ShellScript
 from .shell_values import LAST_MARK, ShellWord, is_open
 
-PER_NODE = ("nproc_per_node", "num_gpus", "ntasks_per_node", "gpus_per_node", "n_gpus_per_node")
+PER_NODE = (
+    "nproc_per_node",
+    "num_gpus",
+    "gpus_per_node",
+    "n_gpus_per_node",
+)  # then gres, then ntasks_per_node of Slurm
 NODES = ("nnodes", "num_nodes", "nodes", "N")
 TOTAL = ("num_processes", "np", "ntasks")
 VARIABLES = ("WORLD_SIZE", "GPU_NUM", "NUM_GPUS", "NGPUS", "N_GPUS")
@@ -140,14 +145,13 @@ class LaunchLine:
             for name, text in self.command.variables.items()
             if text.isdecimal() or (is_open(text) and name in (*PER_NODE_VARIABLES, *NODE_VARIABLES))
         }
-        per_node, nodes = _first(known, PER_NODE), _first(known, NODES)
-        if per_node is None and (asked := known.get("gres")) is not None and asked.text.startswith("gpu"):
-            per_node = asked
-        if per_node is not None and not is_open(per_node.text):  # gpu:8, h100:8
-            per_node = per_node._replace(text=per_node.text.rpartition(":")[2])
+        per_node, nodes = _per_node(known), _first(known, NODES)
         total = _first(known, TOTAL)
+        own = _options(self.parts.launcher).get("num_processes")  # of accelerate: of all nodes
         if self.n_devices is not None:
             head.arguments["world_size"] = SaidValue(str(self.n_devices), 0, "--gpus")
+        elif own is not None:
+            head.arguments["world_size"] = SaidValue(own.text, own.line, "processes")
         elif per_node is not None and per_node.text.isdecimal() and (nodes is None or nodes.text.isdecimal()):
             n = int(per_node.text) * int(nodes.text if nodes else 1)
             head.arguments["world_size"] = SaidValue(str(n), per_node.line, "GPUs of a node x nodes")
@@ -245,6 +249,17 @@ def _line_of(name: str, values: Sequence[str], line: int, script: ShellScript) -
         return line
     same = [one for one in known if all(value in one.text for value in values)]
     return (same or known)[-1].line
+
+
+def _per_node(known: Mapping[str, SaidValue]) -> SaidValue | None:
+    """GPUs of a node, by the launcher, else by Slurm."""
+    found, asked = _first(known, PER_NODE), known.get("gres")
+    if found is None and asked is not None and asked.text.startswith("gpu"):
+        found = asked
+    found = found or known.get("ntasks_per_node")
+    if found is not None and not is_open(found.text):  # gpu:8, h100:8
+        found = found._replace(text=found.text.rpartition(":")[2])
+    return found
 
 
 def _first(known: Mapping[str, SaidValue], names: Sequence[str]) -> SaidValue | None:

@@ -33,7 +33,7 @@ from .shell_values import (
     text_of,
 )
 
-_BARE = re.compile(r"\$([A-Za-z_]\w*)")
+_BARE = re.compile(r"\$([A-Za-z_]\w*|\d)")
 MOST_BYTES = 4 << 20  # of a script
 MOST_STEPS = 200_000  # statements that are followed
 MOST_COMMANDS = 5_000

@@ -236,3 +236,35 @@ CASES += [
         others={"recipes/grpo.yaml": GRPO, "recipes/zero3.yaml": ZERO3},
     ),
 ]
+
+RECIPES = """#!/bin/bash
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+MODEL=$1
+TASK=$2
+NUM_NODES=$SLURM_NNODES
+GPUS_PER_NODE=8
+WORLD_SIZE=$(($NUM_NODES*$GPUS_PER_NODE))
+CONFIG_FILE=recipes/$MODEL/$TASK/config_$3.yaml
+export CMD=" src/open_r1/$TASK.py $CONFIG_FILE $5"
+export LAUNCHER="ACCELERATE_LOG_LEVEL=info accelerate launch --config_file recipes/accelerate_configs/$4.yaml \
+    --num_machines $NUM_NODES --num_processes $WORLD_SIZE --machine_rank \\$SLURM_PROCID --role \\$(hostname -s): --tee 3 "
+clear; srun --wait=60 --jobid $SLURM_JOB_ID bash -c "$LAUNCHER --role \\$SLURMD_NODENAME: $CMD" 2>&1
+"""
+SFT = {"recipes/m/sft/config_demo.yaml": RECIPE, "recipes/accelerate_configs/zero3.yaml": ZERO3}
+CASES += [
+    Case(
+        "recipes by position",
+        RECIPES,
+        {"layers": 32, "micro": 16, "batch": 512, "gpus": 16, "zero": 3},
+        others=SFT,
+        arguments=["m", "sft", "demo", "zero3", ""],
+        variables={"SLURM_NNODES": "2"},
+    ),
+    Case(
+        "gpus of slurm",
+        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:h100:4\nsrun accelerate launch --multi_gpu "
+        "sft.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 2 --max_seq_length 2048 --bf16",
+        {"gpus": 8, "batch": 16},
+    ),
+]
