@@ -33,7 +33,7 @@ NOT_MODELLED = (
     "packing", "sample_packing", "neat_packing", "packing_samples", "multipack_real_batches", "use_galore", "use_badam",
     "use_apollo", "use_adam_mini", "use_llama_pro", "use_unsloth_gc", "mixture_of_depths", "use_kt", "group_by_length",
     "lisa_n_layers", "neftune_noise_alpha", "neftune_alpha", "relora_steps", "unfrozen_parameters", "dynamic_batching",
-    "batching_strategy", "use_dynamic_batch", "vision_tower", "speech_encoder", "image_folder",
+    "tensor_parallel", "batching_strategy", "use_dynamic_batch", "vision_tower", "speech_encoder", "image_folder",
 )  # fmt: skip
 OFF = ("None", "False", "0", "", "none", "normal", "{}", "[]", "-1", "0.0")
 
@@ -421,6 +421,9 @@ def _fsdp(head: Head, job: StatedJob) -> bool:
     flag = head.said("training.fsdp")
     of = head.said("accelerate.distributed_type", "training.dist_config.name", "training.fsdp_version")
     is_fsdp = flag is not None and flag.text not in ("[]", "False", "''", "None", "")
+    is_fsdp |= any(
+        one.startswith("training.fsdp_config.") and head.said(one) is not None for one in list(head.arguments)
+    )
     is_fsdp |= of is not None and (of.text.lower().startswith("fsdp") or of.name == "fsdp_version")
     shard = head.said(*SHARDED)
     if not is_fsdp and not (shard is not None and (whole(shard) or 1) > 1):
@@ -485,11 +488,14 @@ def _precision(head: Head, job: StatedJob) -> None:
         ("bf16", "ds.bf16.enabled"),
     )
     flags = (*flags, ("bf16", "ds.bfloat16.enabled"), ("fp16", "ds.fp16.enabled"), ("bf16", "training.bfloat16"))
+    is_low = low is not None and low.text not in OFF
     for name, flag in flags:
         if is_true(said := head.said(flag)) or (said is not None and said.text == "auto" and name == "bf16"):
-            is_low = low is not None and low.text not in OFF
             job.put("plan.dtype", "fp8" if is_low else name, *((low, said) if is_low else (said,)))
             return
+    if is_low:
+        job.put("plan.dtype", "fp8", low)
+        return
     mixed = head.said("accelerate.mixed_precision", "training.mixed_precision", "training.param_dtype")
     if mixed is not None and mixed.text.lower() in ("bf16", "fp16", "fp8"):
         job.put("plan.dtype", mixed.text.lower(), mixed)

@@ -17,7 +17,7 @@ from .head import Head, SaidValue
 from .stated import StatedJob, literal
 
 _ENDINGS = re.compile(
-    r"(?i)[-_](?:instruct|base|chat|hf|it|pt|thinking|sft|dpo|mixture|unsloth|bnb|4bit|8bit|gptq|awq|v\d(?:\.\d)?|\d{4})$"
+    r"(?i)[-_](?:instruct|base|chat|hf|it|pt|thinking|sft|dpo|mixture|unsloth|bnb|4bit|8bit|nf4|bf16|fp16|gptq|awq|v\d(?:\.\d)?|\d{4})$"
 )
 # Families whose sizes are those of another: vocabularies may differ by some rows.
 _SAME = (

@@ -171,6 +171,7 @@ def _kernels(head: Head, job: StatedJob) -> None:
         why="" if mode else "none was applied",
     )
     _every_nth(head, job, mode)
+    job.put_set("plan.optimizer_in_backward", head.said("flag.optimizer.early_step_in_backward"))
     mixed = head.said("flag.training.mixed_precision_param")
     is_wide = mixed is not None and mixed.text == "float32"
     job.put("plan.dtype", "fp32" if is_wide else "bf16", mixed, why="default of torchtitan")

@@ -134,3 +134,14 @@ CASES = [
         others={"axolotl.yml": TEXT},
     ),
 ]
+INNER = "fsdp_config:\n  fsdp_version: 2\n  fsdp_offload_params: false\n  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: true\n"
+CASES += [
+    _case(
+        "fsdp 2 by its configuration alone",
+        INNER,
+        {"zero": 3, "plan.sharding": "fsdp", "recompute": "full"},
+        ("gradient_checkpointing: true", "gradient_checkpointing: false"),
+    ),
+    _case("fp8", "fp8: true\n", {"dtype": "fp8"}, ("bf16: auto", "bf16:")),
+    _case("nothing of fsdp", "fsdp:\nfsdp_config:\ndeepspeed:\n", {"zero": 0}),
+]
