@@ -35,6 +35,7 @@ RENAMED = {  # names of configurations of Megatron-Core, NeMo and NeMo-RL -> arg
     "use_flash_attention": "use_flash_attn",
     "bias": "add_bias_linear",
 }
+MODEL_FOLDERS = ("", "models/megatron/", "configs/models/megatron/", "primus/configs/models/megatron/")  # of Primus
 MOST_FOLLOWED = 20  # files that build on each other
 
 
@@ -89,6 +90,10 @@ def family_head(family: NamesFile, files: ConfigFiles) -> OpenHead:
     words = {name: SaidValue(text, 0, name) for name, text in files.words.items()}
     head = files.head()
     said = resolve(dict(_built_on(files, files.main, head.missing)) | words, files.environment, files.open)
+    named = next((said[one] for one in family.model if one in said and said[one].text not in ("None", "")), None)
+    if named is not None:
+        head.facts["model_name"] = named._replace(text=named.text.removesuffix(".yaml"))
+        head.arguments |= _of_model_file(files, head, named)
     for pattern in family.arguments:
         for name, value in said.items():
             if fnmatchcase(name, pattern) and (pattern.endswith("**") or name.count(".") == pattern.count(".")):
@@ -104,12 +109,22 @@ def family_head(family: NamesFile, files: ConfigFiles) -> OpenHead:
     if family.is_config and "group_query_attention" not in head.arguments and "num_query_groups" in head.arguments:
         head.arguments["group_query_attention"] = head.arguments["num_query_groups"]._replace(text="True")
     _gpus(family, head, said)
-    named = next((said[one] for one in family.model if one in said and said[one].text not in ("None", "")), None)
-    if named is not None:
-        head.facts["model_name"] = named
     put_vocabulary(head)
     head.notes += family.notes
     return head
+
+
+def _of_model_file(files: ConfigFiles, head: OpenHead, named: SaidValue) -> Said:
+    """Arguments of the file of the model that a configuration names (Primus), where it is there."""
+    if not named.text.endswith(".yaml"):
+        return {}
+    found = next(filter(None, (files.follow(f"{folder}{named.text}") for folder in MODEL_FOLDERS)), None)
+    if found is None:
+        return {}
+    at = replace(files, main=found)
+    said = resolve(dict(_built_on(at, found, head.missing)), files.environment, files.open)
+    short = Path(found.name).name
+    return {name: one._replace(name=one.name if ": " in one.name else f"{short}: {one.name}") for name, one in said.items()}
 
 
 def _built_on(

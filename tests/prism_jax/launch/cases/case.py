@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,15 @@ class Case:
     variables: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     refused: str = ""
+
+
+def but(case: Case, name: str, *changes: tuple[str, str], expected: Mapping[str, Any] | None = None, **fields: Any) -> Case:
+    """Returns a case with texts replaced, with what it must read then, and with other fields changed."""
+    text = case.text
+    for old, new in changes:
+        assert old in text, f"{name}: {old!r} is not in the text"
+        text = text.replace(old, new)
+    return replace(case, name=name, text=text, expected={**case.expected, **(expected or {})}, **fields)
 
 
 def wrong(case: Case, folder: Path) -> list[str]:
