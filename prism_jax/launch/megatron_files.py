@@ -97,7 +97,7 @@ def family_head(family: NamesFile, files: ConfigFiles) -> OpenHead:
     for pattern in family.arguments:
         for name, value in said.items():
             if fnmatchcase(name, pattern) and (pattern.endswith("**") or name.count(".") == pattern.count(".")):
-                leaf = name.rpartition(".")[2]
+                leaf = name.rpartition(".")[2].replace("-", "_")
                 leaf = family.renamed.get(name, family.renamed.get(leaf, RENAMED.get(leaf, leaf)))
                 if value.text not in ("None", "null", "") or leaf not in head.arguments:
                     head.arguments[leaf] = value
@@ -124,7 +124,9 @@ def _of_model_file(files: ConfigFiles, head: OpenHead, named: SaidValue) -> Said
     at = replace(files, main=found)
     said = resolve(dict(_built_on(at, found, head.missing)), files.environment, files.open)
     short = Path(found.name).name
-    return {name: one._replace(name=one.name if ": " in one.name else f"{short}: {one.name}") for name, one in said.items()}
+    return {
+        name: one._replace(name=one.name if ": " in one.name else f"{short}: {one.name}") for name, one in said.items()
+    }
 
 
 def _built_on(
@@ -320,6 +322,7 @@ FAMILIES = (
             "trainer.strategy.*",
             "trainer.strategy.ddp.*",
             "optim.config.*",
+            "model.tokenizer.*",
             "model.*",
             "model.config.*",
             "model.data.*",
@@ -358,7 +361,7 @@ ANY = NamesFile("Megatron's names", (), ("**",), model=("model", "hf_checkpoint"
 
 
 def _has_names(document: Document) -> bool:
-    names = {name.rpartition(".")[2] for name in said_of(document)}
+    names = {name.rpartition(".")[2].replace("-", "_") for name in said_of(document)}
     return sum(marker in names for marker in MARKERS) >= 2
 
 

@@ -74,14 +74,17 @@ MOST_ROUNDS = 50  # references inside of references
 _REFERENCE = re.compile(r"\$\{([^${}]{1,200})\}|\$([A-Za-z_]\w{0,80})")
 _ENVIRONMENT = re.compile(r"(?:oc\.)?env:(\w+)(?:,(.*))?")
 _SELECT = re.compile(r"oc\.select:([\w.]+)(?:,(.*))?")
-_SHELL = re.compile(r"([A-Za-z_]\w*)(?::?-|:)(.*)")  # ${NAME:-default} of bash, ${NAME:default} of Primus
+_PRODUCT = re.compile(r"(?:multiply|mul):\s*(\d{1,9})\s*,\s*(\d{1,9})\s*")  # resolvers of NeMo and NeMo-RL
+_SHELL = re.compile(
+    r"([A-Za-z_]\w*(?=:?-)|[A-Z_][A-Z0-9_]*)(?::?-|:)(.*)"
+)  # ${NAME:-default} of bash, ${NAME:default} of Primus
 
 
 def resolve(
     values: Mapping[str, SaidValue], environment: Mapping[str, str], open_values: OpenValues
 ) -> dict[str, SaidValue]:
     """Values with their references filled in: `${model.hidden}` of the same file, `${oc.env:X}`, `${X:default}` and `$X` of the
-    environment. What is not known becomes an open value. Nothing is computed.
+    environment. What is not known becomes an open value. Nothing is computed but products.
 
     Args:
         values: by dotted name.
@@ -117,6 +120,9 @@ def _filled(
 
 def _known(name: str, reference: str, values: Mapping[str, SaidValue], environment: Mapping[str, str]) -> str | None:
     """Value that a reference stands for; None where that is open."""
+    product = _PRODUCT.fullmatch(reference)
+    if product is not None:
+        return str(int(product[1]) * int(product[2]))
     variable, select = _ENVIRONMENT.fullmatch(reference), _SELECT.fullmatch(reference)
     if variable is not None:
         return environment.get(variable[1], variable[2])

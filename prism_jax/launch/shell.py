@@ -382,15 +382,15 @@ class _Follower(ShellValues):
             self._one(state.functions[name], state)
             state.positional = outer
         elif name in ("bash", "sh") and len(words) > 2 and words[1].text in ("-c", "-lc"):
-            self.run(words[2].text, state, line - 1)
+            self.run(_one_line(words[2].text), state, line - 1)
         elif len(self.found.commands) < MOST_COMMANDS:
             if name.rpartition("/")[2] in _CARRIERS:
                 for word in words[1:]:
                     if _LINE.search(word.text):  # a command line in one word, for another machine
-                        self.run(word.text, state, line - 1)
+                        self.run(_one_line(word.text), state, line - 1)
             inside = next((at for at, word in enumerate(words) if word.text in ("-c", "-lc")), 0)
             if inside and words[inside - 1].text in ("bash", "sh") and inside + 1 < len(words):
-                self.run(words[inside + 1].text, state, line - 1)
+                self.run(_one_line(words[inside + 1].text), state, line - 1)
             known = {name: value for name, value in state.variables.items() if isinstance(value, str)}
             self.found.commands.append(ShellCommand(tuple(words), line, known))
 
@@ -429,6 +429,12 @@ class _Follower(ShellValues):
         """Commands that start no training and set nothing."""
 
 
+def _one_line(text: str) -> str:
+    """Joins lines that begin with an option to those in front: a string of arguments begins with a line break."""
+    return _BROKEN.sub(" ", text)
+
+
+_BROKEN = re.compile(r"\s*\n\s*(?=--\w)")
 _STATEMENTS: Mapping[str, Callable[[_Follower, Any, ShellState], None]] = {
     "variable_assignment": _Follower._variable_assignment,
     "declaration_command": _Follower._declaration_command,
@@ -443,7 +449,15 @@ _STATEMENTS: Mapping[str, Callable[[_Follower, Any, ShellState], None]] = {
     "subshell": _Follower._subshell,
     "command": _Follower._command,
 }
-_CONTAINERS = ("program", "do_group", "compound_statement", "pipeline", "else_clause", "heredoc_body")
+_CONTAINERS = (
+    "program",
+    "do_group",
+    "compound_statement",
+    "pipeline",
+    "variable_assignments",
+    "else_clause",
+    "heredoc_body",
+)
 _BUILT_INS: Mapping[str, Callable[[_Follower, list[str], int, ShellState], None]] = {
     "source": _Follower._source,
     ".": _Follower._source,

@@ -69,7 +69,9 @@ class Case:
     refused: str = ""
 
 
-def but(case: Case, name: str, *changes: tuple[str, str], expected: Mapping[str, Any] | None = None, **fields: Any) -> Case:
+def but(
+    case: Case, name: str, *changes: tuple[str, str], expected: Mapping[str, Any] | None = None, **fields: Any
+) -> Case:
     """Returns a case with texts replaced, with what it must read then, and with other fields changed."""
     text = case.text
     for old, new in changes:

@@ -1,8 +1,8 @@
 """Configurations of Megatron-LM itself: `MODEL_ARGS` of its tests and `--yaml-cfg`."""
 
-from .case import Case
+from .case import Case, but
 
-CASES = [
+ARGS, CFG = (
     Case(
         "model-args",
         """ENV_VARS:
@@ -92,4 +92,40 @@ model_parallel:
         file="gpt.yaml",
         options={"n_devices": 64},
     ),
-]
+)
+MOE = "  --bf16: true\n  --num-experts: 8\n  --moe-router-topk: 2\n  --expert-model-parallel-size: 2\n"
+FLAT = """num-layers: 16
+hidden-size: 1024
+num-attention-heads: 16
+seq-length: 2048
+micro-batch-size: 2
+global-batch-size: 64
+tensor-model-parallel-size: 2
+vocab-size: 32000
+bf16: true
+"""
+CASES = [
+    ARGS,
+    CFG,
+    but(ARGS, "experts", ("  --bf16: true\n", MOE), expected={"experts": 8, "top_k": 2, "ep": 2}),
+    but(ARGS, "a flag that is false is not given", ("  --bf16: true", "  --fp16: true\n  --bf16: false"), expected={"dtype": "fp16"}),
+    but(ARGS, "rows of the vocabulary", ("  --tokenizer-type: GPT2BPETokenizer", "  --tokenizer-type: NullTokenizer\n  --vocab-size: 131072"),
+        expected={"vocab": 131328}),
+    but(ARGS, "layout", ("  --sequence-parallel: true", "  --pipeline-model-parallel-layout: Et*5|t*7L"), expected={"split": "[5, 7]"}),
+    but(ARGS, "chunks", ("  --sequence-parallel: true", "  --num-layers-per-virtual-pipeline-stage: 2"), expected={"vpp": 3}),
+    but(ARGS, "recomputation", ("  --sequence-parallel: true", "  --recompute-granularity: full\n  --recompute-method: uniform\n"
+        "  --recompute-num-layers: 1"), expected={"recompute": "full"}),
+    but(ARGS, "hybrid", ("  --bf16: true", '  --bf16: true\n  --hybrid-override-pattern: "M-M*"'), refused="Mamba"),
+    but(ARGS, "a number that is none", ("--num-layers: 12", "--num-layers: many"), options={"n_devices": 8}, refused=r"line \d+: .*num-layers"),
+    but(CFG, "gelu", ("activation_func: swiglu", "activation_func: gelu"), expected={"model.gated": False}),
+    but(CFG, "no groups", ("  num_query_groups: 4\n", ""), expected={"kv": 16}),
+    but(CFG, "fp16", ("bf16: true", "fp16: true"), expected={"dtype": "fp16"}),
+    but(CFG, "variables", ("micro_batch_size: 2", "micro_batch_size: ${MBS}"), variables={"MBS": "4"}, expected={"micro": 4}),
+    Case("flat", FLAT.replace("-", "_"), {"layers": 16, "hidden": 1024, "heads": 16, "seq": 2048, "micro": 2, "batch": 64, "tp": 2, "gpus": 8,
+                                          "vocab": 32000}, file="a.yaml", options={"n_devices": 8}),
+    Case("flat with hyphens", FLAT, {"layers": 16, "hidden": 1024, "heads": 16, "seq": 2048, "micro": 2, "batch": 64, "tp": 2, "gpus": 8},
+         file="a.yaml", options={"n_devices": 8}),
+    Case("flat JSON", '{\n\t"num_layers": 16,\n\t"hidden_size": 1024, "num_attention_heads": 16, "seq_length": 2048,\n\t"micro_batch_size": 2,'
+         '"global_batch_size": 64, "tensor_model_parallel_size": 2, "vocab_size": 32000, "bf16": true}\n',
+         {"layers": 16, "hidden": 1024, "heads": 16, "seq": 2048, "micro": 2, "batch": 64, "tp": 2}, file="args.json", options={"n_devices": 8}),
+]  # fmt: skip
