@@ -427,7 +427,7 @@ def _fsdp(head: Head, job: StatedJob) -> bool:
     is_fsdp |= of is not None and (of.text.lower().startswith("fsdp") or of.name == "fsdp_version")
     shard = head.said(*SHARDED)
     if not is_fsdp and not (shard is not None and (whole(shard) or 1) > 1):
-        if of is not None and of.text in ("MULTI_GPU", "NO", "MULTI_NPU", "MULTI_XPU"):
+        if of is not None and of.text in ("MULTI_GPU", "NO", "False", "MULTI_NPU", "MULTI_XPU"):
             job.put("plan.zero_stage", 0, of, why="copies of the model")
         return False
     config = ("accelerate.fsdp_config.", "training.fsdp_config.")
