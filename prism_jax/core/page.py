@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -33,8 +33,9 @@ class Card:
     title: str
     verdict: str
     tone: Tone = "plain"
-    facts: Mapping[str, str] = field(default_factory=dict)
-    evidence: str = ""
+    _: KW_ONLY
+    facts: Mapping[str, str]
+    evidence: str
     assumptions: tuple[str, ...] = ()
     next_step: str = ""
 
@@ -203,12 +204,18 @@ class Page:
         object.__setattr__(self, "blocks", _filled(self.blocks))
 
 
+SURE, UNLIKELY = 0.9, 0.5  # probabilities of a promise that is kept, or missed
 HELD = ("text", "facts", "rows", "bars", "blocks")  # parts of a block that are more than its title
 
 
 def _filled(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Blocks that hold a text, a row or a bar."""
     return tuple(one for one in blocks if any(vars(one).get(part) for part in HELD))
+
+
+def tone_of_chance(prob: float) -> Tone:
+    """The tone of a promise that is kept with probability `prob`."""
+    return "good" if prob >= SURE else "unsure" if prob >= UNLIKELY else "bad"
 
 
 def notes(texts: Iterable[str], word: str = "note") -> list[Note]:

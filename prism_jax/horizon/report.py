@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes, tone_of_chance
 from ..core.readable import counted, duration, percent, prob, within
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_count, format_s
@@ -201,7 +201,6 @@ LONGEST_CHANGE = 40  # characters of the first one on the first screen; longer o
 MOST_CAUSES = 6
 MOST_LOST = 3  # buckets on the first screen
 SMALLEST_SHARE = 5e-4
-SURE, UNLIKELY = 0.9, 0.5  # probabilities of a deadline that is kept, or missed
 NEVER_S = 1e12
 
 
@@ -211,8 +210,9 @@ def _verdict(report: RunReport, found: OutcomeFacts) -> tuple[str, Tone]:
     if report.deadline is None:
         return late, "plain"
     chance = report.deadline.prob
-    tone: Tone = "good" if chance >= SURE else "unsure" if chance >= UNLIKELY else "bad"
-    return f"Done within {duration(report.deadline.deadline_s)} with probability {prob(chance)}.", tone
+    return f"Done within {duration(report.deadline.deadline_s)} with probability {prob(chance)}.", tone_of_chance(
+        chance
+    )
 
 
 def _facts(report: RunReport, found: OutcomeFacts) -> dict[str, str]:

@@ -129,7 +129,7 @@ class SweepReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        return [_table(self), Note(LEGEND), *map(Note, _reasons(self)), *notes(self.notes)]
+        return [_table(self), Note(LEGEND), *reasons(self.rows, lambda row: _words(self, row)), *notes(self.notes)]
 
     @property
     def best(self) -> StudyRow | None:
@@ -206,12 +206,12 @@ def _ratio_words(one: StudyRow | ComparedJob) -> str:
     return "1.00" if one.is_best else "{} ± {}".format(*with_error(one.relative, one.relative_error))
 
 
-def _reasons(report: SweepReport) -> list[str]:
+def reasons(rows: Sequence[Any], name: Callable[[Any], str]) -> list[Note]:
     """Why jobs are impossible: each reason once, with the first job that has it."""
-    first = {row.problem: row for row in reversed(report.rows) if row.problem}
-    told = [f"impossible: {_words(report, row)}: {reason}" for reason, row in list(first.items())[::-1]]
-    more = [f"and {len(told) - MOST_REASONS} more reasons (--json has all)"] if len(told) > MOST_REASONS else []
-    return [*told[:MOST_REASONS], *more]
+    first = {row.problem: row for row in reversed(rows) if row.problem}
+    told = [Note(f"impossible: {name(row)}: {reason}") for reason, row in reversed(first.items())]
+    n_more = len(told) - MOST_REASONS
+    return [*told[:MOST_REASONS], Note(f"and {n_more} more reasons (--json has all)" if n_more > 0 else "")]
 
 
 def short(field: str) -> str:

@@ -12,7 +12,7 @@ from math import isfinite, nan
 from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes, tone_of_chance
 from ..core.readable import amount, duration, percent as share, time_with_error
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_count, format_s
@@ -20,7 +20,7 @@ from ..explain.types import percent
 from ..search.figures import SearchedPlan
 from .capacity import DAY_S, Capacity, FleetCurve
 from .figures import JobFigures
-from .report import COLUMNS, SAME_DRAWS, SAME_OPEN, figure_facts, heading, of_figures, probability_table, short
+from .report import COLUMNS, SAME_DRAWS, SAME_OPEN, figure_facts, heading, of_figures, probability_table, reasons, short
 from .scaling import PassOnset, SizeRow
 
 
@@ -100,10 +100,14 @@ class ScalingReport(Report):
             **of_figures(ENERGY, self.sample_unit),
         }
         title = f"{self.job}: {self.mode} scaling" + (f", best plan by {self.objective}" if varied else "")
-        return [Table.of(title, self.rows, columns), *map(Note, (*_reasons(self), *_answers(self))), *notes(self.notes)]
-
-
-MOST_REASONS = 4
+        unfit = any(row.figures and not row.figures.fits for row in self.rows)
+        return [
+            Table.of(title, self.rows, columns),
+            Note("! does not fit into memory" if unfit else ""),
+            *reasons(self.rows, lambda row: f"{row.n_devices:,} GPUs"),
+            *map(Note, _answers(self)),
+            *notes(self.notes),
+        ]
 
 
 SPEED: dict[str, Callable[[JobFigures], str]] = {
@@ -133,13 +137,6 @@ def _return(row: SizeRow) -> str:
     if row.figures is None:
         return ""
     return f"{row.marginal_return:.2f}" if isfinite(row.marginal_return) else "-"
-
-
-def _reasons(report: ScalingReport) -> list[str]:
-    first = {row.problem: row.n_devices for row in reversed(report.rows) if row.problem}
-    told = [f"impossible: {n:,} GPUs: {reason}" for reason, n in list(first.items())[::-1]]
-    unfit = any(row.figures and not row.figures.fits for row in report.rows)
-    return [*(["! does not fit into memory"] if unfit else []), *told[:MOST_REASONS]]
 
 
 def _scaling_verdict(report: ScalingReport) -> tuple[str, Tone]:
@@ -259,7 +256,7 @@ class CapacityReport(Report):
         return Card(
             f"{self.job}: {self.asked}, best plan by {self.objective}",
             _capacity_verdict(self, one, one.capacity, len(known) > 1),
-            _capacity_tone(one.capacity),
+            tone_of_chance(one.capacity.deadline_prob) if isfinite(one.capacity.deadline_prob) else "plain",
             facts=_capacity_facts(self, one, one.capacity),
             evidence=_capacity_evidence(self, known),
             assumptions=self.notes[:1],
@@ -294,9 +291,6 @@ class CapacityReport(Report):
         return ", ".join((label, *(one.fleet for one in self.fleets if one.label == label)))
 
 
-SURE, UNLIKELY = 0.9, 0.5  # probabilities of a deadline that is kept, or missed
-
-
 def _capacity_verdict(report: CapacityReport, one: FleetFacts, made: Capacity, has_choice: bool) -> str:
     """The fleet to choose and why, or when the only one is done."""
     if isfinite(made.deadline_prob):
@@ -306,12 +300,6 @@ def _capacity_verdict(report: CapacityReport, one: FleetFacts, made: Capacity, h
         return f"Choose {one.label}, {one.fleet}: {report.chosen_by}."
     most = "takes" if report.days is None else "does"
     return f"{one.fleet} {most} {_span_words(report, made).partition(',')[0]}."
-
-
-def _capacity_tone(made: Capacity) -> Tone:
-    if not isfinite(made.deadline_prob):
-        return "plain"
-    return "good" if made.deadline_prob >= SURE else "unsure" if made.deadline_prob >= UNLIKELY else "bad"
 
 
 def _span_words(report: CapacityReport, made: Capacity) -> str:

@@ -64,7 +64,15 @@ def test_every_kind_of_report_opens_without_a_fault(report: Report, browser: Any
 
 
 def test_hostile_names_stay_names(browser: Any, tmp_path: Path):
-    card = Card(HOSTILE, HOSTILE, "bad", {HOSTILE: HOSTILE}, HOSTILE, (HOSTILE,), HOSTILE)
+    card = Card(
+        HOSTILE,
+        HOSTILE,
+        "bad",
+        facts={HOSTILE: HOSTILE},
+        evidence=HOSTILE,
+        assumptions=(HOSTILE,),
+        next_step=HOSTILE,
+    )
     blocks = [
         Note(HOSTILE),
         Facts(HOSTILE, {HOSTILE: HOSTILE}),
@@ -80,7 +88,7 @@ def test_hostile_names_stay_names(browser: Any, tmp_path: Path):
 
 
 def test_two_reports_stand_next_to_each_other_on_wide_screens_only(browser: Any, tmp_path: Path):
-    card = Card("a job", "Fits.", "good", {"step time": "6.5 s"}, "none")
+    card = Card("a job", "Fits.", "good", facts={"step time": "6.5 s"}, evidence="none")
     sheet = Sheet("prediction", Page(card, [Note("word " * 50)]), None, {"schema": "x"})
     path = tmp_path / "two.html"
     path.write_text(sheets_html([sheet, sheet]), encoding="utf-8")

@@ -5,7 +5,20 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.core.page import Bar, Bars, Card, Code, Facts, Group, Note, Page, Table, excess_bars, page_of_data
+from prism_jax.core.page import (
+    Bar,
+    Bars,
+    Card,
+    Code,
+    Facts,
+    Group,
+    Note,
+    Page,
+    Table,
+    excess_bars,
+    left_out,
+    page_of_data,
+)
 from prism_jax.core.page_html import _block
 from prism_jax.core.page_text import block_lines, page_lines
 
@@ -14,10 +27,13 @@ CARD = Card(
     "a job on 64 GPUs",
     "Fits.",
     "good",
-    {"step time": "median 6.5 s (90%: 5.0 to 8.6 s)"},
-    "25 measured runs of 2 sources near: off by 9% (median)",
-    ("software.norm fused (80%); eager: step 4.3% longer", "software.compile false (75%); true: step 5% shorter"),
-    "prism-jax search job.yaml",
+    facts={"step time": "median 6.5 s (90%: 5.0 to 8.6 s)"},
+    evidence="25 measured runs of 2 sources near: off by 9% (median)",
+    assumptions=(
+        "software.norm fused (80%); eager: step 4.3% longer",
+        "software.compile false (75%); true: step 5% shorter",
+    ),
+    next_step="prism-jax search job.yaml",
 )
 TABLE = Table(
     "Sizes",
@@ -117,3 +133,16 @@ def test_a_kind_without_a_layout_shows_all_that_it_holds():
         Facts("b", {"c": "text"}),
         Table("rows", ["n", "m"], [["1", ""], ["2", "x"]]),
     )
+
+
+def test_a_table_is_made_of_items_and_columns_and_leaves_out_what_no_item_has():
+    made = Table.of("", (1, 2), {"n": str, "square": lambda n: str(n * n), "none": lambda _: ""})
+    assert made == Table("", ("n", "square"), [("1", "1"), ("2", "4")])
+    assert Table.named("", "name", {"a": 1}.items(), {"n": str}) == Table("", ("name", "n"), [("a", "1")])
+
+
+def test_what_holds_nothing_is_not_on_a_page():
+    nothing = [Note(""), Facts("facts", {"a": ""}), Table.of("table", [], {"n": str}), Bars("bars", [])]
+    assert Page(None, [*nothing, Group("group", nothing), Note("text")]).blocks == (Note("text"),)
+    assert left_out(3, 3, "rows") in nothing
+    assert left_out(1_203, 3, "rows") == Note("and 1,200 more rows (--json lists them)")

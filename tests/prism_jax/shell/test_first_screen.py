@@ -28,7 +28,15 @@ def test_the_first_screen_answers_in_ten_lines(report: Report):  # noqa: F811
     assert missing_parts(report, card) == ()
 
 
-CARD = Card("a job", "It fits.", "good", {"p50": "2 s (90%: 1.8 to 2.4 s)"}, "9 runs", ("all alike",), "--details")
+CARD = Card(
+    "a job",
+    "It fits.",
+    "good",
+    facts={"p50": "2 s (90%: 1.8 to 2.4 s)"},
+    evidence="9 runs",
+    assumptions=("all alike",),
+    next_step="--details",
+)
 
 
 @pytest.mark.parametrize(
