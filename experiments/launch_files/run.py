@@ -1,6 +1,7 @@
 """Are the argument sets of Megatron-LM's own tests read right when they are written as launch files?
 
 python -m experiments.launch_files.run [--data ../shared/data] [--sets N]
+python -m experiments.launch_files.run --cases
 
 Every set becomes a script in one of four ways (plain, an array, one quoted string behind `eval`, a function with positional
 arguments), a YAML of `MODEL_ARGS`, a configuration in sections as Megatron-Bridge has it, and the block that a log prints.
@@ -31,6 +32,8 @@ from prism_jax.launch.head import Head, SaidValue, read_heads, runs_of
 from prism_jax.launch.megatron import megatron_job
 from prism_jax.launch.programs import head_of_script
 from prism_jax.launch.stated import StatedJob
+from tests.prism_jax.launch.cases import carriers, cases_of
+from tests.prism_jax.launch.cases.case import wrong as case_wrong
 
 STATED = {
     "--num-layers": "model.n_layers",
@@ -172,7 +175,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--sets", type=int, default=None)
+    parser.add_argument("--cases", action="store_true", help="count the cases of the tests instead, by carrier")
     given = parser.parse_args()
+    if given.cases:
+        return count_cases()
     is_enough = True
     for form in FORMS:
         found = score(given.data / "megatron_ci", given.sets, form)
@@ -183,6 +189,24 @@ def main() -> int:
         print(f"{100 * n_right / n:8.2f} % of {n:,} argument sets right or named (bar {100 * LEAST:.0f} %)")
         is_enough &= n_right >= LEAST * n
     return 0 if is_enough else 1
+
+
+def count_cases() -> int:
+    """Counts cases of launch files whose stated sizes are read, by carrier; prints those that are not."""
+    total, right, silent = 0, 0, 0
+    for carrier in carriers():
+        found = Counter[str]()
+        for case in cases_of(carrier):
+            with TemporaryDirectory() as place:
+                off = case_wrong(case, Path(place))
+            kind = "right" if not off else "asked" if off[0].startswith("refused") else "wrong without a word"
+            found[kind] += 1
+            if off:
+                print(f"         {carrier}: {case.name}: {off[0][:160]}")
+        total, right, silent = total + found.total(), right + found["right"], silent + found["wrong without a word"]
+        print(f"{found['right']:4} of {found.total():4} right  {carrier}")
+    print(f"{100 * right / total:.1f} % of {total} cases right, {silent} wrong without a word")
+    return 0 if silent == 0 and right >= 0.97 * total else 1
 
 
 def score(folder: Path, most: int | None = None, form: str = "script") -> Counter[str]:

@@ -39,6 +39,7 @@ MOST_STEPS = 200_000  # statements that are followed
 MOST_COMMANDS = 5_000
 MOST_FILES = 50  # that a script writes
 MOST_TEXT = 1 << 20  # characters of a value
+MOST_ITEMS = 5_000  # of an array
 DEEPEST = 60  # statements inside each other, sourced files and calls included
 MOST_ROUNDS = 1_000  # of a loop whose condition stays known
 REMEDY = "Give a script of bash, or import the log of its run."
@@ -192,7 +193,8 @@ class _Follower(ShellValues):
                 new = [*listed(old), *listed(new)]
             else:
                 new = old + new
-        state.variables[key] = new if isinstance(new, list) else new[:MOST_TEXT]
+        self.steps += len(new) // 4 if isinstance(new, list) else len(new) // 10_000
+        state.variables[key] = new[:MOST_ITEMS] if isinstance(new, list) else new[:MOST_TEXT]
 
     def _declaration_command(self, node: Any, state: ShellState) -> None:
         for child in node.named_children:

@@ -126,6 +126,13 @@ HOSTILE = {
     "marks": "show \ue0000\ue001 \ue003",
     "no end": "show 'a",
     "heredoc": "cat <<EOF\n$(x",
+    "counting": "for ((i=0; i<1000; i++)); do for ((j=0; j<1000; j++)); do A=$i; done; done; show a",
+    "backwards": "for ((i=0; i>=0; i++)); do A=$i; done; show a",
+    "array of itself": 'A=(x x); for ((i=0; i<900; i++)); do A+=("${A[@]}"); done; show a',
+    "numbers": "show $(seq 1 999999999) $(seq 1 0 5) $(seq a b) $(expr 1 / 0)",
+    "form": 'printf -v A "%s%d%99999999x" 1 2; printf -v B "%s" $(seq 1 1000); show $A',
+    "ssh": 'A="ssh x --y"; for i in 1 2 3; do A="ssh x \'$A\'"; done; eval "$A"',
+    "here-documents": "for ((i=0; i<900; i++)); do cat > f$i <<EOF\n$i\nEOF\ndone; show a",
     "index": "A=(1); show ${A[99999999999999999999]} ${A[-1]} ${A[x]}",
 }
 
