@@ -166,7 +166,7 @@ def place_nodes(
     """
     own = loaded(job, overrides)
     node_size = own.cluster.node_size
-    measured = _measured(slowdowns, node_size)
+    measured = _measured(slowdowns, own.plan.n_devices, node_size)
     files.check(measured.hosts)
     progress(0.0, "loading JAX")
     keep_programs()
@@ -230,9 +230,11 @@ def _reached(result: PlacementResult, objective: str) -> tuple[dict[str, float],
     return {name: value for name, (value, _) in found.items()}, {name: error for name, (_, error) in found.items()}
 
 
-def _measured(slowdowns: str | Path | Mapping[str, Mapping[int, float]], node_size: int) -> SlowdownTable:
+def _measured(
+    slowdowns: str | Path | Mapping[str, Mapping[int, float]], n_devices: int, node_size: int
+) -> SlowdownTable:
     """Slowdowns as numbers, and the hosts that a file names."""
     if isinstance(slowdowns, Mapping):
         return SlowdownTable(slowdowns)
-    found = read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
+    found = read_slowdowns(slowdowns, MOST_NODES * node_size, node_size).with_usual(n_devices)
     return found if all(found.hosts) else replace(found, hosts=())

@@ -96,12 +96,21 @@ class SlowdownTable:
             `n * node_size` and on.
         notes: how columns were read, where that does not go without saying.
         is_order: whether hosts are nodes in the order of their first rows, for want of anything better.
+        is_partial: whether a detector lists extremes alone, so that the other GPUs are as usual.
     """
 
     factors: Mapping[str, Mapping[int, float]]
     hosts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     is_order: bool = False
+    is_partial: bool = False
+
+    def with_usual(self, n_devices: int) -> SlowdownTable:
+        """The table with factor 1 for the GPUs of a job that a detector of extremes does not list; other tables as they are."""
+        if not self.is_partial:
+            return self
+        usual = dict.fromkeys(range(n_devices), 1.0)
+        return replace(self, factors={kind: {**usual, **known} for kind, known in self.factors.items()})
 
 
 def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequence[str] = ()) -> SlowdownTable:
@@ -116,7 +125,7 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
         DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, a place is neither
             an index inside the job nor a host name, or a GPU is listed twice; names row and field.
     """
-    text, notes = _as_table(path)
+    text, notes, is_partial = _as_table(path)
     n_node = -(-n_devices // node_size)
     if len(hosts) > n_node:
         raise DataError(f"--hosts: {len(hosts)} hosts, but the job has {n_node} nodes of {node_size} GPUs")
@@ -126,11 +135,11 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
     if any(table.columns.count(name) > 1 for name in table.columns if name):
         raise DataError(f"{path}:1: two columns hold the same slowdowns. Keep one.")
     found = _read(table, n_devices, node_size, hosts)
-    return replace(found, notes=(*notes, *found.notes)) if notes else found
+    return replace(found, notes=(*notes, *found.notes), is_partial=is_partial)
 
 
-def _as_table(path: str | Path) -> tuple[str, tuple[str, ...]]:
-    """The text of a table, of a file of a detector the table that it makes, and notes on how that was read.
+def _as_table(path: str | Path) -> tuple[str, tuple[str, ...], bool]:
+    """The text of a table, of a file of a detector the table that it makes, notes on how that was read, whether of extremes.
 
     Raises:
         DataError: it cannot be read.
@@ -140,8 +149,8 @@ def _as_table(path: str | Path) -> tuple[str, tuple[str, ...]]:
         detector = detector_of(path)
     if detector is not None:
         made = slowdowns_of_readings([read_detector(path, detector)])
-        return made.table(), (f"{path}: read as {detector.about}", *made.notes)
-    return read_packed_text(Path(path), "a table of slowdowns in CSV, or a report of a detector"), ()
+        return made.table(), (f"{path}: read as {detector.about}", *made.notes), made.is_partial
+    return read_packed_text(Path(path), "a table of slowdowns in CSV, or a report of a detector"), (), False
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:

@@ -191,3 +191,19 @@ def test_scores_of_sections_are_read_from_the_dict_of_a_report(tmp_path):
     report = find_slow_gpus([tmp_path / "train.log"])
     assert {gpu.rank: gpu.factor for gpu in report.slow} == pytest.approx(SLOW, rel=0.02)
     assert report.n_reports == 3
+
+
+@pytest.mark.parametrize("case", ["nvrx", "megatron-straggler", "megatron-sniff-test"])
+def test_gpus_that_a_detector_of_extremes_leaves_out_are_as_usual_where_all_are_needed(tmp_path, case):
+    table = read_slowdowns(_written(tmp_path, case, 0), N_GPU, PER_NODE)
+    assert table.is_partial
+    for kind, factors_of_kind in table.with_usual(N_GPU).factors.items():
+        assert set(factors_of_kind) == set(range(N_GPU))
+        assert {gpu: factors_of_kind[gpu] for gpu in table.factors[kind]} == dict(table.factors[kind])
+        assert all(factors_of_kind[gpu] == 1.0 for gpu in set(range(N_GPU)) - set(table.factors[kind]))
+
+
+def test_a_table_that_is_incomplete_stays_so(tmp_path):
+    (tmp_path / "gpus.csv").write_text("gpu,slowdown\n3,1.2\n")
+    table = read_slowdowns(tmp_path / "gpus.csv", N_GPU, PER_NODE)
+    assert table.with_usual(N_GPU) == table
