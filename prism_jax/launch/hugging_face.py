@@ -6,9 +6,8 @@ are those that the Trainer prints when it starts; banners of wrappers are not re
 
 from __future__ import annotations
 
-import re
-
 from .head import Head, SaidValue
+from .hf_adapters import OFF, put_adapters
 from .models import put_head_model
 from .said import HF, LLAMA_FACTORY, OPENRLHF, SWIFT
 from .stated import StatedJob, dtype_of, is_true, literal, optimizer_of, whole
@@ -35,7 +34,6 @@ NOT_MODELLED = (
     "lisa_n_layers", "neftune_noise_alpha", "neftune_alpha", "relora_steps", "unfrozen_parameters", "dynamic_batching",
     "tensor_parallel", "batching_strategy", "use_dynamic_batch", "vision_tower", "speech_encoder", "image_folder",
 )  # fmt: skip
-OFF = ("None", "False", "0", "", "none", "normal", "{}", "[]", "-1", "0.0")
 
 
 def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
@@ -54,7 +52,7 @@ def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
     _sharding(head, job)
     _precision(head, job)
     _recompute(head, job)
-    _adapters(head, job)
+    put_adapters(head, job)
     name = head.said("training.optim", "training.optimizer", "ds.optimizer.type")
     job.put("plan.optimizer", optimizer_of(name) or "adamw", name)
     if name is not None and optimizer_of(name) is None:
@@ -172,95 +170,6 @@ def _recompute(head: Head, job: StatedJob) -> None:
         )
     else:
         job.put("plan.recompute", "full" if is_true(recompute) or enabled else "none", enabled or recompute)
-
-
-LORA = ("lora", "qlora", "dora")
-NO_ADAPTERS = ("full", "none", "None", "", "sft", "pt")
-TARGETS = (
-    "training.target_modules",
-    "training.lora_target",
-    "training.lora_target_modules",
-    "training.peft_config.target_modules",
-)
-EVERY = ("all-linear", "all", "all_linear")
-
-
-def _adapters(head: Head, job: StatedJob) -> None:
-    """Low-rank adapters, where few of the parameters are trained."""
-    method = head.said(
-        "training.train_type",
-        "training.tuner_type",
-        "training.sft_type",
-        "training.finetuning_type",
-        "training.adapter",
-        "training.peft_config.name",
-        "training.peft_type",
-        "method",
-    )
-    used = head.said("training.use_peft", "training.lora_enable", "training.use_lora", "training.enable_lora")
-    rank = head.said("training.lora_rank", "training.lora_r", "training.r", "training.peft_config.r")
-    if method is not None and method.text.lower() not in LORA:
-        if method.text.lower() not in NO_ADAPTERS:
-            job.not_modelled.append(method)
-        return
-    by_rank = head.trainer == OPENRLHF and rank is not None and (whole(rank) or 0) > 0
-    if method is None and not is_true(used) and not by_rank:
-        _quantised(head, job, has_adapters=False)
-        return
-    where = method or used or rank
-    job.put("model.adapters.rank", whole(rank, 1) or 8, rank or where, why="" if rank else "default of the trainer")
-    targets = head.said(*TARGETS)
-    linear = head.said("training.lora_target_linear")
-    job.put("model.adapters.targets", _targets(targets, linear, job), targets or linear or where)
-    dropout = head.said("training.lora_dropout")
-    value = literal(dropout.text) if dropout is not None else None
-    job.put(
-        "model.adapters.dropout", float(value) if isinstance(value, (int, float)) and 0 < value < 1 else None, dropout
-    )
-    if rank is None:
-        job.assumed.append("adapters of rank 8")
-    dora = head.said("training.use_dora")
-    for one in (
-        method if method is not None and method.text.lower() == "dora" else None,
-        dora if is_true(dora) else None,
-    ):
-        job.not_modelled += [one] if one is not None else []
-    _quantised(head, job, has_adapters=True)
-
-
-def _targets(said: SaidValue | None, linear: SaidValue | None, job: StatedJob) -> list[str]:
-    if said is None or is_true(linear):
-        return ["all"]
-    if said.text.strip("[]'\"") in EVERY:
-        return ["all"]
-    names = [one for one in re.split(r"[\s,\[\]'\"]+", said.text) if one]
-    known, qkv = (
-        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        ["q_proj", "k_proj", "v_proj"],
-    )
-    alike = {"c_attn": qkv, "query_key_value": qkv, "W_pack": qkv}
-    found = [own for one in names for own in alike.get(one, [one]) if own in known]
-    if len(found) < len(names):
-        job.not_modelled.append(said)
-    return list(dict.fromkeys(found)) or ["all"]
-
-
-BITS = ("training.bits", "training.q_bits", "training.quant_bits")
-
-
-def _quantised(head: Head, job: StatedJob, *, has_adapters: bool) -> None:
-    """Frozen weights of four bits (QLoRA); those of other widths are not modelled."""
-    four, eight = (head.said(f"training.load_in_{bits}bit", f"training.load_{bits}bit") for bits in (4, 8))
-    bits = head.said("training.quantization_bit", "training.quant_config.quantization_bit", *BITS)
-    method = head.said("training.quantization_method", "training.adapter", "training.quant_config.name")
-    is_four = (
-        is_true(four) or (bits is not None and bits.text == "4") or (method is not None and method.text == "qlora")
-    )
-    said = next((one for one in (four, eight, bits) if one is not None and one.text not in (*OFF, "16")), None)
-    if is_four and has_adapters and (method is None or method.text in ("bnb", "bitsandbytes", "qlora", "lora", "auto")):
-        job.put("model.adapters.quantised", "nf4", said or method)
-    elif said is not None:
-        job.not_modelled.append(said)
 
 
 DEGREES = {
