@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from ..core.errors import DataError
 from ..profiles.events import as_float
-from ..profiles.file import ProfileHeader, events
-from ..profiles.names import STEP, is_nccl
+from ..profiles.file import events
+from ..profiles.names import STEP, is_communication
+from ..profiles.rank_events import ProfileHeader
 from .program import COMPUTE, SIDE, Action, Call, Operator, TimedCall
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -134,14 +135,14 @@ class _Streams:
     def __init__(self, work: Mapping[int, ProfileEvent]) -> None:
         busy_us: defaultdict[int, float] = defaultdict(float)
         for own in work.values():
-            if own.category == "kernel" and not is_nccl(own.name):
+            if own.category == "kernel" and not is_communication(own.name):
                 busy_us[own.stream] += own.duration_us
         self.main = max(busy_us, key=lambda stream: busy_us[stream], default=_NONE)
         self.last: dict[str, int] = {}
 
     def used(self, thread: str, work: ProfileEvent) -> int:
         """The stream of work that a thread starts; of a collective that of its input."""
-        if not is_nccl(work.name):
+        if not is_communication(work.name):
             self.last[thread] = COMPUTE if work.stream == self.main else SIDE
         return self.last.get(thread, COMPUTE)
 
@@ -205,7 +206,7 @@ def _waiting(call: ProfileEvent, duration_s: float, streams: _Streams) -> Call:
 
 def _starting(call: ProfileEvent, duration_s: float, work: ProfileEvent, streams: _Streams) -> Call:
     stream, busy_s = streams.used(call.thread, work), work.duration_us * _US
-    if is_nccl(work.name):
+    if is_communication(work.name):
         return Call(Action.COLLECTIVE, stream, call_s=duration_s, busy_s=busy_s)
     if work.category == "gpu_memcpy" and "Dto" in work.name and "DtoD" not in work.name:
         return Call(Action.COPY, stream, call_s=min(duration_s, WAIT_S), busy_s=busy_s)

@@ -37,7 +37,7 @@ COMPUTE = "compute"
 NO_LAUNCHES = "launches were not recorded: runs of compute end where communication starts, which may vary between steps"
 
 
-class _Placed(NamedTuple):
+class Placed(NamedTuple):
     """Kernels that belong to a step, with when they were launched."""
 
     spans: Spans
@@ -52,8 +52,8 @@ def gpu_ops(profile: RankProfile, peers: Peers) -> RankOps:
         DataError: no steps, or nothing that says to which step a kernel belongs.
     """
     steps = steps_of(profile)
-    compute = _placed(profile, profile.spans[What.KERNEL], steps)
-    communication = _placed(profile, profile.spans[What.GPU_COMMUNICATION], steps)
+    compute = placed(profile, profile.spans[What.KERNEL], steps)
+    communication = placed(profile, profile.spans[What.GPU_COMMUNICATION], steps)
     streams = _stream_names(compute.spans, communication.spans)
     marks = np.sort(np.concatenate([communication.launch_us, profile.spans[What.WAIT].start_us]))
     streams_of = np.array([streams[lane] for lane in communication.spans.lane.tolist()], dtype=str)
@@ -61,10 +61,10 @@ def gpu_ops(profile: RankProfile, peers: Peers) -> RankOps:
         profile, communication.spans, communication.step, communication.launch_us, streams_of, peers
     )
     ops = join([_runs(compute, marks, streams), meetings])
-    return ops if len(profile.spans[What.LAUNCH]) else replace(ops, notes=(NO_LAUNCHES,))
+    return ops if len(profile.spans[What.LAUNCH]) or profile.header.by_time else replace(ops, notes=(NO_LAUNCHES,))
 
 
-def _placed(profile: RankProfile, kernels: Spans, steps: Spans) -> _Placed:
+def placed(profile: RankProfile, kernels: Spans, steps: Spans) -> Placed:
     """Kernels in the step in which the host launched them.
 
     A kernel without a recorded launch lies in the GPU's own span of a step, if the profile has such spans; else in no step (it
@@ -78,15 +78,16 @@ def _placed(profile: RankProfile, kernels: Spans, steps: Spans) -> _Placed:
     for lane in np.unique(gpu_steps.lane):
         here = ~known & (kernels.lane == lane)
         step[here] = step_at(kernels.start_us[here], gpu_steps.pick(gpu_steps.lane == lane))
-    if len(kernels) > 0 and len(launches) == 0 and len(gpu_steps) == 0 and not profile.is_whole:
+    by_time = profile.is_whole or profile.header.by_time
+    if len(kernels) > 0 and len(launches) == 0 and len(gpu_steps) == 0 and not by_time:
         raise DataError(
             f"{profile.path}: kernels, but neither their launches (cuda_runtime) nor ProfilerStep#N on the GPU, so that their "
             "steps are not known. Record with ProfilerActivity.CPU and ProfilerActivity.CUDA."
         )
-    if profile.is_whole:
+    if by_time:
         step = np.where(known, step, step_at(kernels.start_us, steps))
     inside = step >= 0
-    return _Placed(kernels.pick(inside), step[inside], np.where(known, launch_us, kernels.start_us)[inside])
+    return Placed(kernels.pick(inside), step[inside], np.where(known, launch_us, kernels.start_us)[inside])
 
 
 def launch_times(kernels: Spans, launches: Spans) -> Floats:
@@ -103,8 +104,10 @@ def launch_times(kernels: Spans, launches: Spans) -> Floats:
 def kernel_streams(profile: RankProfile) -> dict[int, str]:
     """Name of every stream by its number, as `gpu_ops` calls it."""
     steps = steps_of(profile)
-    placed = [_placed(profile, profile.spans[what], steps).spans for what in (What.KERNEL, What.GPU_COMMUNICATION)]
-    return _stream_names(*placed)
+    compute, communication = (
+        placed(profile, profile.spans[what], steps).spans for what in (What.KERNEL, What.GPU_COMMUNICATION)
+    )
+    return _stream_names(compute, communication)
 
 
 def _stream_names(compute: Spans, communication: Spans) -> dict[int, str]:
@@ -121,7 +124,7 @@ def _numbered_names(name: str, lanes: NDArray | list) -> dict[int, str]:
     return {int(lane): name if index == 0 else f"{name} {index + 1}" for index, lane in enumerate(lanes)}
 
 
-def _runs(compute: _Placed, marks: Floats, streams: dict[int, str]) -> RankOps:
+def _runs(compute: Placed, marks: Floats, streams: dict[int, str]) -> RankOps:
     """One op per stream and interval between marks that has any kernel."""
     spans, step = compute.spans, compute.step
     interval = np.searchsorted(marks, compute.launch_us, side="right")

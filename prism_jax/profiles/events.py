@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..tables.document import short
-from .file import SHAPES, Event, ProfileHeader, events
-from .names import STEP, Annotation, annotation, communication_kind, is_nccl, step_number
+from .file import SHAPES, kineto_events
+from .kernel_classes import kernel_class
+from .names import STEP, Annotation, annotation, communication_kind, is_communication, step_number
+from .rank_events import Event, ProfileHeader, RankEvents, Source
 
 
 class What(IntEnum):
@@ -107,8 +109,9 @@ class RankProfile:
         spans: by kind.
         annotations: `Annotation` of every code of annotated ops.
         communications: `Communication` of every code of communication.
-        works: `NamedWork` of every code of kernels and operators; empty unless they were asked for.
+        works: `NamedWork` of every code of kernels and operators; only classes in the place of names unless those were asked for.
         is_whole: whether no steps are marked, so that the whole recording is one.
+        part, n_parts: place of the rank among those of the file, and how many it holds.
     """
 
     path: Path
@@ -118,14 +121,16 @@ class RankProfile:
     communications: tuple[Communication, ...]
     works: tuple[NamedWork, ...] = ()
     is_whole: bool = False
+    part: int = 0
+    n_parts: int = 1
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for people on how the file was read."""
-        return (WHOLE,) if self.is_whole else ()
+        return (*self.header.notes, f"no {self.header.marks}: {WHOLE}") if self.is_whole else tuple(self.header.notes)
 
 
-WHOLE = "no ProfilerStep#N: the whole recording is taken as one step"
+WHOLE = "the whole recording is taken as one step"
 Found = TypeVar("Found", Annotation, Communication, NamedWork)
 
 
@@ -143,7 +148,7 @@ MAX_SIZE = 10_000_000  # ranks of a job
 
 
 def read_profile(path: Path, works: bool = False) -> RankProfile:
-    """Reads the events that are used from the file at `path`.
+    """Reads the events that are used from the file of the PyTorch profiler at `path`.
 
     Args:
         works: whether kernels keep their names and operators are read.
@@ -151,9 +156,26 @@ def read_profile(path: Path, works: bool = False) -> RankProfile:
     Raises:
         DataError: as `kineto_file.events`; a time, stream or name of a used event is impossible: names the event and field.
     """
-    header = ProfileHeader()
+    return next(iter(read_profiles(path, works)))
+
+
+def read_profiles(path: Path, works: bool = False, source: Source = kineto_events) -> Iterator[RankProfile]:
+    """Reads the events that are used from the file at `path`, rank by rank.
+
+    Args:
+        works: whether kernels keep their names and operators are read.
+        source: gives the events of the file.
+
+    Raises:
+        DataError: as `source`; a time, stream or name of a used event is impossible: names the event and field.
+    """
+    for rank in source(path):
+        yield _kept(path, rank, works)
+
+
+def _kept(path: Path, rank: RankEvents, works: bool) -> RankProfile:
     draft = _Draft(path, works)
-    for number, event, args in events(path, header):
+    for number, event, args in rank.events:
         draft.last(event)
         keep = _KEEPERS.get(event.get("cat", ""))  # pyright: ignore[reportArgumentType]
         if keep is not None:
@@ -165,7 +187,7 @@ def read_profile(path: Path, works: bool = False) -> RankProfile:
     if is_whole:
         spans[What.STEP] = draft.whole()
     names = tuple(draft.annotations), tuple(draft.communications), tuple(draft.works)
-    return RankProfile(path, header, spans, *names, is_whole)
+    return RankProfile(path, rank.header, spans, *names, is_whole, rank.part, rank.n_parts)
 
 
 class _Draft:
@@ -213,9 +235,9 @@ class _Draft:
         return known.setdefault(value, len(known))
 
     def work(self, event: Event, args: Event) -> int:
-        """Code of a kernel or operator; -1 where nobody asked for names."""
+        """Code of a kernel or operator; where nobody asked for names, of its class."""
         if not self.with_works:
-            return -1
+            return self.code(self.works, NamedWork(kernel_class(_text(event.get("name")))))
         return self.code(self.works, NamedWork(_text(event.get("name"))[:MAX_WORK], _text(args.get(SHAPES))))
 
     def named(self, number: int, name: str, meaning: Callable[[str], Any]) -> Any:
@@ -240,7 +262,7 @@ class _Draft:
 def _kernel(draft: _Draft, number: int, event: Event, args: Event) -> None:
     name = _text(event.get("name"))
     lane, link = args.get("stream", event.get("tid")), args.get("correlation")
-    if not is_nccl(name):
+    if not is_communication(name):
         draft.add(What.KERNEL, number, event, draft.work(event, args), lane, link)
         return
     kind = communication_kind(_text(args.get("Collective name"))) or communication_kind(name) or "communication"
@@ -298,6 +320,15 @@ def _host(draft: _Draft, number: int, event: Event, args: Event) -> None:
         draft.add(what, number, event, code, event.get("tid"), -1)
 
 
+def _recorded(draft: _Draft, number: int, event: Event, args: Event) -> None:
+    """A collective that was written down without its kernel (flight recorder)."""
+    name = _text(event.get("name"))
+    kind = communication_kind(name.partition(":")[2].partition(" ")[0]) or "communication"
+    group, ranks = _text(args.get("Process Group Name")), _text(args.get("Process Group Ranks"))
+    found = Communication(kind, group, ranks, _count(args.get("Group size"), 0), _count(args.get("peer"), -1))
+    draft.add(What.COMMUNICATION, number, event, draft.code(draft.communications, found), event.get("tid"), -1)
+
+
 _KEEPERS: dict[str, Callable[[_Draft, int, Event, Event], None]] = {
     "kernel": _kernel,
     "Kernel": _kernel,
@@ -312,6 +343,7 @@ _KEEPERS: dict[str, Callable[[_Draft, int, Event, Event], None]] = {
     "gpu_user_annotation": _gpu_annotation,
     "cpu_op": _host,
     "Operator": _host,
+    "recorded": _recorded,
 }
 
 

@@ -7,16 +7,15 @@ except the shapes of inputs, which become one text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import ijson
 
 from ..core.errors import DataError
 from ..tables.document import short
 from ..tables.streams import chunks
+from .rank_events import Event, ProfileHeader, RankEvents
 
 MAX_BYTES = 2**34  # unpacked
 MAX_EVENT_BYTES = 2**26  # of one event, or of all that stands before the first
@@ -28,20 +27,12 @@ DIGITS = (
 HEADER = ("distributedInfo", "prism")
 SHAPES = "Input Dims"  # of a list of lists
 MAX_SHAPES = 300  # characters of it
-Event = dict[str, Any]
 
 
-@dataclass
-class ProfileHeader:
-    """Values outside "traceEvents"; complete when the last event has been read.
-
-    Attributes:
-        values: plain values by their place, e.g. "baseTimeNanoseconds" or "distributedInfo.rank".
-        group_size: ranks of every process group by its name.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    group_size: dict[str, int] = field(default_factory=dict)
+def kineto_events(path: Path) -> Iterable[RankEvents]:
+    """The one rank of a file of the PyTorch profiler."""
+    header = ProfileHeader()
+    return (RankEvents(header, events(path, header)),)
 
 
 def events(path: Path, header: ProfileHeader) -> Iterator[tuple[int, Event, Event]]:

@@ -21,10 +21,12 @@ from ..core.errors import DataError
 from ..core.units import format_s
 from ..trace.columns import MAX_ROWS
 from ..trace.kernels import KernelPool, KernelRows
-from ..trace.trace import JobShape, OpTable, check_columns
+from ..trace.trace import BusyClass, JobShape, OpTable, check_columns
 from .annotated import annotated_ops, gpu_ops, host_ops, is_annotated
+from .busy import busy_by_class
 from .clocks import Clocks, Meetings, compare_clocks
-from .events import RankProfile, What, read_profile
+from .events import RankProfile, What, read_profiles
+from .file import kineto_events
 from .kernels import RankKernels, kernels_in_ops
 from .ops import Meets, Peers, RankOps, join
 from .place import (
@@ -37,8 +39,9 @@ from .place import (
     unannotated_job,
     world_size_of,
 )
+from .rank_events import Source
 
-ANNOTATED, GPU, HOST = "annotated ops", "GPU kernels", "gloo's collectives"
+ANNOTATED, GPU = "annotated ops", "GPU kernels"
 NS, US = 1e-9, 1e-6
 
 
@@ -52,12 +55,15 @@ class _Rank(NamedTuple):
     way: str
     place: WorkerPlace | None
     ops: RankOps
+    busy: tuple[BusyClass, ...] = ()
     kernels: RankKernels | None = None
     notes: tuple[str, ...] = ()
 
 
-def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = False) -> tuple[OpTable, JobShape]:
-    """Ops of a job from one profile per rank, as `export_chrome_trace` writes them (JSON, gzipped or not).
+def read_kineto(
+    paths: Sequence[Path], rank: int | None = None, kernels: bool = False, events: Source = kineto_events
+) -> tuple[OpTable, JobShape]:
+    """Ops of a job from its profiles: by default one per rank, as `export_chrome_trace` writes them (JSON, gzipped or not).
 
     Ranks of a job without annotations are data-parallel replicas if they do the same ops and meet in groups of all; else each
     is its own pipeline stage and the groups tie them.
@@ -66,6 +72,7 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = 
         paths: files, in any order.
         rank: of a single file that does not say it, or says it wrongly.
         kernels: whether the kernels inside the ops are kept, too.
+        events: gives the events of a file, those of every rank in it.
 
     Returns:
         Ops with start times in seconds from the first on a common clock, and the degrees.
@@ -78,7 +85,7 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = 
         raise DataError("no profile was given. Name one file per rank.")
     if rank is not None and len(paths) > 1:
         raise DataError(f"--rank {rank}: it says the rank of one file, and there are {len(paths)}. Leave it out.")
-    ranks = sorted(_read_ranks([Path(path) for path in paths], rank, kernels), key=lambda found: found.rank)
+    ranks = sorted(_read_ranks([Path(path) for path in paths], rank, kernels, events), key=lambda found: found.rank)
     source = str(paths[0]) if len(paths) == 1 else f"{ranks[0].path.parent} ({len(paths)} profiles)"
     _check_ranks(ranks)
     n_rank = len(ranks)
@@ -101,7 +108,8 @@ def read_kineto(paths: Sequence[Path], rank: int | None = None, kernels: bool = 
     notes = (f"read from {ranks[0].way}", *job.notes, *job.ops.notes, *said, *step_notes, *_missing(n_rank, world))
     start, end = clocks.corrected(at, start), clocks.corrected(at, end)
     table = _table(source, job, at, np.array([found.rank for found in ranks]), start, end)
-    table = replace(table, kernels=_joined_kernels(ranks, kept) if kernels else None)
+    busy = tuple(one for found in ranks for one in found.busy)
+    table = replace(table, busy=busy, kernels=_joined_kernels(ranks, kept) if kernels else None)
     return replace(table, clock_error_s=clocks.error_s, notes=(*notes, *_clock_notes(clocks, ranks))), job.shape
 
 
@@ -120,24 +128,26 @@ def _joined_kernels(ranks: list[_Rank], kept: list[NDArray[np.bool_]]) -> Kernel
     return KernelRows(columns[0], np.concatenate(pools), tuple(known), columns[1] * US, columns[2] * US)
 
 
-def _read_ranks(paths: Sequence[Path], stated: int | None, kernels: bool) -> list[_Rank]:
+def _read_ranks(paths: Sequence[Path], stated: int | None, kernels: bool, source: Source) -> list[_Rank]:
     ranks, n_op = [], 0
     for path in paths:
-        ranks.append(_read_rank(path, paths, stated, kernels))
-        n_op += len(ranks[-1].ops)
-        if n_op > MAX_ROWS:
-            raise DataError(
-                f"{path}: with it the profiles hold more than {MAX_ROWS:,} ops, which is what fits into 2 GB of memory. "
-                "Record fewer steps or ranks."
-            )
+        for profile in read_profiles(path, kernels, source):
+            ranks.append(_read_rank(profile, paths, stated, kernels))
+            n_op += len(ranks[-1].ops)
+            if n_op > MAX_ROWS:
+                raise DataError(
+                    f"{path}: with it the profiles hold more than {MAX_ROWS:,} ops, which is what fits into 2 GB of memory. "
+                    "Record fewer steps or ranks."
+                )
     return ranks
 
 
-def _read_rank(path: Path, paths: Sequence[Path], stated: int | None, kernels: bool) -> _Rank:
-    profile = read_profile(path, kernels)
-    place, notes = stated_place(profile), profile.notes
+def _read_rank(profile: RankProfile, paths: Sequence[Path], stated: int | None, kernels: bool) -> _Rank:
+    path, place, notes = profile.path, stated_place(profile), profile.notes
     rank = rank_of(profile) if stated is None else stated
-    if rank is None:
+    if profile.n_parts > 1:
+        rank = (_file_number(profile, paths) if stated is None else stated) * profile.n_parts + profile.part
+    elif rank is None:
         rank = rank_by_name(path, paths)
         how = "rank 0 is assumed (--rank says another)" if len(paths) == 1 else "ranks are numbered as the files are"
         notes = (*notes, f"no distributedInfo.rank: {how}")
@@ -147,9 +157,16 @@ def _read_rank(path: Path, paths: Sequence[Path], stated: int | None, kernels: b
     elif len(profile.spans[What.KERNEL]) + len(profile.spans[What.GPU_COMMUNICATION]):
         way, ops = GPU, gpu_ops(profile, peers)
     else:
-        way, ops = HOST, host_ops(profile, peers)
+        way, ops = profile.header.host_words, host_ops(profile, peers)
     inside = kernels_in_ops(profile, ops, by_stream=way == GPU) if kernels else None
-    return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops, inside, notes)
+    busy = busy_by_class(profile, rank)
+    return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops, busy, inside, notes)
+
+
+def _file_number(profile: RankProfile, paths: Sequence[Path]) -> int:
+    """Number of a file with several ranks among those of the job."""
+    found = rank_of(profile)
+    return rank_by_name(profile.path, paths) if found is None else found
 
 
 def _base_ns(profile: RankProfile) -> int:
@@ -242,7 +259,7 @@ def _missing(n_rank: int, world: int) -> list[str]:
 
 
 def _clock_notes(clocks: Clocks, ranks: list[_Rank]) -> list[str]:
-    if len(ranks) == 1:
+    if len({found.path for found in ranks}) == 1:  # of one clock
         return []
     if clocks.n_part > 1:
         alone = ranks[int(np.argmax(clocks.part > 0))].rank

@@ -82,6 +82,7 @@ KINDS = (  # the first that is part of a name, of which only letters are looked 
     ("allgather", "all_gather"),
     ("reducescatter", "reduce_scatter"),
     ("alltoall", "all_to_all"),
+    ("collectivepermute", "collective_permute"),
     ("broadcast", "broadcast"),
     ("barrier", "barrier"),
     ("sendrecv", "send_recv"),
@@ -92,6 +93,10 @@ KINDS = (  # the first that is part of a name, of which only letters are looked 
     ("recv", "recv"),
 )
 END_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+_COLLECTIVE = re.compile(
+    r"(void )?(nccl|rccl|mscclpp|msccl)|"
+    r"(all-reduce|all-gather|reduce-scatter|(ragged-)?all-to-all|collective-(permute|broadcast)|(send|recv)(-done|-start)?(\.\d+)?$)"
+)  # kernels of libraries; operations of XLA
 _NOT_LETTERS = re.compile(r"[^a-z]+")
 
 
@@ -161,9 +166,9 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def is_nccl(kernel: str) -> bool:
-    """Whether a GPU kernel belongs to NCCL (or RCCL, which keeps the names)."""
-    return kernel.startswith(("nccl", "rccl"))
+def is_communication(kernel: str) -> bool:
+    """Whether a kernel of a GPU belongs to NCCL (or RCCL, which keeps the names), or an operation of XLA is a collective."""
+    return _COLLECTIVE.match(kernel) is not None
 
 
 @lru_cache(maxsize=1024)

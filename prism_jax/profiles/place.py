@@ -36,7 +36,7 @@ HOW = (
     """profiler.preset_metadata_json("prism", '{"dp": 0, "pp": 0, "tp": 0, "dp_size": 2, "pp_size": 4, "tp_size": 1}')"""
 )
 _NUMBER = re.compile(r"\d{1,7}")
-_RANK = re.compile(r"rank[_\-.]?(\d{1,7})", re.IGNORECASE)
+_RANK = re.compile(r"(?:rank|proc(?:ess)?)[_\-.]?(\d{1,7})", re.IGNORECASE)
 
 
 class WorkerPlace(NamedTuple):

@@ -12,7 +12,7 @@ from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..core.units import format_s
 from ..trace.rank_times import RankExcess
 from ..trace.stalls import StallCause, StallKind, Stalls, listed
-from ..trace.trace import JobShape
+from ..trace.trace import BusyClass, JobShape
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -155,6 +155,7 @@ class TraceFacts:
         name, job: the one of a log, the other of a trace.
         n_left_out: first entries that are not counted: warm-up, or what was asked to be skipped.
         op_types: of a trace.
+        busy: of a profile: time of its kernels by rank and class.
         stalls: single steps far longer than those around them, if there are any.
         slow_ranks: of a log of ranks: those that are longer than the others in ordinary steps, slowest first.
     """
@@ -170,6 +171,7 @@ class TraceFacts:
     name: Annotated[str | None, WHERE_KNOWN] = None
     job: Annotated[RecordedJobFacts | None, WHERE_KNOWN] = None
     op_types: Annotated[Mapping[str, OpTypeFacts] | None, WHERE_KNOWN] = None
+    busy: Annotated[tuple[BusyClass, ...] | None, WHERE_KNOWN] = None
     stalls: Annotated[Stalls | None, WHERE_KNOWN] = None
     slow_ranks: Annotated[tuple[RankExcess, ...] | None, WHERE_KNOWN] = None
 
@@ -200,7 +202,7 @@ class TraceInfoReport(Report):
     def blocks(self) -> Sequence[Block]:
         title = "Operations per replica and step (recorded seconds, waiting included)"
         ops = Table.named(title, "operation", (self.info.op_types or {}).items(), OP_TYPES)
-        return (*recording_blocks(self.info), ops, *notes(self.info.notes))
+        return (*recording_blocks(self.info), ops, *_busy_blocks(self.info), *notes(self.info.notes))
 
 
 OP_TYPES: dict[str, Callable[[OpTypeFacts], str]] = {
@@ -208,6 +210,32 @@ OP_TYPES: dict[str, Callable[[OpTypeFacts], str]] = {
     "median": lambda one: format_s(one.median_s),
     "longest": lambda one: format_s(one.max_s),
 }
+
+
+def _busy_blocks(info: TraceFacts) -> list[Block]:
+    """Time of kernels by class, over ranks."""
+    if not info.busy:
+        return []
+    n_rank = len({one.rank for one in info.busy})
+    total_s = sum(one.in_steps_s for one in info.busy) or 1.0
+    rows = []
+    for name in dict.fromkeys(one.kernel_class for one in info.busy):
+        mine = [one for one in info.busy if one.kernel_class == name]
+        inside = [one.in_steps_s for one in mine] + [0.0] * (n_rank - len(mine))
+        spread = (format_s(min(inside)), format_s(max(inside))) if n_rank > 1 else ()
+        whole = sum(one.n for one in mine), sum(one.seconds for one in mine) / n_rank
+        mean = sum(inside) / n_rank
+        rows.append(
+            (
+                mean,
+                (name, percent(n_rank * mean / total_s), format_s(mean), *spread, f"{whole[0]:,}", format_s(whole[1])),
+            )
+        )
+    rows = [row for _, row in sorted(rows, key=lambda row: -row[0])]
+    spread = ("least", "most") if n_rank > 1 else ()
+    columns = ("class", "share of steps", "in steps", *spread, "kernels of all", "recorded")
+    title = f"Kernels by class ({'seconds of a rank, mean, least and most' if n_rank > 1 else 'seconds'}; streams may overlap)"
+    return [Table(title, columns, rows)]
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,7 @@ def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequ
         step_s=RecordedTimes(**times, mean=float(step_s.mean()), cv=float(step_s.std() / step_s.mean())),
         notes=(*recorded.notes, *_means(recorded), *more_notes),
         op_types=None if is_log else _op_types(recorded),
+        busy=(None if is_log else recorded.busy) or None,
         stalls=stalls(np.asarray(recorded.steps), np.asarray(step_s, float), n_steps, ranks),
         slow_ranks=(None if ranks is None else slow_ranks(ranks)) or None,
     )

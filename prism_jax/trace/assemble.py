@@ -67,6 +67,7 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
         clock_error_s=table.clock_error_s,
         notes=tuple(notes),
         kernels=_kernels(table, (key, replica, step), rows, complete, rank),
+        busy=table.busy,
     )
 
 

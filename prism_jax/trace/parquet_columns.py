@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,13 @@ def read_columns(path: Path, columns: Sequence[FileColumn], *, extra: bool) -> O
 
 
 def checked_batches(
-    path: Path, columns: Sequence[FileColumn], max_rows: int, remedy: str, *, extra: bool
+    path: Path,
+    columns: Sequence[FileColumn],
+    max_rows: int,
+    remedy: str,
+    *,
+    extra: bool,
+    file: BinaryIO | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `path` in batches with those of `columns` that it has, as many as its metadata promises.
 
@@ -52,12 +59,13 @@ def checked_batches(
         max_rows: how many rows are read at most.
         remedy: a sentence for files that have more.
         extra: whether other columns are allowed; they are never read.
+        file: the content, where `path` is the archive that it comes from.
 
     Raises:
         DataError: as `read_columns`, but values are not looked at.
     """
-    with _reading(path), pq.ParquetFile(path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+    with _reading(path), pq.ParquetFile(file or path) as found:
+        schema, metadata = found.schema_arrow, found.metadata
     if metadata.num_rows > max_rows:
         raise DataError(
             f"{path}: {metadata.num_rows:,} rows, but at most {max_rows:,} are read, which is what fits into 2 GB of "
@@ -69,7 +77,7 @@ def checked_batches(
         _check_type(column, schema.field(column.name).type, path)
     _check_size(metadata, path)
     n_rows = 0
-    for batch in _batches(path, wanted):
+    for batch in _batches(path, wanted, file or path):
         n_rows += batch.num_rows
         yield batch
     if n_rows != metadata.num_rows:
@@ -117,9 +125,9 @@ def _check_size(metadata: pq.FileMetaData, path: Path) -> None:
         )
 
 
-def _batches(path: Path, wanted: Sequence[FileColumn]) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path, wanted: Sequence[FileColumn], content: BinaryIO | Path) -> Iterator[pa.RecordBatch]:
     texts = [column.name for column in wanted if column.kind == "text"]  # kept as codes, however often a text repeats
-    with _reading(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=2**20) as file:
+    with _reading(path), pq.ParquetFile(content, read_dictionary=texts, buffer_size=2**20) as file:
         yield from file.iter_batches(BATCH_ROWS, columns=[column.name for column in wanted])
 
 

@@ -44,6 +44,25 @@ class JobShape:
         return self.dp * self.pp * self.tp * self.sp
 
 
+@dataclass(frozen=True)
+class BusyClass:
+    """Time that the kernels of one class keep a device busy, in the whole recording.
+
+    Attributes:
+        rank: global.
+        kernel_class: gemm, attention, ..., copy, or the kind of communication.
+        n: how many there are.
+        seconds: their durations, summed.
+        in_steps_s: those of kernels that were launched in the recorded steps.
+    """
+
+    rank: int
+    kernel_class: str
+    n: int
+    seconds: float
+    in_steps_s: float
+
+
 class OpRow(NamedTuple):
     """One recorded op, for readers that build their table row by row.
 
@@ -82,6 +101,7 @@ class OpTable:
         clock_error_s: how far clocks of workers may still disagree; bounds what can be read off their differences.
         notes: what the reader wants people to know.
         kernels: those inside the ops, where the reader was asked for them.
+        busy: time of kernels by rank and class; empty where the source has no kernels.
     """
 
     source: str
@@ -103,6 +123,7 @@ class OpTable:
     clock_error_s: float = 0.0
     notes: tuple[str, ...] = field(default=())
     kernels: KernelRows | None = None
+    busy: tuple[BusyClass, ...] = ()
 
     def __len__(self) -> int:
         return len(self.step)
@@ -246,6 +267,7 @@ class Trace:
         clock_error_s: how far clocks may disagree.
         notes: what people should know about the recording.
         kernels: those inside the ops, where the recording was opened with them.
+        busy: time of kernels by rank and class; empty where the source has no kernels.
     """
 
     source: str
@@ -258,6 +280,7 @@ class Trace:
     clock_error_s: float
     notes: tuple[str, ...] = ()
     kernels: TraceKernels | None = None
+    busy: tuple[BusyClass, ...] = ()
 
     @property
     def n_replica(self) -> int:

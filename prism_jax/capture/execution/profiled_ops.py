@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...core.errors import DataError
-from ...profiles.names import is_nccl
+from ...profiles.names import is_communication
 from ...tables.json_items import JsonItems
 
 MAX_EVENTS = 4_000_000  # operators, launches and kernels of one profile
@@ -228,4 +228,4 @@ def _kernel(
     op = NONE if launch is None else found.at(*launch)
     if op == NONE and one.external not in (one.link, NONE) and one.external in external:
         op = place[external[one.external]]
-    return ProfiledKernel(one.name, one.seconds, op, is_nccl(one.name))
+    return ProfiledKernel(one.name, one.seconds, op, is_communication(one.name))

@@ -19,7 +19,7 @@ from pathlib import Path
 from ...core.errors import ConfigError, DataError, Mark, Mistake
 from ...core.read_file import check_input, read_text
 from ...core.registry import Registry, did_you_mean
-from ...profiles.format import KINETO
+from ...profiles.format import KINETO, PROFILES
 from ...tables.document import Document, short
 from ...tables.streams import PARQUET, SAMPLE_BYTES, ZSTD, example_traces, head, refuse_binary, refuse_packed
 from ...tables.yaml_toml import read_value, read_yaml
@@ -43,7 +43,7 @@ SHIPPED = (
     TEXT_LOG,
     MLLOG,
     PLAIN_CSV,
-    KINETO,
+    *PROFILES,
     *OF_SCALARS,
     PLAIN_PARQUET,
     STRAGGLER_PARQUET,
@@ -78,6 +78,9 @@ def detect(path: Path) -> TraceFormat:
     for known in added_formats():
         if known.recognises(begins):
             return known
+    for known in reversed(PROFILES[1:]):  # files that are not text, before those are refused
+        if known.recognises(begins):
+            return known
     _refuse(begins)
     return next(known for known in reversed(SHIPPED) if known.recognises(begins))  # the last takes any text
 
@@ -90,8 +93,6 @@ def _refuse(begins: FileStart) -> None:
         raise DataError(
             f"{path}: a Chakra execution trace. Those are not read; {what_is_read()} are. Record with the profiler."
         )
-    if start.startswith(b"SQLite format 3\0"):
-        raise DataError(f"{path}: an SQLite database (Nsight Systems?). Those are not read; {what_is_read()} are.")
     if not start.startswith(PARQUET) and not EVENT_FILE.recognises(begins):
         refuse_binary(path, start[:SAMPLE_BYTES], what_is_read())
 
@@ -271,7 +272,7 @@ def _stated(
 
 
 def _read_stated(known: TraceFormat, paths: list[Path], stated: Stated) -> Recording:
-    if stated.kernels and known is not KINETO:
+    if stated.kernels and known not in PROFILES:
         raise DataError(f"{paths[0]}: {known.name} does not name kernels. Give profiles of PyTorch (Kineto).")
     if stated.pattern is not None:
         return read_by_pattern(paths[0], stated)
