@@ -87,7 +87,24 @@ def placed(profile: RankProfile, kernels: Spans, steps: Spans) -> Placed:
     if by_time:
         step = np.where(known, step, step_at(kernels.start_us, steps))
     inside = step >= 0
-    return Placed(kernels.pick(inside), step[inside], np.where(known, launch_us, kernels.start_us)[inside])
+    return Placed(kernels.pick(inside), step[inside], _in_turn(kernels, launch_us)[inside])
+
+
+def _in_turn(kernels: Spans, launch_us: Floats) -> Floats:
+    """Launch times; where none was recorded that of the kernel before on the stream, as streams run in order.
+
+    Kernels before the first recorded launch of their stream were launched no later than it, nor than they start.
+    """
+    found = launch_us.copy()
+    for lane in np.unique(kernels.lane[np.isnan(launch_us)]):
+        mine = np.flatnonzero(kernels.lane == lane)
+        mine = mine[np.argsort(kernels.start_us[mine], kind="stable")]
+        known = np.flatnonzero(~np.isnan(launch_us[mine]))
+        before = np.searchsorted(known, np.arange(len(mine)), side="right") - 1
+        first = launch_us[mine[known[0]]] if len(known) else np.inf
+        earlier = np.minimum(kernels.start_us[mine], first)
+        found[mine] = np.where(before >= 0, launch_us[mine[known]][before], earlier) if len(known) else earlier
+    return found
 
 
 def launch_times(kernels: Spans, launches: Spans) -> Floats:

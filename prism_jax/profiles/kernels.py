@@ -173,8 +173,8 @@ def _launched_with(profile: RankProfile, kernels: Spans) -> list[str]:
         while (late := (row >= 0) & (operators.end_us[row] < time_us)).any():
             row = np.where(late, caller[row], row)
         found[here] = row
+    if len(operators) == 0:
+        return [""] * len(kernels)
     shapes = [work.shapes for work in profile.works]
-    codes = operators.code[found].tolist() if len(operators) else []
-    return [shapes[code] if row >= 0 else "" for code, row in zip(codes, found.tolist(), strict=True)] or [""] * len(
-        kernels
-    )
+    codes = operators.code[found].tolist()
+    return [shapes[code] if row >= 0 else "" for code, row in zip(codes, found.tolist(), strict=True)]

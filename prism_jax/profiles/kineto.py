@@ -109,7 +109,9 @@ def read_kineto(
     start, end = clocks.corrected(at, start), clocks.corrected(at, end)
     table = _table(source, job, at, np.array([found.rank for found in ranks]), start, end)
     busy = tuple(one for found in ranks for one in found.busy)
-    table = replace(table, busy=busy, kernels=_joined_kernels(ranks, kept) if kernels else None)
+    table = replace(
+        table, busy=busy, may_differ=ranks[0].way == GPU, kernels=_joined_kernels(ranks, kept) if kernels else None
+    )
     return replace(table, clock_error_s=clocks.error_s, notes=(*notes, *_clock_notes(clocks, ranks))), job.shape
 
 

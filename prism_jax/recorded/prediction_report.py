@@ -138,12 +138,16 @@ class TracePredictionReport(Report):
     def card(self) -> Card:
         steps, doubts = self.steps_s, self.doubts + _unreplayed(self)
         over = percent(steps.p95 / steps.p50 - 1.0)
+        says, quantiles = f"A step takes {_time(steps, 'p50')}; 1 in 20 at least {over} more.", tuple(QUANTILES)
+        if self.info.n_steps == 1 and steps.p95 == steps.p50:
+            says = f"The recorded step took {format_s(steps.p50)}; a single one does not tell how steps vary."
+            quantiles = ()
         return Card(
             f"{recording_title(self.info)}: unrecorded steps{_asked(self.asked)}",
-            f"A step takes {_time(steps, 'p50')}; 1 in 20 at least {over} more.",
+            says,
             "unsure" if doubts else "plain",
             facts={
-                **{name: f"{_time(steps, name)} ({steps.level:.0%}: {_interval(steps, name)})" for name in QUANTILES},
+                **{name: f"{_time(steps, name)} ({steps.level:.0%}: {_interval(steps, name)})" for name in quantiles},
                 "check": "" if self.check is None else _covered(self, self.check),
                 "warning": doubts[0].partition(":")[0].partition(", so ")[0] if doubts else "",
             },
@@ -209,14 +213,23 @@ class WhatIfReport(Report):
         smallest = max(0.1 * abs(self.recorded_s - self.ideal_s), 1e-4 * self.ideal_s)
         recorded, ideal = (time_to(one, smallest) for one in (self.recorded_s, self.ideal_s))
         slowdown, care = f"(slowdown S = {self.slowdown:.3f})", _replayed(self)
-        lost = f"A step is {percent(self.slowdown - 1.0)} longer than without stragglers {slowdown}."
+        says, blame = (
+            f"A step is {percent(self.slowdown - 1.0)} longer than without stragglers {slowdown}.",
+            _blame(self),
+        )
+        unlike = self.slowdown < 1.0 - UNLIKE
+        if unlike:
+            says = f"Stragglers cannot be told: the ranks do not do the same work {slowdown}."
+            blame = "unknown: operations of one kind differ in what they do"
+        elif self.worst_workers_share is None:
+            says = f"Nothing is lost to stragglers {slowdown}."
         return Card(
             recording_title(self.info),
-            f"Nothing is lost to stragglers {slowdown}." if self.worst_workers_share is None else lost,
-            "unsure" if care else "plain",
+            says,
+            "unsure" if care or unlike else "plain",
             facts={
                 "mean step": f"{recorded} with stragglers, {ideal} without",
-                "blame": _blame(self),
+                "blame": blame,
                 "best change": _best(self.changes),
                 "warning": care,
             },
@@ -396,6 +409,9 @@ def _replayed(report: WhatIfReport) -> str:
     if n_absent > 0:
         why = f"it includes the wait for {n_absent:,} workers that were not recorded"
     return f"the recorded mean is {format_s(mean_s)}: {why}, so treat these figures with care"
+
+
+UNLIKE = 0.02  # a step without stragglers that is longer than the recorded one by more is none
 
 
 def _blame(report: WhatIfReport) -> str:

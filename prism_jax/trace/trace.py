@@ -102,6 +102,8 @@ class OpTable:
         notes: what the reader wants people to know.
         kernels: those inside the ops, where the reader was asked for them.
         busy: time of kernels by rank and class; empty where the source has no kernels.
+        may_differ: whether ops were found in a recording that may hold a part of them (samples), so that what not all workers
+            did in all steps may be left out, instead of the steps.
     """
 
     source: str
@@ -124,6 +126,7 @@ class OpTable:
     notes: tuple[str, ...] = field(default=())
     kernels: KernelRows | None = None
     busy: tuple[BusyClass, ...] = ()
+    may_differ: bool = False
 
     def __len__(self) -> int:
         return len(self.step)
