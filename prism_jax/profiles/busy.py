@@ -16,7 +16,7 @@ US = 1e-6
 def busy_by_class(profile: RankProfile, rank: int) -> tuple[BusyClass, ...]:
     """Time of kernels by class, of the whole recording and in its steps; communication by its kind.
 
-    Without a GPU, communication of the host alone is counted.
+    Collectives that were written down without their kernels (flight recorder) count as such; operations of a host do not.
     """
     kinds = [found.kind for found in profile.communications]
     named = sorted({*kinds, *CLASSES})
@@ -25,11 +25,11 @@ def busy_by_class(profile: RankProfile, rank: int) -> tuple[BusyClass, ...]:
     communication = np.array([place[kind] for kind in kinds], dtype=np.int64)
     sums = np.zeros((3, len(named)))
     steps = steps_of(profile)
-    on_gpu = len(profile.spans[What.KERNEL]) + len(profile.spans[What.GPU_COMMUNICATION]) > 0
+    is_recorder = profile.header.by_time and len(profile.spans[What.KERNEL]) == 0
     for what, classes in (
         (What.KERNEL, works),
         (What.GPU_COMMUNICATION, communication),
-        *(() if on_gpu else ((What.COMMUNICATION, communication),)),
+        *(((What.COMMUNICATION, communication),) if is_recorder else ()),
     ):
         spans = profile.spans[what]
         inside = placed(profile, spans, steps).spans if what != What.COMMUNICATION else spans

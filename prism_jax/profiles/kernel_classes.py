@@ -9,12 +9,12 @@ COPY, OTHER = "copy", "other"
 _CLASSES = (  # the first that is part of the name, in lower case
     (COPY, r"memcpy|memset|copybuffer|fillbuffer"),
     ("attention", r"flash|fmha|attention|attn|sdpa"),
-    ("convolution", r"conv(?!ert)|im\w{0,2}2col|winograd|fprop|dgrad|wgrad"),
-    ("gemm", r"gemm|gemv|gemvx|^cijk_|nvjet|xmma|cublas|matmul|(^|_)dot(\.|_|$)|cutlass"),
+    ("convolution", r"conv(?!ert)|im\w{0,2}2col|winograd|scudnn|fprop|dgrad|wgrad"),
+    ("gemm", r"(?<!fb)gemm|gemv|^cijk_|nvjet|xmma|cublas|matmul|(^|_)dot(\.|_|$)|cutlass"),
     (
         "memory",
         r"elementwise|reduce|norm|softmax|fusion|transpose|copy|slice|concat|gather|scatter|embedding|multi_tensor|adam|fill|"
-        r"broadcast|convert|nhwc|nchw|bn_|dropout|pool|sort|index|permute|^triton_|wrapped_|cast|select|iota",
+        r"broadcast|convert|nhwc|nchw|bn_|dropout|pool|sort|index|indices|permute|scan|moments|gammabeta|quantize|scale|^triton_|wrapped_|cast|select|iota",
     ),
 )
 CLASSES = (*(name for name, _ in _CLASSES), OTHER)
@@ -29,5 +29,5 @@ def kernel_class(name: str) -> str:
     """
     if name in CLASSES:
         return name
-    lower = name.lower()
+    lower = name.lower().replace("(anonymous namespace)::", "").partition("(")[0]  # types of arguments tell nothing
     return next((found for found, pattern in _PATTERNS if pattern.search(lower)), OTHER)

@@ -183,6 +183,12 @@ class _Export:
         self, places: Sequence[tuple[int, int]], origin_ns: int, header: ProfileHeader
     ) -> Iterator[tuple[int, Event, Event]]:
         """Events of the processes and devices of one rank."""
+        with _explained(self.path):
+            yield from self._read(places, origin_ns, header)
+
+    def _read(
+        self, places: Sequence[tuple[int, int]], origin_ns: int, header: ProfileHeader
+    ) -> Iterator[tuple[int, Event, Event]]:
         processes = {process: index for index, process in enumerate(dict.fromkeys(process for process, _ in places))}
         marks = StepMarks(str(self.path))
         ranges = list(self._ranges(processes, origin_ns, marks))

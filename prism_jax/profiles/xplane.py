@@ -99,7 +99,8 @@ class _Reading:
         self.origin_ns: int | None = None
         for ordinal, plane in devices:
             self._device(self.devices[ordinal], plane)
-        self.devices = {ordinal: one for ordinal, one in self.devices.items() if one.kernels}
+        for ordinal in [ordinal for ordinal, one in self.devices.items() if not one.kernels]:
+            del self.devices[ordinal]
         self.by_time = not self.devices
         for plane in planes:
             if plane.name.startswith("/host:CPU"):

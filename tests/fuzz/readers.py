@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ from tests.prism_jax.launch.cases import cases_of
 from tests.support.broken_traces import straggler
 from tests.support.detector_reports import REPORTS, factors
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
+from tests.support.files.profiles import flight_recorder_bytes, nsight, nsys_jax, ranges_table, xplane
 from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER
 from tests.support.published_configs import PUBLISHED
 from tests.support.readme_inputs import SPACE, _collectives
@@ -186,6 +188,17 @@ def _site_runs(path: Path) -> None:
 
 def _trace(path: Path) -> None:
     prism_jax.open_trace(path)
+
+
+def _nsight_bytes() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return nsight(Path(folder) / "run.sqlite").read_bytes()
+
+
+def _archived(path: Path) -> None:
+    archive = path.with_name("run.zip")
+    archive.write_bytes(nsys_jax(path.read_bytes()))
+    prism_jax.open_trace(archive)
 
 
 def _execution_trace(path: Path) -> None:
@@ -341,6 +354,11 @@ READERS = (
     Reader("trace metadata", "meta.yaml", _texts(META), read_meta),
     Reader("plain trace", "trace.csv", _texts(TRACE), _trace),
     Reader("Kineto", "rank0.json", (gzip.decompress(KINETO.read_bytes()),), _trace),
+    Reader("XPlane", "host.xplane.pb", (xplane(), xplane(1, marked=False)), _trace),
+    Reader("Nsight Systems", "run.sqlite", (_nsight_bytes(),), _trace, 0.5),
+    Reader("nsys-jax", "run_proc0.zip", (nsys_jax(),), _trace, 0.5),
+    Reader("ranges of nsys-jax", "trace.parquet", (ranges_table(),), _archived, 0.5),
+    Reader("NCCL flight recorder", "nccl_trace_rank_0.json", (flight_recorder_bytes(),), _trace),
     Reader("calls of a host", "rank0.json", _texts(CALLS), read_rank_calls),
     Reader("execution trace", "et.json", _texts(*(trace_text(version) for version in VERSIONS)), _execution_trace, 0.5),
     Reader("execution traces in an archive", "run.tar", (_execution_traces(),), _execution_trace, 0.2),

@@ -89,6 +89,8 @@ def _refuse(begins: FileStart) -> None:
     """Files that no reader of the package reads."""
     path, start = begins.path, begins.start
     refuse_packed(path, start, {ZSTD: "zstd"})
+    if start[257:262] == b"ustar":
+        raise DataError(f"{path}: a tar archive. Unpack it, and name a file or the folder; `trace info` reads execution traces in it.")
     if begins.name.endswith(_CHAKRA_ENDINGS):
         raise DataError(
             f"{path}: a Chakra execution trace. Those are not read; {what_is_read()} are. Record with the profiler."
@@ -255,7 +257,9 @@ def open_trace(
         return found if job is None else replace(found, name=job.name)
     table, inside = (found, None) if isinstance(found, OpTable) else found
     named = Path(path) if Path(path).is_dir() else paths[0]
-    if inside is not None and known.of_folder is not None:  # called like the folder
+    if inside is not None and len(paths) == 1 and inside.world_size > 1 and known in PROFILES:  # of several ranks in a file
+        inside = replace(inside, name=paths[0].name.partition(".")[0])
+    elif inside is not None and known.of_folder is not None:  # called like the folder
         folder = named if named.is_dir() else named.parent
         inside = replace(inside, name=folder.resolve().name or inside.name)
     return _assembled(table, named, job, inside)
