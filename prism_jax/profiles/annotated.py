@@ -37,7 +37,7 @@ COMPUTE = "compute"
 NO_LAUNCHES = "launches were not recorded: runs of compute end where communication starts, which may vary between steps"
 
 
-class Placed(NamedTuple):
+class PlacedKernels(NamedTuple):
     """Kernels that belong to a step, with when they were launched."""
 
     spans: Spans
@@ -64,7 +64,7 @@ def gpu_ops(profile: RankProfile, peers: Peers) -> RankOps:
     return ops if len(profile.spans[What.LAUNCH]) or profile.header.by_time else replace(ops, notes=(NO_LAUNCHES,))
 
 
-def placed(profile: RankProfile, kernels: Spans, steps: Spans) -> Placed:
+def placed(profile: RankProfile, kernels: Spans, steps: Spans) -> PlacedKernels:
     """Kernels in the step in which the host launched them.
 
     A kernel without a recorded launch lies in the GPU's own span of a step, if the profile has such spans; else in no step (it
@@ -87,7 +87,7 @@ def placed(profile: RankProfile, kernels: Spans, steps: Spans) -> Placed:
     if by_time:
         step = np.where(known, step, step_at(kernels.start_us, steps))
     inside = step >= 0
-    return Placed(kernels.pick(inside), step[inside], _in_turn(kernels, launch_us)[inside])
+    return PlacedKernels(kernels.pick(inside), step[inside], _in_turn(kernels, launch_us)[inside])
 
 
 def _in_turn(kernels: Spans, launch_us: Floats) -> Floats:
@@ -141,7 +141,7 @@ def _numbered_names(name: str, lanes: NDArray | list) -> dict[int, str]:
     return {int(lane): name if index == 0 else f"{name} {index + 1}" for index, lane in enumerate(lanes)}
 
 
-def _runs(compute: Placed, marks: Floats, streams: dict[int, str]) -> RankOps:
+def _runs(compute: PlacedKernels, marks: Floats, streams: dict[int, str]) -> RankOps:
     """One op per stream and interval between marks that has any kernel."""
     spans, step = compute.spans, compute.step
     interval = np.searchsorted(marks, compute.launch_us, side="right")

@@ -26,7 +26,7 @@ _WORDS = re.compile(
 _PROGRAM = re.compile(r"(?:TSL:)?XlaModule:#(?:prefix=[^,#]*,)?hlo_module=([^,#]+),program_id=(\d{1,18})#?")
 
 
-class Mark(NamedTuple):
+class StepRange(NamedTuple):
     """A range that may be a step; microseconds. Marks of one family count the same thing; a program has no number: -1."""
 
     family: str
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
     duration_us: float
 
 
-def mark(name: str, start_us: float, duration_us: float, busy_us: float | None = None) -> Mark | None:
+def mark(name: str, start_us: float, duration_us: float, busy_us: float | None = None) -> StepRange | None:
     """Reads the range `name`; None for those that mark nothing.
 
     Args:
@@ -54,8 +54,8 @@ def program_of(name: str) -> str:
     return f"{match[1]} (program {match[2]})" if match else ""
 
 
-def _mark(family: str, number: str, start_us: float, duration_us: float) -> Mark:
-    return Mark(family, int(number) if len(number) <= MAX_DIGITS else -1, start_us, duration_us)
+def _mark(family: str, number: str, start_us: float, duration_us: float) -> StepRange:
+    return StepRange(family, int(number) if len(number) <= MAX_DIGITS else -1, start_us, duration_us)
 
 
 class StepMarks:
@@ -63,8 +63,8 @@ class StepMarks:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.marks: dict[str, list[Mark]] = defaultdict(list)
-        self.programs: dict[str, list[Mark]] = defaultdict(list)
+        self.marks: dict[str, list[StepRange]] = defaultdict(list)
+        self.programs: dict[str, list[StepRange]] = defaultdict(list)
         self.busy_us: dict[str, float] = defaultdict(float)
         self.n = 0
 
@@ -80,7 +80,7 @@ class StepMarks:
         if found := mark(name, start_us, duration_us):
             self.marks[found.family].append(found)
         elif program := program_of(name):
-            self.programs[program].append(Mark(program, -1, start_us, duration_us))
+            self.programs[program].append(StepRange(program, -1, start_us, duration_us))
             self.busy_us[program] += duration_us if busy_us is None else busy_us
         else:
             return
@@ -88,7 +88,7 @@ class StepMarks:
         if self.n > MAX_MARKS:
             raise DataError(f"{self.source}: more than {MAX_MARKS:,} ranges of steps. Record fewer steps.")
 
-    def steps(self) -> tuple[list[Mark], str]:
+    def steps(self) -> tuple[list[StepRange], str]:
         """The steps in the order of time, numbered, none inside another; and a note, where the file does not name them so."""
         if self.marks:
             family = max(self.marks, key=lambda one: (sum(mark.duration_us for mark in self.marks[one]), one))
@@ -104,8 +104,8 @@ class StepMarks:
         )
 
 
-def _numbered(marks: list[Mark]) -> list[Mark]:
-    found: list[Mark] = []
+def _numbered(marks: list[StepRange]) -> list[StepRange]:
+    found: list[StepRange] = []
     for one in sorted(marks, key=lambda mark: (mark.start_us, -mark.duration_us)):
         if not found or one.start_us >= found[-1].start_us + found[-1].duration_us:
             found.append(one)
@@ -115,7 +115,7 @@ def _numbered(marks: list[Mark]) -> list[Mark]:
     return found
 
 
-def step_event(step: Mark) -> Event:
+def step_event(step: StepRange) -> Event:
     """The step as an event of Kineto."""
     return {
         "cat": "user_annotation",

@@ -48,6 +48,7 @@ class XEvent(NamedTuple):
 
     @property
     def end_us(self) -> float:
+        """End of the event."""
         return self.start_us + self.duration_us
 
 

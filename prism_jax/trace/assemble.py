@@ -45,7 +45,8 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
     in_skeleton = present.mean(axis=(1, 2)) > 0.5
     complete = (present == in_skeleton[:, None, None]).all(axis=(0, 1))
     left_out = _notes(table, unique, present, in_skeleton, complete, steps, recorded)
-    if table.may_differ and 2 * complete.sum() <= len(steps) and (common := present.all(axis=(1, 2))).any():
+    common = np.asarray(present.all(axis=(1, 2)))
+    if table.may_differ and 2 * complete.sum() <= len(steps) and common.any():
         in_skeleton, complete = common, np.ones(len(steps), dtype=bool)
         share = float(table.duration_s[~common[key]].sum() / max(table.duration_s.sum(), 1e-300))
         left_out = [

@@ -90,7 +90,7 @@ def _refuse(begins: FileStart) -> None:
     path, start = begins.path, begins.start
     refuse_packed(path, start, {ZSTD: "zstd"})
     if start[257:262] == b"ustar":
-        raise DataError(f"{path}: a tar archive. Unpack it, and name a file or the folder; `trace info` reads execution traces in it.")
+        raise DataError(f"{path}: a tar archive. Unpack it, and name a file or the folder in it.")
     if begins.name.endswith(_CHAKRA_ENDINGS):
         raise DataError(
             f"{path}: a Chakra execution trace. Those are not read; {what_is_read()} are. Record with the profiler."

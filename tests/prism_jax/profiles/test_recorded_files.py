@@ -18,6 +18,7 @@ import pytest
 
 import prism_jax
 from prism_jax.recorded.describe_trace import export_trace
+from prism_jax.recorded.report import TraceInfoReport
 from prism_jax.recorded.trace_facts import StepDraws
 from prism_jax.trace.trace import Trace
 
@@ -176,6 +177,7 @@ def test_seconds_in_steps_are_a_part_of_all(case):
 def test_all_commands_answer_on_every_file(case, tmp_path):
     trace = case[0]
     info = prism_jax.describe_trace(trace)
+    assert isinstance(info, TraceInfoReport)
     assert info.info.busy == trace.busy
     assert type(info).from_dict(info.to_dict()) == info
     export_trace(trace, tmp_path / "steps.json")
