@@ -175,7 +175,11 @@ def _batches(path: Path, raw: bytes, columns: tuple[FileColumn, ...]) -> Iterato
     from ..trace.parquet_columns import checked_batches  # pyarrow takes 0.2 s to import
 
     for batch in checked_batches(path, columns, MAX_ROWS, REMEDY, extra=True, file=io.BytesIO(raw)):
-        yield {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        try:
+            found = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        except (ValueError, IndexError):  # text that is not UTF-8, codes without a text
+            raise DataError(f"{path}: damaged text in a table of the archive. Copy or record it again.") from None
+        yield found
 
 
 def _ranges(path: Path, raw: bytes) -> Iterator[_Range]:
