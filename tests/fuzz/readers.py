@@ -152,10 +152,12 @@ def _launch(path: Path) -> None:
 
 
 LAUNCHED = {
-    "train.yaml": "axolotl: qlora, gpt_neox: one file, llama_factory: lora, maxtext: base alone, megatron_yaml: model-args",
+    "train.yaml": "axolotl: qlora, gpt_neox: one file, llama_factory: lora, maxtext: base alone, megatron_yaml: model-args, "
+    "nemo: gpt, nemo_rl: megatron, primus: model by name, verl: yaml",
     "train.toml": "torchtitan: interleaved, torchtitan: of 2024",
     "train.json": "torchtitan: json with sizes",
-    "run.sh": "hf_trainer: llava, maxtext: tpu, maxtext: xpk, megatron_shell: arrays, openrlhf: sft, verl: megatron",
+    "run.sh": "hf_trainer: llava, maxtext: tpu, maxtext: xpk, megatron_shell: arrays, openrlhf: sft, verl: megatron, "
+    "slime: dynamic batches, swift: experts",
 }
 
 

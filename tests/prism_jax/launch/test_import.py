@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.launch_files.run import score
+from experiments.launch_files.run import FORMS, score
 from prism_jax.__main__ import main
 from prism_jax.core.errors import ConfigError, DataError
 from prism_jax.job.load_job import load_job
@@ -178,9 +178,10 @@ def test_json_holds_the_three_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"read", "no_effect", "not_modelled"} <= found.keys()
 
 
-def test_argument_sets_of_megatron_lm_are_read_right(shared_data: Path) -> None:
-    found = score(shared_data / "megatron_ci", 300)
-    assert found["read right"] + found["named as not modelled"] == found["sets"] == 300
+@pytest.mark.parametrize("form", FORMS)
+def test_argument_sets_of_megatron_lm_are_read_right(form: str, shared_data: Path) -> None:
+    found = score(shared_data / "megatron_ci", 200, form)
+    assert found["read right"] + found["named as not modelled"] == found["sets"] == 200
 
 
 def test_scripts_and_configurations_stand_wherever_a_job_file_does(tmp_path: Path) -> None:
