@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import ConfigError, DataError
-from ..core.read_file import open_input
+from ..tables.streams import head
 from .carriers import head_of_config
 from .config_files import SUFFIXES, ConfigFiles, NoHeadError, read_document, read_documents
 from .head import Head, read_heads, runs_of
@@ -27,8 +27,7 @@ def is_script(path: Path) -> bool:
     """
     if path.suffix in SCRIPTS:
         return True
-    with open_input(path) as file:
-        start = file.read(64)
+    start = head(path, 64)
     return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
 
 
