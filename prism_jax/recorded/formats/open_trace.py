@@ -257,7 +257,9 @@ def open_trace(
         return found if job is None else replace(found, name=job.name)
     table, inside = (found, None) if isinstance(found, OpTable) else found
     named = Path(path) if Path(path).is_dir() else paths[0]
-    if inside is not None and len(paths) == 1 and inside.world_size > 1 and known in PROFILES[1:]:  # of several ranks in a file
+    if (
+        inside is not None and len(paths) == 1 and inside.world_size > 1 and known in PROFILES[1:]
+    ):  # of several ranks in a file
         inside = replace(inside, name=paths[0].name.partition(".")[0])
     elif inside is not None and known.of_folder is not None:  # called like the folder
         folder = named if named.is_dir() else named.parent

@@ -28,7 +28,9 @@ bytes_file(
     b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}',
     ".*execution trace",
 )
-bytes_file("Nsight database", "report.sqlite", b"SQLite format 3\0" + b"\1" * 99, ".*not a whole SQLite export.*nsys export")
+bytes_file(
+    "Nsight database", "report.sqlite", b"SQLite format 3\0" + b"\1" * 99, ".*not a whole SQLite export.*nsys export"
+)
 broken("gzip bomb", r"bomb\.log\.gz: unpacks to more than 100 times")(
     lambda folder: written(folder / "bomb.log.gz", gzip.compress(b"a" * 100_000_000))
 )
