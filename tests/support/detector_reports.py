@@ -97,7 +97,7 @@ def megatron_sniff_test(x: np.ndarray, seed: int = 0, n_report: int = 3) -> str:
             out.append(
                 f"  {name}: median={median:.2f}, mean={value.mean():.2f}, min={value.min():.2f}, max={value.max():.2f}"
             )
-            for rank in np.flatnonzero(np.abs(value - median) > 0.1 * median):
+            for rank in np.flatnonzero(np.abs(value - median) > 0.1 * median).tolist():
                 out.append(
                     f"    OUTLIER rank {rank} ({host(rank)}): {value[rank]:.2f} ({(value[rank] - median) / median:+.1%})"
                 )

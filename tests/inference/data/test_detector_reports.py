@@ -1,5 +1,7 @@
 """Reports of detectors as measurements of GPUs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,14 +18,14 @@ def test_times_per_gpu_are_those_of_the_report(tmp_path, case):
     found = read_measurements([tmp_path / name], FLEET)
     assert accounted(found)
     node = found.frame["node"].astype(str) if "node" in found.frame else ""
-    frame = found.frame.assign(gpu=node + ":" + found.frame["gpu"].astype(str))
+    frame: Any = found.frame.assign(gpu=node + ":" + found.frame["gpu"].astype(str))
     if case not in (*OF_NODES, "nvrx", "megatron-straggler", "megatron-sniff-test"):
         assert frame["gpu"].nunique() == N_GPU
     kernel = frame["kernel"].iloc[0] if "kernel" in frame else None
     own = frame if kernel is None or frame["kernel"].isna().all() else frame[frame["kernel"] == kernel]
     typical = own.groupby("gpu")["duration_s"].median()
     usual = min(SLOW.values()) if case == "megatron-sniff-test" else 1.0  # it lists outliers alone
-    assert (typical / typical.min()).max() == pytest.approx(max(SLOW.values()) / usual, rel=0.05)
+    assert max(typical / typical.min()) == pytest.approx(max(SLOW.values()) / usual, rel=0.05)
 
 
 def test_steps_of_a_log_with_a_detector_in_it_are_still_steps(tmp_path):

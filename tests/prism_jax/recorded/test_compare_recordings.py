@@ -11,6 +11,7 @@ from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.paired_runs import RUN_SPREAD, RunSteps, compared_runs, quantile_ratio
 from prism_jax.shell.app import main
 from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import Trace
 
 SCHEDULE = np.where(np.arange(400) < 150, 0.3, 0.5) * (
     1.0 + 0.1 * (np.arange(400) % 7 == 0)
@@ -56,9 +57,11 @@ def test_the_ratio_of_paired_steps_is_exact_whatever_the_schedule():
 def test_a_change_is_found_at_its_step(entry):
     noiseless = compare_recordings([log(1), slower(log(1), 1.02, entry)])
     assert noiseless.result == "slower"
+    assert noiseless.change is not None
     assert noiseless.change.step == 10 + entry
     assert noiseless.change.ratio == pytest.approx(1.02)
     noisy = compare_recordings([log(1), slower(log(2), 1.03, entry)])
+    assert noisy.change is not None
     assert noisy.change.ratio == pytest.approx(1.03, abs=0.005)
     assert abs(noisy.change.step - 10 - entry) <= 20
 
@@ -106,6 +109,7 @@ def test_only_steps_that_all_runs_have_are_compared():
 
 def test_parts_of_the_step_are_compared_where_both_have_them():
     trace = open_trace("local_cluster")
+    assert isinstance(trace, Trace)
     report = compare_recordings([trace, replace(trace, start_s=1.04 * trace.start_s, end_s=1.04 * trace.end_s)])
     assert set(report.ratios) == {op.op_type for op in trace.ops}
     assert all(one.ratio == pytest.approx(1.04) and one.is_beyond_noise for one in report.ratios.values())

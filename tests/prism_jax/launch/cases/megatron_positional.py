@@ -72,7 +72,7 @@ set +x
 
 def _given(*changes: tuple[int, str]) -> tuple[str, ...]:
     """Positional arguments, some of them changed by their number."""
-    words: list[str] = "dsw 7B 1 64 4096 bf16 2 2 1 true true true".split()  # noqa: SIM905
+    words = ["dsw", "7B", "1", "64", "4096", "bf16", "2", "2", "1", "true", "true", "true"]
     for number, word in changes:
         words[number - 1] = word
     return tuple(words)
