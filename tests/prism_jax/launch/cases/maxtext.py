@@ -301,4 +301,38 @@ CASES = [
         {"base.yml": BASE},
         options=_n(8),
     ),
+    Case(
+        "tensor parallelism in the file",
+        BASE.replace("ici_tensor_parallelism: 1", "ici_tensor_parallelism: 4"),
+        {"layers": 16, "tp": 4, "dp": 4, "gpus": 16, "micro": 48, "batch": 192, "zero": 3},
+        "base.yml",
+        options=_n(16),
+    ),
+    Case(
+        "fp8 and no recomputation",
+        BASE.replace('quantization: ""', 'quantization: "fp8"').replace("'full'", "none"),
+        {"layers": 16, "dtype": "fp8", "recompute": "none", "seq": 2048},
+        "base.yml",
+        options=_n(8),
+    ),
+    Case(
+        "accumulation in the file",
+        BASE + "gradient_accumulation_steps: 4\n",
+        {"micro": 12, "batch": 384, "gpus": 8},
+        "base.yml",
+        options=_n(8),
+    ),
+    Case(
+        "context parallelism in the file",
+        BASE.replace("12.0", "1") + "ici_context_parallelism: 2\n",
+        {"cp": 2, "dp": 4, "micro": 2, "batch": 8},
+        "base.yml",
+        options=_n(8),
+    ),
+    Case(
+        "stated axes give the GPUs",
+        BASE.replace("dcn_data_parallelism: -1", "dcn_data_parallelism: 2").replace("ici_fsdp_parallelism: -1", "ici_fsdp_parallelism: 16"),
+        {"gpus": 32, "dp": 32, "micro": 12, "batch": 384},
+        "base.yml",
+    ),
 ]
