@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from prism_jax.core.errors import PrismError
-from prism_jax.launch.head import read_heads, runs_of
+from prism_jax.launch.head import runs_of
+from prism_jax.launch.read_heads import read_heads
 from prism_jax.validation.log_report import LogRun
 from prism_jax.validation.validate_log import runs_in
 

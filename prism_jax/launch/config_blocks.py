@@ -7,21 +7,39 @@ and the innermost name that was opened before it; nothing has to close. Nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 MOST_LINES = 3000  # of a block
+
+
+class BlockOpener(NamedTuple):
+    """A line that opens a block.
+
+    Attributes:
+        pattern: of the line.
+        kind: in front of the names of the block.
+        form: of its lines: json, call (arguments), literal (of Python), yaml, mixed (a mapping with calls in it).
+        front: in place of `kind`, where names of several kinds are alike.
+    """
+
+    pattern: re.Pattern[str]
+    kind: str
+    form: str = "json"
+    front: str = ""
+
+
 OPENERS = (
-    (re.compile(r"\b[Mm]odel config:?(?: ?\w{0,60}\(? ?\{|$)"), "config"),
-    (re.compile(r"Building \S{1,60} \S{1,80} with \{"), "model_args"),
-    (re.compile(r"Running with (?:args|configs?): \{\s*$"), "flag"),
-    (re.compile(r"\bjson = \{"), "ds"),
-    (re.compile(r"\*{6,40} Experiment configuration \*{6,40}"), "nemo"),
-    (re.compile(r"^\{'(?:access_token|checkpoint_dir|data|model_name)': "), "litgpt"),
-    (re.compile(r"\baxolotl\..{1,200}\bconfig: ?\{?$"), "axolotl"),
-    (re.compile(r"(?:^|\s)\{?'(?:actor_rollout_ref|algorithm|actor)': ?\{"), "verl"),
-    (
+    BlockOpener(re.compile(r"\b[Mm]odel config:?(?: ?\w{0,60}\(? ?\{|$)"), "config"),
+    BlockOpener(re.compile(r"Building \S{1,60} \S{1,80} with \{"), "model_args"),
+    BlockOpener(re.compile(r"Running with (?:args|configs?): \{\s*$"), "flag"),
+    BlockOpener(re.compile(r"\bjson = \{"), "ds"),
+    BlockOpener(re.compile(r"\baxolotl\..{1,200}\bconfig: ?\{?$"), "axolotl", front="training"),
+    BlockOpener(re.compile(r"(?:^|\s)\{?'(?:actor_rollout_ref|algorithm|actor)': ?\{"), "verl", "literal"),
+    BlockOpener(
         re.compile(r"\b\w{0,30}(?:Training|Sft|RLHF|Trainer|Train|Export)\w{0,20}(?:Arguments|Config)\((\w{1,60}=|$)"),
         "training",
+        "call",
     ),
 )
 OF_OTHER_TOWERS = (
@@ -29,13 +47,12 @@ OF_OTHER_TOWERS = (
     "audio_config",
     "quantization_config",
 )  # whose sizes are not those of the language model
-FRONTS = {"axolotl": "training", "litgpt": "training"}  # under which names of a block are kept, where it is not its own
 _LIST = re.compile(r'"(fsdp)": \[')
 _PAIR = re.compile(r'"(\w{1,80})": ("[^"]{0,300}"|[^\s,{}\[\]"]{1,80})')
 _OPENED = re.compile(r'"(\w{1,80})": \{')
 _CALL = re.compile(r"(?:^|[(\s,])(\w{1,80})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,\s()]{1,200})")
 _YAML = re.compile(r"^( {0,60})([A-Za-z_]\w{0,80}):(?: (.{1,300}))?$")
-_OF_LITGPT = re.compile(r"'(\w{1,60})': (?:PosixPath\()?('[^']{0,300}'|[^\s,{}()\[\]']{1,60})")
+_OF_MAPPING = re.compile(r"'(\w{1,60})': (?:PosixPath\()?('[^']{0,300}'|[^\s,{}()\[\]']{1,60})")
 _LITERAL = re.compile(r"'(\w{1,80})': ?(\{|'[^']{0,300}'|[^\s,{}\[\]']{1,80}|\[[^\]]{0,200}\])")
 _RAY = re.compile(r"^(?:\(\w{1,60}(?: \w{1,40})? pid=\d{1,9}(?:, ip=[\d.]{1,20})?\))? ?")
 Pairs = Iterator[tuple[str, str]]
@@ -44,9 +61,9 @@ Pairs = Iterator[tuple[str, str]]
 class Blocks:
     """The block that a reader is in, if any."""
 
-    def __init__(self) -> None:
-        self.kind, self.left, self.inner = "", 0, ""
-        self.names: list[tuple[int, str]] = []  # of a literal: column and name, outermost first
+    def __init__(self, openers: Sequence[BlockOpener] = OPENERS) -> None:
+        self.openers, self.opener, self.left, self.inner = openers, openers[0], 0, ""
+        self.names: list[tuple[int, str]] = []  # of literals and YAML: column and name, outermost first
 
     @property
     def is_open(self) -> bool:
@@ -55,17 +72,27 @@ class Blocks:
 
     def pairs(self, text: str) -> Pairs:
         """Names and values of a line, with the block in front: `ds.stage`, `verl.trainer.nnodes`."""
-        begins = next((kind for pattern, kind in OPENERS if pattern.search(text)), "")
-        if begins:
-            self.kind, self.left, self.inner, self.names = begins, MOST_LINES, "", []
+        begins = next((one for one in self.openers if one.pattern.search(text)), None)
+        if begins is not None:
+            self.opener, self.left, self.inner, self.names = begins, MOST_LINES, "", []
         if not self.is_open:
             return
         self.left -= 1
-        reads = {"verl": self._literal, "training": self._call, "nemo": self._yaml, "litgpt": self._mixed}
-        yield from reads.get(self.kind, self._json)(text)
+        forms: dict[str, Callable[[str], Pairs]] = {
+            "json": self._json,
+            "call": self._call,
+            "literal": self._literal,
+            "yaml": self._yaml,
+            "mixed": self._mixed,
+        }
+        yield from forms[self.opener.form](text)
+
+    @property
+    def _front(self) -> str:
+        return self.opener.front or self.opener.kind
 
     def _json(self, text: str) -> Pairs:
-        opened, front = _OPENED.search(text), FRONTS.get(self.kind, self.kind)
+        opened, front = _OPENED.search(text), self._front
         for one in _LIST.finditer(text):
             yield f"{front}.{one[1]}", "full_shard"
         for one in _PAIR.finditer(text):
@@ -83,7 +110,7 @@ class Blocks:
 
     def _call(self, text: str) -> Pairs:
         for one in _CALL.finditer(text[:20_000]):
-            yield f"training.{one[1]}", one[2].strip("'\"")
+            yield f"{self._front}.{one[1]}", one[2].strip("'\"")
         if text.strip() in (")", "),"):
             self.left = 0
 
@@ -96,7 +123,7 @@ class Blocks:
             if one[2] == "{":
                 self.names.append((one.start(), one[1]))
             else:
-                yield f"verl.{path}", one[2].strip("'")
+                yield f"{self._front}.{path}", one[2].strip("'")
 
     def _yaml(self, text: str) -> Pairs:
         """A line of YAML, under the names that stand further left above it."""
@@ -108,14 +135,14 @@ class Blocks:
             self.names.pop()
         path = ".".join([*(one for _, one in self.names), name])
         if value:
-            yield f"{self.kind}.{path}", value.strip("'\"")
+            yield f"{self._front}.{path}", value.strip("'\"")
         else:
             self.names.append((column, name))
 
     def _mixed(self, text: str) -> Pairs:
         """A mapping of Python with calls in it."""
-        for pattern in (_OF_LITGPT, _CALL):
+        for pattern in (_OF_MAPPING, _CALL):
             for one in pattern.finditer(text[:20_000]):
-                yield f"training.{one[1]}", one[2].strip("'\"")
+                yield f"{self._front}.{one[1]}", one[2].strip("'\"")
         if text.rstrip().endswith("}"):
             self.left = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,51 +19,18 @@ from ..trace.step_log import StepLog
 from ..workload.transformer.spec import TransformerSpec
 from .config_files import SUFFIXES, NoHeadError
 from .device import device_in, has_dtype, possible_devices, stated_device
-from .head import Head, read_heads, runs_of
-from .hugging_face import hugging_face_job
+from .head import Head, runs_of
 from .launch_files import heads_of_file, is_script, states_job
+from .log_trainers import TRAINERS
 from .megatron import megatron_job
-from .nanotron import nanotron_job
-from .other_heads import litgpt_job, nemo_job
-from .said import (
-    AXOLOTL,
-    HF,
-    LITGPT,
-    LLAMA_FACTORY,
-    MAXTEXT,
-    MODDED,
-    NANOCHAT,
-    NANOTRON,
-    NEMO,
-    OPENRLHF,
-    SWIFT,
-    TITAN,
-    VERL,
-)
-from .small_trainers import maxtext_job, modded_job, nanochat_job
+from .read_heads import read_heads
 from .stated import StatedJob, whole
-from .torchtitan import torchtitan_job
-from .verl import verl_job
 
 EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
 EMULATED = {"volta": "fp32", "turing": "fp32", "pascal": "fp32", "maxwell": "fp32", "kepler": "fp32"}
 OFFLOAD_SD = 0.85  # of the logarithm: hosts and their links differ by a factor of four either way (90%)
 MOST_DEVICES_SHOWN = 8
-READERS: dict[str, Callable[[Head, str], StatedJob]] = {
-    TITAN: torchtitan_job,
-    HF: hugging_face_job,
-    SWIFT: hugging_face_job,
-    LLAMA_FACTORY: hugging_face_job,
-    AXOLOTL: hugging_face_job,
-    OPENRLHF: hugging_face_job,
-    VERL: verl_job,
-    MAXTEXT: maxtext_job,
-    NANOCHAT: nanochat_job,
-    NANOTRON: nanotron_job,
-    MODDED: modded_job,
-    NEMO: nemo_job,
-    LITGPT: litgpt_job,
-}  # a block of arguments of Megatron-LM counts more
+READERS = {one.name: one.read for one in TRAINERS}  # a block of arguments of Megatron-LM counts more
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from ..core.errors import ConfigError, DataError
 from ..tables.streams import head
 from .carriers import head_of_config
 from .config_files import SUFFIXES, ConfigFiles, NoHeadError, read_document, read_documents
-from .head import Head, read_heads, runs_of
+from .head import Head, runs_of
 from .programs import head_of_script
+from .read_heads import read_heads
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
 OF_JOBS = ("plan", "cluster")  # sections of a job file that no configuration of a trainer has beside each other

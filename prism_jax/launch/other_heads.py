@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..core.errors import FieldPath, Mark
 from ..tables.document import Document
+from .config_blocks import BlockOpener
 from .config_files import ConfigFiles
 from .head import Head, SaidValue
 from .megatron import megatron_job
 from .megatron_files import FAMILIES, family_head
 from .models import put_head_model
-from .said import NEMO
+from .said import Begin, LogTrainer
 from .stated import StatedJob, is_true, optimizer_of, whole
 
+NEMO = "NeMo"
 FRONT = "nemo."
 
 
@@ -137,3 +140,30 @@ def _adapters(head: Head, job: StatedJob) -> None:
         job.put("model.adapters.quantised", "nf4", quantised)
     elif quantised is not None:
         job.not_modelled.append(quantised)
+
+
+NEMO_TRAINER = LogTrainer(
+    NEMO,
+    nemo_job,
+    (
+        Begin(
+            b"Experiment configuration",
+            re.compile(r"\*{6} Experiment configuration"),
+            NEMO,
+            starts_run=True,
+            overrules=True,
+        ),
+    ),
+    blocks=(BlockOpener(re.compile(r"\*{6,40} Experiment configuration \*{6,40}"), "nemo", "yaml"),),
+)
+LITGPT = "LitGPT"
+LITGPT_TRAINER = LogTrainer(
+    LITGPT,
+    litgpt_job,
+    (Begin(b"TrainArgs(", re.compile(r"'train': TrainArgs\("), LITGPT, overrules=True),),
+    blocks=(
+        BlockOpener(
+            re.compile(r"^\{'(?:access_token|checkpoint_dir|data|model_name)': "), "litgpt", "mixed", "training"
+        ),
+    ),
+)

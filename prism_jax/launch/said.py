@@ -10,14 +10,18 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .config_blocks import BlockOpener
+    from .head import Head
+    from .stated import StatedJob
 
 GIB, MIB = 2.0**30, 2.0**20
 Pairs = Iterator[tuple[str, str]]
 MEGATRON, HF, TITAN, MAXTEXT, SWIFT = "Megatron-LM", "HF Trainer", "torchtitan", "MaxText", "ms-swift"
 LLAMA_FACTORY, VERL, NANOCHAT, MODDED = "LLaMA-Factory", "verl", "nanochat", "modded-nanogpt"
 AXOLOTL, OPENRLHF, NANOTRON = "axolotl", "OpenRLHF", "nanotron"
-NEMO, LITGPT = "NeMo", "LitGPT"
 
 
 class Begin(NamedTuple):
@@ -48,6 +52,24 @@ class Said:
 
     needles: tuple[bytes, ...]
     read: Callable[[str], Pairs]
+
+
+class LogTrainer(NamedTuple):
+    """A trainer whose logs state its jobs; `log_trainers.TRAINERS` lists them.
+
+    Attributes:
+        name: as `Begin.trainer` has it.
+        read: fields of the job that a head states, for a generation of devices.
+        begins: lines that only it writes.
+        said: sentences of it.
+        blocks: configurations that it prints over several lines.
+    """
+
+    name: str
+    read: Callable[[Head, str], StatedJob]
+    begins: tuple[Begin, ...] = ()
+    said: tuple[Said, ...] = ()
+    blocks: tuple[BlockOpener, ...] = ()
 
 
 def _groups(needle: bytes, pattern: str) -> Said:
@@ -341,14 +363,6 @@ BEGINS: tuple[Begin, ...] = (
     Begin(b"Config param", re.compile(r"\bConfig param \w"), MAXTEXT, starts_run=True, overrules=True),
     Begin(b"torchtitan", re.compile(r"^\+ .{0,400}torchtitan|Starting job: "), TITAN, starts_run=True),
     Begin(b"[INFO:swift]", re.compile(r"\[INFO:swift\]"), SWIFT, overrules=True),
-    Begin(
-        b"Experiment configuration",
-        re.compile(r"\*{6} Experiment configuration"),
-        NEMO,
-        starts_run=True,
-        overrules=True,
-    ),
-    Begin(b"TrainArgs(", re.compile(r"'train': TrainArgs\("), LITGPT, overrules=True),
     Begin(b"axolotl.", re.compile(r"\[axolotl\.|\baxolotl\.\w{1,40}\.\w"), AXOLOTL, overrules=True),
     Begin(b"lamafactory", re.compile(r"\bllamafactory\b"), LLAMA_FACTORY, overrules=True),
     Begin(b"Running training", re.compile(r"\*{5} ?Running training ?\*{5}"), HF, starts_run=True),

@@ -9,8 +9,9 @@ import pytest
 
 from prism_jax.core.errors import PrismError
 from prism_jax.job.load_job import load_job
-from prism_jax.launch.head import Head, read_heads, runs_of
+from prism_jax.launch.head import Head, runs_of
 from prism_jax.launch.head_job import SIZES
+from prism_jax.launch.read_heads import read_heads
 from prism_jax.workload.base.workload import n_body
 
 from .heads import LLAMA, SWIFT, bars, megatron_block, megatron_steps

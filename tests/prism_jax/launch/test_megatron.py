@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.launch.head import read_heads
 from prism_jax.launch.head_job import HeadJob, NoDeviceError, job_of_head, rank_parameters
+from prism_jax.launch.read_heads import read_heads
 
 from .heads import GPT_2021, LLAMA, megatron_block
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax.core.errors import DataError, PrismError
-from prism_jax.launch.head import SaidValue, read_heads, runs_of
+from prism_jax.launch.head import SaidValue, runs_of
 from prism_jax.launch.head_job import job_of_head
+from prism_jax.launch.read_heads import read_heads
 from prism_jax.launch.stated import optimizer_of
 from prism_jax.validation.validate_log import validate_log
 

@@ -331,7 +331,9 @@ CASES = [
     ),
     Case(
         "stated axes give the GPUs",
-        BASE.replace("dcn_data_parallelism: -1", "dcn_data_parallelism: 2").replace("ici_fsdp_parallelism: -1", "ici_fsdp_parallelism: 16"),
+        BASE.replace("dcn_data_parallelism: -1", "dcn_data_parallelism: 2").replace(
+            "ici_fsdp_parallelism: -1", "ici_fsdp_parallelism: 16"
+        ),
         {"gpus": 32, "dp": 32, "micro": 12, "batch": 384},
         "base.yml",
     ),
