@@ -1,7 +1,7 @@
 """What it costs to extend the package itself: one patch per extension, applied to a copy, counted in files, and run.
 
 The other modules of this folder add things from outside. These change the package as its maintainers would, so that it is seen
-when a figure, an option, a command, a field of the plan or a fit begins to cross more files than it should.
+when a figure, an option, a command, a field of the plan, a fit or a head of logs begins to cross more files than it should.
 
 A patch that no longer applies, since the code around it was rewritten, is renewed in a clean checkout:
 
@@ -61,6 +61,23 @@ overlap_dp: false
 overlap_tp: false
 overlap_pp: true
 grad_compression: [1, 4]
+"""
+LOG = """\
+acme starts with:
+net:
+  depth: 32
+  width: 4096
+  heads: 32
+  mlp: 11008
+  rows: 32000
+run:
+  gpus: 8
+  tensor: 2
+  replicas: 4
+  micro: 1
+  batch: 64
+  tokens: 4096
+step 1 took 2.5 s
 """
 SMALL = ("--fast", "--samples", "64")
 CATALOGUE = "prism_jax/shell/catalogue.py"
@@ -221,6 +238,20 @@ def test_a_fit_is_its_file_and_a_line_of_the_table(copy: Path):
     times, before = varied.report["step_time_s"], quiet.report["step_time_s"]
     assert times["std"] / times["mean"] == pytest.approx(0.05, rel=0.5)
     assert before["std"] < times["std"]
+
+
+def test_a_head_of_a_log_is_its_file_and_a_line_of_the_table(copy: Path):
+    files = apply(PATCHES / "head_of_a_log.patch", copy)
+    assert files.pop("prism_jax/launch/log_trainers.py") == (2, 0)  # its import and its entry
+    assert len(files) == 1
+    (copy / "train.log").write_text(LOG)
+    imported, wrong = run(
+        copy, "import train.log --device h100-sxm --json -o job.yaml", "import job.yaml --device h100-sxm --json"
+    )
+    read = {one["path"]: (one["value"], one["origin"]) for one in imported.report["read"]}
+    assert read["model.hidden"] == ("4096", "line 4: acme.net.width = 4096")
+    assert (read["plan.tp"][0], read["plan.dp"][0], read["cluster.n_devices"][0]) == ("2", "4", "8")
+    assert wrong.code == 2
 
 
 def test_a_patch_that_no_longer_applies_says_so_and_what_to_do(copy: Path):
