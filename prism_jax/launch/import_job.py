@@ -59,7 +59,7 @@ def import_job(
 
     Args:
         file: script of bash, configuration (YAML, TOML, JSON), or a training log with a head (docs/launch.md).
-        arguments: of a script: its positional arguments, $1 and on. Of a configuration: further files of the job, and KEY=VALUE
+        arguments: positional arguments of a script, $1 and on; behind a configuration, further files of the job and KEY=VALUE
             texts as its trainer takes them.
         variables: variables that are set around the script; may be repeated.
         n_devices: GPUs of the job, where the script does not say.

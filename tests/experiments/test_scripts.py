@@ -13,7 +13,7 @@ PAGES = [
     ROOT / "README.md",
     *(page for folder in ("docs", "experiments", "benchmarks") for page in (ROOT / folder).rglob("*.md")),
 ]
-SCRIPT = re.compile(r"python (?!my_)(\S+\.py)")  # `my_...` is the reader's own
+SCRIPT = re.compile(r"python (?!my_|measure_)(\S+\.py)")  # the reader's own, and what `measure` writes
 OF_TORCH = (
     "experiments/local_cluster/record.py",
     "experiments/local_cluster/train.py",

@@ -76,6 +76,9 @@ def write_inputs(folder: Path) -> None:
     faster = runs.assign(set=runs["set"] + " cluster=dgx-h100", measured_step_time_s=runs["measured_step_time_s"] / 2)
     pd.concat([runs.head(1), faster.head(1)]).to_csv(folder / "many_runs.csv", index=False)
     (folder / "train.log").write_text(LOGS["MaxText"].write([9.0, *(0.02 * np.exp(0.05 * rng.standard_normal(40)))]))
+    for name, level in (("before", 0.02), ("after", 0.0195)):
+        steps = pd.DataFrame({"step": np.arange(400), "duration_s": level * np.exp(0.005 * rng.standard_normal(400))})
+        steps.to_csv(folder / f"{name}.csv", index=False)
     nodes = pd.DataFrame(
         {"host": [f"gpu-a-{n:02d}" for n in range(16)], "slowdown": 1.0 + 0.02 * (np.arange(16) * 5 % 7)}
     )

@@ -155,4 +155,4 @@ def test_steps_in_two_regimes_are_told_and_the_card_warns() -> None:
     assert "of the steps take 12.2" in card.facts["warning"] or "of the steps take 12.3" in card.facts["warning"]
     calm = fit_card(replace(fit, about={"notes": ["short"]}), None, is_new=True)
     assert calm.tone == "good"
-    assert "warning" not in calm.facts
+    assert not calm.facts["warning"]

@@ -35,6 +35,8 @@ def strict_promotion() -> None:
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     write_inputs(folder)
+    for name in ("before.csv", "after.csv"):
+        shutil.copy(folder / "phases.csv", folder / name)
     (folder / "layouts.csv").write_text("job,fits,plan.micro_batch\njob.yaml,true,1\njob.yaml,true,2\n")
     return folder
 
