@@ -20,7 +20,7 @@ from typing import Any
 
 COMMANDS = {
     "search": ["search", "gpt3_175b_1024", "--any-framework"],
-    "brute-force": ["predict", "llama3_405b_16384", "--method", "brute-force", "--samples", "4096", "--fast"],
+    "brute-force": ["predict", "llama3_405b_16384", "--method", "brute-force", "--samples", "16384", "--fast"],
 }
 BAR = 1.7
 OF_RUN = ("elapsed_s", "record", "command", "started", "git_revision")  # fields in which runs of one answer differ

@@ -132,7 +132,7 @@ def _of_chains(
 
 
 def _of_approximation(sampled: PosteriorDraws) -> Verdict:
-    k_hat, n_draw = sampled.k_hat, float(sampled.diverging.size)
+    k_hat, n_draw = float(f"{sampled.k_hat:.3g}"), float(sampled.diverging.size)
     ok = k_hat < GOOD_K
     if ok:
         sentence = (
