@@ -50,7 +50,7 @@ def nsight_events(path: Path) -> Iterator[RankEvents]:
         DataError: cannot be read, damaged, no such export, too large, or without kernels.
     """
     check_input(path)
-    with _explained(path), closing(_connect(path)) as database:
+    with _explained(path), _connected(path) as database:
         yield from _Export(path, database).ranks()
 
 
@@ -75,21 +75,23 @@ def _damaged(path: Path, error: Exception) -> DataError:
     )
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
-    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    for limit, most in (
-        (sqlite3.SQLITE_LIMIT_LENGTH, 2**20),
-        (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 2**20),
-        (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
-        (sqlite3.SQLITE_LIMIT_VDBE_OP, 10_000),
-    ):
-        database.setlimit(limit, most)
-    for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "cache_size=-16000", "query_only=ON"):
-        database.execute(f"PRAGMA {pragma}")
-    left = iter(range(MAX_WORK))
-    database.set_progress_handler(lambda: 0 if next(left, None) is not None else 1, 1_000_000)
-    return database
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that reads alone, within limits; closed whatever happens, even where the file is none."""
+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)) as database:
+        database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        for limit, most in (
+            (sqlite3.SQLITE_LIMIT_LENGTH, 2**20),
+            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 2**20),
+            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+            (sqlite3.SQLITE_LIMIT_VDBE_OP, 10_000),
+        ):
+            database.setlimit(limit, most)
+        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "cache_size=-16000", "query_only=ON"):
+            database.execute(f"PRAGMA {pragma}")
+        left = iter(range(MAX_WORK))
+        database.set_progress_handler(lambda: 0 if next(left, None) is not None else 1, 1_000_000)
+        yield database
 
 
 class _Export:

@@ -4,7 +4,9 @@ import io
 import json
 import pickle
 import sqlite3
+import time
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -96,20 +98,16 @@ def test_xplane_recorded_on_a_cpu_has_the_steps_that_were_annotated(tmp_path):
 
     step, x = jax.jit(lambda x: jnp.tanh(x @ x).sum()), jnp.ones((256, 256))
     step(x).block_until_ready()
+    annotated = []
     with jax.profiler.trace(str(tmp_path)):
         for number in (3, 4, 8):
+            start = time.perf_counter()
             with jax.profiler.StepTraceAnnotation("train", step_num=number):
                 step(x).block_until_ready()
+            annotated.append(time.perf_counter() - start)
     (file,) = tmp_path.rglob("*.xplane.pb")
     trace = opened(file)
     assert trace.steps.tolist() == [3, 4, 8]
-    annotated = [
-        event.duration_ns * 1e-9
-        for plane in jax.profiler.ProfileData.from_file(str(file)).planes
-        for line in plane.lines
-        for event in line.events
-        if "step_num" in dict(event.stats)
-    ]
     assert (trace.step_s <= annotated).all()  # work lies inside the steps
     assert (trace.step_s > 0).all()
 
@@ -155,7 +153,7 @@ def test_ranges_that_name_no_step_leave_the_whole_recording(tmp_path):
 
 def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path):
     file = nsight(tmp_path / "run.sqlite")
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.executescript(
             "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO kept;"
             "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
@@ -166,7 +164,7 @@ def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path):
 
 
 def test_columns_that_are_computed_are_not_read(tmp_path):
-    with sqlite3.connect(tmp_path / "run.sqlite") as database:
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as database, database:
         columns = "deviceId INTEGER, globalPid INTEGER, start INTEGER AS (length(hex(zeroblob(400000))))"
         database.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({columns})")
     with pytest.raises(DataError, match="CUPTI_ACTIVITY_KIND_KERNEL has no column start"):

@@ -11,6 +11,7 @@ import sqlite3
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -63,9 +64,8 @@ def xplane() -> Sums:
 
 def nsight() -> Sums:
     sums: Sums = {}
-    with sqlite3.connect(
-        f"file:{FORMATS / 'nsight' / 'h100_2gpu_1s.sqlite'}?mode=ro&immutable=1", uri=True
-    ) as database:
+    file = FORMATS / "nsight" / "h100_2gpu_1s.sqlite"
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as database:
         kernels = "SELECT deviceId, 'work', count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY 1"
         copies = " UNION ALL ".join(
             f"SELECT deviceId, 'memcpy', count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_{table} GROUP BY 1"
