@@ -10,7 +10,6 @@ from ..system import catalog
 from ..system.hardware import Device
 from .head import Head
 
-_V100 = re.compile(r"\bV100\b", re.IGNORECASE)
 _SUFFIXES = re.compile(
     r"(?i)\b(?:nvidia|tesla|geforce|instinct|amd|graphics|gpu|hbm\d?e?|server edition|workstation edition)\b"
 )

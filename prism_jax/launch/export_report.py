@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Table
+from ..core.readable import some
 from ..core.report import INLINE, Report, RunRecord
 
 MOST_NAMED = 3
@@ -55,14 +56,13 @@ class ExportReport(Report):
     def card(self) -> Card:
         rest = self.n_fields - len(self.unexpressed)
         names = [one.path for one in self.unexpressed]
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         return Card(
             title=f"{self.job}: arguments of {self.framework}",
             verdict=f"Exported: {rest} of {self.n_fields} fields read back alike.",
             tone="unsure" if self.unexpressed else "good",
             facts={
                 "plan": f"{self.plan}, {self.n_devices:,} GPUs",
-                f"not expressible in {self.framework}": ", ".join(names[:MOST_NAMED]) + more or "nothing",
+                f"not expressible in {self.framework}": some(names, MOST_NAMED) or "nothing",
             },
             evidence="the files were read back by the import and held against the job",
             next_step=f"add your data and start {self.written[0]}; --details",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Note, Table, more
+from ..core.readable import counted, some
 from ..core.report import INLINE, Report, RunRecord
 
 MOST_NAMED = 3
@@ -78,15 +79,16 @@ class ImportReport(Report):
             "model": self.model,
             "plan": self.plan,
             "devices": self.devices,
-            "assumed": _some(self.assumed, "nothing beyond the defaults of the trainer"),
-            "not modelled": _some([one.name for one in self.not_modelled], "nothing that is known to matter"),
+            "assumed": some(self.assumed, MOST_NAMED, "; ") or "nothing beyond the defaults of the trainer",
+            "not modelled": some([one.name for one in self.not_modelled], MOST_NAMED, "; ")
+            or "nothing that is known to matter",
         }
         return Card(
             title=f"{self.file}: the training at line {self.line}",
             verdict=f"Imported: {stated} of {len(self.read)} fields are stated there.",
             tone="unsure" if self.not_modelled else "good",
             facts=facts,
-            evidence=f"{_counted(len(self.no_effect))} without effect on speed; every field names its line",
+            evidence=f"{counted(len(self.no_effect), 'argument')} without effect on speed; every field names its line",
             next_step=f"prism-jax predict {self.written}; {more(self.notes)}"
             if self.written
             else f"-o job.yaml writes the job file; {more(self.notes)}",
@@ -108,14 +110,3 @@ class ImportReport(Report):
             *(Note(f"assumed: {text}") for text in self.assumed),
             *(Note(f"note: {text}") for text in self.notes),
         ]
-
-
-def _counted(n: int) -> str:
-    return f"{n} argument{'' if n == 1 else 's'}"
-
-
-def _some(names: Sequence[str], none: str) -> str:
-    if not names:
-        return none
-    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return "; ".join(names[:MOST_NAMED]) + rest

@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from ...core.errors import DataError
 from ...core.read_file import open_input
+from ...profiles.protobuf import BYTES, EIGHT, FOUR, VARINT, fields, signed
 from ...tables.streams import PACKED
 from ...trace.step_log import NOTHING_STATED, FileStart, Stated, StepLog, TraceFormat
 from .quantities import NOT_TRAINING, QuantityKind, is_mean, is_time, kind_of, meaning, rank_of
@@ -27,7 +28,6 @@ MAX_RECORD_BYTES = 2**20
 MOST_TAGS = 100_000
 FIRST = b"brain.Event:"  # the version that every file begins with
 LONGEST_TAG = 300
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 FLOAT, DOUBLE = 1, 2  # types of tensors
 
 
@@ -101,7 +101,7 @@ def scalars(path: Path) -> Iterator[tuple[int, Scalar]]:
             raise DataError(f"{path}: record {number} is damaged. Copy the file again.") from None
 
 
-def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
+def _records(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with open_input(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -113,7 +113,7 @@ def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
                     raise DataError(f"{path}: record {number} is damaged: {length:,} bytes in a file of {size:,}.")
                 event = _content(file, length)
                 if event is not None:
-                    yield number, memoryview(event)
+                    yield number, event
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -127,83 +127,47 @@ def _content(file: BinaryIO, length: int) -> bytes | None:
     return content if len(content) == length and len(file.read(4)) == 4 else None
 
 
-def _scalars(event: memoryview) -> Iterator[Scalar]:
-    wall_time_s, step, summaries = 0.0, 0, []
-    for field in _fields(event):
-        if (field.number, field.kind) == (1, FIXED64):
-            wall_time_s = struct.unpack("<d", field.content)[0]
-        elif (field.number, field.kind) == (2, VARINT):
-            step = field.value if field.value < 2**63 else field.value - 2**64
-        elif (field.number, field.kind) == (5, BYTES):
-            summaries.append(field.content)
+def _scalars(event: bytes) -> Iterator[Scalar]:
+    wall_time_s, step = 0.0, 0
+    summaries: list[tuple[int, int]] = []
+    for number, kind, start, end in fields(event, 0, len(event)):
+        if (number, kind) == (1, EIGHT):
+            wall_time_s = struct.unpack("<d", event[start:end])[0]
+        elif (number, kind) == (2, VARINT):
+            step = signed(start)
+        elif (number, kind) == (5, BYTES):
+            summaries.append((start, end))
     for summary in summaries:
-        for field in _fields(summary):
-            if (field.number, field.kind) == (1, BYTES):
-                tag, value = _value(field.content)
+        for number, kind, start, end in fields(event, *summary):
+            if (number, kind) == (1, BYTES):
+                tag, value = _value(event, start, end)
                 if value is not None:
                     yield Scalar(wall_time_s, step, tag, value)
 
 
-def _value(content: memoryview) -> tuple[str, float | None]:
+def _value(event: bytes, start: int, end: int) -> tuple[str, float | None]:
     tag, value = "", None
-    for field in _fields(content):
-        if (field.number, field.kind) == (1, BYTES):
-            tag = bytes(field.content[:LONGEST_TAG]).decode("utf-8", "replace")
-        elif (field.number, field.kind) == (2, FIXED32):
-            value = struct.unpack("<f", field.content)[0]
-        elif (field.number, field.kind) == (8, BYTES):
-            value = _tensor(field.content)
+    for number, kind, at, to in fields(event, start, end):
+        if (number, kind) == (1, BYTES):
+            tag = event[at : min(to, at + LONGEST_TAG)].decode("utf-8", "replace")
+        elif (number, kind) == (2, FOUR):
+            value = struct.unpack("<f", event[at:to])[0]
+        elif (number, kind) == (8, BYTES):
+            value = _tensor(event, at, to)
     return tag, value
 
 
-def _tensor(content: memoryview) -> float | None:
+def _tensor(event: bytes, start: int, end: int) -> float | None:
     """The only number of a tensor of floats; None for any other."""
     # bytes, format, and the fields tensor_content and float_val or double_val
     of_type = {FLOAT: (4, "<f", (4, 5)), DOUBLE: (8, "<d", (4, 6))}
-    fields = list(_fields(content))
-    kind_of = next((field.value for field in fields if (field.number, field.kind) == (1, VARINT)), 0)
+    found = [*fields(event, start, end)]
+    kind_of = next((at for number, kind, at, _ in found if (number, kind) == (1, VARINT)), 0)
     if kind_of not in of_type:
         return None
     size, written, numbers = of_type[kind_of]
-    found = [field.content for field in fields if field.number in numbers and len(field.content) == size]
-    return struct.unpack(written, found[-1])[0] if found else None
-
-
-class ProtoField(NamedTuple):
-    """A field of a protobuf message: number, wire type, and its bytes, or its value if it is a varint."""
-
-    number: int
-    kind: int
-    content: memoryview
-    value: int = 0
-
-
-def _fields(content: memoryview) -> Iterator[ProtoField]:
-    place = 0
-    while place < len(content):
-        key, place = _varint(content, place)
-        number, kind = key >> 3, key & 7
-        length = {VARINT: 0, FIXED64: 8, FIXED32: 4}.get(kind)
-        value = 0
-        if kind == VARINT:
-            value, place = _varint(content, place)
-        elif kind == BYTES:
-            length, place = _varint(content, place)
-        if length is None or place + length > len(content):
-            raise ValueError("a wire type that no event has, or a field beyond the end")
-        yield ProtoField(number, kind, content[place : place + length], value)
-        place += length
-
-
-def _varint(content: memoryview, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = content[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-    raise ValueError("a number of more than ten bytes")
+    parts = [event[at:to] for number, _, at, to in found if number in numbers and to - at == size]
+    return struct.unpack(written, parts[-1])[0] if parts else None
 
 
 def _recognises(begins: FileStart) -> bool:
