@@ -27,6 +27,7 @@ from ..workload.transformer.spec import TransformerSpec
 from .export_report import ExportReport, UnexpressedField
 from .head_job import stated_fields
 from .job_fields import UnlikeField, fields_that_matter, unlike_fields
+from .job_text import degrees_text
 from .launch_files import heads_of_file
 from .to_deepspeed import deepspeed_files
 from .to_maxtext import maxtext_files
@@ -246,7 +247,7 @@ def export_report(job: Job, exporter: Exporter, made: Exported, written: Sequenc
     return ExportReport(
         job=job.name,
         framework=exporter.title,
-        plan=f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp {plan.dp}".replace(" x cp 1", ""),
+        plan=degrees_text(plan),
         n_devices=plan.n_devices,
         n_fields=made.n_fields,
         unexpressed=made.unexpressed,

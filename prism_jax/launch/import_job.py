@@ -13,7 +13,7 @@ from ..result.parameters import Overrides
 from .head import Head
 from .head_job import HeadJob, asked_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
-from .job_text import job_text
+from .job_text import degrees_text, job_text
 from .launch_files import heads_of_file
 from .models import give_model
 
@@ -96,7 +96,7 @@ def _report(head: Head, made: HeadJob, name: str, written: str | None) -> Import
         if id(one) not in used and one.line and name not in head.asked
     ]
     plan, model = job.plan, job.model
-    degrees = f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp {plan.dp}".replace(" x cp 1", "")
+    degrees = degrees_text(plan)
     return ImportReport(
         file=name,
         line=head.first_line,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..plan.plan import ParallelPlan
 from ..tables.document import Document
 from ..tables.yaml_text import flow
 from .stated import StatedJob
@@ -13,6 +14,11 @@ COLUMN = 44
 
 
 ORIGINS = {"log": "the head of a training log", "script": "a launch script", "configuration": "a configuration"}
+
+
+def degrees_text(plan: ParallelPlan) -> str:
+    """Degrees of a plan in words, such as tp 8 x pp 4 x dp 16."""
+    return f"tp {plan.tp} x pp {plan.pp} x cp {plan.cp} x dp {plan.dp}".replace(" x cp 1", "")
 
 
 def job_text(stated: StatedJob, document: Document, source: str = "log") -> str:

@@ -71,7 +71,7 @@ DevicePrices = Annotated[
         help="Price per GPU-hour, of all or of one device; may be repeated.",
     ),
 ]
-SLOWDOWNS = (("a table of slowdowns", "prism_jax.slowdowns.slowdowns_file:COLUMNS"),)
+SLOWDOWNS = (("a table of slowdowns", "prism_jax.slowdowns.slowdown_columns:COLUMNS"),)
 SaveDir = Annotated[str | Path | None, Option("--save-dir", "DIR", key=None, heading=OUTPUT, check=check_folder)]
 Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, heading=OUTPUT, check=check_file)]
 

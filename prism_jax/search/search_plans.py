@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from .._version import __version__
 from ..core.errors import DataError
 from ..core.processes import Progress, keep_programs, silent
 from ..core.readable import short_numbers
 from ..core.together import Together, process_number, together
-from ..core.units import format_s
-from ..core.use_case import UNRECORDED, Message, Option, OptionGroup, use_case
+from ..core.use_case import UNRECORDED, Option, OptionGroup, use_case
 from ..core.write_file import check_target
 from ..fits.load_fits import FittedJob, calibrated_job, with_variability
 from ..horizon.predict_run import CheckpointOptions, hours_of, seconds_of
@@ -25,12 +22,13 @@ from ..job.load_job import JobFile, loaded
 from ..job.rules import independent_work_notes, workload_notes
 from ..job.write_job import ChosenFrom
 from ..result.objective import Objective, plan_objective
-from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, SaveDir, Seed
+from ..result.parameters import SLOWDOWNS, Applied, JobChanges, ObjectiveChoice, Output, Seed
 from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .figures import CandidateFacts, ScreenedPlans
 from .report import SearchedJob, SizesReport, StudyReport, TuneReport
 from .space import PlanSpace, default_space
 from .space_file import read_space
+from .write_plans import save_best_jobs, write_best_job
 
 if TYPE_CHECKING:
     from .evaluate import ScreeningResult
@@ -41,62 +39,6 @@ FORMERLY = {"gradient": "local"}  # what a method was called before
 METHOD = "Search method: exhaustive, or local (random plans, then neighbours of the fastest) for spaces too large to enumerate."
 PRICE = "Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step."
 FRONT = ("value_s", "n_devices", "energy_j", "cost")
-
-
-def write_best_job(report: StudyReport, output: Output = None) -> Message | None:
-    """Writes the job with the best plan, as YAML that every command takes.
-
-    Args:
-        report: of `search_plans`.
-        output: write the job with the best plan to FILE, as YAML.
-
-    Raises:
-        DataError: the job was not read from a file, or the file cannot be written.
-    """
-    if output is None:
-        return None
-    from .study import without_meaning, written_plan  # need JAX
-
-    best = report.parts.found.best
-    comment = (
-        f"The best of {report.n_plans:,} plans of {report.job.name} by {report.objective}: "
-        f"p50 {format_s(best.p50_s, 5)}, p95 {format_s(best.p95_s, 5)} (prism-jax {__version__})"
-    )
-    return report.parts.write(output, written_plan(best.plan), without_meaning(best.plan), comment)
-
-
-MOST_SAVED = 3  # plans that --save-dir writes
-
-
-def save_best_jobs(report: StudyReport, save_dir: SaveDir = None) -> tuple[Message, ...]:
-    """Writes the report and the job with the best plan into a folder, with the arguments of its framework; and the next plans
-    in folders of their own, `plan_2` and so on.
-
-    Args:
-        report: of `search_plans`.
-        save_dir: write the best job, the report and the arguments of the job's framework to DIR, and the next plans below it.
-
-    Raises:
-        DataError: the job was not read from a file, or a file cannot be written.
-    """
-    if save_dir is None:
-        return ()
-    from ..launch.export_job import save_job
-    from .study import without_meaning, written_plan  # need JAX
-
-    told: list[Message] = []
-    for number, one in enumerate(report.parts.found.top(MOST_SAVED), start=1):
-        folder = Path(save_dir) if number == 1 else Path(save_dir) / f"plan_{number}"
-        of = f"{report.n_plans:,} plans of {report.job.name} by {report.objective}"
-        comment = f"Plan {number} of {of}: p95 {format_s(one.p95_s, 5)}"
-        write = partial(
-            report.parts.write,
-            chosen=written_plan(one.plan),
-            dropped=without_meaning(one.plan),
-            comment=f"{comment} (prism-jax {__version__})",
-        )
-        told += save_job(folder, write, report if number == 1 else None)
-    return tuple(told)
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from ..core.errors import DataError
 from ..core.kernels import KERNEL_CLASSES, LINKS
-from ..core.registry import did_you_mean
 from ..tables.csv_rows import CsvRow, CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from ..tables.monitor_text import as_csv
@@ -43,12 +41,11 @@ from .measured_speeds import (
     SpeedColumn,
     class_of,
     combined,
-    quantities,
     recognised,
-    words_of,
 )
 from .node_names import HOST
 from .slow_gpus import slowdowns_of_readings
+from .slowdown_columns import ALL, LINK_COLUMNS, TableColumns, table_columns
 from .slowdown_spellings import (
     PERCENT,
     RAIL,
@@ -59,30 +56,10 @@ from .slowdown_spellings import (
     spelled_rows,
     without_comments,
 )
-from .throttling import IDLE, Throttling, active, is_reason
+from .throttling import IDLE, Throttling, active
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30
-ALL = "slowdown"  # column of a factor for every class
-GPU = "gpu"
-GPU_COLUMNS = ("gpu", "gpu_index", "local_rank", "gpu_id", "device_index", "device_id", "index", "device", "gpu_idx")
-RANK_COLUMNS = ("rank", "global_rank", "world_rank")
-NODE_COLUMNS = ("node", "host", "hostname", "node_name", "node_id", "node_rank", "host_name", "machine", "instance")
-PLACE_NAMES = frozenset((*GPU_COLUMNS, *RANK_COLUMNS, *NODE_COLUMNS))
-POWERS = (
-    "power_draw_w", "power_w", "power_draw", "power", "power_draw_instant_w", "power_draw_average_w", "power_draw_instant",
-    "power_draw_average", "power_usage", "dcgm_fi_dev_power_usage",
-)  # fmt: skip
-LINK_COLUMNS = (*LINKS, RAIL)
-COLUMNS = {  # for the help; the head of this file says how they are understood
-    "host": f"node, a number from 0 or a name; also {', '.join(NODE_COLUMNS[2:5])}, ...",
-    GPU: f"GPU of the node, or of the job where no node is named; also {', '.join(GPU_COLUMNS[1:4])}, ...",
-    "rank": f"GPU of the job; also {', '.join(RANK_COLUMNS[1:])}",
-    ALL: "factor on the time of every kernel (1.05: 5% slower)",
-    "gemm": "factor on kernels of a class, in place of slowdown; also attention, memory",
-    "speed": "measurement in place of factors; also tflops, duration_s, sm_clock_mhz; of a GPU's rows the median",
-    "link": "factor on transfers within a node (2: half the rate); nic: to other nodes; rail: by the port of a GPU",
-}
 NOT_AVAILABLE = frozenset(("[n/a]", "n/a", "[not supported]", "not supported", "nan", "-"))
 
 
@@ -154,7 +131,7 @@ def _as_table(path: str | Path) -> tuple[str, tuple[str, ...], bool]:
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:
-    columns = _columns(table.columns, table.name)
+    columns = table_columns(table.columns, table.name)
     order = {name: node for node, name in enumerate(listed)}
     known = ListedHosts(listed) if listed else None
     places = _Places(columns.node, columns.gpu, n_devices, node_size, columns.inside, columns.label, order, known)
@@ -175,7 +152,7 @@ def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]
 Factors = dict[str, dict[int, float]]
 
 
-def _factors(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
+def _factors(table: CsvTable, columns: TableColumns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
     """Slowdowns as they stand in the table, one row per GPU; speeds under that name are recognised."""
     found: dict[str, dict[int, float]] = {column: {} for column in columns.factors}
     lines: dict[tuple[str, int], tuple[str, str]] = {}
@@ -226,7 +203,7 @@ def _with_ports(factors: Factors, places: _Places) -> Factors:
     return factors
 
 
-def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
+def _measured(table: CsvTable, columns: TableColumns, places: _Places) -> tuple[Factors, tuple[str, ...]]:
     """Slowdowns from rates, seconds or clocks, the median over the rows of a GPU and kernel."""
     values: dict[SpeedColumn, dict[str, dict[int, list[float]]]] = {one: {} for one in columns.measured}
     rows = [row for row in spelled_rows(table, columns.gpu) if not places.is_elsewhere(row.fields)]
@@ -260,7 +237,7 @@ def _measured(table: CsvTable, columns: _Columns, places: _Places) -> tuple[Fact
     return factors, (f"{table.name}: the slowdown of a GPU is {over}: {told}", *throttled)
 
 
-def _throttled(rows: Sequence[CsvRow], busy: Sequence[bool], columns: _Columns, places: _Places) -> Throttling:
+def _throttled(rows: Sequence[CsvRow], busy: Sequence[bool], columns: TableColumns, places: _Places) -> Throttling:
     """Reasons for which GPUs throttle while they work."""
     found = Throttling(columns.reasons)
     for row in compress(rows, busy) if columns.reasons else ():
@@ -274,7 +251,7 @@ def _middle(by_series: Mapping[str, Mapping[int, Sequence[float]]]) -> float:
     return float(f"{np.median(found) if found else math.nan:.4g}")
 
 
-def _busy(rows: Sequence[Mapping[str, str]], columns: _Columns) -> list[bool]:
+def _busy(rows: Sequence[Mapping[str, str]], columns: TableColumns) -> list[bool]:
     """Whether a row's clock is that of work: by utilization, else by power, else where the driver calls no GPU idle."""
     for name, least in ((columns.utilization, BUSY), (columns.power, HALF_POWER)):
         if not name:
@@ -402,71 +379,6 @@ class _Places:
             size = f"{self.n_devices} GPUs (counted from 0, {self.node_size} per node)"
             raise DataError(f"{where} {self.field}: {told}, but the job has {size}")
         return devices
-
-
-class _Columns(NamedTuple):
-    """Columns of a table: of the node and of the GPU (empty for none), of factors or of measurements, and more."""
-
-    node: str
-    gpu: str
-    inside: bool
-    factors: tuple[str, ...]
-    measured: tuple[SpeedColumn, ...] = ()
-    series: str = ""
-    utilization: str = ""
-    power: str = ""
-    label: str = ""
-    reasons: tuple[str, ...] = ()
-
-
-def _columns(header: Sequence[str], path: str) -> _Columns:
-    of_gpu = tuple(name for name in (ALL, PERCENT, *KERNEL_CLASSES.names) if name in header)
-    links = tuple(name for name in LINK_COLUMNS if name in header)
-    places = {name: "_".join(words_of(name)) for name in header}
-    measured = () if of_gpu else quantities([name for name in header if places[name] not in PLACE_NAMES], f"{path}:1")
-    factors = () if measured else (*of_gpu, *links)
-    known = (GPU, *NODE_COLUMNS[:3], ALL, *KERNEL_CLASSES.names, *LINK_COLUMNS)
-    reasons = tuple(filter(is_reason, header))
-    if reasons and not measured and not factors:
-        raise DataError(
-            f"{path}:1: {reasons[0]} says that a GPU throttles, not how slow it is. Log its clock too (clocks.sm of nvidia-smi, "
-            "field 100 of dcgmi dmon)."
-        )
-    if not measured:
-        for name in header:
-            if name not in factors and places[name] not in PLACE_NAMES:
-                raise DataError(
-                    f"{path}:1 {name}: unknown column{did_you_mean(name, known, '')}; known are {', '.join(known)}, and what was "
-                    "measured (speed, tflops, duration_s, sm_clock_mhz)"
-                )
-    nodes = [name for name in header if places[name] in NODE_COLUMNS]
-    ranks, locals_ = ([name for name in header if places[name] in of] for of in (RANK_COLUMNS, GPU_COLUMNS))
-    if measured and len(locals_) > 1:  # a log of GPUs names one in several ways
-        locals_ = sorted(locals_, key=lambda name: GPU_COLUMNS.index(places[name]))[:1]
-    label = nodes[0] if ranks and nodes else ""
-    if ranks:  # the index along the plan's axes; the node's name does not matter
-        nodes, locals_ = [], ranks
-    one_place = len(nodes) <= 1 and len(locals_) <= 1 and len(nodes) + len(locals_) > 0
-    if not one_place or not (factors or measured) or (len(of_gpu) > 1 and not {ALL, PERCENT}.isdisjoint(of_gpu)):
-        raise DataError(
-            f"{path}:1: needs one of gpu or node (or host, hostname), and slowdown or some of {', '.join(KERNEL_CLASSES.names)}"
-        )
-
-    def first(names: Sequence[str]) -> str:
-        return next((name for name in header if places[name] in names), "")
-
-    return _Columns(
-        nodes[0] if nodes else "",
-        locals_[0] if locals_ else "",
-        not ranks,
-        factors,
-        measured,
-        first(("kernel", "kernel_name", "op", "benchmark", "test")),
-        first(("utilization_gpu", "gpu_utilization", "gpu_util", "sm_util", "dcgm_fi_dev_gpu_util")),
-        first(POWERS),
-        label,
-        reasons,
-    )
 
 
 def _check_host(text: str, column: str, where: str) -> None:
