@@ -234,6 +234,7 @@ def _ask_once(head: Head, stated: StatedJob, given: set[str]) -> None:
     has_model = "model" in given or "model.preset" in given
     known = given | set(stated.fields)
     reasons = [] if any(one.partition(".")[0] == "model" for one in given) else list(stated.refused)
+    of_model = bool(reasons)
     sizes = [] if has_model else [one for one in SIZES if one not in known]
     if sizes == ["model.vocab"] and (0, 0) in head.params:
         sizes = []  # it follows from the number of parameters
@@ -247,7 +248,7 @@ def _ask_once(head: Head, stated: StatedJob, given: set[str]) -> None:
     options = [f"--set {one}=N" for one in (*sizes, *plan, *asked)]
     if by_gpus:
         options = ["--gpus N", *(one for one in options if "n_devices" not in one)]
-    if reasons or len(sizes) > 1:
+    if of_model or len(sizes) > 1:
         options.insert(0, "--set model=NAME (`prism-jax show models`), or its sizes:" if sizes else "--set model=NAME")
     if (sizes or plan) and (not reasons or asked):
         reasons.append(f"the {head.source} does not say {', '.join((*sizes, *plan))}")

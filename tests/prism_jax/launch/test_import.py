@@ -209,3 +209,17 @@ def test_a_program_that_builds_on_verl_is_read_by_the_keys_of_its_actor(tmp_path
     )
     plan = import_job(script, device="h100-sxm").plan
     assert plan == "tp 1 x pp 1 x dp 8, micro-batch 4, global batch 64, 2,048 tokens"
+
+
+def test_a_file_that_is_missing_asks_for_what_it_would_say_alone(tmp_path: Path) -> None:
+    file = tmp_path / "sft.yaml"
+    file.write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: full\ndeepspeed: ds.json\n"
+        "per_device_train_batch_size: 1\ncutoff_len: 2048\n"
+    )
+    with pytest.raises(DataError, match=r"names ds\.json, which is not there\. Give --set plan\.zero_stage=N$"):
+        import_job(file, device="h100-sxm", n_devices=8)
+    assert (
+        value(import_job(file, device="h100-sxm", n_devices=8, overrides=["plan.zero_stage=3"]), "model.n_layers")
+        == "32"
+    )
