@@ -69,7 +69,12 @@ def is_nsys_jax(path: Path) -> bool:
     try:
         with open_input(path) as file, zipfile.ZipFile(file) as archive:
             return TRACE in archive.NameToInfo
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        OSError,
+        NotImplementedError,
+    ):  # the last: a compression that zipfile has not
         return False
 
 
