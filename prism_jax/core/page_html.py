@@ -1,7 +1,8 @@
 """Prints pages as one HTML file without scripts and without addresses: everything it shows is inside, pictures as SVG.
 
 Every text is escaped by htpy; the content policy in the file forbids whatever could still load or run. Light and dark follow the
-reader's system. Several reports stand next to each other on wide screens, below one another on narrow ones.
+reader's system. Several reports stand next to each other on wide screens, below one another on narrow ones. `prism-jax serve`
+puts the same cards, blocks and sheets on its screens: no element has a style of its own, which a strict policy would forbid.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ th,td{padding:.25rem .75rem .25rem 0;text-align:left;border-bottom:1px solid var
 vertical-align:top}th{color:var(--soft);font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}td.number{white-space:nowrap}
 .bars td.number{white-space:normal}.words{min-width:14rem}
 .bars td{border:0;overflow-wrap:anywhere;padding-top:.1rem;padding-bottom:.1rem}.bars td:last-child{width:40%;min-width:6rem}
-.bar{height:.8rem;background:var(--bar)}img{max-width:100%;height:auto}
+.bar{display:block;width:100%;height:.8rem;fill:var(--bar)}img{max-width:100%;height:auto}
 pre{overflow-x:auto;background:var(--panel);border:1px solid var(--line);border-radius:.5rem;padding:.75rem;font-size:.85rem}
 details{margin-top:1rem}summary{cursor:pointer}footer{color:var(--soft);font-size:.85rem;margin-top:2rem}
 """
@@ -71,7 +72,7 @@ def sheets_html(sheets: Sequence[Sheet]) -> str:
             h.title[title],
             h.style[Markup(STYLE)],
         ],
-        h.body[h.main[(h.article[_sheet(one)] for one in sheets)], h.footer["Written by prism-jax."]],
+        h.body[h.main[(h.article[sheet_html(one)] for one in sheets)], h.footer["Written by prism-jax."]],
     ]
     return str(document) + "\n"
 
@@ -79,16 +80,22 @@ def sheets_html(sheets: Sequence[Sheet]) -> str:
 def card_html(sheet: Sheet) -> str:
     """The card of a report with its picture, for notebooks; the whole page where it has no card."""
     page = sheet.page
-    parts = [_card(page.card)] if page.card else [_block(one, 3) for one in page.blocks]
+    parts = [card_section(page.card)] if page.card else [block_html(one, 3) for one in page.blocks]
     return str(h.div[h.style[Markup(STYLE)], parts, _picture(sheet)])
 
 
-def _sheet(sheet: Sheet) -> list[Any]:
-    head = _card(sheet.page.card) if sheet.page.card else h.h1[sheet.kind]
-    return [head, _picture(sheet), [_block(one, 2) for one in sheet.page.blocks], _made(sheet)]
+def sheet_html(sheet: Sheet, picture: h.Node = None) -> list[h.Node]:
+    """Elements of a report: its card, picture, blocks, and how to repeat it.
+
+    Args:
+        picture: in the place of the picture inside the file, where that stands elsewhere.
+    """
+    head = card_section(sheet.page.card) if sheet.page.card else h.h1[sheet.kind]
+    return [head, picture or _picture(sheet), [block_html(one, 2) for one in sheet.page.blocks], _made(sheet)]
 
 
-def _card(card: Card) -> h.Element:
+def card_section(card: Card) -> h.Element:
+    """The card of a report, its title as heading of the page."""
     return h.section(".card")[
         h.h1[card.title],
         h.p(class_=f"verdict {card.tone}")[card.verdict],
@@ -103,7 +110,8 @@ def _picture(sheet: Sheet) -> h.Element | None:
     return h.p[h.img(src=f"data:image/svg+xml;base64,{coded}", alt=f"picture of this report ({sheet.kind})")]
 
 
-def _block(block: Block, level: int) -> Any:
+def block_html(block: Block, level: int) -> h.Node:
+    """A block of a report under a heading of `level` 2, or 3 below others."""
     heading = h.h2 if level == 2 else h.h3
     title = heading[block.title] if not isinstance(block, Note) and block.title else None
     match block:
@@ -112,13 +120,13 @@ def _block(block: Block, level: int) -> Any:
         case Facts():
             return [title, h.dl[[(h.dt[name], h.dd[text]) for name, text in block.facts.items()]]]
         case Table():
-            return [title, _table(block)]
+            return [title, table_html(block)]
         case Bars():
             rows = (
                 h.tr[
                     h.td[one.name],
                     h.td(".number")[one.text],
-                    h.td[h.div(".bar", style=f"width:{100.0 * max(0.0, min(1.0, one.share)):.1f}%")],
+                    h.td[_bar(one.share)],
                 ]
                 for one in block.bars
             )
@@ -126,7 +134,13 @@ def _block(block: Block, level: int) -> Any:
         case Code():
             return [title, h.pre(tabindex="0")[block.text]]
         case Group():
-            return h.section[title, [_block(one, level + 1) for one in block.blocks]]
+            return h.section[title, [block_html(one, level + 1) for one in block.blocks]]
+
+
+def _bar(share: float) -> h.Element:
+    """A bar as long as a share (0-1) of its cell; the text next to it has the number."""
+    width = f"{100.0 * max(0.0, min(1.0, share)):.1f}%"
+    return h.svg(".bar", aria_hidden="true")[h.rect(width=width, height="100%")]
 
 
 LONG = 24  # characters of a cell from which its column has room for words
@@ -138,7 +152,8 @@ def _class(block: Table, index: int) -> str | None:
     return "words" if any(len(row[index]) > LONG for row in block.rows) else None
 
 
-def _table(block: Table) -> h.Element:
+def table_html(block: Table) -> h.Element:
+    """A table that scrolls by itself where it is wider than the screen; its title is read to those who do not see it."""
     classes = [_class(block, index) for index in range(len(block.columns))]
     head = h.tr[[h.th(class_=own, scope="col")[name] for name, own in zip(block.columns, classes, strict=True)]]
     rows = [h.tr[[h.td(class_=own)[text] for text, own in zip(row, classes, strict=True)]] for row in block.rows]

@@ -250,6 +250,12 @@ SHIPPED = {
     ),
     "Look up": (
         (
+            "serve",
+            "prism_jax.serve.serve_folder:serve_folder",
+            "Serve a folder of results as a local page in the browser.",
+            "prism-jax serve results",
+        ),
+        (
             "report",
             "prism_jax.show.saved_report:open_reports",
             "Open a saved report as text, a picture or one HTML file.",

@@ -1,0 +1,1 @@
+"""A local page over a folder of results: `prism-jax serve DIR`."""

@@ -1,0 +1,82 @@
+"""Files that come in and go out: those that are dropped on the page, pictures, and downloads of reports."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from itertools import count
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from ..core.errors import DataError
+from ..core.write_file import atomic_path
+from ..launch.launch_files import is_script, states_job
+from .results import HEAD, HEAD_BYTES, OWN
+from .site import MOST_NAME, Site, address, asked, kept, site_of
+
+PLAIN_NAME = re.compile(r"[^\w.+-]+")  # what is not kept of the name of a file that comes in
+SVG = "image/svg+xml"
+OF_PICTURES = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+
+
+async def take_in(request: Request) -> Response:
+    """Writes the body as it comes to a new file in DIR, and answers with the address of the screen that shows it.
+
+    Raises:
+        DataError: the name is none of a file.
+    """
+    site = site_of(request)
+    target = _free(site, asked(request, "name"))
+    with atomic_path(target) as temporary, temporary.open("wb") as opened:
+        async for chunk in request.stream():
+            opened.write(chunk)
+    return PlainTextResponse(address("/open", file=site.name_of(target)), 201)
+
+
+def _free(site: Site, name: str) -> Path:
+    """A path in DIR for a file that comes in: its own name, or with a number if that is taken."""
+    plain = PLAIN_NAME.sub("_", Path(name.replace("\\", "/")).name).strip("._")[-MOST_NAME:]
+    if not plain:
+        raise DataError(f"file {name[:MOST_NAME]!r}: no name of a file")
+    stem, dot, ending = plain.partition(".")
+    names = (plain if n == 1 else f"{stem}-{n}{dot}{ending}" for n in count(1))
+    return next(path for path in map(site.path, names) if not path.exists())
+
+
+def open_file(request: Request) -> Response:
+    """Sends the browser to the screen for a file: a report, a job or what one can be made of, a recording."""
+    site = site_of(request)
+    name = asked(request, "file")
+    return RedirectResponse(address(screen_of(site.existing(name)), file=name), 303)
+
+
+def screen_of(path: Path) -> str:
+    """Address of the screen that shows a file of this content."""
+    with path.open("rb") as opened:
+        head = opened.read(HEAD_BYTES)
+    if HEAD in head:
+        return "/answer"
+    if path.suffix in (".yaml", ".yml", ".toml") or is_script(path) or states_job(path):
+        return "/job"
+    return "/recording"
+
+
+def send_picture(request: Request) -> Response:
+    """The picture of a saved report as SVG, drawn once and kept next to the lock of DIR.
+
+    Raises:
+        DataError: the file is no report, or reports of its kind have no picture.
+    """
+    site = site_of(request)
+    name = asked(request, "file")
+    path = site.existing(name)
+    found = path.stat()
+    digest = hashlib.blake2b(f"{name} {found.st_mtime_ns} {found.st_size}".encode(), digest_size=12).hexdigest()
+    drawn = site.folder / OWN / "pictures" / f"{digest}.svg"
+    if not drawn.is_file():
+        from ..core.picture import figure_bytes  # matplotlib is heavy
+
+        kept(drawn, figure_bytes(site.results.opened(name).figure(), "svg"))
+    return Response(drawn.read_bytes(), headers=OF_PICTURES, media_type=SVG)

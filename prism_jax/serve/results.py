@@ -1,0 +1,186 @@
+"""The saved reports of a folder as rows: what they are of, their figures, when and how they were made; what is pinned.
+
+A report is told by the first bytes of its file; a row is made of its JSON once, and again when the file has changed. Nothing is
+imported for it that a kind of report needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from ..core.errors import DataError
+from ..core.read_file import parse_json, read_bytes, read_text
+from ..core.report import SCHEMA, Report
+from ..core.write_file import write_text
+from ..show.reports import REMEDY, report_of
+
+MOST_BYTES = 64 * 2**20  # of a report
+MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in all
+HEAD = f'"{SCHEMA}": "prism-jax/'.encode()
+HEAD_BYTES = 200
+OWN = ".prism-jax"  # folder below DIR for what can be made again: pictures, and the lock
+PINS = "pinned.txt"  # names of pinned reports, a line each
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """A file below DIR.
+
+    Attributes:
+        name: below DIR, with slashes.
+        size_bytes, modified_s: as the system has them; Unix time.
+    """
+
+    name: str
+    size_bytes: int
+    modified_s: float
+
+    @property
+    def when(self) -> str:
+        """Date and time of its last change, UTC."""
+        return datetime.fromtimestamp(self.modified_s, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True)
+class SavedReport:
+    """A saved report as a row; NaN is None, as in its JSON.
+
+    Attributes:
+        file: where it is.
+        kind: of report; empty where the file is damaged.
+        data: its keys at the top that rows show, and its record.
+        problem: why it cannot be read; empty where it can.
+    """
+
+    file: SavedFile
+    kind: str
+    data: Mapping[str, Any]
+    problem: str = ""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """Versions, inputs and command of the run."""
+        record = self.data.get("record")
+        return record if isinstance(record, dict) else self.data
+
+    @property
+    def command(self) -> str:
+        """The command that made it; empty where it was made in Python."""
+        return str(self.record.get("command") or "")
+
+    @cached_property
+    def job(self) -> str:
+        """The job that it is of; empty where it is of several or none."""
+        job, inputs = self.data.get("job"), self.record.get("inputs")
+        if isinstance(job, dict):
+            return str(job.get("name") or "")
+        return str(job or (inputs.get("job") if isinstance(inputs, dict) else None) or "")
+
+    def number(self, *keys: str) -> float | None:
+        """A number inside the report; None where it has none there."""
+        value: Any = self.data
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+SHOWN = ("job", "step_time_s", "model_band_s", "mfu", "memory_bytes_per_gpu", "fits", "record")
+RECORDED = ("command", "inputs", "versions")  # of kinds whose record stands next to their figures
+
+
+class Results:
+    """Index of a folder; threads may share it.
+
+    Args:
+        folder: DIR.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, Lock()
+        self._known: dict[str, tuple[SavedFile, SavedReport | None]] = {}
+
+    def files(self) -> Iterator[SavedFile]:
+        """Files below DIR that are not hidden, unordered; links are not followed."""
+        yield from _files(self._folder, "", MOST_DEPTH)
+
+    def reports(self) -> list[SavedReport]:
+        """Saved reports, the latest first."""
+        with self._lock:
+            known, self._known = self._known, {}
+            for file in self.files():
+                if file.name.endswith(".json") and len(self._known) < MOST_FILES:
+                    before = known.get(file.name)
+                    row = before[1] if before and before[0] == file else self._row(file)
+                    self._known[file.name] = (file, row)
+            found = [row for _, row in self._known.values() if row is not None]
+        return sorted(found, key=lambda row: (-row.file.modified_s, row.file.name))
+
+    def _row(self, file: SavedFile) -> SavedReport | None:
+        """A file as a row; None where it is no report."""
+        path = self._folder / file.name
+        try:
+            with path.open("rb") as opened:
+                is_report = HEAD in opened.read(HEAD_BYTES)
+            if not is_report:
+                return None
+            data = json.loads(read_bytes(path, MOST_BYTES, REMEDY))
+            kind = str(data[SCHEMA]).split("/")[1]
+            keys = (*SHOWN, *(RECORDED if "record" not in data else ()))
+            return SavedReport(file, kind, {key: data[key] for key in keys if key in data})
+        except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, DataError) as error:
+            return SavedReport(file, "", {}, f"damaged: {error}"[:300])
+
+    def opened(self, name: str) -> Report:
+        """The report in a file.
+
+        Raises:
+            DataError: no report, or damaged.
+        """
+        return report_of(parse_json(read_text(self._folder / name, MOST_BYTES, REMEDY), name), name)
+
+    def jobs(self) -> list[SavedFile]:
+        """Files of jobs below DIR (YAML, TOML), the latest first."""
+        found = [file for file in self.files() if file.name.endswith((".yaml", ".yml", ".toml"))]
+        return sorted(found, key=lambda file: (-file.modified_s, file.name))
+
+    def pinned(self) -> list[str]:
+        """Names of the reports that are pinned, in the order of pinning."""
+        path = self._folder / PINS
+        if not path.is_file():
+            return []
+        lines = read_text(path, 2**20, f"Remove {PINS}.").splitlines()
+        return list(dict.fromkeys(line for line in lines if line))
+
+    def pin(self, name: str, is_pinned: bool) -> None:
+        """Pins a report, or takes its pin away."""
+        with self._lock:
+            others = [one for one in self.pinned() if one != name]
+            lines = [*others, name] if is_pinned else others
+            write_text(self._folder / PINS, "".join(f"{line}\n" for line in lines))
+
+
+def _files(folder: Path, above: str, depth: int) -> Iterator[SavedFile]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if depth > 1:
+                    yield from _files(folder / entry.name, f"{above}{entry.name}/", depth - 1)
+            elif entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                yield SavedFile(above + entry.name, found.st_size, found.st_mtime)
+        except OSError:
+            continue  # removed since it was listed

@@ -1,0 +1,135 @@
+"""`prism-jax serve`: a folder of results as a local page, until Ctrl-C."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from ..core.errors import DataError
+from ..core.executor import Workers
+from ..core.read_file import read_text
+from ..core.use_case import Argument, Option, use_case
+from .results import OWN
+
+LOCK = "served.lock"
+MISSING = "prism-jax serve needs Starlette and uvicorn. Install them: pip install 'prism-jax[page]'"
+Port = Annotated[int, Option(metavar="PORT", least=0, most=65535)]
+
+
+@use_case()
+def serve_folder(
+    folder: Annotated[str | Path, Argument(metavar="DIR")] = ".",
+    *,
+    port: Port = 8765,
+    workers: Workers = Workers(),
+) -> None:
+    """Serve a folder of results as a local page in the browser.
+
+    Prints a link that is good once, for this machine alone. Ctrl-C ends it; what runs then goes on at the next start.
+
+    Args:
+        folder: folder of reports, jobs, logs and profiles; it is made where there is none.
+        port: of the loopback interface; 0: any that is free.
+
+    Raises:
+        DataError: the extra is not installed, the folder cannot be used or is served already, or the port is taken.
+    """
+    try:
+        import uvicorn
+
+        from .app import make_app
+    except ImportError:
+        raise DataError(MISSING) from None
+    from .guard import Keys
+    from .results import Results
+    from .runs import Runs
+    from .site import Site
+
+    own = Path(folder).resolve()
+    workers.check()
+    with _alone(own) as claim, _listening(port) as listening:
+        found_port = listening.getsockname()[1]
+        claim(f"http://127.0.0.1:{found_port}")
+        keys = Keys(lambda token: _print_link("for another browser", found_port, token))
+        print(f"Serving {own}. Ctrl-C ends it.")
+        _print_link("open", found_port, keys.token)
+        host = f"{getpass.getuser()}@{socket.gethostname()}"
+        print(f"from another machine, first: ssh -L {found_port}:127.0.0.1:{found_port} {host}", flush=True)
+        with Runs(own, workers) as runs:
+            app = make_app(Site(own, Results(own), runs), keys)
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                lifespan="off",
+                ws="none",
+                http="h11",
+                timeout_graceful_shutdown=2,
+            )
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def _print_link(what: str, port: int, token: str) -> None:
+    print(f"{what}: http://127.0.0.1:{port}/?token={token}", flush=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Holds the lock of a folder; yields what writes the address of its server into it.
+
+    Raises:
+        DataError: the folder cannot be made or written, or another server has it.
+    """
+    try:
+        (folder / OWN).mkdir(parents=True, exist_ok=True)
+        file = os.open(folder / OWN / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be served: {error.strerror}. Name a folder that you may write.") from None
+    try:
+        _lock(file, folder)
+
+        def claim(where: str) -> None:
+            os.ftruncate(file, 0)
+            os.pwrite(file, where.encode(), 0)
+
+        yield claim
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, folder: Path) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        where = read_text(folder / OWN / LOCK, 200, "") or "another process"
+        raise DataError(
+            f"{folder}: is served already, by {where}. Use that page, end it, or name another folder."
+        ) from None
+
+
+@contextmanager
+def _listening(port: int) -> Iterator[socket.socket]:
+    """A socket of the loopback interface.
+
+    Raises:
+        DataError: the port is taken.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise DataError(f"--port {port}: {error.strerror}. Give another port, or 0 for any.") from None
+        yield listening

@@ -1,0 +1,36 @@
+"use strict";
+// Files that are chosen or dropped are sent as they are, one by one; text is copied; the focus stays where htmx renews a part.
+const status = (drop, text) => { drop.querySelector("[role=status]").textContent = text; };
+
+async function send(drop, files) {
+  for (const file of files) {
+    status(drop, `Sending ${file.name}`);
+    const answer = await fetch(`/files?name=${encodeURIComponent(file.name)}`, { method: "PUT", body: file });
+    const text = await answer.text();
+    if (!answer.ok) { status(drop, text); return; }
+    if (files.length === 1) { location.assign(text); return; }
+  }
+  location.reload();
+}
+
+document.addEventListener("change", (event) => {
+  const drop = event.target.closest(".drop");
+  if (drop && event.target.type === "file") send(drop, event.target.files);
+});
+for (const name of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(name, (event) => {
+    const drop = event.target.closest && event.target.closest(".drop");
+    if (!drop) return;
+    event.preventDefault();
+    drop.classList.toggle("over", name === "dragover");
+    if (name === "drop") send(drop, event.dataTransfer.files);
+  });
+}
+document.addEventListener("click", async (event) => {
+  const text = event.target.dataset && event.target.dataset.copy;
+  if (text === undefined) return;
+  await navigator.clipboard.writeText(text);
+  const before = event.target.textContent;
+  event.target.textContent = "Copied";
+  setTimeout(() => { event.target.textContent = before; }, 2000);
+});
