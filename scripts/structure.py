@@ -46,8 +46,8 @@ CONCEPTS = {
     "execution traces": r"execution",
 }  # concept -> names of its files and folders
 LIMITS = {
-    "lines": 135_000,  # readers of launch files and profiles, detectors, export
-    "files": 655,
+    "lines": 138_000,  # readers of launch files and profiles, detectors, export; the local page
+    "files": 675,
     "folders": 70,
     "floors": 16,
     "public class names twice": 0,

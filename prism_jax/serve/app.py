@@ -15,7 +15,8 @@ from starlette.staticfiles import StaticFiles
 
 from ..core.errors import ConfigError, PrismError
 from ..core.page_html import STYLE
-from .guard import Guard, Keys, Refusal
+from ..core.write_file import FAULTS
+from .guard import Guard, Keys, RefusedError
 from .layout import document, failure, heading, link
 from .site import Site, html
 
@@ -31,7 +32,7 @@ def make_app(site: Site, keys: Keys) -> Guard:
             PrismError: _wrong_input,
             OSError: _fault,
             HTTPException: _unknown,
-            Refusal: _refused,
+            RefusedError: _refused,
         },
     )
     app.state.site = site
@@ -56,9 +57,10 @@ def _wrong_input(request: Request, error: Exception) -> Response:
 
 
 def _fault(request: Request, error: Exception) -> Response:
-    """A full disk and the like."""
-    place = getattr(error, "filename", None)
-    return _failed(request, [f"{place}: {getattr(error, 'strerror', None) or error}" if place else str(error)], 507)
+    """A full disk and the like; a name that the system does not take is wrong input."""
+    assert isinstance(error, OSError)
+    place = f"{error.filename}: " if error.filename else ""
+    return _failed(request, [f"{place}{error.strerror or error}"], 507 if error.errno in FAULTS else 400)
 
 
 def _failed(request: Request, lines: list[str], status: int) -> Response:
@@ -79,5 +81,5 @@ def _unknown(request: Request, error: Exception) -> Response:
 
 def _refused(_request: Request, error: Exception) -> Response:
     """A body beyond its bound."""
-    assert isinstance(error, Refusal)
+    assert isinstance(error, RefusedError)
     return PlainTextResponse(error.why, error.status)

@@ -16,7 +16,7 @@ from ..launch.launch_files import is_script, states_job
 from .results import HEAD, HEAD_BYTES, OWN
 from .site import MOST_NAME, Site, address, asked, kept, site_of
 
-PLAIN_NAME = re.compile(r"[^\w.+-]+")  # what is not kept of the name of a file that comes in
+PLAIN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")  # what is not kept of the name of a file that comes in
 SVG = "image/svg+xml"
 OF_PICTURES = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 

@@ -56,7 +56,7 @@ def _drop() -> h.Element:
 
 
 def _runs(site: Site) -> h.Node:
-    """What waits and runs, with links to it."""
+    """Lists what waits and runs, with links to it."""
     going = [run for run in site.runs.runs() if run.state in ("waiting", "running")]
     if not going:
         return None

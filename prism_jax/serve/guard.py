@@ -80,7 +80,7 @@ class Keys:
         return f"{self.name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """A request that is not answered: the status of HTTP, and why in a sentence."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -117,7 +117,7 @@ class Guard:
                 return
             _check(scope, headers, self._keys)
             await self._app(scope, _bounded(receive), sent)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             await refused(sent, refusal)
 
     def _token(self, scope: Scope, headers: MutableMapping[str, str]) -> str | None:
@@ -134,14 +134,14 @@ def _check(scope: Scope, headers: MutableMapping[str, str], keys: Keys) -> None:
     if scope["path"].startswith(STATIC) and scope["method"] in READING:
         return
     if not keys.knows(headers.get("cookie", "")):
-        raise Refusal(403, "Open the link that prism-jax serve printed: this browser has not shown its token.")
+        raise RefusedError(403, "Open the link that prism-jax serve printed: this browser has not shown its token.")
     if scope["method"] not in READING and headers.get("origin") != f"http://{headers['host']}":
-        raise Refusal(403, "This request does not come from the page itself.")
+        raise RefusedError(403, "This request does not come from the page itself.")
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Refusal(403, "This request comes from another site.")
+        raise RefusedError(403, "This request comes from another site.")
     length = headers.get("content-length", "0")
     if not length.isdecimal():
-        raise Refusal(400, "The length of the body is not a number.")
+        raise RefusedError(400, "The length of the body is not a number.")
     if int(length) > MOST_BODY:
         raise _too_large()
 
@@ -153,11 +153,11 @@ def _check_host(headers: MutableMapping[str, str]) -> None:
     except ValueError:
         name = None
     if name not in HOSTS:
-        raise Refusal(421, f"This server answers for {' and '.join(HOSTS)} alone.")
+        raise RefusedError(421, f"This server answers for {' and '.join(HOSTS)} alone.")
 
 
-def _too_large() -> Refusal:
-    return Refusal(413, f"Larger than {format_bytes(MOST_BODY)}. Put the file into the folder that is served.")
+def _too_large() -> RefusedError:
+    return RefusedError(413, f"Larger than {format_bytes(MOST_BODY)}. Put the file into the folder that is served.")
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -178,13 +178,13 @@ def _bounded(receive: Receive) -> Receive:
 async def _welcome(send: Send, keys: Keys, token: str) -> None:
     """Exchanges the token for the cookie, and shows the folder without the token in the address."""
     if not keys.takes(token):
-        raise Refusal(403, "This link was used before. prism-jax serve has printed the next one.")
+        raise RefusedError(403, "This link was used before. prism-jax serve has printed the next one.")
     headers = [(b"location", b"/"), (b"set-cookie", keys.header.encode())]
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-async def refused(send: Send, refusal: Refusal) -> None:
+async def refused(send: Send, refusal: RefusedError) -> None:
     """Sends a refusal as plain text."""
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})

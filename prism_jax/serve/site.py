@@ -1,4 +1,4 @@
-"""What all screens share: the folder that is served, its runs, and how a request is read and answered."""
+"""The folder that is served, its runs, and how requests are read and answered: shared by all screens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ..core.errors import DataError
 from ..core.write_file import atomic_path
-from .guard import Refusal
+from .guard import RefusedError
 
 if TYPE_CHECKING:
     from .results import Results
@@ -105,7 +105,7 @@ def posted(handler: Callable[[Request, Fields], Response]) -> Callable[[Request]
     """An endpoint for forms: reads the fields within bounds, and calls `handler` on a thread.
 
     Raises:
-        Refusal: the form is too large or is none.
+        RefusedError: the form is too large or is none.
     """
 
     @wraps(handler)
@@ -114,11 +114,11 @@ def posted(handler: Callable[[Request, Fields], Response]) -> Callable[[Request]
         async for chunk in request.stream():
             body += chunk
             if len(body) > MOST_FORM:
-                raise Refusal(413, "This form is larger than forms may be (1 MiB).")
+                raise RefusedError(413, "This form is larger than forms may be (1 MiB).")
         try:
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
         except ValueError:
-            raise Refusal(400, "The body is no form.") from None
+            raise RefusedError(400, "The body is no form.") from None
         fields: dict[str, list[str]] = {}
         for name, value in pairs:
             fields.setdefault(name, []).append(value)

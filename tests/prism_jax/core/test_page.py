@@ -19,7 +19,7 @@ from prism_jax.core.page import (
     left_out,
     page_of_data,
 )
-from prism_jax.core.page_html import _block
+from prism_jax.core.page_html import block_html
 from prism_jax.core.page_text import block_lines, page_lines
 
 HOSTILE = "<script>alert('x')</script> \"&\" \u202edlrow\x1b[31m"
@@ -115,7 +115,7 @@ def test_numbers_are_aligned_right():
 def test_names_from_files_stay_names(block):
     import htpy
 
-    html = str(htpy.div[_block(block, 2)])
+    html = str(htpy.div[block_html(block, 2)])
     assert "<script" not in html
     assert '"&"' not in re.sub(r'="[^"]*"', "", html)
     text = "\n".join(block_lines(block, 80))

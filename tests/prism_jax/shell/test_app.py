@@ -68,7 +68,7 @@ def test_commands_are_listed_in_groups(capsys):
         "From recordings": ["trace", "watch", "slowdowns"],
         "Calibrate": ["calibrate", "measure", "fit", "validate"],
         "Bring in": ["init", "import", "capture"],
-        "Look up": ["report", "check", "show", "doctor"],
+        "Look up": ["serve", "report", "check", "show", "doctor"],
     }
 
 
