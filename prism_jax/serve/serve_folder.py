@@ -65,7 +65,7 @@ def serve_folder(
             app = make_app(Site(own, Results(own), runs), keys)
             config = uvicorn.Config(
                 app,
-                log_level="warning",
+                log_level="error",
                 access_log=False,
                 server_header=False,
                 date_header=False,
@@ -130,6 +130,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(("127.0.0.1", port))
+            listening.listen(128)  # a browser that is faster than the start waits
         except OSError as error:
             raise DataError(f"--port {port}: {error.strerror}. Give another port, or 0 for any.") from None
         yield listening
