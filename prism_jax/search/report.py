@@ -239,7 +239,11 @@ def _study_verdict(report: StudyReport) -> tuple[str, Tone]:
         return f"The job's own plan has the least {report.objective} of all.", "good"
     if gain is None:
         return "The job's own plan cannot run; this one can.", "plain"
-    below = f"{percent(gain.gain)} below that of the job's own {within(gain.model_interval, percent)}"
+    interval = within(gain.model_interval, percent)
+    if gain.gain <= 0.0:
+        longer = f"the least there is {percent(-gain.gain)} above it (gain {percent(gain.gain)}, {interval[1:-1]})"
+        return f"No plan of the space has a lower {report.objective} than the job's own: {longer}.", "plain"
+    below = f"{percent(gain.gain)} below that of the job's own {interval}"
     return f"A plan whose {report.objective} is {below}.", "good" if gain.model_interval[0] > 0.0 else "unsure"
 
 

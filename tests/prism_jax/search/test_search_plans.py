@@ -171,3 +171,12 @@ def test_what_went_with_another_choice_is_not_carried_over(space, capsys, tmp_pa
     changed = [word for change in best["changes"] for word in ("--set", change)]
     assert main(["check", "llama2_7b_fsdp_64", *SMALL, *words, *changed, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["memory_bytes_per_gpu"]["total"] == pytest.approx(best["memory_bytes"])
+
+
+def test_a_space_without_a_better_plan_says_so(space, capsys, tmp_path):
+    worse = tmp_path / "worse.yaml"
+    worse.write_text("tp: 4\npp: 2\nmicro_batch: 1\nrecompute: full\nzero_stage: 1\nsharding: none\nschedule: 1f1b\n")
+    assert search("--space", str(worse), "--set", "plan.recompute=none") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No plan of the space has a lower p95 than the job's own: the least there is" in shown
+    assert "below" not in shown.partition("plan")[0]
