@@ -21,7 +21,7 @@ from .layout import document, failure, heading, link
 from .site import Site, html
 
 STATIC = Path(__file__).with_name("static")
-SCREENS = ("folder_screen", "job_screen")  # modules of this folder, each with ROUTES
+SCREENS = ("folder_screen", "job_screen", "start_screen", "run_screen")  # modules of this folder, each with ROUTES
 
 
 def make_app(site: Site, keys: Keys) -> Guard:

@@ -183,11 +183,11 @@ def _is_inverted(part: OptionSpec) -> bool:
     return part.hint is bool and part.default is True and "/" not in part.option.names
 
 
-def _shown(default: Any) -> str:
+def shown_default(default: Any) -> str:
     """A default as the help spells it; empty where there is nothing to be said."""
     if isinstance(default, (int, float, str)) and not isinstance(default, bool):
         return f"{default:g}" if isinstance(default, float) else str(default)
-    return ", ".join(map(_shown, default)) if isinstance(default, (tuple, list)) else ""
+    return ", ".join(map(shown_default, default)) if isinstance(default, (tuple, list)) else ""
 
 
 _WHOLE = {  # in digits: the parser itself would round 1.5
@@ -220,7 +220,7 @@ def _parameter(part: OptionSpec) -> inspect.Parameter:
     many = _takes_many(part)
     kind = get_args(kind)[0] if many and get_origin(kind) is list else kind
     on, _, off = (option.names or f"--{part.name.replace('_', '-')}").partition("/")
-    shown = option.default or _shown(part.default)
+    shown = option.default or shown_default(part.default)
     has_name = not part.is_by_position or bool(option.names)
     has_bounds = option.least is not None or option.most is not None
     said = Parameter(
