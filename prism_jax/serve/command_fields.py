@@ -57,12 +57,12 @@ class CommandField:
 
     @property
     def label(self) -> str:
-        """Its name for people."""
+        """Name for people."""
         return self.word or self.metavar or self.part.name
 
     @property
     def metavar(self) -> str:
-        """What its value is, as the help of the command line says it; empty for a flag."""
+        """Kind of value, as the help of the command line says it; empty for a flag."""
         if self.kind in ("flag", "choice"):
             return ""
         return self.part.option.metavar or VALUES.get(command_line_type(self.part.hint, self.part.option), "")
@@ -74,7 +74,7 @@ class CommandField:
 
     @property
     def default(self) -> str:
-        """Its value where nothing is filled in, in words; empty: none, or nothing to say."""
+        """Value where nothing is filled in, in words; empty: none, or nothing to say."""
         if self.is_required or self.kind == "flag":
             return ""
         return self.part.option.default or shown_default(self.part.default)
@@ -187,7 +187,7 @@ def words_of(command: Command, filled: Fields) -> list[str]:
 
 
 def _texts(one: CommandField, values: Iterable[str]) -> list[str]:
-    """What was filled into a field, without what is empty.
+    """Texts that were filled into a field, without what is empty.
 
     Raises:
         DataError: a value of several lines where one is taken.

@@ -101,14 +101,19 @@ def _part(site: Site, run: Run) -> h.Element:
 
 
 def _queue(site: Site, run: Run) -> h.Node:
-    """Its place among those that wait, and what runs now."""
+    """Place among those that wait, and what runs now."""
     others = site.runs.runs()
     before = [one for one in others if one.state == "waiting" and one.turn < run.turn]
     running = [one for one in others if one.state == "running"]
     place = f"{counted(len(before), 'run')} before this one." if before else "It is the next one."
     return [
         h.p[place],
-        h.ul[(h.li[h.a(href=address("/run", name=one.name))[run_title(one)], f", {one.state}"] for one in (*running, *before))]
+        h.ul[
+            (
+                h.li[h.a(href=address("/run", name=one.name))[run_title(one)], f", {one.state}"]
+                for one in (*running, *before)
+            )
+        ]
         if running or before
         else None,
     ]

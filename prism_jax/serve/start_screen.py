@@ -187,7 +187,7 @@ def _labelled(one: CommandField, values: Sequence[str], wrong: Sequence[str]) ->
     return h.div(".field")[label, _input(one, values, said), hint]
 
 
-def _input(one: CommandField, values: Sequence[str], said: Mapping[str, str | bool | None]) -> h.Element:
+def _input(one: CommandField, values: Sequence[str], said: Mapping[str, str | bool | None]) -> h.Node:
     value = values[-1] if values else ""
     option = one.part.option
     if one.kind == "lines":
@@ -198,7 +198,9 @@ def _input(one: CommandField, values: Sequence[str], said: Mapping[str, str | bo
     if one.kind == "number":
         step = "1" if one.is_whole else "any"
         bounds = {name: _number(bound) for name, bound in (("min", option.least), ("max", option.most))}
-        return h.input({**said, **bounds}, type="number", step=step, value=value or None, placeholder=one.default or None)
+        return h.input(
+            {**said, **bounds}, type="number", step=step, value=value or None, placeholder=one.default or None
+        )
     listed = JOBS if one.metavar == "JOB" else FILES if one.name == SUBJECT or "FILE" in one.metavar else None
     own = {**said, "list": listed, "placeholder": one.default or None, "value": value or None}
     return h.input(own, type="text", autocomplete="off", spellcheck="false")

