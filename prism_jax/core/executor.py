@@ -258,7 +258,7 @@ class _Dealer(ExitStack):
     def _open(self) -> None:
         self._pool = self.enter_context(self._workers.opened(len(self._tasks)))
         self.callback(self._cancel)
-        self._n_worker = _number_of_workers(self._pool)
+        self._n_worker = number_of_workers(self._pool)
 
     def _cancel(self) -> None:
         for future in self._running:
@@ -343,7 +343,7 @@ class _Dealer(ExitStack):
             self._open()
 
 
-def _number_of_workers(pool: Executor) -> int:
+def number_of_workers(pool: Executor) -> int:
     """Workers of an executor, as the known kinds state them."""
     client = getattr(pool, "_client", None)
     if client is not None and hasattr(client, "scheduler_info"):

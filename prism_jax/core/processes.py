@@ -126,10 +126,13 @@ MOST = 256
 
 
 @contextmanager
-def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
+def processes(n_workers: int, first: int = 0, of: int | None = None) -> Iterator[ProcessPoolExecutor]:
     """A pool whose functions and arguments are pickled; where the caller fails or is interrupted, its processes end at once.
 
     Every process has its share of the processors that this one may use: threads of XLA and BLAS do not wait for one another.
+
+    Args:
+        first, of: number of the first process, and of all, where several pools share the processors.
 
     Notes:
         The processes start from nothing: a fork of one that has started JAX may hang. A script that asks for more than one needs
@@ -140,7 +143,7 @@ def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
 
     others = {process.pid for process in multiprocessing.active_children()}
     context = multiprocessing.get_context("spawn")
-    arguments = (context.Value("i", 0), n_workers)
+    arguments = (context.Value("i", first), n_workers if of is None else of)
     with (
         terminated_by_an_exception(),
         ProcessPoolExecutor(n_workers, context, initializer=_start, initargs=arguments) as pool,

@@ -9,14 +9,14 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
 from .._version import __version__
-from ..core.errors import ConfigError, FailedFitError, PrismError
+from ..core.errors import ConfigError, DataError, FailedFitError, PrismError, printable
 from ..core.processes import OPTIONS, Terminated
 from ..core.together import end_if_failed
 from .catalogue import COMMANDS, GROUPS, called, completed
@@ -168,12 +168,35 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return command_line(words)(words, exit_on_error=False, print_error=False, result_action="return_value") or OK
     except CycloptsError as error:
-        text = str(error)
-        for pattern, plain in PLAIN:
-            text = pattern.sub(plain, text)
-        say(f"Error: {text}", always=True)
+        say(f"Error: {_plainly(error)}", always=True)
         say(f"Usage: `{' '.join(['prism-jax', *_command_of(words)])} --help` lists what can be given.", always=True)
         return WRONG_INPUT
+
+
+def _plainly(error: CycloptsError) -> str:
+    text = str(error)
+    for pattern, plain in PLAIN:
+        text = pattern.sub(plain, text)
+    return text
+
+
+def parsed(words: Sequence[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Reads the words of a command without running it.
+
+    Args:
+        words: in present names (`completed`).
+
+    Returns:
+        The function that the command line would call, and its parameters by name, as they were typed.
+
+    Raises:
+        DataError: the words do not fit a command.
+    """
+    try:
+        function, found, _ = command_line([*words]).parse_args([*words], exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise DataError(printable(_plainly(error))) from None
+    return function, {**found.arguments}
 
 
 def _complete(option: str) -> int:

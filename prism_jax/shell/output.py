@@ -109,8 +109,8 @@ def _ending(path: str) -> str:
 def working(text: str = "loading JAX") -> Iterator[Progress]:
     """Gets JAX ready, and shows a line with a spinner on stderr; yields a function that changes the line."""
     start_jax()
-    if VERBOSITY.quiet or not sys.stderr.isatty():
-        yield silent
+    if (quietly := _off_screen(text)) is not None:
+        yield quietly
         return
     with Console(stderr=True).status(text) as status:
         yield lambda done, what="", /: status.update(_shown(f"{what or text}, {done:.0%}" if done else what or text))
@@ -120,14 +120,21 @@ def working(text: str = "loading JAX") -> Iterator[Progress]:
 def counting(text: str = "loading JAX") -> Iterator[Progress]:
     """Gets JAX ready, and shows a bar on stderr; yields a function that moves the bar."""
     start_jax()
-    if VERBOSITY.quiet or not sys.stderr.isatty():
-        yield silent
+    if (quietly := _off_screen(text)) is not None:
+        yield quietly
         return
     from rich.progress import Progress as RichProgress
 
     with RichProgress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
         yield lambda done, what="", /: bar.update(task, completed=done, description=_shown(what or text))
+
+
+def _off_screen(text: str) -> Progress | None:
+    """Progress where nothing is shown on a terminal; None where it is."""
+    if (told := VERBOSITY.progress) is not None:
+        return lambda done, what="", /: told(done, what or text)
+    return silent if VERBOSITY.quiet or not sys.stderr.isatty() else None
 
 
 def _shown(text: str) -> str:

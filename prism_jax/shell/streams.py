@@ -19,6 +19,7 @@ import sys
 from dataclasses import dataclass
 
 from ..core.errors import printable, shortened
+from ..core.processes import Progress
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -54,12 +55,17 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 @dataclass
 class Verbosity:
-    """Words that were typed, and how talkative this run is; set by the options, read everywhere in `shell`."""
+    """Words that were typed, and how talkative this run is; set by the options, read everywhere in `shell`.
+
+    Attributes:
+        progress: told how far the work is in the place of a terminal; None: nobody but a terminal is told.
+    """
 
     words: tuple[str, ...] = ()
     quiet: bool = False
     verbose: bool = False
     debug: bool = False
+    progress: Progress | None = None
 
     def reset(self) -> None:
         """Back to the default: progress and errors, no tracebacks."""
