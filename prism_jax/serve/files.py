@@ -10,14 +10,19 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from ..core.errors import DataError
+from ..core.errors import DataError, PrismError
+from ..core.read_file import GZIP
 from ..core.write_file import atomic_path
-from ..launch.launch_files import is_script, states_job
+from ..launch.config_files import NoHeadError
+from ..launch.launch_files import heads_of_file, is_script
 from .results import HEAD, HEAD_BYTES, OWN
 from .site import MOST_NAME, Site, address, asked, kept, site_of
 
 PLAIN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")  # what is not kept of the name of a file that comes in
 SVG = "image/svg+xml"
+FIRST_BYTES = 4096
+TABLES = (".csv", ".tsv", ".parquet", ".jsonl")  # of steps, which have no head
+JOBS = (".yaml", ".yml", ".toml")  # of jobs, or of configurations of trainers
 OF_PICTURES = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
@@ -55,12 +60,19 @@ def open_file(request: Request) -> Response:
 def screen_of(path: Path) -> str:
     """Address of the screen that shows a file of this content."""
     with path.open("rb") as opened:
-        head = opened.read(HEAD_BYTES)
-    if HEAD in head:
+        start = opened.read(FIRST_BYTES)
+    if HEAD in start[:HEAD_BYTES]:
         return "/answer"
-    if path.suffix in (".yaml", ".yml", ".toml") or is_script(path) or states_job(path):
+    if path.suffix in JOBS:
         return "/job"
-    return "/recording"
+    if b"\0" in start or start.startswith(GZIP) or path.suffix in TABLES:
+        return "/recording"
+    try:
+        return "/job" if heads_of_file(path) else "/recording"
+    except NoHeadError:
+        return "/recording"
+    except PrismError:  # of a script or a configuration: the screen of jobs shows what is missing
+        return "/job" if is_script(path) else "/recording"
 
 
 def send_picture(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import htpy as h
@@ -42,7 +43,9 @@ def pin(request: Request, fields: Fields) -> Response:
     site, name = site_of(request), field(fields, "file")
     site.existing(name)
     site.results.pin(name, field(fields, "pinned") == "yes")
-    return redirect("/")
+    if request.headers.get("hx-request") != "true":
+        return redirect(address("/answer", file=name))
+    return html(_rows(site, site.results.reports(), "", 0))
 
 
 def _drop() -> h.Element:
@@ -160,7 +163,13 @@ def _row(one: SavedReport, is_pinned: bool) -> h.Element:
     box = h.input(type="checkbox", name="file", value=name, aria_label=f"choose {name}")
     title = h.a(href=address("/answer", file=name))[one.job or name]
     pins = h.button(
-        {"hx-post": "/pin", "hx-vals": _values(name, not is_pinned), "hx-target": "body"},
+        {
+            "hx-post": "/pin",
+            "hx-vals": json.dumps({"file": name, "pinned": "no" if is_pinned else "yes"}),
+            "hx-target": "#rows",
+            "hx-swap": "outerHTML",
+        },
+        id=f"pin {name}",  # where htmx leaves the focus
         type="button",
         aria_label=f"{'unpin' if is_pinned else 'pin'} {name}",
     )["Unpin" if is_pinned else "Pin"]
@@ -175,12 +184,6 @@ def _row(one: SavedReport, is_pinned: bool) -> h.Element:
         h.td(".words")[h.code[one.command or "Python"]],
         h.td[pins],
     ]
-
-
-def _values(name: str, is_pinned: bool) -> str:
-    import json
-
-    return json.dumps({"file": name, "pinned": "yes" if is_pinned else "no"})
 
 
 def _figures(one: SavedReport) -> tuple[str, ...]:
