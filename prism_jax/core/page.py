@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import islice
 from typing import Any, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -136,11 +137,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its name, what is written next to it, and its length as a share (0-1) of the longest possible."""
+    """One bar: its name, what is written next to it, and its length as a share (0-1) of the longest possible.
+
+    Attributes:
+        start: share at which it begins, where bars follow each other as a waterfall; 0: at the left.
+    """
 
     name: str
     text: str
     share: float
+    start: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,16 @@ class Bars:
 
     title: str
     bars: Sequence[Bar]
+
+
+def waterfall(bars: Iterable[Bar]) -> list[Bar]:
+    """Bars of parts that add up to a whole, each beginning where the one before it ends."""
+    found: list[Bar] = []
+    start = 0.0
+    for one in bars:
+        found.append(replace(one, start=start))
+        start += one.share
+    return found
 
 
 def excess_bars(title: str, values: Mapping[str, tuple[str, float]], best: float, digits: int) -> Bars:
@@ -260,6 +276,41 @@ def _blocks(data: Mapping[str, Any], title: str) -> Iterator[Block]:
                 dict.fromkeys(key for one in value for key, own in one.items() if not isinstance(own, Mapping))
             )
             yield Table(below, columns, [[cell(one.get(key)) for key in columns] for one in value[:MOST_ROWS]])
+
+
+MOST_POINTS, MOST_CURVES = 41, 6  # of what a picture draws: rows of a table, and tables
+
+
+def curve_tables(data: Mapping[str, Any]) -> list[Table]:
+    """Tables of the curves inside a report, which its picture draws and its blocks leave out: evenly spaced points, both ends.
+
+    Args:
+        data: of `Report.to_dict`. A curve is an object with two or more lists of numbers of one length.
+    """
+    return list(islice(_curves(data, ()), MOST_CURVES))
+
+
+def _curves(data: Any, place: tuple[str, ...]) -> Iterator[Table]:
+    if isinstance(data, list):
+        named = data if any(isinstance(one, Mapping) for one in data) else ()
+        for number, one in enumerate(named, 1):
+            yield from _curves(one, (*place, str(number)))
+    if not isinstance(data, Mapping):
+        return
+    lists = {name: value for name, value in data.items() if isinstance(value, list) and all(map(_is_number, value))}
+    length = max(map(len, lists.values()), default=0)
+    columns = [name for name, value in lists.items() if len(value) == length]
+    if length > 2 and len(columns) > 1:
+        step = max(1.0, (length - 1) / (MOST_POINTS - 1))
+        points = dict.fromkeys(min(length - 1, round(step * k)) for k in range(MOST_POINTS))
+        rows = [[cell(lists[name][at]) for name in columns] for at in points]
+        yield Table(" ".join(place) or "curve", columns, rows)
+    for name, value in data.items():
+        yield from _curves(value, (*place, name.replace("_", " ")))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _is_short(value: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import htpy as h
 from markupsafe import Markup
 
-from .page import Bars, Block, Card, Code, Facts, Group, Note, Page, Table
+from .page import Bar, Bars, Block, Card, Code, Facts, Group, Note, Page, Table, curve_tables
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 STYLE = """
@@ -91,7 +91,9 @@ def sheet_html(sheet: Sheet, picture: h.Node = None) -> list[h.Node]:
         picture: in the place of the picture inside the file, where that stands elsewhere.
     """
     head = card_section(sheet.page.card) if sheet.page.card else h.h1[sheet.kind]
-    return [head, picture or _picture(sheet), [block_html(one, 2) for one in sheet.page.blocks], _made(sheet)]
+    drawn = picture or _picture(sheet)
+    curves = _curves(sheet.data) if drawn else None
+    return [head, drawn, curves, [block_html(one, 2) for one in sheet.page.blocks], _made(sheet)]
 
 
 def card_section(card: Card) -> h.Element:
@@ -110,6 +112,14 @@ def _picture(sheet: Sheet) -> h.Element | None:
     return h.p[h.img(src=f"data:image/svg+xml;base64,{coded}", alt=f"picture of this report ({sheet.kind})")]
 
 
+def _curves(data: Mapping[str, Any]) -> h.Element | None:
+    """Numbers of the curves that a picture draws, for those who do not see it."""
+    tables = curve_tables(data)
+    if not tables:
+        return None
+    return h.details[h.summary["Numbers of the picture"], [block_html(one, 2) for one in tables]]
+
+
 def block_html(block: Block, level: int) -> h.Node:
     """A block of a report under a heading of `level` 2, or 3 below others."""
     heading = h.h2 if level == 2 else h.h3
@@ -126,7 +136,7 @@ def block_html(block: Block, level: int) -> h.Node:
                 h.tr[
                     h.td[one.name],
                     h.td(".number")[one.text],
-                    h.td[_bar(one.share)],
+                    h.td[_bar(one)],
                 ]
                 for one in block.bars
             )
@@ -137,10 +147,12 @@ def block_html(block: Block, level: int) -> h.Node:
             return h.section[title, [block_html(one, level + 1) for one in block.blocks]]
 
 
-def _bar(share: float) -> h.Element:
-    """A bar as long as a share (0-1) of its cell; the text next to it has the number."""
-    width = f"{100.0 * max(0.0, min(1.0, share)):.1f}%"
-    return h.svg(".bar", aria_hidden="true")[h.rect(width=width, height="100%")]
+def _bar(bar: Bar) -> h.Element:
+    """A bar as long as its share (0-1) of the cell; the text next to it has the number."""
+    start = max(0.0, min(1.0, bar.start))
+    width = max(0.0, min(1.0 - start, bar.share))
+    at = {"x": f"{100.0 * start:.1f}%"} if start else {}
+    return h.svg(".bar", aria_hidden="true")[h.rect(at, width=f"{100.0 * width:.1f}%", height="100%")]
 
 
 LONG = 24  # characters of a cell from which its column has room for words

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes, tone_of_chance
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes, tone_of_chance, waterfall
 from ..core.readable import counted, duration, percent, prob, within
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_count, format_s
@@ -295,7 +295,7 @@ def _outcome(report: RunReport, found: OutcomeFacts) -> list[Block]:
     return [
         Table.of(title, ("p50", "p95", "p99", "mean"), quantiles),
         Facts("", _outcome_facts(report, found)),
-        Bars("Where the time goes (mean)", bars),
+        Bars("Where the time goes (mean)", waterfall(bars)),
         Note(waited if found.waiting_s >= SMALLEST_SHARE * times.mean else ""),
         Table("What to change first (each alone, on average)", ("change", "saves"), saved),
     ]

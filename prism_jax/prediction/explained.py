@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..core.page import Bar, Bars, Block, Facts, Note, Table
+from ..core.page import Bar, Bars, Block, Facts, Note, Table, waterfall
 from ..core.readable import counted, decimals, some, time_with_error, unit_of_time, with_error
 from ..core.units import format_s
 from ..explain.types import Attribution, GivenSlowdowns, ShapleyFalls, SlowNode, SobolIndices, words
@@ -32,7 +32,7 @@ def breakdown_blocks(parts_s: Mapping[str, float], criticality: Mapping[str, flo
     critical = sorted(criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
     path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
     return [
-        Bars("Mean step time by component, average GPU", bars),
+        Bars("Mean step time by component, average GPU", waterfall(bars)),
         Note(f"Critical path: {path}." if path else ""),
     ]
 

@@ -21,7 +21,14 @@ from .layout import document, failure, heading, link
 from .site import Site, html
 
 STATIC = Path(__file__).with_name("static")
-SCREENS = ("folder_screen", "job_screen", "start_screen", "run_screen")  # modules of this folder, each with ROUTES
+SCREENS = (  # modules of this folder, each with ROUTES
+    "folder_screen",
+    "job_screen",
+    "start_screen",
+    "run_screen",
+    "answer_screen",
+    "downloads",
+)
 
 
 def make_app(site: Site, keys: Keys) -> Guard:

@@ -33,14 +33,14 @@ async def take_in(request: Request) -> Response:
         DataError: the name is none of a file.
     """
     site = site_of(request)
-    target = _free(site, asked(request, "name"))
+    target = free(site, asked(request, "name"))
     with atomic_path(target) as temporary, temporary.open("wb") as opened:
         async for chunk in request.stream():
             opened.write(chunk)
     return PlainTextResponse(address("/open", file=site.name_of(target)), 201)
 
 
-def _free(site: Site, name: str) -> Path:
+def free(site: Site, name: str) -> Path:
     """A path in DIR for a file that comes in: its own name, or with a number if that is taken."""
     plain = PLAIN_NAME.sub("_", Path(name.replace("\\", "/")).name).strip("._")[-MOST_NAME:]
     if not plain:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import DataError
 from ..core.read_file import parse_json, read_bytes, read_text
@@ -22,7 +23,9 @@ from ..core.report import SCHEMA, Report
 from ..core.write_file import write_text
 from ..show.reports import REMEDY, report_of
 
+T = TypeVar("T")
 MOST_BYTES = 64 * 2**20  # of a report
+MOST_KEPT, MOST_KEPT_BYTES = 64, 2**20  # pages and the like that are kept, and bytes of the files of one
 MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in all
 HEAD = f'"{SCHEMA}": "prism-jax/'.encode()
 HEAD_BYTES = 200
@@ -106,6 +109,7 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, Lock()
         self._known: dict[str, tuple[SavedFile, SavedReport | None]] = {}
+        self._kept: OrderedDict[tuple[str, ...], tuple[tuple[int, ...], Any]] = OrderedDict()
 
     def files(self) -> Iterator[SavedFile]:
         """Files below DIR that are not hidden, unordered; links are not followed."""
@@ -145,6 +149,29 @@ class Results:
             DataError: no report, or damaged.
         """
         return report_of(parse_json(read_text(self._folder / name, MOST_BYTES, REMEDY), name), name)
+
+    def kept(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
+        """A value that is made of files, once, and kept until one of them has changed.
+
+        Args:
+            what: is made: a word of the caller.
+            names: of the files that it is made of.
+        """
+        stats = [(self._folder / name).stat() for name in names]
+        now = tuple(number for one in stats for number in (one.st_mtime_ns, one.st_size))
+        key = (what, *names)
+        with self._lock:
+            found = self._kept.get(key)
+        if found is not None and found[0] == now:
+            return found[1]
+        made = make()
+        if sum(one.st_size for one in stats) <= MOST_KEPT_BYTES:
+            with self._lock:
+                self._kept[key] = (now, made)
+                self._kept.move_to_end(key)
+                while len(self._kept) > MOST_KEPT:
+                    self._kept.popitem(last=False)
+        return made
 
     def jobs(self) -> list[SavedFile]:
         """Files of jobs below DIR (YAML, TOML), the latest first."""

@@ -1,11 +1,13 @@
 """Pages: what is laid out once is text of any width and HTML in which names stay names."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.core.page import (
+    MOST_POINTS,
     Bar,
     Bars,
     Card,
@@ -15,9 +17,11 @@ from prism_jax.core.page import (
     Note,
     Page,
     Table,
+    curve_tables,
     excess_bars,
     left_out,
     page_of_data,
+    waterfall,
 )
 from prism_jax.core.page_html import block_html
 from prism_jax.core.page_text import block_lines, page_lines
@@ -94,6 +98,34 @@ def test_bars_of_excess_begin_where_the_per_cent_shows_it():
     assert far.bars[2].text == "1.2 ms  +20.0%"
     near = excess_bars("", {"best": ("1 ms", 1.0), "same": ("1 ms", 1.0 + 1e-9)}, 1.0, 1)
     assert [bar.share for bar in near.bars] == [0.0, 0.0]
+
+
+def test_bars_of_a_waterfall_begin_where_the_one_before_ends():
+    import htpy
+
+    found = waterfall([Bar("a", "70%", 0.7), Bar("b", "20%", 0.2), Bar("c", "10%", 0.1)])
+    assert [round(one.start, 6) for one in found] == [0.0, 0.7, 0.9]
+    html = str(htpy.div[block_html(Bars("", found), 2)])
+    drawn = re.findall(r'<rect(?: x="([\d.]+)%")? width="([\d.]+)%"', html)
+    assert drawn == [("", "70.0"), ("70.0", "20.0"), ("90.0", "10.0")]
+
+
+def test_curves_are_tables_of_their_points_from_end_to_end():
+    n = 1000
+    curve = {
+        "level": [k / (n - 1) for k in range(n)],
+        "time_s": [float(k) for k in range(n)],
+        "name": "x",
+        "few": [1, 2],
+    }
+    [table] = curve_tables({"rows": [{"a": 1}, {"curve": curve}], "band": [1.0, 2.0], "alone": [1.0, 2.0, 3.0]})
+    assert (table.title, table.columns) == ("rows 2 curve", ["level", "time_s"])
+    assert (table.rows[0], table.rows[-1]) == (["0", "0"], ["1", "999"])
+    assert len(table.rows) == MOST_POINTS
+    steps = {round(float(b[1]) - float(a[1])) for a, b in pairwise(table.rows)}
+    assert steps <= {24, 25}
+    [short] = curve_tables({"curve": {"level": [0.1, 0.5, None], "time_s": [1.0, 2.0, 3.0]}})
+    assert short.rows == [["0.1", "1"], ["0.5", "2"], ["", "3"]]
 
 
 def test_numbers_are_aligned_right():

@@ -1,0 +1,240 @@
+"""Every kind of report has its screen, with the numbers of its JSON; what became of its job is told; downloads are the report."""
+
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from benchmarks.golden.inputs import ROOT, write_inputs
+from prism_jax import __version__
+from prism_jax.core.page import Bars, Block, Facts, Group, Note, Table
+from prism_jax.core.report import Report
+from prism_jax.job.load_job import load_job
+from prism_jax.shell.app import main
+from prism_jax.show.reports import report_of
+from tests.prism_jax.serve.client import Client
+from tests.prism_jax.shell.test_reports import answers, every, folder, report, strict_promotion  # noqa: F401
+
+COMMANDS = {
+    "p.json": "predict job.yaml --samples 64",
+    "set.json": "predict job.yaml --samples 64 --set plan.micro_batch=1",
+    "s.json": "search job.yaml --space space.yaml --top 2",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a job, its prediction and a search of its plans, as commands wrote them."""
+    found = tmp_path_factory.mktemp("made")
+    write_inputs(found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(found)
+        for name, command in COMMANDS.items():
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                assert main([*shlex.split(command), "--json", "-q"]) == 0
+            Path(name).write_text(printed.getvalue())
+    return found
+
+
+@pytest.fixture
+def client(made: Path, tmp_path: Path) -> Client:
+    """A browser of a copy of that folder."""
+    return Client(Path(shutil.copytree(made, tmp_path / "dir")))
+
+
+def texts(blocks: Sequence[Block]) -> Iterator[str]:
+    """All texts of blocks."""
+    for one in blocks:
+        match one:
+            case Note():
+                yield one.text
+            case Facts():
+                yield from one.facts.values()
+            case Table():
+                yield from (cell for row in one.rows for cell in row)
+            case Bars():
+                yield from (bar.text for bar in one.bars)
+            case Group():
+                yield from texts(one.blocks)
+            case _:
+                yield one.text
+
+
+def shown(text: str) -> str:
+    """Words of a page, without its elements."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+@every
+def test_every_report_has_a_screen_with_the_numbers_of_its_json(report: Report, tmp_path: Path):  # noqa: F811
+    report.save(tmp_path / "one report.json")
+    answer = Client(tmp_path).get("/answer", file="one report.json")
+    assert answer.status == 200
+    page, plain = report_of(json.loads((tmp_path / "one report.json").read_text())).page(), shown(answer.text)
+    card = [] if page.card is None else [page.card.title, page.card.verdict, *page.card.facts.values()]
+    for text in (*card, *texts(page.blocks)):
+        assert " ".join(text.split()) in plain
+    assert answer.text.count("<h1") == 1
+    assert not re.search(r"<[^>]+\s(style|on\w+)=", answer.text)
+    assert answer.text.count("<script") == 2
+    assert "<style" not in answer.text
+
+
+def test_the_numbers_of_a_curve_stand_beside_its_picture(client: Client):
+    curve = json.loads((client.site.folder / "p.json").read_text())["curve"]
+    text = shown(client.get("/answer", file="p.json").text)
+    assert client.get("/picture", file="p.json").headers["content-type"].startswith("image/svg")
+    for at in (0, -1):
+        row = " ".join(f"{curve[name][at]:.6g}" for name in ("level", "time_s", "error_s"))
+        assert row in text
+
+
+def test_downloads_are_the_report(client: Client):
+    def got(form: str, name: str = "p.json", **query: str):
+        answer = client.get("/download", **{"file": name, "as": form}, **query)
+        assert answer.status == 200
+        assert answer.headers["content-disposition"].startswith("attachment; filename=")
+        return answer
+
+    file = client.site.folder / "p.json"
+    assert got("json").body == file.read_bytes()
+    assert got("html").text == report_of(json.loads(file.read_text())).to_html()
+    assert got("yaml").text == json.loads(file.read_text())["record"]["job_file"]
+    assert "--micro-batch-size" in zipped(got("arguments").body)
+    best = json.loads((client.site.folder / "s.json").read_text())["unlike"][0]["plan"]
+    assert f"--tensor-model-parallel-size {best['tp']}" in zipped(got("arguments", "s.json", plan="1").body)
+
+
+def zipped(body: bytes) -> str:
+    """Texts of the files of an archive, or the text itself."""
+    if not zipfile.is_zipfile(io.BytesIO(body)):
+        return body.decode()
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        return "\n".join(archive.read(name).decode() for name in archive.namelist())
+
+
+def test_plans_of_a_search_become_jobs_with_these_plans(client: Client):
+    plans = json.loads((client.site.folder / "s.json").read_text())["unlike"]
+    for number, one in enumerate(plans, 1):
+        answer = client.post("/use", {"file": "s.json", "plan": str(number)})
+        assert answer.status == 303
+        written = load_job(client.site.folder / answer.headers["location"].partition("file=")[2])
+        assert {name: getattr(written.plan, name) for name in ("tp", "pp", "dp", "micro_batch", "recompute")} == {
+            name: one["plan"][name] for name in ("tp", "pp", "dp", "micro_batch", "recompute")
+        }
+    assert client.post("/use", {"file": "s.json", "plan": str(len(plans) + 1)}).status == 400
+    assert client.post("/use", {"file": "p.json", "plan": "1"}).status == 400
+
+
+def test_arguments_of_the_best_plan_are_there_to_be_copied(client: Client):
+    text = client.get("/answer", file="s.json").text
+    copied = [unescape(one) for one in re.findall(r'data-copy="([^"]*)"', text)]
+    best = json.loads((client.site.folder / "s.json").read_text())["unlike"][0]["plan"]
+    assert any(f"--tensor-model-parallel-size {best['tp']}" in one for one in copied)
+    other = client.get("/arguments", file="s.json", plan="2")
+    assert other.status == 200
+    assert "data-copy" in other.text
+
+
+CHANGED = "has changed since this report was made"
+
+
+def test_a_report_of_a_job_that_has_changed_says_so_and_runs_again(client: Client):
+    job = client.site.folder / "job.yaml"
+    before = job.read_text()
+    for name in ("p.json", "set.json"):
+        assert CHANGED not in client.get("/answer", file=name).text
+    job.write_text(f"# a remark\n{before}")
+    assert CHANGED not in client.get("/answer", file="p.json").text, "it states the same job"
+    job.write_text(before.replace("micro_batch:", "micro_batch: 1 #"))
+    assert CHANGED in client.get("/answer", file="p.json").text
+    job.write_text("plan: [")
+    assert CHANGED in client.get("/answer", file="p.json").text
+    job.unlink()
+    assert CHANGED not in client.get("/answer", file="p.json").text, "nobody can tell"
+    assert client.post("/again", {"file": "p.json"}).status == 303
+    assert client.runs.submitted == [("predict", "job.yaml", "--samples", "64", "-q")]
+
+
+def test_a_report_of_another_version_says_so(client: Client):
+    file = client.site.folder / "p.json"
+    file.write_text(file.read_text().replace(f'"prism-jax": "{__version__}"', '"prism-jax": "0.0.1"'))
+    assert "Made by prism-jax 0.0.1" in client.get("/answer", file="p.json").text
+
+
+def test_jobs_with_options_are_written_before_other_commands_take_them(client: Client):
+    assert "/start?command=sweep" in client.get("/answer", file="p.json").text
+    assert "/start?command=sweep" not in client.get("/answer", file="set.json").text
+    answer = client.post("/use", {"file": "set.json"})
+    name = answer.headers["location"].partition("file=")[2]
+    assert load_job(client.site.folder / name).plan.micro_batch == 1
+    assert (client.site.folder / "job.yaml").read_text() != (client.site.folder / name).read_text(), "none is replaced"
+
+
+def test_a_pin_is_set_and_taken_away_on_the_screen(client: Client):
+    for pinned, word in (("yes", "Unpin"), ("no", "Pin")):
+        answer = client.post("/pin", {"file": "p.json", "pinned": pinned})
+        assert answer.headers["location"] == "/answer?file=p.json"
+        assert f">{word}<" in client.get("/answer", file="p.json").text
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{", "JSON"),
+        ('{"schema": "prism-jax/prediction/1"}', "missing"),
+        ('{"schema": "prism-jax/nothing/1"}', "no such report"),
+        ('{"schema": "prism-jax/prediction/9"}', "later version"),
+        ("[]", "no report"),
+    ],
+)
+def test_what_is_no_report_is_told_in_the_words_of_the_error(client: Client, text: str, word: str):
+    (client.site.folder / "bad.json").write_text(text)
+    for path, query in (("/answer", {}), ("/download", {"as": "json"}), ("/arguments", {}), ("/picture", {})):
+        answer = client.get(path, file="bad.json", **query)
+        assert answer.status == 400
+        assert "bad.json" in answer.text
+        assert word in unescape(answer.text)
+    assert client.post("/again", {"file": "bad.json"}).status == client.post("/use", {"file": "bad.json"}).status == 400
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"file": ""}, {"file": "../p.json"}, {"file": "none.json"}, {"file": "job.yaml"}]
+)
+def test_other_addresses_are_refused(client: Client, query: dict[str, str]):
+    for path in ("/answer", "/download", "/arguments"):
+        assert client.get(path, **query).status == 400
+    assert client.get("/download", **{"file": "p.json", "as": "exe"}).status == 400
+
+
+COLD = """
+import sys
+from pathlib import Path
+from tests.prism_jax.serve.client import Client
+from prism_jax.show.reports import REPORTS
+from importlib import import_module
+client = Client(Path(sys.argv[1]))
+for name in ("p.json", "s.json"):
+    for form in ("json", "html", "yaml", "arguments"):
+        assert client.get("/download", **{"file": name, "as": form}).status == 200
+    assert client.get("/answer", file=name).status == client.get("/picture", file=name).status == 200
+for kind in map(REPORTS.named, REPORTS.names):
+    if kind.picture:
+        import_module(kind.picture.partition(":")[0])
+sys.exit("jax" in sys.modules)
+"""
+
+
+def test_no_answer_and_no_picture_loads_jax(client: Client):
+    assert subprocess.run([sys.executable, "-c", COLD, client.site.folder], cwd=ROOT).returncode == 0
