@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,6 +109,8 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, Lock()
+        self._looking, self._looked = Lock(), 0.0
+        self._reports: list[SavedReport] = []
         self._known: dict[str, tuple[SavedFile, SavedReport | None]] = {}
         self._kept: OrderedDict[tuple[str, ...], tuple[tuple[int, ...], Any]] = OrderedDict()
 
@@ -116,15 +119,22 @@ class Results:
         yield from _files(self._folder, "", MOST_DEPTH)
 
     def reports(self) -> list[SavedReport]:
-        """Saved reports, the latest first."""
-        with self._lock:
-            known, self._known = self._known, {}
-            for file in self.files():
-                if file.name.endswith(".json") and len(self._known) < MOST_FILES:
-                    before = known.get(file.name)
-                    row = before[1] if before and before[0] == file else self._row(file)
-                    self._known[file.name] = (file, row)
-            found = [row for _, row in self._known.values() if row is not None]
+        """Saved reports, the latest first; callers that wait together share one look that began after they came."""
+        came = time.monotonic()
+        with self._looking:
+            if self._looked < came:
+                self._looked = time.monotonic()
+                self._reports = self._look()
+            return list(self._reports)
+
+    def _look(self) -> list[SavedReport]:
+        known, self._known = self._known, {}
+        for file in self.files():
+            if file.name.endswith(".json") and len(self._known) < MOST_FILES:
+                before = known.get(file.name)
+                row = before[1] if before and before[0] == file else self._row(file)
+                self._known[file.name] = (file, row)
+        found = [row for _, row in self._known.values() if row is not None]
         return sorted(found, key=lambda row: (-row.file.modified_s, row.file.name))
 
     def _row(self, file: SavedFile) -> SavedReport | None:
