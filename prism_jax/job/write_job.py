@@ -291,6 +291,11 @@ _VALUES = {
 }  # of software none but those that are stated
 
 
+def values_in_force(job: Job) -> dict[str, dict[str, Any]]:
+    """Fields of a job by section, also of those that its file leaves out, as a file holds them; of the software none."""
+    return {name: values(job) for name, values in _VALUES.items()}
+
+
 @dataclass(frozen=True)
 class ChosenFrom(Generic[Found]):
     """Result of a search, and the job that it started from, for its picture and its job file.

@@ -77,16 +77,27 @@ def write_new_job(
     """
     file = Path(path)
     _check_file(file, overwrite)
+    text, job = new_job(file, model, cluster, n_devices, framework)
+    write_text(file, text)
+    return job
+
+
+def new_job(file: Path, model: str, cluster: str, n_devices: int, framework: str | None = None) -> tuple[str, Job]:
+    """Text of a new job file, and its job; arguments as `write_new_job`.
+
+    Args:
+        file: where it will be kept.
+
+    Raises:
+        SpecError: an unknown model, cluster or framework, or no plan is possible.
+    """
     sections = {"name": file.stem, "model": _model_section(model, file)}
     sections |= {"cluster": {"preset": cluster_preset(cluster, n_devices).name, "n_devices": n_devices}}
     if framework is not None:
         sections |= {"framework": framework_of(framework).name}
     spec = read_hf_config(model) if "hf_config" in sections["model"] else workload(model)
     chosen = _first_that_fits(sections, spec, cluster_preset(cluster, n_devices), str(file))
-    text = new_job_text(chosen, str(file))
-    job = job_of(Document(str(file), dict(chosen)))
-    write_text(file, text)
-    return job
+    return new_job_text(chosen, str(file)), job_of(Document(str(file), dict(chosen)))
 
 
 def _check_file(file: Path, overwrite: bool) -> None:

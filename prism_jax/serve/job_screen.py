@@ -11,17 +11,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..core.errors import DataError
+from ..core.errors import ConfigError, DataError
 from ..core.read_file import read_text
 from ..core.write_file import write_text
+from ..job.edit_job import with_field
 from ..job.load_job import MAX_BYTES
+from .job_begin import NEW, REMEDY, copy_example, job_path, new_page, write_new
+from .job_form import SET, form_part
 from .job_text import CheckedText, check_part, checked
 from .layout import document, heading, hidden, link, notice
-from .site import Fields, Site, address, asked, field, html, posted, redirect, site_of
+from .site import Fields, Site, address, field, html, posted, redirect, site_of
 
-ENDINGS = (".yaml", ".yml", ".toml")
-NEW = "job.yaml"  # name of a text that no file has yet
-REMEDY = "A job is a page of YAML or TOML."
 SAVING = Lock()  # between looking at a file and replacing it
 THEN = {"": "Save", "predict": "Save and predict", "search": "Save and search plans", "sweep": "Save and sweep"}
 
@@ -29,7 +29,9 @@ THEN = {"": "Save", "predict": "Save and predict", "search": "Save and search pl
 def show_job(request: Request) -> Response:
     """The screen: of a file, or of a new job."""
     site = site_of(request)
-    name = asked(request, "file")
+    name = request.query_params.get("file")
+    if name is None:
+        return html(new_page())
     text = read_text(site.existing(name), MAX_BYTES, REMEDY)
     told = notice(f"Saved {name}.", "good") if request.query_params.get("saved") == "yes" else None
     return html(_page(site, name, text, digest_of(text), told))
@@ -50,12 +52,17 @@ def plain(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def editor(found: CheckedText, name: str, digest: str) -> h.Element:
-    """The text of a job in a form, what it says, and what to do with it."""
-    return h.div("#editor")[
+def editor(found: CheckedText, name: str, digest: str, told: str = "") -> h.Element:
+    """The text of a job next to its form, what it says, and what to do with it.
+
+    Args:
+        name, digest: file that the text is of, and the digest of what was read from it; empty: the file is new.
+        told: why a change of a field was not made.
+    """
+    return h.div("#editor.two")[
         h.form("#job", action="/job/save", method="post")[
             hidden({"file": name, "digest": digest}),
-            h.label(for_="text")["Job file" if name.endswith(".toml") else "Job file (YAML)"],
+            h.label(for_="text")["Job file (TOML)" if name.endswith(".toml") else "Job file (YAML)"],
             h.textarea(
                 {
                     "hx-post": "/job/check",
@@ -82,13 +89,34 @@ def editor(found: CheckedText, name: str, digest: str) -> h.Element:
                 (h.button(type="submit", name="then", value=then)[words] for then, words in THEN.items())
             ],
         ],
+        form_part(found, told),
     ]
 
 
 def check_text(request: Request, fields: Fields) -> Response:
-    """Answers with what a text says, as a part for htmx."""
+    """Answers with what a text says and with its form, as parts for htmx."""
     name = field(fields, "file", NEW)
-    return html(check_part(checked(site_of(request), name, plain(field(fields, "text")))))
+    found = checked(site_of(request), name, plain(field(fields, "text")))
+    return html([check_part(found), form_part(found, comes_along=True)])
+
+
+def set_field(request: Request, fields: Fields) -> Response:
+    """Sets a field of the form in the text, or takes it out where nothing was chosen, as a part for htmx.
+
+    Raises:
+        DataError: no field is named.
+    """
+    site, text, name = site_of(request), plain(field(fields, "text")), field(fields, "file", NEW)
+    named = next((one for one in fields if one.startswith(SET)), None)
+    if named is None:
+        raise DataError("the form names no field")
+    path, value = named.removeprefix(SET), field(fields, named).strip()
+    told = ""
+    try:
+        text = with_field(text, name, tuple(path.split(".")), value or None)
+    except ConfigError as error:
+        told = f"{path} was not changed: {error.mistakes[0].text}"
+    return html(editor(checked(site, name, text), name, field(fields, "digest", ""), told))
 
 
 def save(request: Request, fields: Fields) -> Response:
@@ -99,9 +127,7 @@ def save(request: Request, fields: Fields) -> Response:
     """
     site, text, name = site_of(request), plain(field(fields, "text")), field(fields, "file", NEW)
     target, then = field(fields, "as", name), field(fields, "then", "")
-    path = site.path(target)
-    if path.suffix not in ENDINGS:
-        raise DataError(f"file {target}: a job file ends in {', '.join(ENDINGS)}")
+    path = job_path(site, target)
     digest = field(fields, "digest", "") if target == name else ""
     with SAVING:
         if is_other(path, digest):
@@ -138,5 +164,8 @@ def _conflict(target: str, digest: str) -> h.Element:
 ROUTES = (
     Route("/job", show_job),
     Route("/job/check", posted(check_text), methods=["POST"]),
+    Route("/job/set", posted(set_field), methods=["POST"]),
+    Route("/job/new", posted(write_new), methods=["POST"]),
+    Route("/job/copy", posted(copy_example), methods=["POST"]),
     Route("/job/save", posted(save), methods=["POST"]),
 )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import htpy as h
 
-from ..core.errors import MOST_LINES, ConfigError, Mistake, PrismError, dotted, printable
+from ..core.errors import MOST_LINES, ConfigError, FieldPath, Mistake, PrismError, dotted, printable
 from ..core.page_html import block_html
 from ..core.units import format_bytes
 from ..core.use_case import case_of
@@ -26,6 +27,8 @@ from ..tables.yaml_toml import read_toml, read_yaml
 from .site import Site
 
 NEAR = 2  # lines that are shown around a wrong one
+MOST_NAMES = 2000  # of fields: a hint at the right name of each wrong one takes time
+LENGTHS = "data"  # section that may hold many numbers as names
 MOST_LETTERS = 200  # of a line that is shown
 
 
@@ -46,6 +49,20 @@ class CheckedText:
     job: Job | None = None
     report: CheckReport | None = None
 
+    @cached_property
+    def lines(self) -> list[str]:
+        """Lines of the text, without empty ones at its end."""
+        return self.text.rstrip("\n").split("\n")
+
+    @cached_property
+    def wrong(self) -> dict[FieldPath, str]:
+        """Fields with a mistake, and the last one of each."""
+        return {one.path: one.text for one in self.mistakes}
+
+    def line(self, number: int) -> str:
+        """One line, counted from 1; empty where there is none."""
+        return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
+
 
 def checked(site: Site, name: str, text: str) -> CheckedText:
     """Reads and checks the text of a job file.
@@ -59,6 +76,9 @@ def checked(site: Site, name: str, text: str) -> CheckedText:
         if len(text.encode()) > MAX_BYTES:
             raise ConfigError.in_file(path, f"larger than {format_bytes(MAX_BYTES)}. A job is a page of YAML or TOML.")
         document = (read_toml if path.suffix == ".toml" else read_yaml)(text, str(path))
+        n_names = sum(isinstance(field[-1], str) and field[0] != LENGTHS for field in document.marks)
+        if n_names > MOST_NAMES:
+            raise ConfigError.in_file(path, f"more than {MOST_NAMES:,} fields, so hardly a job")
         found = replace(found, document=document)
         if outside := [*_outside(document, site)]:
             raise ConfigError(outside)
@@ -106,7 +126,7 @@ def _mistakes(found: CheckedText) -> list[h.Node]:
     return [
         h.h2("#verdict")[f"{n:,} mistake{'s' * (n > 1)}"],
         h.div(".notice.bad")[h.ul[items], h.p[f"and {n - len(shown):,} more"] if n > len(shown) else None],
-        h.ol(".lines", aria_label="Lines with mistakes", tabindex="0")[_lines(found.text, shown)],
+        h.ol(".lines", aria_label="Lines with mistakes", tabindex="0")[_lines(found.lines, shown)],
     ]
 
 
@@ -117,9 +137,8 @@ def _place(mistake: Mistake) -> h.Node:
     return [h.strong[printable(words)], ": "] if words else None
 
 
-def _lines(text: str, mistakes: Sequence[Mistake]) -> Iterator[h.Element]:
+def _lines(lines: Sequence[str], mistakes: Sequence[Mistake]) -> Iterator[h.Element]:
     """The wrong lines with those around them, and under each what is wrong there."""
-    lines = text.rstrip("\n").split("\n")
     wrong: dict[int, list[int]] = {}
     for at, one in enumerate(mistakes):
         if one.mark and 1 <= one.mark.line <= len(lines):

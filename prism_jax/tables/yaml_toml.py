@@ -164,7 +164,7 @@ def read_yaml(text: str, name: str, form: str = JOB_FORM) -> Document:
     Raises:
         ConfigError: not YAML, not one mapping, a duplicate key, an unsafe tag, aliases that multiply.
     """
-    node = _compose(text, Mark(name))
+    node = compose_yaml(text, Mark(name))
     reader = _Reader(Mark(name))
     if node is None:
         raise ConfigError.in_file(name, "the file is empty. Start from a file under examples/.")
@@ -222,7 +222,7 @@ def read_value(text: str, source: Mark) -> Any:
     Raises:
         ConfigError: not a safe YAML value.
     """
-    node = _compose(text, source)
+    node = compose_yaml(text, source)
     if node is None:
         return None
     reader = _Reader(source)
@@ -232,7 +232,13 @@ def read_value(text: str, source: Mark) -> Any:
     return value
 
 
-def _compose(text: str, source: Mark) -> yaml.Node | None:
+def compose_yaml(text: str, source: Mark) -> yaml.Node | None:
+    """Reads the nodes of YAML text, which know where they stand; None where there is nothing.
+
+    Raises:
+        ConfigError: not YAML, a tag, or nested too deeply.
+    """
+
     def one() -> list[yaml.Node | None]:
         _limit(text)
         return [yaml.compose(text, Loader=_Loader)]

@@ -34,3 +34,14 @@ document.addEventListener("click", async (event) => {
   event.target.textContent = "Copied";
   setTimeout(() => { event.target.textContent = before; }, 2000);
 });
+// Parts that were opened stay open where htmx renews them, and the focus stays in them.
+const opened = new Set();
+let focused = "";
+document.addEventListener("toggle", (event) => {
+  if (event.target.id) opened[event.target.open ? "add" : "delete"](event.target.id);
+}, true);
+document.addEventListener("htmx:beforeSwap", () => { focused = document.activeElement?.id; });
+document.addEventListener("htmx:afterSettle", () => {
+  for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+  if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus({ preventScroll: true });
+});

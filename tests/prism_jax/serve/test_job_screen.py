@@ -10,7 +10,9 @@ import pytest
 
 from prism_jax.job.load_job import MAX_BYTES
 from prism_jax.prediction.check import check_job
+from prism_jax.prediction.new_job import write_new_job
 from prism_jax.serve.job_screen import digest_of
+from prism_jax.tables.streams import example_files
 from tests.prism_jax.serve.client import Client
 from tests.support.job_texts import JOB
 
@@ -128,6 +130,7 @@ def test_jax_is_not_loaded(client: Client):
     code = f"""
 import sys
 from pathlib import Path
+from prism_jax.tables.streams import example_files
 from tests.prism_jax.serve.client import Client
 client = Client(Path({str(client.site.folder)!r}))
 assert client.get("/job", file="a.yaml").status == 200
@@ -137,3 +140,104 @@ assert "jax" not in sys.modules and "matplotlib" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def set_field(client: Client, text: str, path: str, value: str) -> str:
+    answer = client.post("/job/set", {"file": "a.yaml", "digest": "", "text": text, f"set:{path}": value})
+    assert answer.status == 200
+    return unescape(answer.text)
+
+
+def text_of(page: str) -> str:
+    return page.partition("<textarea")[2].partition(">\n")[2].partition("</textarea>")[0]
+
+
+def control(page: str, path: str) -> str:
+    """Markup of the field at `path`, with its origin."""
+    return page.partition(f'id="f-{path}"')[2].partition('class="field"')[0]
+
+
+def test_a_field_of_the_form_is_set_in_the_text_and_the_two_agree(client: Client):
+    text = "# why\n" + JOB.replace("  tp: 2\n", "  tp: 2 # narrow\n")
+    page = set_field(client, text, "plan.tp", "4")
+    assert text_of(page) == text.replace("tp: 2", "tp: 4")
+    assert 'value="4"' in control(page, "plan.tp")
+    assert "stated in line 11" in control(page, "plan.tp")
+    page = set_field(client, text_of(page), "software.norm", "fused")
+    assert text_of(page) == text.replace("tp: 2", "tp: 4") + "software:\n  norm: fused\n"
+    assert '<option value="fused" selected>' in control(page, "software.norm")
+    page = set_field(client, text_of(page), "plan.tp", "")
+    assert text_of(page) == text.replace("  tp: 2 # narrow\n", "") + "software:\n  norm: fused\n"
+    assert "1, the default" in control(page, "plan.tp")
+
+
+def test_the_text_that_is_typed_renews_the_form(client: Client):
+    found = check(client, JOB.replace("tp: 2", "tp: 8"))
+    assert 'hx-swap-oob="true"' in found
+    assert 'value="8"' in control(found, "plan.tp")
+
+
+def test_every_field_says_where_its_value_is_from(client: Client):
+    found = check(client, JOB)
+    assert "stated in line 5" in control(found, "cluster.n_devices")
+    assert "32, from the preset llama-2-7b" in control(found, "model.n_layers")
+    assert "50 GB/s, from the preset dgx-h100" in control(found, "cluster.tiers.infiniband.bandwidth")
+    assert "1f1b, the default" in control(found, "plan.schedule")
+    for one in check_job(client.site.folder / "a.yaml").open_fields:
+        assert f"assumed: {one.words}" in control(found, one.name)
+    imported = JOB.replace("  tp: 2\n", "  tp: 2   # line 41: tensor_model_parallel_size = 2\n")
+    assert "imported, line 41: tensor_model_parallel_size = 2" in control(check(client, imported), "plan.tp")
+
+
+def test_a_wrong_field_says_so_in_the_form(client: Client):
+    found = check(client, JOB.replace("tp: 2", "tp: x"))
+    assert 'aria-invalid="true"' in control(found, "plan.tp")
+    assert "must be an integer" in control(found, "plan.tp")
+
+
+def test_a_change_that_cannot_be_made_leaves_the_text(client: Client):
+    page = set_field(client, JOB, "plan.tp", "[1")
+    assert "plan.tp was not changed" in page
+    assert text_of(page) == JOB
+    assert client.post("/job/set", {"file": "a.yaml", "text": JOB}).status == 400
+    for path in ("", "." * 60, "a.b", "plan.tp.x", "name.0", "\u202e", "plan..tp"):
+        set_field(client, JOB, path, "{a: 1}")
+
+
+def test_a_new_job_is_that_of_init(client: Client):
+    assert "Write the job file" in client.get("/job").text
+    fields = {"model": "llama-3-8b", "cluster": "dgx-h100", "gpus": "16", "framework": "", "as": "n.yaml"}
+    answer = client.post("/job/new", fields)
+    assert answer.headers["location"] == "/job?file=n.yaml&saved=yes"
+    text = (client.site.folder / "n.yaml").read_text()
+    assert str(client.site.folder) not in text
+    twin = client.site.folder / "twin"
+    twin.mkdir()
+    write_new_job(twin / "n.yaml", model="llama-3-8b", cluster="dgx-h100", n_devices=16)
+    assert text == (twin / "n.yaml").read_text().replace(f"{twin}/", "")
+    for wrong in (
+        {"as": "n.yaml"},
+        {"as": "../n.yaml"},
+        {"gpus": "x"},
+        {"model": "../../etc/config.json"},
+        {"model": "no"},
+    ):
+        assert client.post("/job/new", {**fields, "as": "m.yaml", **wrong}).status == 400
+
+
+def test_a_job_that_ships_is_copied(client: Client):
+    answer = client.post("/job/copy", {"example": "llama2_7b_fsdp_64", "as": ""})
+    assert answer.headers["location"] == "/job?file=llama2_7b_fsdp_64.yaml&saved=yes"
+    assert client.get("/job", file="llama2_7b_fsdp_64.yaml", saved="yes").status == 200
+    assert client.post("/job/copy", {"example": "llama2_7b_fsdp_64", "as": ""}).status == 400
+    assert client.post("/job/copy", {"example": "../x", "as": ""}).status == 400
+
+
+@pytest.mark.parametrize("name", sorted(example_files()))
+def test_every_job_that_ships_has_a_form(name: str, client: Client):
+    text = example_files()[name].read_text()
+    found = check(client, text, example_files()[name].name)
+    assert "Nothing was simulated" in found
+    assert "No field of a job file" not in found
+    ids = re.findall(r' id="([^"]*)"', found)
+    assert len(ids) == len(set(ids))
