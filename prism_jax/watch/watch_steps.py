@@ -16,9 +16,10 @@ from ..core.units import seconds_of
 from ..core.use_case import UNRECORDED, Option, use_case
 from ..recorded.formats.open_trace import detect
 from ..recorded.formats.text_logs import TEXT_LOG
-from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, recorded, trace_facts
+from ..recorded.trace_facts import LogReading, Meta, Skip, TraceFile, TraceSource, recorded, trace_facts
 from ..trace.detector import SlowPhaseDetector
 from ..trace.step_log import StepLog, step_points, without_warm_up
+from ..trace.trace import Trace
 from .phases import watch
 from .remaining import MOST_STEPS, time_left
 from .report import WatchReport
@@ -64,8 +65,7 @@ def watch_steps(
         'wait'
     """
     _check(restart_cost_s, smallest, n_learn, remaining)
-    runs = _runs(Path(source)) if isinstance(source, (str, Path)) and not log.stated and meta is None else []
-    recording, n_left_out = without_warm_up(_last(runs) or recorded(source, meta, log.stated), skip)
+    recording, n_left_out = without_warm_up(watched_recording(source, meta, log), skip)
     detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
     step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
     if n_step < n_learn + detector.confirm:
@@ -91,6 +91,16 @@ def watch_steps(
         time_left=left,
         points=step_points(np.asarray(recording.steps), step_s),
     )
+
+
+def watched_recording(source: TraceSource, meta: Meta = None, log: LogReading = LogReading()) -> Trace | StepLog:
+    """The recording whose phases are looked for: of a log of several runs the last one; arguments as those of `watch_steps`.
+
+    Raises:
+        DataError, ConfigError: it cannot be read.
+    """
+    runs = _runs(Path(source)) if isinstance(source, (str, Path)) and not log.stated and meta is None else []
+    return _last(runs) or recorded(source, meta, log.stated)
 
 
 def _runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
