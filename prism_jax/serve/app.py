@@ -21,16 +21,15 @@ from .layout import document, failure, heading, link
 from .site import Site, html
 
 STATIC = Path(__file__).with_name("static")
-SCREENS = ()  # modules of this folder, each with ROUTES
+SCREENS = (  # modules of this folder, each with ROUTES
     "folder_screen",
     "job_screen",
     "start_screen",
     "run_screen",
     "answer_screen",
     "downloads",
-)
     "recording_screen",
-)  # modules of this folder, each with ROUTES
+)
 
 
 def make_app(site: Site, keys: Keys) -> Guard:
