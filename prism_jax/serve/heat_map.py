@@ -14,23 +14,24 @@ from ..core.page import Table
 from ..core.page_html import table_html
 from ..core.readable import evenly, percent
 from ..core.units import format_s
-from ..watch.rank_map import MOST_OTHERS, MOST_SLOW, Phase, RankMap
+from ..watch.rank_map import MOST_OTHERS, MOST_SLOW, RankMap, StepRange
 
 N_COLOUR = 6  # classes heat-0 to heat-5 of the style sheet, from none to most
 LEAST_TOP = 0.02  # of the scale: noise of a per cent is no colour
 LEFT, TOP, WIDTH, ROW, BELOW = 90, 26, 900, 16, 74  # of the drawing, in its units
 N_TICK = 8
+MOST_ROWS = 8  # of the table that is not folded
 
 
-def heat_map(found: RankMap, phases: Sequence[Phase] = ()) -> h.Element:
+def heat_map(found: RankMap, phases: Sequence[StepRange] = ()) -> h.Element:
     """The ranks of a recording by steps, with a legend, and their numbers in a table.
 
     Args:
         phases: slow phases, which are marked above the steps.
     """
-    n_column, height = len(found.steps), TOP + ROW * len(found.shown)
+    height = TOP + ROW * len(found.shown)
     edges = _edges(found.cells)
-    title = f"How much longer the {found.quantity or 'step'} of each rank is than that of {found.peers}"
+    title = f"How much longer the {found.quantity or 'step'} of each rank is than {found.peers}"
     drawn = h.svg(
         {"viewBox": f"0 0 {LEFT + WIDTH + 10} {height + BELOW}", "aria-labelledby": "heat-title heat-about"},
         class_="chart heat",
@@ -47,7 +48,7 @@ def heat_map(found: RankMap, phases: Sequence[Phase] = ()) -> h.Element:
     return h.figure[
         h.figcaption[_about(found)],
         h.div(".wide", tabindex="0", role="region", aria_label=title)[drawn],
-        _numbers(found) if n_column else None,
+        _numbers(found),
     ]
 
 
@@ -58,7 +59,7 @@ def _about(found: RankMap) -> str:
     if n_shown < n_all:
         left_out = f" {n_shown} of {n_all:,} ranks are shown: the slowest {MOST_SLOW} and {MOST_OTHERS} of the others."
     return (
-        f"Ranks by steps: how much longer the {found.quantity or 'step'} is than that of {found.peers} in the same step."
+        f"Ranks by steps: how much longer the {found.quantity or 'step'} is than {found.peers} in the same step."
         f"{of_column}{left_out}"
     )
 
@@ -102,7 +103,7 @@ def _runs(cells: Floats, edges: Sequence[float]) -> Iterator[tuple[int, int, int
         first += n
 
 
-def _phase(found: RankMap, phase: Phase) -> h.Node:
+def _phase(found: RankMap, phase: StepRange) -> h.Node:
     steps = np.asarray(found.steps)
     first = max(int(np.searchsorted(steps, phase.first, side="right")) - 1, 0)
     end = len(steps) if phase.end is None else max(int(np.searchsorted(steps, phase.end)), first + 1)
@@ -136,8 +137,8 @@ def _share(value: float) -> str:
     return f"{value:.{decimals + (0 if round(value, decimals + 2) == round(value, 12) else 1)}%}"
 
 
-def _numbers(found: RankMap) -> h.Element:
-    """Numbers of the ranks, the slowest first."""
+def _numbers(found: RankMap) -> list[h.Node]:
+    """Numbers of the ranks, the slowest first; those of many are folded."""
     rows = [row for row in found.rows if row.rank in found.shown]
     columns = {
         "rank": lambda row: row.rank,
@@ -145,4 +146,8 @@ def _numbers(found: RankMap) -> h.Element:
         f"longer than {found.peers}": lambda row: percent(row.excess, sign=True),
         "slowest in": lambda row: f"{row.slowest:.0%} of steps",
     }
-    return table_html(Table.of(f"Ranks{found.when}, the slowest first", rows, columns))
+    first = table_html(Table.of(f"The slowest ranks{found.when}", rows[:MOST_ROWS], columns))
+    if len(rows) <= MOST_ROWS:
+        return [first]
+    rest = table_html(Table.of(f"Other ranks{found.when}", rows[MOST_ROWS:], columns))
+    return [first, h.details[h.summary[f"{len(rows) - MOST_ROWS} other ranks in numbers"], rest]]

@@ -14,22 +14,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..core.errors import DataError, PrismError
-from ..core.page import Table
+from ..core.page import Page, Table
 from ..core.page_html import block_html, card_section, table_html
 from ..core.units import format_bytes, format_s, seconds_of
-from ..launch.launch_files import states_job
 from ..recorded.report import TraceFacts, recording_blocks, recording_title
 from ..recorded.trace_facts import trace_facts
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from ..watch.rank_map import Phase, RankMap, rank_map
+from ..watch.rank_map import RankMap, StepRange, rank_map
 from ..watch.report import WatchReport
 from ..watch.watch_steps import RESTART_COST_S, watch_steps, watched_recording
+from .files import screen_of
 from .heat_map import heat_map
-from .layout import action, document, heading, link, notice, picture
+from .layout import action, document, failure, heading, link, notice, picture
 from .results import HEAD, HEAD_BYTES
 from .site import Site, address, asked, html, site_of
-from .start_screen import command_line
+from .start_screen import command_line, lines_of
 
 LARGE = 20 * 2**20  # bytes from which a recording is read by a run
 PACKED, LARGE_PACKED = (".gz", ".parquet", ".json", ".tar", ".db", ".sqlite", ".nsys-rep"), 4 * 2**20
@@ -39,7 +39,7 @@ HELD = 2  # recordings that are kept in memory
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRecording:
     """Steps and ranks of a recording.
 
     Attributes:
@@ -68,11 +68,13 @@ def show_recording(request: Request) -> Response:
     cost, remaining = request.query_params.get("restart-cost", ""), request.query_params.get("remaining", "")
     state = _state(path)
     if why := _too_large(path, state):
-        return html(document(name, heading(name), notice(why), _actions(site, name, path), here="/"))
+        return html(document(name, heading(name), notice(why), _actions(site, name, path)))
     try:
         seen = _seen(path, name, state, cost.strip(), remaining.strip(), request.query_params.get("part"))
     except PrismError as error:
-        raise DataError(str(error).replace(f"{site.folder}/", "")) from None
+        lines = [line.replace(f"{site.folder}/", "") for line in lines_of(error)]
+        others = h.div(".actions")[_folder_of(site, path), link("Back to the folder", "/")]
+        return html(document(name, heading(name), failure(lines), others), 400)
     shown = None if seen.report is None else _picture(site, path, name, state, cost or remaining, seen.report)
     return html(
         document(
@@ -81,12 +83,16 @@ def show_recording(request: Request) -> Response:
             _ranks(seen, name),
             shown,
             _phases(seen, name, cost, remaining),
-            [block_html(one, 2) for one in (seen.report.blocks() if seen.report else recording_blocks(seen.facts))],
+            [block_html(one, 2) for one in _page(seen).blocks],
             _steps(seen),
             _actions(site, name, path),
-            here="/",
         )
     )
+
+
+def _page(seen: SeenRecording) -> Page:
+    """Everything that is told of the steps."""
+    return seen.report.page() if seen.report else Page(None, recording_blocks(seen.facts))
 
 
 State = tuple[tuple[str, int, int], ...]  # name, time of change and size of each file
@@ -113,7 +119,7 @@ def _opened(path: Path, name: str, state: State) -> Trace | StepLog:
 
 
 @lru_cache(maxsize=32)
-def _seen(path: Path, name: str, state: State, cost: str, remaining: str, part: str | None) -> Seen:
+def _seen(path: Path, name: str, state: State, cost: str, remaining: str, part: str | None) -> SeenRecording:
     """Everything that the screen shows of a recording.
 
     Raises:
@@ -140,8 +146,8 @@ def _seen(path: Path, name: str, state: State, cost: str, remaining: str, part: 
             raise
         problem = str(error)
     last = report.phases[-1] if report and report.phases else None
-    phase = None if last is None else Phase(last.onset_step, last.end_step)
-    return Seen(trace_facts(kept, n_left_out), report, problem, rank_map(kept, part, phase))
+    phase = None if last is None else StepRange(last.onset_step, last.end_step)
+    return SeenRecording(trace_facts(kept, n_left_out), report, problem, rank_map(kept, part, phase))
 
 
 def _picture(site: Site, path: Path, name: str, state: State, is_asked: str, report: WatchReport) -> h.Node:
@@ -166,7 +172,7 @@ def _is_kept(path: Path, changed_ns: int) -> bool:
     return path.is_file() and path.stat().st_mtime_ns > changed_ns and _is_report(path)
 
 
-def _ranks(seen: Seen, name: str) -> h.Element:
+def _ranks(seen: SeenRecording, name: str) -> h.Element:
     found = seen.ranks
     if found is None:
         return h.section[
@@ -176,7 +182,7 @@ def _ranks(seen: Seen, name: str) -> h.Element:
                 "profiles of several ranks in one folder."
             ],
         ]
-    phases = [Phase(one.onset_step, one.end_step) for one in (seen.report.phases if seen.report else ())]
+    phases = [StepRange(one.onset_step, one.end_step) for one in (seen.report.phases if seen.report else ())]
     return h.section[
         h.h2["Is it a node?"],
         h.p("#slow-rank.verdict", class_="bad" if found.slow else "good")[found.verdict],
@@ -199,8 +205,8 @@ def _quantities(found: RankMap, name: str) -> h.Node:
     return h.nav(aria_label="Compared by")[h.ul(".row")[(h.li[one] for one in links)]]
 
 
-def _phases(seen: Seen, name: str, cost: str, remaining: str) -> h.Element:
-    """What a slow phase costs against a restart, and how long the rest takes."""
+def _phases(seen: SeenRecording, name: str, cost: str, remaining: str) -> h.Element:
+    """Form for the cost of a restart and the steps to come; why slow phases are not looked for, where they cannot be."""
     if seen.report is None:
         return h.section[h.h2["Slow phases"], notice(seen.problem, "unsure")]
     return h.section[
@@ -237,7 +243,7 @@ def _asked(name: str, label: str, value: str, usual: str, about: str) -> h.Eleme
     ]
 
 
-def _steps(seen: Seen) -> h.Node:
+def _steps(seen: SeenRecording) -> h.Node:
     """Numbers of the picture."""
     points = seen.report.points if seen.report else None
     if points is None:
@@ -253,7 +259,7 @@ def _steps(seen: Seen) -> h.Node:
 
 def _actions(site: Site, name: str, path: Path) -> h.Element:
     jobs = [file.name for file in site.results.jobs()][:1]
-    has_head = path.is_file() and _states_job(path)
+    has_head = path.is_file() and screen_of(path) == "/job"
     log = name if has_head or not jobs else f"{jobs[0]}={name}"
     return h.section[
         h.h2["Go on"],
@@ -266,13 +272,6 @@ def _actions(site: Site, name: str, path: Path) -> h.Element:
             _folder_of(site, path),
         ],
     ]
-
-
-def _states_job(path: Path) -> bool:
-    try:
-        return states_job(path)
-    except (PrismError, OSError):
-        return False
 
 
 def _folder_of(site: Site, path: Path) -> h.Node:

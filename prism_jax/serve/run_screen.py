@@ -17,7 +17,7 @@ from .site import Fields, Site, address, asked, field, html, posted, redirect, s
 from .start_screen import command_line
 
 if TYPE_CHECKING:
-    from .runs import Run
+    from .runs import CommandRun
 
 GOING = ("waiting", "running")
 SAID: dict[str, tuple[str, Tone]] = {
@@ -49,7 +49,7 @@ def show_run(request: Request) -> Response:
     )
 
 
-def run_title(run: Run) -> str:
+def run_title(run: CommandRun) -> str:
     """Command and its subject: "predict llama2_7b_fsdp_64"."""
     words = list(run.words)
     n_word = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
@@ -69,7 +69,7 @@ def show_state(request: Request) -> Response:
     return answer
 
 
-def _state(run: Run) -> h.Element:
+def _state(run: CommandRun) -> h.Element:
     """The state in words; it changes with the page alone, so that screen readers tell it once."""
     said, tone = SAID[run.state]
     if run.is_stopping:
@@ -82,7 +82,7 @@ def _state(run: Run) -> h.Element:
     ]
 
 
-def _part(site: Site, run: Run) -> h.Element:
+def _part(site: Site, run: CommandRun) -> h.Element:
     """Place in the queue or progress, with what there is of the answer."""
     renewed: dict[str, str | None] = {"id": "progress"}
     if run.state in GOING:
@@ -100,7 +100,7 @@ def _part(site: Site, run: Run) -> h.Element:
     return h.div(renewed)[inside]
 
 
-def _queue(site: Site, run: Run) -> h.Node:
+def _queue(site: Site, run: CommandRun) -> h.Node:
     """Place among those that wait, and what runs now."""
     others = site.runs.runs()
     before = [one for one in others if one.state == "waiting" and one.turn < run.turn]
@@ -119,7 +119,7 @@ def _queue(site: Site, run: Run) -> h.Node:
     ]
 
 
-def _progress(run: Run) -> h.Node:
+def _progress(run: CommandRun) -> h.Node:
     left = "" if run.seconds_left is None else f", about {duration(max(run.seconds_left, 1.0))} left"
     return [
         h.label(for_="bar")[run.what or "starting"],
@@ -128,7 +128,7 @@ def _progress(run: Run) -> h.Node:
     ]
 
 
-def _actions(run: Run) -> Sequence[h.Node]:
+def _actions(run: CommandRun) -> Sequence[h.Node]:
     if run.state in GOING:
         return () if run.is_stopping else (action("Cancel", "/run/cancel", name=run.name),)
     again = link("Change and start again", address("/start", again=run.name))
@@ -165,7 +165,7 @@ def show_runs(request: Request) -> Response:
     return html(document("Runs", heading("Runs"), parts, here="/runs"))
 
 
-def _listed(title: str, runs: Sequence[Run]) -> h.Element:
+def _listed(title: str, runs: Sequence[CommandRun]) -> h.Element:
     rows = (
         h.tr[
             h.td[h.a(href=address("/run", name=run.name))[run.name]],

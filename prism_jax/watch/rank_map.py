@@ -44,7 +44,7 @@ class RankRow:
     slowest: float
 
 
-class Phase(NamedTuple):
+class StepRange(NamedTuple):
     """Steps from one to another.
 
     Attributes:
@@ -61,7 +61,7 @@ class Phase(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Its steps: " since step 60"."""
+        """Words: " since step 60"."""
         return f" since step {self.first:,}" if self.end is None else f" from step {self.first:,} to {self.end:,}"
 
 
@@ -100,11 +100,11 @@ class RankMap:
         """Whether a rank is slow, in a sentence."""
         what = self.quantity or "step"
         if not self.slow:
-            return f"No rank is slow{self.when}: the {what} of each is close to that of {self.peers}."
+            return f"No rank is slow{self.when}: the {what} of each is close to {self.peers}."
         row = next(row for row in self.rows if row.rank == self.slow[0])
         longest = f"the longest in {row.slowest:.0%} of the steps"
         return (
-            f"Rank {row.rank} is slow{self.when}: its {what} is {percent(row.excess)} longer than that of {self.peers}, and "
+            f"Rank {row.rank} is slow{self.when}: its {what} is {percent(row.excess)} longer than {self.peers}, and "
             f"{longest}.{_others(self.slow[1:])}"
         )
 
@@ -116,7 +116,7 @@ def _others(names: Sequence[str]) -> str:
     return f" So {said}, less."
 
 
-def rank_map(recording: Trace | StepLog, quantity: str | None = None, phase: Phase | None = None) -> RankMap | None:
+def rank_map(recording: Trace | StepLog, quantity: str | None = None, phase: StepRange | None = None) -> RankMap | None:
     """Compares the ranks of a recording.
 
     Args:
@@ -168,7 +168,7 @@ def _of_log(log: StepLog) -> Ranks | None:
     ranks = log.ranks
     if ranks is None or len(ranks.names) < 2:
         return None
-    return ranks, np.zeros(len(ranks.names), np.int64), "the middle rank"
+    return ranks, np.zeros(len(ranks.names), np.int64), "that of the middle rank"
 
 
 def _of_trace(trace: Trace) -> Ranks | None:
@@ -186,9 +186,9 @@ def _of_trace(trace: Trace) -> Ranks | None:
     entry, rank = np.repeat(np.arange(n_step), n_rank), np.tile(np.arange(n_rank), n_step)
     ranks = RankTimes(names, entry, rank, own_s[order].T.ravel(), {})
     if trace.n_replica == 1:  # a stage has nobody to be compared with
-        return ranks, np.zeros(n_rank, np.int64), "the middle rank"
-    middle = "the mean of its" if trace.n_replica == 2 else "the middle rank of its"
-    return ranks, stage[order], f"{middle} stage" if trace.n_stage > 1 else "the middle rank"
+        return ranks, np.zeros(n_rank, np.int64), "that of the middle rank"
+    middle = "the mean of its" if trace.n_replica == 2 else "that of the middle rank of its"
+    return ranks, stage[order], f"{middle} stage" if trace.n_stage > 1 else "that of the middle rank"
 
 
 def _levelled(ranks: RankTimes, group: NDArray[np.int64]) -> RankTimes:
@@ -230,8 +230,8 @@ def _rows(names: Sequence[str], values: Floats, excess: Floats, group: NDArray[n
     for one in np.unique(group):  # where all are alike, none is the slowest
         is_most[group == one] &= is_most[group == one].sum(axis=0) == 1
     shares = is_most.sum(axis=1) / np.maximum(np.isfinite(values).sum(axis=1), 1)
-    order = np.lexsort((np.arange(len(names)), -np.nan_to_num(over, nan=-np.inf)))
-    return tuple(RankRow(names[i], float(medians[i]), float(over[i]), float(shares[i])) for i in order.tolist())
+    order: list[int] = np.lexsort((np.arange(len(names)), -np.nan_to_num(over, nan=-np.inf))).tolist()
+    return tuple(RankRow(names[i], float(medians[i]), float(over[i]), float(shares[i])) for i in order)
 
 
 def _slow(rows: Sequence[RankRow], told: Set[str], n_step: int) -> tuple[str, ...]:
