@@ -155,7 +155,7 @@ def _recompute(head: Head, job: StatedJob) -> None:
         )
         job.put_flag("plan.sequence_parallel", head.said("training.sequence_parallel"))
         n = head.said("training.virtual_pipeline_model_parallel_size")
-        job.put("plan.virtual_stages", whole(n, 1), n)
+        job.put_whole("plan.virtual_stages", n)
         job.put("plan.schedule", "interleaved" if (whole(n, 1) or 1) > 1 else None, n)
     elif is_true(of_fsdp) or (recompute is not None and recompute.text in ("unsloth", "offload", "offload_disk")):
         job.put("plan.recompute", "full", of_fsdp if is_true(of_fsdp) else recompute)
@@ -256,7 +256,7 @@ def _batch(head: Head, job: StatedJob) -> None:
     if length is None and parts[0] is not None and parts[1] is not None:
         job.put("plan.seq_len", sum(whole(one, 1) or 0 for one in parts), *parts)
     elif length is not None:
-        job.put("plan.seq_len", whole(length, 1), length)
+        job.put_whole("plan.seq_len", length)
     elif head.trainer in CUTOFF:
         usual = CUTOFF[head.trainer]
         if usual is not None:

@@ -60,8 +60,7 @@ def _sizes(head: Head, job: StatedJob) -> None:
         job.put("model.causal", False, program)
     elif program is None and rows is not None and rows.text.startswith("BertWordPiece"):
         job.put("model.causal", False, rows, why="a tokenizer of BERT")
-    layers = head.said("mtp_num_layers")
-    job.put("model.n_mtp", whole(layers), layers)
+    job.put_whole("model.n_mtp", head.said("mtp_num_layers"), least=0)
 
 
 def _is_set(value: SaidValue | None) -> bool:
@@ -129,11 +128,10 @@ def _experts(head: Head, job: StatedJob) -> None:
     shared = head.said("moe_shared_expert_intermediate_size")
     if shared is not None:
         job.put("model.moe.n_shared", 1, shared)
-        job.put("model.moe.shared_ffn_hidden", whole(shared, 1), shared)
+        job.put_whole("model.moe.shared_ffn_hidden", shared)
         job.put_set("model.moe.shared_gate", head.said("moe_shared_expert_gate"))
     _which_layers(head, job)
-    latent = head.said("moe_latent_size")
-    job.put("model.moe.latent", whole(latent), latent)
+    job.put_whole("model.moe.latent", head.said("moe_latent_size"), least=0)
     job.put_set("model.moe.router_bias", head.said("moe_router_enable_expert_bias"))
     capacity = head.said("moe_expert_capacity_factor")
     if capacity is not None and isinstance(factor := literal(capacity.text), (int, float)) and factor > 0:
@@ -150,8 +148,7 @@ def put_experts_plan(head: Head, job: StatedJob) -> None:
     if job.get("model.moe.n_experts") is None:
         job.fields.pop("plan.ep", None)
         return
-    tensor = head.said("expert_tensor_parallel_size")
-    job.put("plan.etp", whole(tensor, 1), tensor)
+    job.put_whole("plan.etp", head.said("expert_tensor_parallel_size"))
     _dispatcher(head, job)
 
 
@@ -203,7 +200,6 @@ def _latent(head: Head, job: StatedJob) -> None:
     rank = head.said("q_lora_rank")
     job.put("model.mla.q_lora_rank", whole(rank) or 0, rank)
     for field, name in LATENT.items():
-        value = head.said(name)
-        job.put(f"model.mla.{field}", whole(value, 1), value)
+        job.put_whole(f"model.mla.{field}", head.said(name))
     for path in ("model.head_dim", "model.n_kv_heads"):
         job.fields.pop(path, None)

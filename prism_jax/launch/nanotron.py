@@ -86,12 +86,11 @@ def nanotron_job(head: Head, generation: str = "") -> StatedJob:
         job.refused.append("the configuration holds no sizes of a model (model.model_config)")
     _experts(head, job)
     for path, name in DEGREES.items():
-        said = head.said(f"parallelism.{name}")
-        job.put(path, whole(said, 1), said)
+        job.put_whole(path, head.said(f"parallelism.{name}"))
     n = job.get("plan.dp", 1) * job.get("plan.pp", 1) * job.get("plan.tp", 1) * job.get("plan.cp", 1)
     said, world = head.said("parallelism.dp"), head.said("world_size")
     if world is not None:
-        job.put("cluster.n_devices", whole(world, 1), world)
+        job.put_whole("cluster.n_devices", world)
     elif said is not None:
         job.put("cluster.n_devices", n, said, why="dp x pp x tp x cp")
     if job.get("plan.ep") == 1 or job.get("model.moe.n_experts") is None:
@@ -120,7 +119,7 @@ def _experts(head: Head, job: StatedJob) -> None:
         f"{front}top_k", "model.model_config.num_experts_per_token", "model.model_config.num_experts_per_tok"
     )
     width = head.said(f"{front}moe_intermediate_size")
-    job.put("model.moe.n_experts", whole(number, 1), number)
+    job.put_whole("model.moe.n_experts", number)
     job.put("model.moe.top_k", whole(top, 1) or 1, top)
     job.put("model.moe.ffn_hidden", whole(width, 1) or job.get("model.ffn_hidden"), width)
     shared = head.said(f"{front}enable_shared_expert")
@@ -133,8 +132,8 @@ def _experts(head: Head, job: StatedJob) -> None:
 def _batch(head: Head, job: StatedJob) -> None:
     micro, steps = head.said("tokens.micro_batch_size"), head.said("tokens.batch_accumulation_per_replica")
     length = head.said("tokens.sequence_length")
-    job.put("plan.micro_batch", whole(micro, 1), micro)
-    job.put("plan.seq_len", whole(length, 1), length)
+    job.put_whole("plan.micro_batch", micro)
+    job.put_whole("plan.seq_len", length)
     if micro is not None:
         each = job.get("plan.micro_batch") * (whole(steps, 1) or 1)
         job.put("plan.global_batch", each * job.get("plan.dp", 1), steps or micro)

@@ -82,8 +82,7 @@ def litgpt_job(head: Head, generation: str = "") -> StatedJob:
     job.put("cluster.n_devices", n, each, nodes)
     job.put("plan.dp", n, each, nodes)
     for path, name in (("plan.micro_batch", "micro_batch_size"), ("plan.global_batch", "global_batch_size")):
-        said = head.said(f"training.{name}")
-        job.put(path, whole(said, 1), said)
+        job.put_whole(path, head.said(f"training.{name}"))
     length = head.said("training.max_seq_length")
     positions = job.get("model.max_seq_len")
     job.put(
@@ -117,8 +116,7 @@ def _model(head: Head, job: StatedJob) -> None:
         put_head_model(head, job, *MODEL)
         return
     for path, name in SIZES.items():
-        said = head.said(f"training.{name}")
-        job.put(path, whole(said, 1), said)
+        job.put_whole(path, head.said(f"training.{name}"))
     kind, norm = head.said("training.mlp_class_name"), head.said("training.norm_class_name")
     job.put("model.gated", kind is not None and kind.text in ("LLaMAMLP", "GemmaMLP", "LLaMAMoE"), kind)
     job.put("model.norm", "rms" if norm is not None and "RMS" in norm.text else "layer", norm)
@@ -133,7 +131,7 @@ def _adapters(head: Head, job: StatedJob) -> None:
         return
     flags: dict[str, SaidValue | None] = {name: head.said(f"training.{name}") for name in TARGETS}
     targets = [one for name, modules in TARGETS.items() if is_true(flags[name]) for one in modules]
-    job.put("model.adapters.rank", whole(rank, 1), rank)
+    job.put_whole("model.adapters.rank", rank)
     job.put("model.adapters.targets", targets or ["q_proj", "v_proj"], *flags.values())
     quantised = head.said("training.quantize")
     if quantised is not None and quantised.text.startswith("bnb.nf4"):

@@ -55,7 +55,7 @@ def maxtext_job(head: Head, generation: str = "") -> StatedJob:
         said = head.said(*names)
         is_latent = job.get("model.mla.kv_lora_rank") is not None
         if said is not None and not (is_latent and path in ("model.n_kv_heads", "model.head_dim")):
-            job.put(path, whole(said, 1), said)
+            job.put_whole(path, said)
     if named is not None and job.get("model.n_layers") is None and named.text != "default":
         job.refused.append(
             f"line {named.line}: model_name = {named.text[:60]} is not known here; --model config.json gives it"
@@ -123,7 +123,7 @@ def _maxtext_model(head: Head, job: StatedJob) -> None:
     job.put_set("model.qk_norm", qk)
     experts, top = head.said("num_experts"), head.said("num_experts_per_tok")
     if (whole(experts) or 1) > 1 and job.get("model.moe.n_experts") is None:
-        job.put("model.moe.n_experts", whole(experts), experts)
+        job.put_whole("model.moe.n_experts", experts, least=0)
         job.put("model.moe.top_k", whole(top, 1) or 1, top)
         width = head.said("base_moe_mlp_dim", "moe_mlp_dim")
         has_width = width is not None and literal(width.text) != -1
@@ -139,8 +139,7 @@ def _maxtext_attention(head: Head, job: StatedJob) -> None:
     kind, block, window = head.said("attention_type"), head.said("decoder_block"), head.said("sliding_window_size")
     if kind is not None and kind.text == "mla" and job.get("model.mla.kv_lora_rank") is None:
         for name in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
-            said = head.said(name)
-            job.put(f"model.mla.{name}", whole(said), said)
+            job.put_whole(f"model.mla.{name}", head.said(name), least=0)
         for path in ("model.head_dim", "model.n_kv_heads"):
             job.fields.pop(path, None)
     patterns = {"gemma2": ["sliding", "full"], "gemma3": [*["sliding"] * 5, "full"]}
@@ -217,15 +216,14 @@ def nanochat_job(head: Head, generation: str = "") -> StatedJob:
     """
     job = StatedJob()
     for path, names in _NANOCHAT_NAMES.items():
-        said = head.said(*names)
-        job.put(path, whole(said, 1), said)
+        job.put_whole(path, head.said(*names))
     if job.get("model.hidden"):
         job.put("model.ffn_hidden", 4 * job.get("model.hidden"), why="four times the hidden size")
     for path, value in _NANOCHAT.items():
         job.put(path, value, why="model of nanochat")
     size, length = head.facts.get("device_batch"), head.facts.get("sequence_length")
-    job.put("plan.micro_batch", whole(size, 1), size)
-    job.put("plan.seq_len", whole(length, 1), length)
+    job.put_whole("plan.micro_batch", size)
+    job.put_whole("plan.seq_len", length)
     own, every, total = (whole(head.facts.get(name), 1) for name in ("rank_tokens", "micro_tokens", "total_tokens"))
     if own and every:
         job.put("cluster.n_devices", every // own, head.facts.get("micro_tokens"))
@@ -282,8 +280,7 @@ def modded_job(head: Head, generation: str = "") -> StatedJob:
         "model.vocab": "vocab_size",
     }
     for path, name in names.items():
-        said = head.facts.get(f"gpt.{name}")
-        job.put(path, whole(said, 1), said)
+        job.put_whole(path, head.facts.get(f"gpt.{name}"))
     if job.get("model.hidden") is None:
         job.refused.append("the log does not hold the sizes of its model (they are in the code above it)")
     else:

@@ -70,6 +70,14 @@ class StatedJob:
         if value is not None:
             self.fields[path] = StatedField(path, value, tuple(one for one in said if one is not None), why)
 
+    def put_whole(self, path: str, said: SaidValue | None, least: int = 1) -> None:
+        """States a whole number, where it is said.
+
+        Raises:
+            DataError: something else is written there, or it is less than `least`.
+        """
+        self.put(path, whole(said, least), said)
+
     def put_set(self, path: str, flag: SaidValue | None) -> None:
         """States True where a flag is set, and nothing where it is not."""
         self.put(path, is_true(flag) or None, flag)

@@ -107,7 +107,7 @@ def _batch(head: Head, job: StatedJob) -> None:
     local = local or head.said("flag.training.local_batch_size", "flag.training.batch_size")
     length = length or head.said("flag.training.seq_len")
     steps, dp = whole(head.said("grad_accum"), 1) or 1, job.get("plan.dp", 1)
-    job.put("plan.seq_len", whole(length, 1), length)
+    job.put_whole("plan.seq_len", length)
     size = whole(local, 1)
     if size and job.get("plan.pp", 1) > 1:  # a local batch is cut into one micro-batch per stage, unless it is said
         said = head.said("flag.parallelism.pipeline_parallel_microbatch_size")
@@ -120,7 +120,7 @@ def _batch(head: Head, job: StatedJob) -> None:
     else:
         job.put("plan.micro_batch", size, local)
     if total is not None:
-        job.put("plan.global_batch", whole(total, 1), total)
+        job.put_whole("plan.global_batch", total)
     elif size and (head.source == "log" or job.get("cluster.n_devices")):
         job.put("plan.global_batch", size * dp * steps, local)
 

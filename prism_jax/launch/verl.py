@@ -84,8 +84,7 @@ def _sharding(head: Head, job: StatedJob) -> int:
     recompute = head.said(f"{MODEL}enable_gradient_checkpointing", "verl.model.enable_gradient_checkpointing")
     if strategy is not None and strategy.text == "megatron":
         return _megatron(head, job, strategy)
-    ulysses = head.said(f"{ACTOR}ulysses_sequence_parallel_size", "verl.ulysses_sequence_parallel_size")
-    job.put("plan.cp", whole(ulysses, 1), ulysses)
+    job.put_whole("plan.cp", head.said(f"{ACTOR}ulysses_sequence_parallel_size", "verl.ulysses_sequence_parallel_size"))
     if job.get("plan.cp", 1) > 1:
         job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
     job.put("plan.sharding", "fsdp", strategy)
@@ -101,8 +100,7 @@ def _megatron(head: Head, job: StatedJob, strategy: SaidValue) -> int:
     front = f"{ACTOR}megatron."
     model = 1
     for path, name in (("plan.tp", "tensor"), ("plan.pp", "pipeline"), ("plan.cp", "context"), ("plan.ep", "expert")):
-        said = head.said(f"{front}{name}_model_parallel_size", f"{front}{name}_parallel_size")
-        job.put(path, whole(said, 1), said)
+        job.put_whole(path, head.said(f"{front}{name}_model_parallel_size", f"{front}{name}_parallel_size"))
         model *= 1 if path == "plan.ep" else job.get(path, 1)
     own = {
         "expert_tensor_parallel_size": f"{front}expert_tensor_parallel_size",
@@ -169,12 +167,9 @@ def _batch(head: Head, job: StatedJob) -> None:
 
 
 def _sft_batch(head: Head, job: StatedJob) -> None:
-    length = head.said("verl.data.max_length")
-    job.put("plan.seq_len", whole(length, 1), length)
-    micro = head.said("verl.data.micro_batch_size_per_gpu", "verl.data.micro_batch_size")
-    job.put("plan.micro_batch", whole(micro, 1), micro)
-    batch = head.said("verl.data.train_batch_size")
-    job.put("plan.global_batch", whole(batch, 1), batch)
+    job.put_whole("plan.seq_len", head.said("verl.data.max_length"))
+    job.put_whole("plan.micro_batch", head.said("verl.data.micro_batch_size_per_gpu", "verl.data.micro_batch_size"))
+    job.put_whole("plan.global_batch", head.said("verl.data.train_batch_size"))
 
 
 # --- Files and command lines -------------------------------------------------------------------------------------------
