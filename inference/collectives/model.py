@@ -194,15 +194,9 @@ class Collectives(Model[CollectivesData]):
     holdout_method = "nuts"
     columns = COLUMNS
     reported = (
-        "curve_scale",
-        "step_scale",
-        "across_scale",
-        "log_uneven",
-        "uneven_growth",
-        "log_noise",
-        "noise_growth",
+        "curve_scale", "step_scale", "across_scale", "log_uneven", "uneven_growth", "log_noise", "noise_growth",
         "in_place",
-    )
+    )  # fmt: skip
     target_accept = 0.95  # latency hides behind the law's middle part: narrow places need short steps
 
     def prepare(self, frame: pd.DataFrame) -> CollectivesData:

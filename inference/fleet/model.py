@@ -237,19 +237,9 @@ def _prob(drawn: float) -> float:
 
 
 REPORTED = (
-    "typical_log_s",
-    "gpu_spread",
-    "node_spread",
-    "run_spread",
-    "rest_spread",
-    "kernel_spread",
-    "slow_prob",
-    "slow_shift",
-    "slow_spread",
-    "far_prob",
-    "far_spread",
-    "slope",
-)
+    "typical_log_s", "gpu_spread", "node_spread", "run_spread", "rest_spread", "kernel_spread", "slow_prob",
+    "slow_shift", "slow_spread", "far_prob", "far_spread", "slope",
+)  # fmt: skip
 
 
 class FleetModel(Model[FleetData]):

@@ -85,15 +85,8 @@ class StepsModel(Model[StepsData]):
     default_method = "map"
     columns = COLUMNS
     reported = (
-        "effect",
-        "size",
-        "own",
-        "length",
-        "coupling",
-        "rest",
-        "level_dof",
-        "level_scale",
-    )
+        "effect", "size", "own", "length", "coupling", "rest", "level_dof", "level_scale",
+    )  # fmt: skip
 
     def prepare(self, frame: pd.DataFrame) -> StepsData:
         """The data of a checked table: shapes, levels and labels of every run.

@@ -12,15 +12,8 @@ from ..core.arrays import Floats
 from ..result.distribution import check_prob
 
 BUCKETS = (
-    "useful",
-    "stragglers",
-    "slow_phases",
-    "checkpoint",
-    "failure",
-    "rework",
-    "restart",
-    "planned_stops",
-)
+    "useful", "stragglers", "slow_phases", "checkpoint", "failure", "rework", "restart", "planned_stops",
+)  # fmt: skip
 """Where time goes, in the words of Google's goodput library: `useful` and seven kinds of badput."""
 
 

@@ -17,15 +17,9 @@ from .head import Head, SaidValue
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError, runs
 
 OF_NEOX = (
-    "pipe_parallel_size",
-    "model_parallel_size",
-    "pos_emb",
-    "no_weight_tying",
-    "gpt_j_residual",
-    "output_layer_parallelism",
-    "train_micro_batch_size_per_gpu",
-    "attention_config",
-)
+    "pipe_parallel_size", "model_parallel_size", "pos_emb", "no_weight_tying", "gpt_j_residual",
+    "output_layer_parallelism", "train_micro_batch_size_per_gpu", "attention_config",
+)  # fmt: skip
 RENAMED = {
     "num_kv_heads": "num_key_value_heads",
     "zero_optimization.stage": "zero_stage",

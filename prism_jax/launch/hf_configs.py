@@ -24,15 +24,8 @@ OF_TRAINER = (
     "max_seq_length",
 )
 OF_FACTORY = (
-    "finetuning_type",
-    "stage",
-    "template",
-    "do_train",
-    "cutoff_len",
-    "train_dataset",
-    "dist_config",
-    "kernel_config",
-)
+    "finetuning_type", "stage", "template", "do_train", "cutoff_len", "train_dataset", "dist_config", "kernel_config",
+)  # fmt: skip
 OF_AXOLOTL = ("sequence_len", "micro_batch_size", "datasets", "adapter")
 OF_ACCELERATE = ("distributed_type", "compute_environment", "fsdp_config", "parallelism_config")
 OF_DEEPSPEED = (

@@ -18,15 +18,9 @@ CUTOFF = {SWIFT: None, LLAMA_FACTORY: 2048}  # tokens, where none is said
 PER_DEVICE = {HF: 8, LLAMA_FACTORY: 8, SWIFT: 1}  # sequences, where none is said
 RECOMPUTES = (LLAMA_FACTORY, SWIFT)  # unless they are told not to
 LENGTHS = (
-    "training.block_size",
-    "training.max_length",
-    "training.max_seq_length",
-    "training.cutoff_len",
-    "training.sequence_len",
-    "training.max_len",
-    "training.model_max_length",
-    "training.max_seq_len",
-)
+    "training.block_size", "training.max_length", "training.max_seq_length", "training.cutoff_len",
+    "training.sequence_len", "training.max_len", "training.model_max_length", "training.max_seq_len",
+)  # fmt: skip
 # Arguments that change a step where they are set, and that no field describes.
 NOT_MODELLED = (
     "packing", "sample_packing", "neat_packing", "packing_samples", "multipack_real_batches", "use_galore", "use_badam",
@@ -109,18 +103,10 @@ def _method(head: Head, job: StatedJob) -> None:
 
 
 MODEL = (
-    "training.model",
-    "hf_name",
-    "training.model_name_or_path",
-    "training.base_model",
-    "training.pretrain",
-    "training.actor_model_name_or_path",
-    "training.model_id_or_path",
-    "training.model_path",
-    "training.model_id",
-    "training.model_name",
-    "config._name_or_path",
-)
+    "training.model", "hf_name", "training.model_name_or_path", "training.base_model", "training.pretrain",
+    "training.actor_model_name_or_path", "training.model_id_or_path", "training.model_path", "training.model_id",
+    "training.model_name", "config._name_or_path",
+)  # fmt: skip
 
 
 def _attention(head: Head, job: StatedJob) -> None:

@@ -70,15 +70,9 @@ SAME = {
     "llama4-17b-128e": "llama-4-maverick",
 }
 _SIZES = (
-    "base_num_decoder_layers",
-    "base_emb_dim",
-    "base_num_query_heads",
-    "base_num_kv_heads",
-    "head_dim",
-    "base_mlp_dim",
-    "vocab_size",
-    "decoder_block",
-)
+    "base_num_decoder_layers", "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim",
+    "base_mlp_dim", "vocab_size", "decoder_block",
+)  # fmt: skip
 _AXIS = re.compile(r"(?:ici|dcn)_\w+_parallelism")
 _SLICE = re.compile(r"(v\d+[a-z]*(?:pod)?|tpu7x)-(\d{1,6})")  # v5p-256, v5litepod-16
 CORES = ("v2", "v3", "v4", "v5p")  # whose slices are counted in cores, two to a chip

@@ -48,32 +48,14 @@ NAMES = (
 NEUTRAL = ("None", "False", "0", "0.0", "[]", "1", "1.0", "none", "")
 # Arguments that change a step where they are set, and that no field describes.
 NOT_MODELLED = (
-    "embed_layernorm",
-    "fp32_residual_connection",
-    "apply_query_key_layer_scaling",
-    "scatter_gather_tensors_in_pipeline_off",
-    "partition_activations",
-    "distribute_saved_activations",
-    "distribute_checkpointed_activations",
-    "checkpoint_in_cpu",
-    "cpu_offloading_num_layers",
-    "rampup_batch_size",
-    "hybrid_context_parallel",
-    "overlap_moe_expert_parallel_comm",
-    "delay_wgrad_compute",
-    "moe_layer_recompute",
-    "curriculum_learning",
-    "random_ltd",
-    "create_moe_param_group",
-    "num_experts_teacher",
-    "kd",
-    "mos",
-    "memory_centric_tiled_linear",
-    "retro_add_retriever",
-    "num_layers_teacher",
-    "squared_relu_off",
+    "embed_layernorm", "fp32_residual_connection", "apply_query_key_layer_scaling",
+    "scatter_gather_tensors_in_pipeline_off", "partition_activations", "distribute_saved_activations",
+    "distribute_checkpointed_activations", "checkpoint_in_cpu", "cpu_offloading_num_layers", "rampup_batch_size",
+    "hybrid_context_parallel", "overlap_moe_expert_parallel_comm", "delay_wgrad_compute", "moe_layer_recompute",
+    "curriculum_learning", "random_ltd", "create_moe_param_group", "num_experts_teacher", "kd", "mos",
+    "memory_centric_tiled_linear", "retro_add_retriever", "num_layers_teacher", "squared_relu_off",
     "parallel_residual",
-)
+)  # fmt: skip
 # What makes another model of it than a decoder of text: argument -> what it says.
 OTHER_MODELS = {
     "hybrid_override_pattern": "layers with Mamba or others in a pattern",

@@ -319,14 +319,8 @@ FAMILIES = (
             "model.tensor_model_parallel_size|model.micro_batch_size|model.config|trainer.strategy",
         ),
         (
-            "trainer.strategy.*",
-            "trainer.strategy.ddp.*",
-            "optim.config.*",
-            "model.tokenizer.*",
-            "model.*",
-            "model.config.*",
-            "model.data.*",
-            "data.*",
+            "trainer.strategy.*", "trainer.strategy.ddp.*", "optim.config.*", "model.tokenizer.*", "model.*",
+            "model.config.*", "model.data.*", "data.*",
         ),
         renamed={"model.tokenizer.type": "tokenizer_type", "model.tokenizer.model": "tokenizer_model"},
         nodes="trainer.num_nodes",
@@ -334,7 +328,7 @@ FAMILIES = (
         is_config=True,
         then=_of_nemo,
     ),
-)
+)  # fmt: skip
 
 
 def _of_megatron_flags(files: ConfigFiles) -> OpenHead:

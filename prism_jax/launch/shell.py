@@ -119,19 +119,9 @@ _FLAG = re.compile(r"--([A-Za-z][\w-]{1,60})")
 _STEP = re.compile(r"(\w+)(\+\+|--|\+=|-=)(\d{1,6})?")
 _LINE = re.compile(r"\s.*--\w")
 _CARRIERS = (
-    "ssh",
-    "pdsh",
-    "srun",
-    "tmux",
-    "screen",
-    "docker",
-    "podman",
-    "kubectl",
-    "singularity",
-    "apptainer",
-    "nohup",
+    "ssh", "pdsh", "srun", "tmux", "screen", "docker", "podman", "kubectl", "singularity", "apptainer", "nohup",
     "timeout",
-)
+)  # fmt: skip
 _SBATCH = re.compile(r"#SBATCH\s+(?:--([a-z-]+)|-([A-Za-z]))[=\s]\s*([^#]+)")
 
 
@@ -452,14 +442,8 @@ _STATEMENTS: Mapping[str, Callable[[_Follower, Any, ShellState], None]] = {
     "command": _Follower._command,
 }
 _CONTAINERS = (
-    "program",
-    "do_group",
-    "compound_statement",
-    "pipeline",
-    "variable_assignments",
-    "else_clause",
-    "heredoc_body",
-)
+    "program", "do_group", "compound_statement", "pipeline", "variable_assignments", "else_clause", "heredoc_body",
+)  # fmt: skip
 _BUILT_INS: Mapping[str, Callable[[_Follower, list[str], int, ShellState], None]] = {
     "source": _Follower._source,
     ".": _Follower._source,

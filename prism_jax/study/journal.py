@@ -28,15 +28,8 @@ MOST_SHARDS = 100_000
 COLUMNS = tuple(item.name for item in fields(JobFigures))
 MAY_BE_UNKNOWN = np.array([item.default is not MISSING for item in fields(JobFigures)])
 POSITIVE = (
-    "n_devices",
-    "value",
-    "mean_s",
-    "p50_s",
-    "model_low",
-    "tokens_per_step",
-    "tokens_per_s",
-    "tokens_per_s_per_gpu",
-)
+    "n_devices", "value", "mean_s", "p50_s", "model_low", "tokens_per_step", "tokens_per_s", "tokens_per_s_per_gpu",
+)  # fmt: skip
 
 
 class StudyShard(NamedTuple):

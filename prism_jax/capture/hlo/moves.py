@@ -23,14 +23,8 @@ from .types import ArrayShape, Computation, Instruction, Module
 
 _MOVES = frozenset({"copy", "bitcast", "reshape", "transpose", "convert"})
 _ALSO_BACK = _MOVES | {
-    "slice",
-    "dynamic-slice",
-    "broadcast",
-    "all-gather",
-    "collective-permute",
-    "all-to-all",
-    "concatenate",
-}
+    "slice", "dynamic-slice", "broadcast", "all-gather", "collective-permute", "all-to-all", "concatenate",
+}  # fmt: skip
 _MOST_STEPS = 256
 Place = tuple[Computation, Instruction]
 

@@ -28,16 +28,8 @@ COLUMNS = (
     FileColumn("mb_id", "micro_batch", "int"),
 )
 DISTINCTIVE = {
-    "dp_rank",
-    "stage",
-    "optype",
-    "start_ts",
-    "duration",
-    "mc",
-    "mb_id",
-    "gmc",
-    "seq_id",
-}  # not in plain tables
+    "dp_rank", "stage", "optype", "start_ts", "duration", "mc", "mb_id", "gmc", "seq_id",
+}  # fmt: skip  # not in plain tables
 
 
 def read_straggler_parquet(path: Path) -> OpTable:

@@ -25,13 +25,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     ),
     "head_dim": ("attention_head_dim", "kv_channels", "d_kv", "head_size", "d_head"),
     "intermediate_size": (
-        "ffn_hidden_size",
-        "ffn_dim",
-        "n_inner",
-        "d_ff",
-        "ffn_hidden",
-        "inner_hidden_size",
-        "mlp_hidden_size",
+        "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden", "inner_hidden_size", "mlp_hidden_size",
         "hidden_dim",
     ),
     "vocab_size": ("padded_vocab_size", "n_vocab"),
@@ -71,7 +65,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "ssm_state_size": ("mamba_d_state", "state_size"),
     "conv_kernel": ("mamba_d_conv",),
     "mamba_chunk_size": ("chunk_size",),
-}
+}  # fmt: skip
 """Key as Llama (or the model that had it first) spells it -> its names elsewhere."""
 
 
