@@ -16,19 +16,17 @@ if TYPE_CHECKING:
     from .fitting.holdout import Holdout as Holdout, holdout as holdout
     from .fitting.result import Fit as Fit
 
-_HOME = {  # imported on first use: a fit of collectives needs nothing of the cost model
-    "step_folds": "cost_model.folds",
-    "SiteFit": "cost_model.site_fit",
-    "calibrate_runs": "cost_model.site_fit",
-    "Measurements": "data.clean",
-    "random_key": "engine.model",
-    "Settings": "engine.settings",
-    "fit": "fitting.fit",
-    "measured": "fitting.fit",
-    "Holdout": "fitting.holdout",
-    "holdout": "fitting.holdout",
-    "Fit": "fitting.result",
+_NAMES = {  # module -> names, imported on first use: a fit of collectives needs nothing of the cost model
+    "cost_model.folds": "step_folds",
+    "cost_model.site_fit": "SiteFit calibrate_runs",
+    "data.clean": "Measurements",
+    "engine.model": "random_key",
+    "engine.settings": "Settings",
+    "fitting.fit": "fit measured",
+    "fitting.holdout": "Holdout holdout",
+    "fitting.result": "Fit",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 

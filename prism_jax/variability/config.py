@@ -129,35 +129,15 @@ def number(value: Any, where: FieldPath) -> float:
     return float(value)
 
 
-# Generation of a device, or part of its name -> preset. Where a generation has no data its preset says what it borrows.
-_PRESET_OF = {
-    "volta": "v100-longhorn",
-    "ampere": "a100-default",
-    "hopper": "h100-default",
-    "blackwell": "b200-default",
-    "turing": "v100-longhorn",
-    "ga10x": "a100-default",
-    "cdna2": "mi300x-default",
-    "cdna3": "mi300x-default",
-    "cdna4": "mi300x-default",
-    "v100": "v100-longhorn",
-    "a100": "a100-default",
-    "a800": "a100-default",
-    "h100": "h100-default",
-    "h200": "h100-default",
-    "h800": "h100-default",
-    "h20": "h100-default",
-    "gh200": "h100-default",
-    "b200": "b200-default",
-    "b300": "b200-default",
-    "gb200": "b200-default",
-    "gb300": "b200-default",
-    "mi250": "mi300x-default",
-    "mi300": "mi300x-default",
-    "mi325": "mi300x-default",
-    "mi350": "mi300x-default",
-    "mi355": "mi300x-default",
+# Preset -> generations of devices, or parts of their names. Where a generation has no data its preset says what it borrows.
+_SERVED = {
+    "v100-longhorn": "volta turing v100",
+    "a100-default": "ampere ga10x a100 a800",
+    "h100-default": "hopper h100 h200 h800 h20 gh200",
+    "b200-default": "blackwell b200 b300 gb200 gb300",
+    "mi300x-default": "cdna2 cdna3 cdna4 mi250 mi300 mi325 mi350 mi355",
 }
+_PRESET_OF = {name: preset for preset, names in _SERVED.items() for name in names.split()}
 FALLBACK = "h100-default"
 _FOLDER = Path(__file__).parent / "presets"
 
