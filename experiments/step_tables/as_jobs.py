@@ -26,7 +26,7 @@ from prism_jax.job.write_job import changed_fields, cluster_fields, model_fields
 from prism_jax.plan.packing import Data
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
-from prism_jax.tables.yaml_text import flow
+from prism_jax.tables.yaml_toml import flow
 from prism_jax.validation.score import MeasuredRow
 
 FIRST = ("row", "source", "measured_s", "framework")

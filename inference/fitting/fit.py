@@ -20,6 +20,7 @@ from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.core.registry import did_you_mean
 from prism_jax.fits.collective_run import CollectiveRun
+from prism_jax.fits.models import model_named
 from prism_jax.fits.report import Verdict
 
 from ..collectives.columns import known_op
@@ -33,7 +34,6 @@ from ..engine.model import Model
 from ..engine.nuts import Enough, sample
 from ..engine.program import WHOLE, ModelProgram, PosteriorDraws, columns, independent, key_of, program, together
 from ..engine.settings import METHODS, Settings
-from .models import model_named
 from .result import Fit
 
 MAX_KEY = 2**62

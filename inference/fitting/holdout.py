@@ -15,6 +15,7 @@ from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.executor import ALONE, Workers, answers_in_order
 from prism_jax.core.processes import Progress, silent
 from prism_jax.core.registry import did_you_mean
+from prism_jax.fits.models import model_named
 
 from ..data.clean import Measurements, naming
 from ..engine.diagnostics import one_blas_thread
@@ -22,7 +23,6 @@ from ..engine.model import GroupScore, Model
 from ..engine.program import generator
 from ..engine.settings import Settings
 from .fit import posterior, posterior_near
-from .models import model_named
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false

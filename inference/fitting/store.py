@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from prism_jax.core import archive as archives
 from prism_jax.core.errors import DataError
 from prism_jax.core.report import to_plain
+from prism_jax.fits.models import model_named
 from prism_jax.fits.report import CleaningReport, Verdict
 
 from ..engine.program import PosteriorDraws, values
-from .models import model_named
 
 T = TypeVar("T")
 LARGEST = 1 << 62

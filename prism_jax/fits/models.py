@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from .._inference_loader import inference
+from ..core.errors import FitError
+from ..core.registry import did_you_mean
 
 
 class FitModel(NamedTuple):
@@ -78,8 +80,19 @@ MODELS = {
 """Model -> where it is; whoever has a model of another place adds it."""
 
 
-def columns_of(model: str, **_: Any) -> Sequence[Any]:
-    """Columns of the measurements that a model takes, as `inference.data.columns.ModelColumn`; imports JAX and NumPyro."""
-    module, name = MODELS[model].place.rpartition(".")[::2]
+def model_named(name: str) -> Any:
+    """The model called `name`, an `inference.engine.model.Model`; imports JAX and NumPyro.
+
+    Raises:
+        FitError: there is none.
+    """
+    if name not in MODELS:
+        raise FitError(f"model {name!r} is unknown; known are {', '.join(MODELS)}{did_you_mean(name, MODELS, '')}")
     inference()
-    return getattr(import_module(module), name).columns
+    module, _, kind = MODELS[name].place.rpartition(".")
+    return getattr(import_module(module), kind)()
+
+
+def columns_of(model: str, **_: Any) -> Sequence[Any]:
+    """Columns of the measurements that a model takes, as `inference.data.columns.ModelColumn`."""
+    return model_named(model).columns

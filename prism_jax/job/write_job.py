@@ -26,7 +26,7 @@ from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster, Device
 from ..system.network import Tier
 from ..tables.document import Document
-from ..tables.yaml_text import flow
+from ..tables.yaml_toml import flow
 from ..variability.config import variability_to_dict
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload

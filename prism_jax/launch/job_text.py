@@ -7,7 +7,7 @@ from typing import Any
 
 from ..plan.plan import ParallelPlan
 from ..tables.document import Document
-from ..tables.yaml_text import flow
+from ..tables.yaml_toml import flow
 from .stated import StatedJob
 
 COLUMN = 44

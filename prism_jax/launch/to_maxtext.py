@@ -12,7 +12,7 @@ from typing import Any
 
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
-from ..tables.yaml_text import flow
+from ..tables.yaml_toml import flow
 from ..workload.transformer.sizes import MLASpec, MoESpec
 from ..workload.transformer.spec import TransformerSpec
 from .job_fields import fields_that_matter

@@ -7,7 +7,7 @@ import numpy as np
 from ..trace.trace import BusyClass
 from .annotated import placed
 from .events import RankProfile, Spans, What, codes_of
-from .kernel_classes import CLASSES, kernel_class
+from .names import CLASSES, kernel_class
 from .ops import steps_of
 
 US = 1e-6

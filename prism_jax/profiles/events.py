@@ -22,8 +22,7 @@ from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..tables.document import short
 from .file import SHAPES, kineto_events
-from .kernel_classes import kernel_class
-from .names import STEP, Annotation, annotation, communication_kind, is_communication, step_number
+from .names import STEP, Annotation, annotation, communication_kind, is_communication, kernel_class, step_number
 from .rank_events import Event, ProfileHeader, RankEvents, Source
 
 

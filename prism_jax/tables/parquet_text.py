@@ -17,7 +17,7 @@ from ..core.errors import DataError
 from ..core.read_file import open_input
 from .csv_rows import MAX_BYTES, MAX_COLUMNS, MAX_ROWS, read_packed_text
 from .streams import PARQUET, head
-from .yaml_text import flow
+from .yaml_toml import flow
 
 BATCH_ROWS = 1000
 

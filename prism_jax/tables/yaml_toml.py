@@ -1,6 +1,6 @@
 """Reads YAML and TOML text into a Document: safe types only, every field with its line, nothing silently dropped or expanded.
 
-The parser of TOML keeps no positions, so lines are found again by a search for headers and keys.
+The parser of TOML keeps no positions, so lines are found again by a search for headers and keys. `flow` writes a value as YAML.
 """
 
 from __future__ import annotations
@@ -416,3 +416,9 @@ def _kind(node: yaml.Node) -> str:
     if isinstance(node, yaml.MappingNode):
         return "a mapping"
     return f"the text {short(str(node.value))}"
+
+
+def flow(value: Any) -> str:
+    """A value on one line, as `read_yaml` reads it back."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -23,10 +23,10 @@ from inference import measured
 from inference.cost_model.site_runs import read_site_runs
 from inference.data.clean import naming
 from inference.data.read import read_measurements
-from inference.fitting.models import model_named
 from prism_jax.capture.execution.program import read_traces
 from prism_jax.cloud.offers import read_catalogue
 from prism_jax.cloud.state_file import read_cloud_state
+from prism_jax.fits.models import model_named
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
 from prism_jax.job.expert_counts import read_counts

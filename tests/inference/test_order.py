@@ -10,7 +10,7 @@ import pytest
 
 import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 from inference.fitting.fit import in_one_order, measured
-from inference.fitting.models import model_named
+from prism_jax.fits.models import model_named
 from tests.experiments.extra_fits.test_power_fit import limits, sweep
 from tests.inference import small_laws as tables
 from tests.inference.durations.test_failures import simulated as failures

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import inference
-from inference.fitting.models import model_named
 from inference.sums import SumsData, log_seconds
 from prism_jax.core.errors import DataError, FitError
+from prism_jax.fits.models import model_named
 from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from tests.inference import small_laws as tables
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import inference
-from inference.fitting.models import model_named
 from inference.work import sample_gini
 from prism_jax.core.errors import DataError, FitError
+from prism_jax.fits.models import model_named
 from prism_jax.job.expert_counts import read_counts
 from prism_jax.workload.transformer.routing import ExpertRouting, concentration_of, gini_of
 

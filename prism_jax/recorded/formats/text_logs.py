@@ -16,14 +16,11 @@ from ...core.errors import DataError
 from ...core.registry import Registry
 from ...tables.streams import lines
 from ...trace.step_log import NOTHING_STATED, Stated, StepLog, TraceFormat
-from .deepspeed import THROUGHPUT, WALL_CLOCK_BREAKDOWN
-from .hugging_face import TRAIN_RUNTIME
 from .labelled import read_line
 from .labelled_log import LabelledLog
+from .line_formats import THROUGHPUT, TORCHTITAN, TRAIN_RUNTIME, VERL_PARTS, WALL_CLOCK_BREAKDOWN
 from .log_entries import CLOCK, REPORTED, WHOLE_RUN, Clocked, Entries, LineFormat
 from .quantities import QuantityKind
-from .torchtitan import TORCHTITAN
-from .verl import VERL_PARTS
 
 SHIPPED = (TORCHTITAN, THROUGHPUT, WALL_CLOCK_BREAKDOWN, VERL_PARTS, TRAIN_RUNTIME)
 LINE_FORMATS: Registry[LineFormat] = Registry("log format", lambda: SHIPPED, error=DataError)

@@ -15,8 +15,8 @@ import inference
 from experiments.servers_fit.law import ServerLaw, saturating
 from experiments.totals_fit.model import activations
 from inference.fitting.holdout import holdout
-from inference.fitting.models import model_named
 from prism_jax.core.errors import DataError, FitError, SpecError
+from prism_jax.fits.models import model_named
 from prism_jax.workload.cnn.spec import CnnSpec
 from tests.inference import small_laws as tables
 

@@ -8,8 +8,8 @@ import pytest
 
 from inference.data.columns import ModelColumn, understand
 from inference.data.read import read_measurements, tidy
-from inference.fitting.models import model_named
 from prism_jax.core.errors import DataError, UnitError
+from prism_jax.fits.models import model_named
 from tests.inference.data.tables import COLLECTIVES, FLEET, OVERLAP, STEPS, accounted, fleet_frame, read_text, values
 
 

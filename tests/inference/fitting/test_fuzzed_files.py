@@ -12,11 +12,11 @@ import pytest
 from inference import Settings
 from inference.cost_model import store as calibrations
 from inference.fitting.fit import posterior
-from inference.fitting.models import model_named
 from inference.fitting.result import Fit
 from prism_jax.calibration.calibration import shipped
 from prism_jax.core.errors import PrismError
 from prism_jax.core.report import from_plain, to_plain
+from prism_jax.fits.models import model_named
 from prism_jax.fits.report import CleaningReport, KeptFitReport, Verdict
 from tests.inference.fitting.test_schema import TABLES
 from tests.support.files.mutations import mutated

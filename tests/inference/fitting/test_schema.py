@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from inference.engine.program import values
-from inference.fitting.models import model_named
 from inference.fitting.store import axes_of, built, check_axes
 from prism_jax.core.errors import DataError
+from prism_jax.fits.models import model_named
 from tests.inference import test_overlap
 from tests.inference.collectives import test_collectives
 from tests.inference.fleet.fleets import fleet_table

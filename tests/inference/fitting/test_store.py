@@ -80,7 +80,7 @@ class Kinds(Toy):
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    from inference.fitting.models import model_named
+    from prism_jax.fits.models import model_named
 
     def named(name: str):
         return Kinds() if name == "kinds" else model_named(name)

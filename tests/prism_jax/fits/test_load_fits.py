@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference.fitting.models import model_named
 from prism_jax.calibration.key import LevelFactor, MeasuredLevel, NoLevel
 from prism_jax.core.errors import DataError, FailedFitError
 from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.fits.load_fits import LogLevel, _level_of, collectives_of, unused_note, with_served, with_tables
+from prism_jax.fits.models import model_named
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
 from prism_jax.prediction.facts import model_band

@@ -17,7 +17,7 @@ import pytest
 import prism_jax
 from prism_jax.core.errors import DataError
 from prism_jax.profiles import nsight as nsight_reader, nsys_jax as nsys_jax_reader, xplane as xplane_reader
-from prism_jax.profiles.kernel_classes import kernel_class
+from prism_jax.profiles.names import kernel_class
 from prism_jax.profiles.step_marks import StepMarks
 from prism_jax.trace.trace import Trace
 from tests.support.files.profiles import (

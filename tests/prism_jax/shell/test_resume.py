@@ -13,7 +13,6 @@ from inference.cost_model.store import save
 from inference.data.clean import CleaningReport
 from inference.engine.settings import Settings
 from inference.fitting.fit import posterior
-from inference.fitting.models import model_named
 from inference.fitting.result import Fit
 from prism_jax import write_capture
 from prism_jax.calibration.calibration import shipped
@@ -21,6 +20,7 @@ from prism_jax.core import kept_work
 from prism_jax.core.errors import PlanError
 from prism_jax.core.kept_work import WorkFile, identity
 from prism_jax.core.use_case import case_of
+from prism_jax.fits.models import model_named
 from prism_jax.fits.report import Verdict
 from prism_jax.job.reference import job_fields
 from prism_jax.search.search_plans import search
