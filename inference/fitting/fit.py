@@ -119,7 +119,7 @@ def fit(
         DataError: the measurements cannot be read or used.
         FitError: unknown model or method, or data on which the model cannot be fitted.
     """
-    chosen = model_named(model) if isinstance(model, str) else model
+    chosen: Model[Any] = model_named(model) if isinstance(model, str) else model
     if method is not None and method not in METHODS:
         raise FitError(
             f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS, '')}"
@@ -179,7 +179,7 @@ def measured(
     collective: str | CollectiveRun | None = None,
 ) -> Measurements:
     """The checked table that `model` needs of `data`, in an order of its own; arguments and errors as those of `fit`."""
-    chosen = model_named(model) if isinstance(model, str) else model
+    chosen: Model[Any] = model_named(model) if isinstance(model, str) else model
     columns = chosen.columns
     run = collective if isinstance(collective, CollectiveRun) else CollectiveRun(collective)
     run = _known(run, chosen)

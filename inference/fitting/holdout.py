@@ -83,7 +83,7 @@ def holdout(
         DataError: no such column, or fewer than two groups.
         FitError: a number of splits that leaves nothing to fit.
     """
-    chosen = model_named(model) if isinstance(model, str) else model
+    chosen: Model[Any] = model_named(model) if isinstance(model, str) else model
     groups = _groups(measured.frame, chosen, column)
     names = np.array(sorted(groups.dropna().unique()))
     if len(names) < FEWEST_GROUPS:
@@ -114,7 +114,7 @@ def _scores(
 ) -> list[GroupScore]:
     """Scores of the groups of a split, fitted to the others; what a worker does."""
     index, out = split
-    chosen = model_named(model) if isinstance(model, str) else model
+    chosen: Model[Any] = model_named(model) if isinstance(model, str) else model
     groups = _groups(measured.frame, chosen, column)
     is_out = groups.isin(out)
     split_key = jax.random.fold_in(key, index)
