@@ -7,8 +7,9 @@ is that of all devices at their power limit for the median step; cost is the pri
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from .racing import STAGES, Finalists, model_errors, prob_best, promise, success
 from .space import PlanSpace, default_space
 from .study import Candidate, Study, front
 
+MOST_TOLD = 20  # plans that a journal tells people of
 MOST = 1e30  # of any figure in a journal: larger ones overflow where they are squared
 
 
@@ -97,7 +99,8 @@ def search(
     evaluator = Evaluator(job, space, margin)
     own = "" if journal is None else identity(job, space, wanted.text, aim.seed, aim.top, margin)
     check_alike(job, space, wanted.text, aim.seed, aim.top, margin, tuple(aim.posterior))
-    kept = Journal(None if journal is None else Path(journal), own, _schema(evaluator))
+    path = None if journal is None else Path(journal)
+    kept = Journal(path, own, _schema(evaluator), partial(_best_so_far, evaluator, wanted))
     screen = _screen(evaluator, kept, progress)
     with saved_at_the_end(kept.save):
         found = successive_halving(evaluator, screen, wanted, aim.seed, aim.top, kept.scores, progress)
@@ -144,6 +147,26 @@ def _schema(evaluator: Evaluator) -> dict[str, Expected]:
         found[f"{stage}/{SCORES}"] = Expected("f", (None, *shape), 1.0 / MOST, MOST)
         found[f"{stage}/{PLANS}"] = Expected("iu", (None,), 0, n_plans - 1)
     return found
+
+
+def _best_so_far(evaluator: Evaluator, objective: PlanObjective, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Plans that have come furthest in the race, the best of each stage first, for people who wait."""
+    found: dict[int, dict[str, Any]] = {}
+    for stage in reversed(STAGES):
+        score = arrays.get(f"{stage}/{SCORES}", np.empty(0))
+        score = score if score.ndim == 1 else score[:, 0]
+        numbers = arrays.get(f"{stage}/{PLANS}", np.empty(0, np.intp))[: len(score)]
+        for row in np.argsort(score, kind="stable")[:MOST_TOLD]:
+            number = int(numbers[row])
+            if number not in found and len(found) < MOST_TOLD:
+                facts = plan_facts(evaluator.plan(number))
+                found[number] = {
+                    "plan": facts.words,
+                    "value": float(score[row]),
+                    "memory_bytes": float(arrays["screen/memory"][number]),
+                    "n_devices": facts.n_devices,
+                }
+    return {"objective": objective.name, "unit": objective.unit, "best": [*found.values()]}
 
 
 def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> ScreeningResult:

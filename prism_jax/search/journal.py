@@ -25,10 +25,18 @@ class Journal:
     Args:
         own: `identity` of the search.
         schema: "NAME/ITEM" -> what that array must be.
+        told: of the arrays so far, what the file says of them to whoever looks into it; the search itself never reads that.
     """
 
-    def __init__(self, path: Path | None = None, own: str = "", schema: Schema | None = None) -> None:
-        self._file = WorkFile(path if process_number() == 0 else None, "search", own)
+    def __init__(
+        self,
+        path: Path | None = None,
+        own: str = "",
+        schema: Schema | None = None,
+        told: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    ) -> None:
+        is_kept = path is not None and process_number() == 0
+        self._file, self._told = WorkFile(path if is_kept else None, "search", own), told if is_kept else None
         self._arrays: dict[str, Any] = of_first(self._file.read(lambda _: schema or {}, in_parts=True) or {})
 
     def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
@@ -61,4 +69,4 @@ class Journal:
 
     def save(self) -> None:
         """Writes the file, if there is one to write."""
-        self._file.save(self._arrays)
+        self._file.save(self._arrays, **({} if self._told is None else self._told(self._arrays)))

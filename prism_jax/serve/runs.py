@@ -29,7 +29,8 @@ from ..core.read_file import parse_json, read_text
 from ..core.write_file import write_text
 from ..shell.streams import TERMINATED
 from .lanes import LostWorkerError, Order, QueueLane, lanes_of
-from .words import MOST_LETTERS, MOST_WORDS, checked_words
+from .partial import NO_ROWS, PartialRows, partial_rows
+from .words import MOST_LETTERS, MOST_WORDS, checked_words, is_inside
 from .worker import CANCEL, PROGRESS, REPORT, RUN, WORK, CommandOutcome, words_to_run
 
 SCHEMA = "prism-jax/run-of-command/1"
@@ -61,7 +62,7 @@ class CommandRun:
         created, started, ended: UTC, ISO 8601; empty: not yet.
         exit_code: of the command; None: not ended, or its worker was lost.
         error: what the command said on stderr, or why it could not run.
-        journal: file that it keeps its work in; empty: none, or not known yet.
+        journal: file that it keeps its work in; empty: none.
         turn: runs that wait are taken in this order.
         n_lost: how often its worker ended in the middle.
         is_stopping: whether it was asked to stop.
@@ -167,8 +168,9 @@ class Runs:
         """
         asked = checked_words(words, self.folder)
         with self._changed:
-            turn = self._next_turn()
-            run = CommandRun(self._free_name(asked.command, asked.subject), asked.words, created=_now(), turn=turn)
+            turn, name = self._next_turn(), self._free_name(asked.command, asked.subject)
+            journal = asked.journal or (f"{name}{WORK}" if asked.keeps_work else "")
+            run = CommandRun(name, asked.words, created=_now(), journal=journal, turn=turn)
             self._write(run)
             self._changed.notify()
         return run
@@ -230,6 +232,15 @@ class Runs:
     def shell_words(self, name: str) -> str:
         """As the function `shell_words`."""
         return shell_words(self.run(name), self.folder)
+
+    def partial(self, name: str) -> PartialRows:
+        """The rows that a run has so far, of those that its journal tells of.
+
+        Raises:
+            DataError: there is no such run, or its journal is damaged.
+        """
+        journal = self.folder / (self.run(name).journal or f"{name}{WORK}")
+        return partial_rows(journal) if is_inside(journal, self.folder) else NO_ROWS
 
     def _path(self, name: str, ending: str) -> Path:
         return self.folder / f"{name}{ending}"

@@ -26,6 +26,7 @@ from prism_jax.serve.words import checked_words
 from prism_jax.serve.worker import CommandOutcome, run_words
 from prism_jax.shell.app import main
 from prism_jax.shell.streams import VERBOSITY
+from tests.prism_jax.serve.test_partial import study
 
 ROOT = Path(__file__).parents[3]
 JOB = "llama2_7b_fsdp_64"
@@ -219,6 +220,16 @@ def test_a_link_in_the_place_of_a_run_is_never_written_through(tmp_path: Path):
         assert [run.state for run in runs.runs()] == ["failed", "failed"]
         runs.cancel("b-1")
     assert target.read_bytes() == before
+
+
+def test_a_journal_beyond_the_folder_is_not_looked_into(tmp_path: Path):
+    (tmp_path / "served").mkdir()
+    study(tmp_path / "outside.npz")
+    study(tmp_path / "served" / "inside.npz")
+    for name, journal in (("a-1", "../outside.npz"), ("b-1", str(tmp_path / "outside.npz")), ("c-1", "inside.npz")):
+        saved(tmp_path / "served", name, journal=journal)
+    runs = Runs(tmp_path / "served")
+    assert [len(runs.partial(name).rows) for name in ("a-1", "b-1", "c-1")] == [0, 0, 3]
 
 
 def test_words_of_a_file_are_checked_before_they_run(tmp_path: Path):
@@ -429,12 +440,15 @@ def test_a_search_that_was_cancelled_goes_on_from_its_journal(tmp_path: Path):
         runs.cancel(name)
         run = ended(runs, name)
         assert (run.state, run.exit_code) == ("cancelled", 143)
+        assert runs.shell_words(name) == f"prism-jax search {JOB} --top 3 --resume {name}.work --json > {name}.json"
         kept = (tmp_path / f"{name}.work").stat().st_mtime_ns
         runs.resume(name)
         done, size = ended(runs, name), ended(runs, runs.submit(["search", JOB, "--gpus", "64"]).name)
     assert (done.state, done.journal) == ("done", f"{name}.work")
     assert (tmp_path / f"{name}.work").stat().st_mtime_ns > kept
     assert (size.state, size.journal) == ("done", "")  # several sizes keep no work
+    assert runs.partial(name).rows
+    assert not runs.partial(size.name).rows
 
 
 def test_a_killed_worker_interrupts_no_other_run(tmp_path: Path):

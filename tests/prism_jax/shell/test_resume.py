@@ -142,7 +142,7 @@ OF_CONTINUOUS = {"slowdowns"}  # options of `--continuous`, whose searches keep 
 SAME = "the same search"
 
 
-def _kept(path: Path, own: str, schema: Any) -> Any:
+def _kept(path: Path, own: str, schema: Any, _told: Any) -> Any:
     """In place of the journal of a search: says whether it belongs to this one."""
     file = WorkFile(path, "search", own)
     if file.read(lambda _: schema, in_parts=True) is None:
