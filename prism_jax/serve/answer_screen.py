@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import htpy as h
 from starlette.requests import Request
@@ -19,7 +20,7 @@ from ..core.report import Report
 from .downloads import FORMS, OF_A_JOB
 from .files import free
 from .layout import action, copied, document, form, hidden, link, notice, picture, trusted
-from .report_job import ReportJob, chosen_plan, job_of_report, plans_of, record_of, report_in
+from .report_job import ReportJob, chosen_plan, job_of_report, of_reports, plans_of, record_of, report_in
 from .site import Fields, Site, address, asked, field, html, kept, posted, redirect, site_of
 
 FOLLOWING = {"sweep": "Sweep a field", "search": "Search for a better plan", "run": "When is a run done"}
@@ -33,6 +34,7 @@ OUTPUTS = (
 )  # options that name a file, which a run here has no use for
 
 
+@of_reports
 def show_answer(request: Request) -> Response:
     """The screen.
 
@@ -94,11 +96,13 @@ def _following(name: str, job: ReportJob | None) -> Iterator[h.Node]:
     """Links to commands on the same job; a job that is no file here is written as one first."""
     if job is None:
         return
-    if job.name and not job.overrides:
-        for command, text in FOLLOWING.items():
-            yield link(text, address("/start", command=command, job=job.name))
-    elif job.name or job.stated:
-        yield action("Write its job as a file", "/use", file=name)
+    if not job.name:
+        if job.stated:
+            yield action("Write its job as a file", "/use", file=name)
+        return
+    for command, text in FOLLOWING.items():
+        query = [("command", command), ("job", job.name), *(("set", one) for one in job.overrides)]
+        yield link(text, f"/start?{urlencode(query)}")
 
 
 def _others(site: Site, name: str, kind: str) -> h.Node:
@@ -136,22 +140,23 @@ def _plans(site: Site, name: str, report: Report, job: ReportJob | None) -> h.No
                 h.button(type="submit", formaction="/arguments", formmethod="get")["Show its arguments"],
             ],
         ),
-        site.results.kept("arguments", _files_of(name, job), lambda: _arguments(job, plans[0].changes)),
+        site.results.kept("arguments", _files_of(name, job), lambda: _arguments(job, plans[0].changes, h.h3)),
     ]
 
 
-def _arguments(job: ReportJob, changes: Sequence[str]) -> h.Node:
+def _arguments(job: ReportJob, changes: Sequence[str], title: h.Element) -> h.Node:
     """Arguments of the framework of a job with a plan, each file with a button that copies it; else why there are none."""
     try:
         exporter, made = job.arguments(changes)
     except PrismError as error:
         return trusted(str(h.p[f"No arguments of a framework: {error}"]))
     lost = ", ".join(one.path for one in made.unexpressed)
-    files = ([h.h3[f"{exporter.title}: {name}"], copied(text, name)] for name, text in made.files.items())
+    files = ([title[f"{exporter.title}: {name}"], copied(text, name)] for name, text in made.files.items())
     about = f"Not expressible in {exporter.title}: {lost}." if lost else ""
     return trusted(str(h.fragment[files, h.p[about] if about else None]))
 
 
+@of_reports
 def show_arguments(request: Request) -> Response:
     """A plan of a search, or the job of another report, as arguments of its framework.
 
@@ -162,9 +167,10 @@ def show_arguments(request: Request) -> Response:
     job, changes = chosen_plan(site, name, request.query_params.get("plan", ""))
     title = f"Arguments of {name}"
     back = h.div(".actions")[link("Back to the report", address("/answer", file=name))]
-    return html(document(title, h.h1[title], back, _arguments(job, changes)))
+    return html(document(title, h.h1[title], back, _arguments(job, changes, h.h2)))
 
 
+@of_reports
 def use_job(request: Request, fields: Fields) -> Response:
     """Writes the job of a report, or the one with a plan that a search found, into DIR, and shows it.
 
@@ -179,6 +185,7 @@ def use_job(request: Request, fields: Fields) -> Response:
     return redirect(address("/job", file=site.name_of(target)))
 
 
+@of_reports
 def run_again(request: Request, fields: Fields) -> Response:
     """Runs the command of a report again, and shows that run.
 

@@ -29,6 +29,7 @@ SCREENS = (  # modules of this folder, each with ROUTES
     "answer_screen",
     "downloads",
     "recording_screen",
+    "compare_screen",
 )
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..core.errors import DataError
-from .report_job import chosen_plan, report_in
+from .report_job import chosen_plan, of_reports, report_in
 from .site import asked, site_of
 
 FORMS = {"json": "JSON", "html": "HTML", "yaml": "Job (YAML)", "arguments": "Arguments of the framework"}
@@ -20,6 +20,7 @@ OF_A_JOB = ("yaml", "arguments")
 TYPES = {".json": "application/json", ".html": "text/html", ".yaml": "application/yaml", ".zip": "application/zip"}
 
 
+@of_reports
 def download(request: Request) -> Response:
     """One of `FORMS` of a report; of a search, `plan=` is the number of the plan of its job.
 

@@ -15,6 +15,7 @@ from ..core.read_file import GZIP
 from ..core.write_file import atomic_path
 from ..launch.config_files import NoHeadError
 from ..launch.launch_files import heads_of_file, is_script
+from .report_job import of_reports
 from .results import HEAD, HEAD_BYTES, OWN
 from .site import MOST_NAME, Site, address, asked, kept, site_of
 
@@ -75,6 +76,7 @@ def screen_of(path: Path) -> str:
         return "/job" if is_script(path) else "/recording"
 
 
+@of_reports
 def send_picture(request: Request) -> Response:
     """The picture of a saved report as SVG, drawn once and kept next to the lock of DIR.
 

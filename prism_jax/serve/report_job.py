@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
+
+from starlette.requests import Request
 
 from .._version import __version__
 from ..core.errors import DataError, PrismError
@@ -24,6 +27,30 @@ from .site import Site
 def report_in(site: Site, name: str) -> Report:
     """The report in a file, kept until it changes; errors as `Results.opened`."""
     return site.results.kept("report", [name], lambda: site.results.opened(name))
+
+
+DAMAGE = (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_reports(handler: F) -> F:
+    """Makes a handler tell of a report whose values are not what they must be, which only shows when it is laid out.
+
+    Raises:
+        DataError: in place of an error of such a value.
+    """
+
+    @wraps(handler)
+    def told(request: Request, *rest: Any) -> Any:
+        try:
+            return handler(request, *rest)
+        except DAMAGE as error:
+            what = " or ".join(request.query_params.getlist("file")) or "this file"
+            raise DataError(f"{what}: a damaged report: {error or type(error).__name__}. Make it again.") from error
+
+    return cast(F, told)
 
 
 def record_of(report: Report) -> Mapping[str, Any]:

@@ -2,16 +2,19 @@
 
 import io
 import json
+import random
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from html import unescape
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -32,19 +35,24 @@ COMMANDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a job, its prediction and a search of its plans, as commands wrote them."""
-    found = tmp_path_factory.mktemp("made")
+def written(found: Path, commands: Mapping[str, str]) -> Path:
+    """A folder with two jobs, and with reports as commands write them."""
     write_inputs(found)
+    job = (found / "job.yaml").read_text()
+    (found / "other.yaml").write_text(job.replace("micro_batch: 1", "micro_batch: 2"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(found)
-        for name, command in COMMANDS.items():
+        for name, command in commands.items():
             printed = io.StringIO()
             with redirect_stdout(printed):
                 assert main([*shlex.split(command), "--json", "-q"]) == 0
             Path(name).write_text(printed.getvalue())
     return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("made"), COMMANDS)
 
 
 @pytest.fixture
@@ -173,13 +181,30 @@ def test_a_report_of_another_version_says_so(client: Client):
     assert "Made by prism-jax 0.0.1" in client.get("/answer", file="p.json").text
 
 
-def test_jobs_with_options_are_written_before_other_commands_take_them(client: Client):
-    assert "/start?command=sweep" in client.get("/answer", file="p.json").text
-    assert "/start?command=sweep" not in client.get("/answer", file="set.json").text
+def test_other_commands_take_the_job_with_its_options(client: Client):
+    for name, value in (("p.json", ""), ("set.json", "plan.micro_batch=1")):
+        text = client.get("/answer", file=name).text
+        links = [unescape(one) for one in re.findall(r'href="(/start[?][^"]*job=[^"]*)"', text)]
+        assert [parse_qs(urlsplit(one).query)["command"] for one in links] == [["sweep"], ["search"], ["run"]]
+        for one in links:
+            assert parse_qs(urlsplit(one).query).get("set", [""]) == [value]
+            answer = client.ask("GET", one)
+            assert answer.status == 200
+            assert value in answer.text
+
+
+def test_a_job_that_is_not_here_is_written_as_a_file_first(client: Client):
+    (client.site.folder / "job.yaml").unlink()
+    text = client.get("/answer", file="set.json").text
+    assert "Write its job as a file" in text
+    assert "/start?command=sweep" not in text
     answer = client.post("/use", {"file": "set.json"})
     name = answer.headers["location"].partition("file=")[2]
     assert load_job(client.site.folder / name).plan.micro_batch == 1
-    assert (client.site.folder / "job.yaml").read_text() != (client.site.folder / name).read_text(), "none is replaced"
+    assert client.post("/use", {"file": "set.json"}).headers["location"] != answer.headers["location"], (
+        "none is replaced"
+    )
+    assert client.post("/use", {"file": "s.json", "plan": "1"}).status == 400, "a search keeps no job"
 
 
 def test_a_pin_is_set_and_taken_away_on_the_screen(client: Client):
@@ -221,6 +246,8 @@ def test_other_addresses_are_refused(client: Client, query: dict[str, str]):
 COLD = """
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from tests.prism_jax.serve.client import Client
 from prism_jax.show.reports import REPORTS
 from importlib import import_module
@@ -238,3 +265,38 @@ sys.exit("jax" in sys.modules)
 
 def test_no_answer_and_no_picture_loads_jax(client: Client):
     assert subprocess.run([sys.executable, "-c", COLD, client.site.folder], cwd=ROOT).returncode == 0
+
+
+JUNK = (None, "x", -1, 1e30, [], {}, True, "<script>", ["a"], {"a": 1})
+
+
+def test_reports_with_other_values_are_refused_and_never_a_fault(client: Client):
+    rng = random.Random(0)
+    for name in ("p.json", "s.json"):
+        whole = (client.site.folder / name).read_text()
+        for _ in range(40):
+            data = json.loads(whole)
+            for _ in range(rng.choice((1, 3))):
+                _spoil(data, rng)
+            (client.site.folder / "bad.json").write_text(json.dumps(data))
+            drawn = rng.choice(("/picture?file=bad.json", "/download?file=bad.json&as=html", None, None))
+            others = (f"/download?file=bad.json&as={form}" for form in ("yaml", "arguments"))
+            compared = f"/compare?file=bad.json&file={name}"
+            for target in filter(None, ("/answer?file=bad.json", compared, drawn, *others)):
+                answer = client.ask("GET", target)
+                assert answer.status in (200, 400), (target, data)
+                assert b"<script>" not in answer.body
+            assert client.post("/use", {"file": "bad.json"}).status in (303, 400)
+
+
+def _spoil(data: Any, rng: random.Random) -> None:
+    """Puts another value somewhere into a document."""
+    place = data
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = rng.choice(keys)
+        inner = place[key]
+        if not isinstance(inner, (dict, list)) or not inner or rng.random() < 0.15:
+            place[key] = rng.choice(JUNK)
+            return
+        place = inner
