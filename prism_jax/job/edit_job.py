@@ -15,8 +15,7 @@ import yaml
 
 from ..core.errors import ConfigError, FieldPath, Mark, Mistake, dotted
 from ..tables.document import Document
-from ..tables.yaml_text import flow
-from ..tables.yaml_toml import compose_yaml, read_yaml
+from ..tables.yaml_toml import compose_yaml, flow, read_yaml
 from .load_job import FieldChange, with_fields
 
 PLAIN = re.compile(r"[\w.+/-]+( [\w.+/-]+)*")  # values that are written as they were typed

@@ -20,7 +20,7 @@ from ..job.reference import CLASS, NEEDED, SECTION, JobField, fields_of_kind, jo
 from ..job.sections import KIND
 from ..job.write_job import values_in_force
 from ..system.catalog import cluster_names, device_names
-from ..tables.yaml_text import flow
+from ..tables.yaml_toml import flow
 from ..variability.config import preset_names
 from ..workload.catalog import KINDS, workload_names
 from .job_text import CheckedText
