@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -76,17 +77,32 @@ def import_job(
     Example:
         >>> import_job("train.sh", device="h100-sxm").plan  # doctest: +SKIP
     """
-    path = Path(file)
+    report, text = imported(Path(file), arguments, variables, n_devices, device, root, model, overrides)
+    if output is None:
+        return report
+    write_text(output, text)
+    return replace(report, written=str(output))
+
+
+def imported(
+    path: Path,
+    arguments: Sequence[str] = (),
+    variables: dict[str, str] | None = None,
+    n_devices: int | None = None,
+    device: str | None = None,
+    root: str | Path | None = None,
+    model: str | Path | None = None,
+    overrides: Sequence[str] = (),
+) -> tuple[ImportReport, str]:
+    """The report of an import, and the job file; arguments and errors as those of `import_job`."""
     heads = heads_of_file(path, arguments, variables, n_devices, None if root is None else Path(root))
     if model is not None:
         give_model(heads, Path(model))
     head, made = asked_job(heads, path, device, overrides)
-    if output is not None:
-        write_text(output, job_text(made.stated, made.document, head.source))
-    return _report(head, made, path.name, None if output is None else str(output))
+    return _report(head, made, path.name), job_text(made.stated, made.document, head.source)
 
 
-def _report(head: Head, made: HeadJob, name: str, written: str | None) -> ImportReport:
+def _report(head: Head, made: HeadJob, name: str) -> ImportReport:
     job, stated = made.job, made.stated
     used = {id(said) for field in stated.fields.values() for said in field.said}
     used |= {id(one) for one in stated.not_modelled}
@@ -107,7 +123,7 @@ def _report(head: Head, made: HeadJob, name: str, written: str | None) -> Import
         no_effect=tuple(rest),
         not_modelled=tuple(LaunchArgument(one.name, one.text[:80], one.line) for one in stated.not_modelled),
         assumed=tuple(stated.assumed),
-        written=written,
+        written=None,
         notes=(*stated.notes, *head.notes),
         record=UNRECORDED,
     )

@@ -1,4 +1,4 @@
-"""The fields of a job as a form in groups: value, what it takes, its unit and default, and where the value is from.
+"""The editor of a job: its text, and next to it the fields in groups: value, unit, default, and where the value is from.
 
 The form is made of the text and of what `check` says of it, so the two cannot disagree: a field that is changed here is set in
 the text, from which the form is made anew.
@@ -6,6 +6,7 @@ the text, from which the form is made anew.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from ..system.catalog import cluster_names, device_names
 from ..tables.yaml_toml import flow
 from ..variability.config import preset_names
 from ..workload.catalog import KINDS, workload_names
-from .job_text import CheckedText
+from .job_text import CheckedText, check_part
+from .layout import hidden
 
+THEN = {"": "Save", "predict": "Save and predict", "search": "Save and search plans", "sweep": "Save and sweep"}
 SET = "set:"  # in front of the name of a field, as forms send it
 GROUPS = {
     "": "Job",
@@ -36,7 +39,11 @@ GROUPS = {
     "variability": "Variability",
     "published": "Published figures",
 }
-ORIGIN = re.compile(
+ORIGINS = (
+    (re.compile(r"line \d+: "), "read from "),
+    (re.compile(r"not said\b"), "assumed: "),
+    (re.compile(r"not in the file: |--(device|set)\b"), "given at the import: "),
+)  # how the comments of an imported job begin, and what they say
     r"(line \d+|not said|not in the file)\b.*"
 )  # comments of an imported job that say where a field is from
 BOOLEAN = ("true", "false")
@@ -181,8 +188,9 @@ def _origin(found: CheckedText, mark: Any) -> str:
     """Where a stated field is from: the comment of an import, else its line."""
     line = mark.line if mark else 0
     comment = found.line(line).partition(" # ")[2]
-    if ORIGIN.match(comment):
-        return f"imported, {comment}" if comment.startswith("line") else f"assumed: {comment}"
+    for begins, words in ORIGINS:
+        if begins.match(comment):
+            return f"{words}{comment}"
     return f"stated in line {line}" if line else "stated"
 
 
@@ -317,3 +325,54 @@ def _about(field: FormField) -> str:
     known = "" if default is None or default is NEEDED or default == "" else f" Default: {_words(default)}."
     takes = "" if field.choices else f" Takes: {about.takes}."
     return printable(f"{about.about[:1].upper()}{about.about[1:].rstrip('.')}.{takes}{known}")
+
+
+def digest_of(text: str) -> str:
+    """A short digest, which tells whether a file is still as it was read."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def plain(text: str) -> str:
+    """The text with line ends as files have them: forms send others."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def editor(found: CheckedText, name: str, digest: str, told: str = "") -> h.Element:
+    """The text of a job next to its form, what it says, and what to do with it.
+
+    Args:
+        name, digest: file that the text is of, and the digest of what was read from it; empty: the file is new.
+        told: why a change of a field was not made.
+    """
+    return h.div("#editor.two")[
+        h.form("#job", action="/job/save", method="post")[
+            hidden({"file": name, "digest": digest}),
+            h.label(for_="text")["Job file (TOML)" if name.endswith(".toml") else "Job file (YAML)"],
+            h.textarea(
+                {
+                    "hx-post": "/job/check",
+                    "hx-trigger": "input changed delay:400ms",
+                    "hx-target": "#check",
+                    "hx-swap": "outerHTML",
+                    "hx-sync": "#job:replace",
+                    "hx-include": "#job",
+                },
+                id="text",
+                name="text",
+                spellcheck="false",
+                autocomplete="off",
+                aria_describedby="text-hint verdict",
+                rows="24",
+            )["\n", found.text],
+            h.p("#text-hint.hint")[
+                "It is checked as you type, without a simulation. Nothing is saved until you save it."
+            ],
+            check_part(found),
+            h.label(for_="as")["Save under this name"],
+            h.input("#as", name="as", value=name, required=True, autocomplete="off"),
+            h.div(".actions")[
+                (h.button(type="submit", name="then", value=then)[words] for then, words in THEN.items())
+            ],
+        ],
+        form_part(found, told),
+    ]

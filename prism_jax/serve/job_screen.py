@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 
@@ -14,16 +14,27 @@ from starlette.routing import Route
 from ..core.errors import ConfigError, DataError
 from ..core.read_file import read_text
 from ..core.write_file import write_text
+from ..framework.frameworks import FRAMEWORKS
 from ..job.edit_job import with_field
 from ..job.load_job import MAX_BYTES
-from .job_begin import NEW, REMEDY, copy_example, job_path, new_page, write_new
-from .job_form import SET, form_part
-from .job_text import CheckedText, check_part, checked
-from .layout import document, heading, hidden, link, notice
+from ..launch.launch_files import states_job
+from ..prediction.new_job import CLUSTER, MODEL, N_DEVICES, new_job
+from ..system.catalog import cluster_names
+from ..tables.streams import example_files
+from ..tables.yaml_toml import read_toml, read_yaml
+from ..workload.catalog import workload_names
+from .import_part import import_page
+from .job_form import SET, THEN, digest_of, editor, form_part, plain
+from .job_text import check_part, checked
+from .layout import document, form, heading, link, notice
 from .site import Fields, Site, address, field, html, posted, redirect, site_of
 
+ENDINGS = (".yaml", ".yml", ".toml")
+NEW = "job.yaml"
+REMEDY = "A job is a page of YAML or TOML."
+MOST_DEVICES = 2**20
+NO_FRAMEWORK = "not stated: the average of all"
 SAVING = Lock()  # between looking at a file and replacing it
-THEN = {"": "Save", "predict": "Save and predict", "search": "Save and search plans", "sweep": "Save and sweep"}
 
 
 def show_job(request: Request) -> Response:
@@ -32,14 +43,23 @@ def show_job(request: Request) -> Response:
     name = request.query_params.get("file")
     if name is None:
         return html(new_page())
+    if request.query_params.get("as") != "job" and not _is_job(site.existing(name)):
+        return html(import_page(request, name))
     text = read_text(site.existing(name), MAX_BYTES, REMEDY)
     told = notice(f"Saved {name}.", "good") if request.query_params.get("saved") == "yes" else None
     return html(_page(site, name, text, digest_of(text), told))
 
 
-def digest_of(text: str) -> str:
-    """A short digest, which tells whether a file is still as it was read."""
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _is_job(path: Path) -> bool:
+    """Whether a file is a job file, or one that cannot be read yet, and not what a job can be made of."""
+    if path.suffix not in ENDINGS:
+        return False
+    try:
+        text = read_text(path, MAX_BYTES, REMEDY)
+        found = read_toml(text, path.name) if path.suffix == ".toml" else read_yaml(text, path.name)
+        return not found.data.keys().isdisjoint(("plan", "cluster")) or not states_job(path)
+    except ConfigError:
+        return True
 
 
 def _page(site: Site, name: str, text: str, digest: str, *told: h.Node) -> h.Element:
@@ -47,50 +67,111 @@ def _page(site: Site, name: str, text: str, digest: str, *told: h.Node) -> h.Ele
     return document(name, heading(name), told, editor(checked(site, name, plain(text)), name, digest))
 
 
-def plain(text: str) -> str:
-    """The text with line ends as files have them: forms send others."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def editor(found: CheckedText, name: str, digest: str, told: str = "") -> h.Element:
-    """The text of a job next to its form, what it says, and what to do with it.
-
-    Args:
-        name, digest: file that the text is of, and the digest of what was read from it; empty: the file is new.
-        told: why a change of a field was not made.
-    """
-    return h.div("#editor.two")[
-        h.form("#job", action="/job/save", method="post")[
-            hidden({"file": name, "digest": digest}),
-            h.label(for_="text")["Job file (TOML)" if name.endswith(".toml") else "Job file (YAML)"],
-            h.textarea(
-                {
-                    "hx-post": "/job/check",
-                    "hx-trigger": "input changed delay:400ms",
-                    "hx-target": "#check",
-                    "hx-swap": "outerHTML",
-                    "hx-sync": "#job:replace",
-                    "hx-include": "#job",
-                },
-                id="text",
-                name="text",
-                spellcheck="false",
-                autocomplete="off",
-                aria_describedby="text-hint verdict",
-                rows="24",
-            )["\n", found.text],
-            h.p("#text-hint.hint")[
-                "It is checked as you type, without a simulation. Nothing is saved until you save it."
-            ],
-            check_part(found),
-            h.label(for_="as")["Save under this name"],
-            h.input("#as", name="as", value=name, required=True, autocomplete="off"),
-            h.div(".actions")[
-                (h.button(type="submit", name="then", value=then)[words] for then, words in THEN.items())
-            ],
+def new_page() -> h.Element:
+    """The screen for a job that is not there yet."""
+    return document(
+        "New job",
+        heading("New job"),
+        h.p["A job is a model, a cluster, and the plan by which the model is trained there. It is one text file."],
+        h.section[
+            h.h2["From a model and a cluster"],
+            form(
+                "/job/new",
+                _choice("model", "Model", workload_names(), MODEL),
+                _choice("cluster", "Cluster", cluster_names(), CLUSTER),
+                h.label(for_="gpus")["GPUs"],
+                h.input("#gpus", name="gpus", type="number", min="1", max=str(MOST_DEVICES), value=str(N_DEVICES)),
+                _choice("framework", "Framework", FRAMEWORKS.names, "", NO_FRAMEWORK),
+                _name("new-as", "File", NEW),
+                h.p(".hint")["The plan is the first that fits into memory. It is a start, not a recommendation."],
+                button="Write the job file",
+            ),
         ],
-        form_part(found, told),
+        h.section[
+            h.h2["From a job that ships"],
+            form(
+                "/job/copy",
+                _choice("example", "Job", sorted(example_files()), ""),
+                _name("copy-as", "File of the copy", ""),
+                h.p("#copy-as-hint.hint")["Left empty, the file has the name of the job."],
+                button="Copy it into this folder",
+            ),
+        ],
+        h.section[
+            h.h2["From a launch script, a configuration or a training log"],
+            h.p["Add the file in the ", h.a(href="/")["folder"], ": it is read there, and asks for what is missing."],
+        ],
+        here="/job",
+    )
+
+
+def _choice(name: str, label: str, values: Iterable[str], chosen: str, empty: str = "") -> list[h.Node]:
+    options = [h.option(value="", selected=not chosen)[empty]] if empty else []
+    options += [h.option(value=one, selected=one == chosen)[one] for one in values]
+    return [h.label(for_=name)[label], h.select(id=name, name=name)[options]]
+
+
+def _name(key: str, label: str, value: str) -> list[h.Node]:
+    described = f"{key}-hint" if not value else None
+    return [
+        h.label(for_=key)[label],
+        h.input(id=key, name="as", value=value, required=bool(value), autocomplete="off", aria_describedby=described),
     ]
+
+
+def write_new(request: Request, fields: Fields) -> Response:
+    """Writes a new job file, and shows it.
+
+    Raises:
+        DataError: the name is none, or taken; the number of GPUs is none.
+        SpecError: an unknown model, cluster or framework, or no plan is possible.
+    """
+    site, name, gpus = site_of(request), field(fields, "as", NEW), field(fields, "gpus", str(N_DEVICES))
+    path = _free(site, name)
+    if not (gpus.isascii() and gpus.isdecimal() and len(gpus) < 9 and 1 <= int(gpus) <= MOST_DEVICES):
+        raise DataError(f"GPUs {gpus[:20]!r}: it must be a whole number from 1 to {MOST_DEVICES:,}")
+    model, cluster = field(fields, "model", MODEL), field(fields, "cluster", CLUSTER)
+    if Path(model).suffix == ".json":
+        raise DataError(
+            f"model {model[:200]}: choose a model that ships. A config.json is named in the file: hf_config."
+        )
+    text, _ = new_job(Path(name), model, cluster, int(gpus), field(fields, "framework", "") or None)
+    write_text(path, text)
+    return redirect(address("/job", file=name, saved="yes"))
+
+
+def copy_example(request: Request, fields: Fields) -> Response:
+    """Copies a job that ships into the folder, and shows it.
+
+    Raises:
+        DataError: there is no such job, or the name is none or taken.
+    """
+    site, example, shipped = site_of(request), field(fields, "example"), example_files()
+    if example not in shipped:
+        raise DataError(f"job {example[:200]!r}: no job of this name ships")
+    name = field(fields, "as", "") or shipped[example].name
+    path = _free(site, name)
+    write_text(path, read_text(shipped[example], MAX_BYTES, REMEDY))
+    return redirect(address("/job", file=name, saved="yes"))
+
+
+def _free(site: Site, name: str) -> Path:
+    path = job_path(site, name)
+    if path.exists():
+        raise DataError(f"file {name}: is there already. Name another file.")
+    return path
+
+
+def job_path(site: Site, name: str) -> Path:
+    """The file below DIR that a job is to be saved in.
+
+    Raises:
+        DataError: the name is none of a job file below DIR.
+    """
+    path = site.path(name)
+    if path.suffix not in ENDINGS:
+        raise DataError(f"file {name}: a job file ends in {', '.join(ENDINGS)}")
+    return path
 
 
 def check_text(request: Request, fields: Fields) -> Response:

@@ -80,18 +80,18 @@ def checked(site: Site, name: str, text: str) -> CheckedText:
         if n_names > MOST_NAMES:
             raise ConfigError.in_file(path, f"more than {MOST_NAMES:,} fields, so hardly a job")
         found = replace(found, document=document)
-        if outside := [*_outside(document, site)]:
-            raise ConfigError(outside)
+        if elsewhere := [*outside(document, site)]:
+            raise ConfigError(elsewhere)
         job = job_of(document)
         return replace(found, job=job, report=case_of(check_job).function(job))
     except ConfigError as error:
-        return replace(found, mistakes=[_named(one, site, name) for one in error.mistakes])
+        return replace(found, mistakes=[named(one, site, name) for one in error.mistakes])
     except PrismError as error:
-        return replace(found, mistakes=[_named(Mistake(str(error)), site, name)])
+        return replace(found, mistakes=[named(Mistake(str(error)), site, name)])
 
 
-def _outside(document: Document, site: Site) -> Iterator[Mistake]:
-    """Mistakes of files that a job names and that lie elsewhere."""
+def outside(document: Document, site: Site) -> Iterator[Mistake]:
+    """Mistakes about files that a job names and that lie elsewhere."""
     folder, root = Path(document.name).parent, site.folder.resolve()
     for field in FILES:
         value: Any = document.data
@@ -108,8 +108,8 @@ def _outside(document: Document, site: Site) -> Iterator[Mistake]:
             yield document.mistake(field, text)
 
 
-def _named(mistake: Mistake, site: Site, name: str) -> Mistake:
-    """The mistake as one about the file `name`, without the folder that is served."""
+def named(mistake: Mistake, site: Site, name: str) -> Mistake:
+    """Returns the mistake as one about the file `name`, without the folder that is served."""
     mark = None if mistake.mark is None else replace(mistake.mark, source=name)
     return Mistake(mistake.text.replace(f"{site.folder}/", ""), mark, mistake.path)
 

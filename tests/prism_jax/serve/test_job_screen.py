@@ -186,7 +186,7 @@ def test_every_field_says_where_its_value_is_from(client: Client):
     for one in check_job(client.site.folder / "a.yaml").open_fields:
         assert f"assumed: {one.words}" in control(found, one.name)
     imported = JOB.replace("  tp: 2\n", "  tp: 2   # line 41: tensor_model_parallel_size = 2\n")
-    assert "imported, line 41: tensor_model_parallel_size = 2" in control(check(client, imported), "plan.tp")
+    assert "read from line 41: tensor_model_parallel_size = 2" in control(check(client, imported), "plan.tp")
 
 
 def test_a_wrong_field_says_so_in_the_form(client: Client):
