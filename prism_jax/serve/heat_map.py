@@ -14,7 +14,7 @@ from ..core.page import Table
 from ..core.page_html import table_html
 from ..core.readable import evenly, percent
 from ..core.units import format_s
-from ..watch.rank_map import MOST_OTHERS, MOST_SLOW, RankMap, StepRange
+from ..watch.rank_map import MOST_OTHERS, MOST_SLOW, PhaseSteps, RankMap
 
 N_COLOUR = 6  # classes heat-0 to heat-5 of the style sheet, from none to most
 LEAST_TOP = 0.02  # of the scale: noise of a per cent is no colour
@@ -23,7 +23,7 @@ N_TICK = 8
 MOST_ROWS = 8  # of the table that is not folded
 
 
-def heat_map(found: RankMap, phases: Sequence[StepRange] = ()) -> h.Element:
+def heat_map(found: RankMap, phases: Sequence[PhaseSteps] = ()) -> h.Element:
     """The ranks of a recording by steps, with a legend, and their numbers in a table.
 
     Args:
@@ -103,7 +103,7 @@ def _runs(cells: Floats, edges: Sequence[float]) -> Iterator[tuple[int, int, int
         first += n
 
 
-def _phase(found: RankMap, phase: StepRange) -> h.Node:
+def _phase(found: RankMap, phase: PhaseSteps) -> h.Node:
     steps = np.asarray(found.steps)
     first = max(int(np.searchsorted(steps, phase.first, side="right")) - 1, 0)
     end = len(steps) if phase.end is None else max(int(np.searchsorted(steps, phase.end)), first + 1)

@@ -21,7 +21,7 @@ from ..recorded.report import TraceFacts, recording_blocks, recording_title
 from ..recorded.trace_facts import trace_facts
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from ..watch.rank_map import RankMap, StepRange, rank_map
+from ..watch.rank_map import PhaseSteps, RankMap, rank_map
 from ..watch.report import WatchReport
 from ..watch.watch_steps import RESTART_COST_S, watch_steps, watched_recording
 from .files import screen_of
@@ -146,7 +146,7 @@ def _seen(path: Path, name: str, state: State, cost: str, remaining: str, part: 
             raise
         problem = str(error)
     last = report.phases[-1] if report and report.phases else None
-    phase = None if last is None else StepRange(last.onset_step, last.end_step)
+    phase = None if last is None else PhaseSteps(last.onset_step, last.end_step)
     return SeenRecording(trace_facts(kept, n_left_out), report, problem, rank_map(kept, part, phase))
 
 
@@ -182,7 +182,7 @@ def _ranks(seen: SeenRecording, name: str) -> h.Element:
                 "profiles of several ranks in one folder."
             ],
         ]
-    phases = [StepRange(one.onset_step, one.end_step) for one in (seen.report.phases if seen.report else ())]
+    phases = [PhaseSteps(one.onset_step, one.end_step) for one in (seen.report.phases if seen.report else ())]
     return h.section[
         h.h2["Is it a node?"],
         h.p("#slow-rank.verdict", class_="bad" if found.slow else "good")[found.verdict],

@@ -44,7 +44,7 @@ class RankRow:
     slowest: float
 
 
-class StepRange(NamedTuple):
+class PhaseSteps(NamedTuple):
     """Steps from one to another.
 
     Attributes:
@@ -116,7 +116,9 @@ def _others(names: Sequence[str]) -> str:
     return f" So {said}, less."
 
 
-def rank_map(recording: Trace | StepLog, quantity: str | None = None, phase: StepRange | None = None) -> RankMap | None:
+def rank_map(
+    recording: Trace | StepLog, quantity: str | None = None, phase: PhaseSteps | None = None
+) -> RankMap | None:
     """Compares the ranks of a recording.
 
     Args:

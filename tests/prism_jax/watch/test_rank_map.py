@@ -11,7 +11,7 @@ from prism_jax.recorded.trace_facts import recorded
 from prism_jax.tables.streams import example_traces
 from prism_jax.trace.rank_times import RankTimes
 from prism_jax.trace.step_log import StepLog
-from prism_jax.watch.rank_map import MOST_COLUMNS, MOST_OTHERS, MOST_SLOW, StepRange, rank_map
+from prism_jax.watch.rank_map import MOST_COLUMNS, MOST_OTHERS, MOST_SLOW, PhaseSteps, rank_map
 
 
 def log_of(values: np.ndarray, parts: dict[str, np.ndarray] | None = None) -> StepLog:
@@ -91,7 +91,7 @@ def test_ranks_are_judged_by_the_steps_of_a_phase() -> None:
     values = noise(8, 100)
     values[2, 70:] *= 1.3
     whole = rank_map(log_of(values))
-    found = rank_map(log_of(values), None, StepRange(170, None))
+    found = rank_map(log_of(values), None, PhaseSteps(170, None))
     assert whole is not None
     assert found is not None
     assert abs(whole.rows[0].excess) < 0.01
@@ -99,7 +99,7 @@ def test_ranks_are_judged_by_the_steps_of_a_phase() -> None:
     assert found.rows[0].excess == pytest.approx(0.3, abs=0.01)
     assert found.cells.shape == (8, 100)
     assert " since step 170" in found.verdict
-    before = rank_map(log_of(values), None, StepRange(100, 170))
+    before = rank_map(log_of(values), None, PhaseSteps(100, 170))
     assert before is not None
     assert not before.slow
 
