@@ -164,14 +164,20 @@ def _class(block: Table, index: int) -> str | None:
     return "words" if any(len(row[index]) > LONG for row in block.rows) else None
 
 
-def table_html(block: Table) -> h.Element:
-    """A table that scrolls by itself where it is wider than the screen; its title is read to those who do not see it."""
+def table_html(block: Table, place: str | None = None) -> h.Element:
+    """A table that scrolls by itself where it is wider than the screen; its title is read to those who do not see it.
+
+    Args:
+        place: id of the element, by which the focus stays in a table that is renewed.
+    """
     classes = [_class(block, index) for index in range(len(block.columns))]
     columns = zip(block.columns, classes, strict=True)
     head = h.tr[[h.th(class_=own, scope="col")[name] if name else h.td for name, own in columns]]
     rows = [h.tr[[h.td(class_=own)[text] for text, own in zip(row, classes, strict=True)]] for row in block.rows]
     named = block.title or "table"
-    return h.div(".wide", tabindex="0", role="region", aria_label=named)[h.table[h.thead[head], h.tbody[rows]]]
+    return h.div(".wide", id=place, tabindex="0", role="region", aria_label=named)[
+        h.table[h.thead[head], h.tbody[rows]]
+    ]
 
 
 def _made(sheet: Sheet) -> h.Element | None:

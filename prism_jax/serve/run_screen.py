@@ -10,11 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..core.page import Tone
+from ..core.errors import PrismError
+from ..core.page import Table, Tone
+from ..core.page_html import block_html, table_html
 from ..core.readable import counted, duration
 from .layout import action, copied, document, failure, heading, link, notice
+from .partial_rows import partial_rows
 from .site import Fields, Site, address, asked, field, html, posted, redirect, site_of
-from .start_screen import command_line
+from .start_screen import command_line, command_of
+from .worker import WORK
 
 if TYPE_CHECKING:
     from .runs import CommandRun
@@ -29,7 +33,7 @@ SAID: dict[str, tuple[str, Tone]] = {
     "interrupted": ("Interrupted", "unsure"),
 }  # state -> in words, and its tone
 STOPPING = "Stopping. What is done so far is being saved."
-EVERY = "every 1s"
+EVERY, ROWS_EVERY = "every 1s", "every 4s"
 
 
 def show_run(request: Request) -> Response:
@@ -45,6 +49,8 @@ def show_run(request: Request) -> Response:
             copied(command_line(run.words), "command"),
             _part(site, run),
             h.div(".actions")[_actions(run)],
+            _found(site, run),
+            _terminal(site, run),
         )
     )
 
@@ -54,6 +60,50 @@ def run_title(run: CommandRun) -> str:
     words = list(run.words)
     n_word = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
     return " ".join(words[: min(n_word, 4)]) or run.name
+
+
+def show_rows(request: Request) -> Response:
+    """The rows that a run has so far, for htmx."""
+    site = site_of(request)
+    return html(_rows(site, site.runs.run(asked(request, "name"))))
+
+
+def _found(site: Site, run: CommandRun) -> h.Node:
+    """The answer as far as it is there; of a run that goes on it is renewed."""
+    if run.state == "done":
+        return None
+    renewed: dict[str, str] = {"id": "found"}
+    if run.state in GOING:
+        renewed |= {"hx-get": address("/run/rows", name=run.name), "hx-trigger": ROWS_EVERY}
+    return h.div(renewed)[_rows(site, run)]
+
+
+def _rows(site: Site, run: CommandRun) -> h.Node:
+    command = command_of(list(run.words))
+    if command is None:
+        return None
+    try:
+        found = partial_rows(command, run.words, site.path(run.journal or f"{run.name}{WORK}"))
+    except PrismError:  # a journal that leads out of the folder
+        return None
+    if found is None:
+        return None
+    block = found.block
+    shown = table_html(block, "rows") if isinstance(block, Table) else block_html(block, 3)
+    return h.section[h.h2["So far"], h.p[found.text], shown]
+
+
+def _terminal(site: Site, run: CommandRun) -> h.Node:
+    """The command with which one goes on in a terminal."""
+    try:
+        line = site.runs.shell_words(run.name)
+    except PrismError:
+        return None
+    return h.details[
+        h.summary["Go on in a terminal"],
+        h.p(".hint")["In the folder that is served; it takes up the work that is done."],
+        copied(line, "terminal command"),
+    ]
 
 
 def show_state(request: Request) -> Response:
@@ -185,6 +235,7 @@ def _listed(title: str, runs: Sequence[CommandRun]) -> h.Element:
 ROUTES = (
     Route("/run", show_run),
     Route("/run/state", show_state),
+    Route("/run/rows", show_rows),
     Route("/run/cancel", posted(cancel), methods=["POST"]),
     Route("/run/resume", posted(resume), methods=["POST"]),
     Route("/runs", show_runs),

@@ -12,10 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..core.errors import ConfigError, PrismError
-from ..shell.catalogue import Command
+from ..shell.catalogue import Command, called
 from ..shell.command import OWN
 from ..tables.streams import example_files, example_traces
 from .command_fields import (
+    NOT_STARTED,
     SUBJECT,
     CommandField,
     check_values,
@@ -44,7 +45,7 @@ def show_start(request: Request) -> Response:
         return html(document("Run a command", heading("Run a command"), _commands(), here="/start"))
     if "again" in query:
         words = list(site.runs.run(asked(request, "again")).words)
-        command = next((one for own in startable().values() for one in own if _begins(words, one)), None)
+        command = command_of(words)
         if command is None:
             return html(document("Run a command", heading("Run a command"), _commands(), here="/start"))
         return html(_form(site, command, filled_with(command, words)))
@@ -57,9 +58,10 @@ def show_start(request: Request) -> Response:
     return html(_form(site, command, filled))
 
 
-def _begins(words: Sequence[str], command: Command) -> bool:
-    name = command.name.split()
-    return list(words[: len(name)]) == name
+def command_of(words: list[str]) -> Command | None:
+    """The command that words start with; None where it is none that can be started."""
+    found = called(words)
+    return None if found is None or found.name in NOT_STARTED else found
 
 
 def start_run(request: Request, fields: Fields) -> Response:

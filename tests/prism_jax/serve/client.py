@@ -45,6 +45,9 @@ class IdleRuns:
     def runs(self) -> list[Any]:
         return [self.run(f"{words[0]}-{n}") for n, words in enumerate(self.submitted, start=1)]
 
+    def shell_words(self, name: str) -> str:
+        return self.run(name).command
+
     def run(self, name: str) -> Any:
         number = int(name.rpartition("-")[2]) if name.rpartition("-")[2].isdecimal() else 0
         if not 1 <= number <= len(self.submitted):

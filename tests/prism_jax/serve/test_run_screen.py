@@ -50,6 +50,9 @@ class FixedRuns:
             raise DataError(f"run {name}: there is none in this folder")
         return self.known[name]
 
+    def shell_words(self, name: str) -> str:
+        return f"prism-jax {' '.join(self.run(name).words)} --resume {name}.work --json"
+
     def cancel(self, name: str) -> OneRun:
         self.asked.append(("cancel", name))
         return self.run(name)

@@ -1,0 +1,133 @@
+"""Rows of a study, and the state of a search, that a run has so far: read of its journal while it goes on or was stopped.
+
+A journal holds numbers by the position of their job in the grid; what the jobs are follows from the words of the command. It is
+untrusted like every file of the folder: of a bounded size, and nothing of it is shown that is not a number in its bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.archive import Archive, kind_of, opened
+from ..core.errors import PrismError, printable
+from ..core.page import Block, Facts, Table
+from ..core.units import format_s
+from ..result.objective import OBJECTIVES
+from ..shell.catalogue import Command
+from ..study.axes import Axis, grid, sizes_of
+from ..study.figures import JobFigures
+from ..study.journal import COLUMNS as FIGURES, MOST
+from ..study.report import COLUMNS, SIZE, of_figures, short
+from ..study.table import StudyRow, study_table
+from .command_fields import fields_of, filled_with
+
+MOST_BYTES = 32 * 2**20
+MOST_SHOWN = 100
+STUDIES = ("sweep", "scale")
+
+
+class FoundRows(NamedTuple):
+    """What of a run is known.
+
+    Attributes:
+        text: how much that is.
+        block: it.
+    """
+
+    text: str
+    block: Block
+
+
+def partial_rows(command: Command, words: Sequence[str], journal: Path) -> FoundRows | None:
+    """Reads what a run has so far.
+
+    Args:
+        words: of the run.
+        journal: its file.
+
+    Returns:
+        None where there is nothing yet, or the command keeps nothing that can be shown.
+    """
+    if not journal.is_file() or journal.is_symlink():
+        return None
+    try:
+        with opened(journal, kind_of(journal), "", MOST_BYTES) as archive:
+            if command.name in STUDIES and archive.about.get("kind") == "study":
+                return _of_study(command, filled_with(command, words), archive)
+            return _of_search(archive) if archive.about.get("kind") == "search" else None
+    except PrismError:  # it is being replaced, or damaged: the command itself tells
+        return None
+
+
+def _of_study(command: Command, filled: Mapping[str, Sequence[str]], archive: Archive) -> FoundRows | None:
+    """Jobs that are measured, best first."""
+    labels = _labels(command.name, filled)
+    positions = archive.load("tasks/positions")
+    rows, problems = archive.load("tasks/rows"), archive.load("tasks/problems")
+    if not (positions.shape == problems.shape == rows.shape[:1] and rows.shape[1:] == (len(FIGURES),)):
+        return None
+    known = (positions >= 0) & (positions < len(labels))
+    if not known.any() or np.nanmax(np.abs(rows), initial=0.0) > MOST:
+        return None
+    texts = [printable(str(text)) for text in problems[known]]
+    figures = [None if text else JobFigures(*map(float, row)) for text, row in zip(texts, rows[known], strict=True)]
+    usual = next(one.default for one in fields_of(command) if one.name == "objective")
+    objective = _last(filled, "objective", usual)
+    unit = OBJECTIVES.named(objective).unit if objective in OBJECTIVES else "s"
+    settings = [labels[int(at)] for at in positions[known]]
+    axes = list(labels[0])
+    found = study_table(axes, settings, figures, texts, objective, unit)
+    order = sorted(found.rows, key=lambda row: (row.figures is None, row.relative))
+    shown = {heading: text for heading, text in COLUMNS.items() if heading != "GPUs" or SIZE not in axes}
+    columns: dict[str, Any] = {
+        **{short(axis): lambda row, axis=axis: row.settings.get(axis, "") for axis in axes},
+        **of_figures(shown, "tokens"),
+        f"{found.objective} over the best": _relative,
+    }
+    more = f", the best {MOST_SHOWN} of them below" if len(order) > MOST_SHOWN else ""
+    text = f"{len(order):,} of {len(labels):,} jobs are done{more}."
+    return FoundRows(text, Table.of("Jobs so far, best first", order[:MOST_SHOWN], columns))
+
+
+def _relative(row: StudyRow) -> str:
+    return f"impossible: {row.problem}" if row.figures is None else f"{row.relative:.3f}"
+
+
+def _labels(name: str, filled: Mapping[str, Sequence[str]]) -> list[Mapping[str, str]]:
+    """[position] field -> value of the jobs of a study, in the order in which it counts them."""
+    texts = filled.get("set", ()) if name == "sweep" else filled.get("vary", ())
+    gpus = _last(filled, "gpus", "")
+    sizes = tuple(map(str, sizes_of(gpus))) if gpus else ()
+    if name == "sweep":
+        _, points = grid(texts, [Axis(SIZE, sizes)] if sizes else [])
+        return [dict(point.labels) for point in points]
+    _, points = grid(texts, option="--vary")
+    return [{SIZE: size, **dict(point.labels)} for size in sizes for point in points]
+
+
+def _last(filled: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
+    return next(reversed(filled.get(name, ())), usual)
+
+
+def _of_search(archive: Archive) -> FoundRows | None:
+    """How many plans are screened, and how many of them were scored, with the best score of each round."""
+    if "screen/bound" not in archive.headers:
+        return None
+    bound = archive.load("screen/bound")
+    facts = {"plans that fit": f"{int(np.isfinite(bound).sum()):,} of {bound.size:,}"}
+    for name in archive.headers:
+        round_of, _, item = name.partition("/")
+        plans = f"{round_of}/plans"
+        if item != "scores" or plans not in archive.headers or round_of.startswith(("pilot", "work")):
+            continue
+        scores, n_plan = archive.load(name), archive.headers[plans].shape[0]
+        values = scores if scores.ndim == 1 else scores[:, 0]
+        good = values[np.isfinite(values) & (values > 0)]
+        if len(good):
+            words = f"{len(scores):,} of {n_plan:,} plans scored, the best {format_s(float(good.min()), 4)}"
+            facts[f"round {printable(round_of)[:20]}"] = words
+    return FoundRows("The search so far.", Facts("Search so far", facts))

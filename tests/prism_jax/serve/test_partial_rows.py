@@ -1,0 +1,92 @@
+"""Rows of a study that goes on: the same as those of its answer, and nothing of a journal that is damaged."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prism_jax.core.archive import write_archive
+from prism_jax.core.page import Facts, Table
+from prism_jax.serve.partial_rows import partial_rows
+from prism_jax.shell.catalogue import COMMANDS
+from prism_jax.study.figures import JobFigures
+
+SWEEP = ["sweep", "j.yaml", "--set", "plan.tp=1,2,4", "--set", "plan.pp=1,2", "--set", "plan.micro_batch=1"]
+FIGURES = JobFigures(*(1.0,) * 33)
+
+
+def figures(p95_s: float) -> np.ndarray:
+    return np.array(astuple(replace(FIGURES, value=p95_s, p95_s=p95_s)), float)
+
+
+def write_study(path: Path, rows: dict[int, float | str]) -> None:
+    problems = [text if isinstance(text, str) else "" for text in rows.values()]
+    values = [np.full(len(figures(1.0)), np.nan) if isinstance(one, str) else figures(one) for one in rows.values()]
+    arrays = {
+        "tasks/positions": np.array(list(rows)),
+        "tasks/rows": np.array(values),
+        "tasks/problems": np.array(problems, dtype=str),
+        "tasks/jobs": np.array(["a"] * len(rows), dtype=str),
+    }
+    write_archive(path, "study", {"identity": "x"}, arrays)
+
+
+def test_rows_of_a_sweep_have_their_settings_best_first(tmp_path: Path) -> None:
+    write_study(tmp_path / "a.work", {0: 3.0, 3: 2.0, 4: "out of memory"})
+    found = partial_rows(COMMANDS.named("sweep"), SWEEP, tmp_path / "a.work")
+    assert found is not None
+    assert found.text == "3 of 6 jobs are done."
+    assert isinstance(found.block, Table)
+    assert found.block.columns[:2] == ("tp", "pp")
+    assert [tuple(row[:2]) for row in found.block.rows] == [("2", "2"), ("1", "1"), ("4", "1")]
+    assert [row[-1] for row in found.block.rows] == ["1.000", "1.500", "impossible: out of memory"]
+
+
+def test_rows_of_a_scaling_study_go_by_size_and_plan(tmp_path: Path) -> None:
+    write_study(tmp_path / "a.work", {3: 2.0})
+    words = ["scale", "j.yaml", "--gpus", "8:32", "--vary", "plan.tp=1,2"]
+    found = partial_rows(COMMANDS.named("scale"), words, tmp_path / "a.work")
+    assert found is not None
+    assert isinstance(found.block, Table)
+    assert tuple(found.block.rows[0][:2]) == ("16", "2")
+    assert found.text == "1 of 6 jobs are done."
+
+
+def test_a_search_tells_its_rounds(tmp_path: Path) -> None:
+    arrays = {
+        "screen/reason": np.array([0, 0, 1]),
+        "screen/memory": np.ones(3),
+        "screen/bound": np.array([1.0, 2.0, np.inf]),
+        "screen/n_devices": np.ones(3, int),
+        "64/scores": np.array([2.5]),
+        "64/plans": np.array([0, 1]),
+    }
+    write_archive(tmp_path / "a.work", "search", {"identity": "x"}, arrays)
+    found = partial_rows(COMMANDS.named("search"), ["search", "j.yaml"], tmp_path / "a.work")
+    assert found is not None
+    assert isinstance(found.block, Facts)
+    assert found.block.facts["plans that fit"] == "2 of 3"
+    assert found.block.facts["round 64"] == "1 of 2 plans scored, the best 2.5 s"
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
+def test_a_damaged_journal_shows_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.work").write_bytes(content)
+    assert partial_rows(COMMANDS.named("sweep"), SWEEP, tmp_path / "a.work") is None
+
+
+def test_a_journal_of_other_work_shows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.work"
+    assert partial_rows(COMMANDS.named("sweep"), SWEEP, path) is None
+    write_archive(path, "search", {"identity": "x"}, {"screen/reason": np.ones(3, int)})
+    assert partial_rows(COMMANDS.named("sweep"), SWEEP, path) is None
+    write_study(path, {9: 1.0})
+    assert partial_rows(COMMANDS.named("sweep"), SWEEP, path) is None
+    write_study(path, {0: 1e31})
+    assert partial_rows(COMMANDS.named("sweep"), SWEEP, path) is None
+    write_study(path, {0: 1.0})
+    assert partial_rows(COMMANDS.named("sweep"), ["sweep", "j.yaml", "--set", "tp"], path) is None
+    assert partial_rows(COMMANDS.named("predict"), ["predict", "j.yaml"], path) is None
