@@ -44,8 +44,6 @@ ORIGINS = (
     (re.compile(r"not said\b"), "assumed: "),
     (re.compile(r"not in the file: |--(device|set)\b"), "given at the import: "),
 )  # how the comments of an imported job begin, and what they say
-    r"(line \d+|not said|not in the file)\b.*"
-)  # comments of an imported job that say where a field is from
 BOOLEAN = ("true", "false")
 LISTS = {
     "models": workload_names,

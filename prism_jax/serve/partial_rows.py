@@ -31,7 +31,7 @@ STUDIES = ("sweep", "scale")
 
 
 class FoundRows(NamedTuple):
-    """What of a run is known.
+    """Rows or facts of a run that are known.
 
     Attributes:
         text: how much that is.
