@@ -244,7 +244,7 @@ def test_a_recording_leads_to_its_slow_rank(browser: Any, tmp_path: Path):
             page.keyboard.press("Enter")
         chooser.value.set_files(source)
         until(page, "/recording?file=steps.csv")
-        assert f"rank {SLOW_RANK}" in page.locator("main").inner_text()
+        assert f"Rank {SLOW_RANK} is slow" in page.locator("main").inner_text()
 
 
 WORDS = {
