@@ -20,7 +20,7 @@ from ..core.report import Report
 from .downloads import FORMS, OF_A_JOB
 from .files import free
 from .layout import action, copied, document, form, hidden, link, notice, picture, trusted
-from .report_job import ReportJob, chosen_plan, job_of_report, of_reports, plans_of, record_of, report_in
+from .report_job import ReportJob, chosen_plan, job_of_report, later_sources, of_reports, plans_of, record_of, report_in
 from .site import Fields, Site, address, asked, field, html, kept, posted, redirect, site_of
 
 FOLLOWING = {"sweep": "Sweep a field", "search": "Search for a better plan", "run": "When is a run done"}
@@ -64,8 +64,14 @@ def _parts(site: Site, name: str) -> tuple[str, h.Node, h.Node]:
 def _states(site: Site, name: str, record: Mapping[str, Any], job: ReportJob | None) -> Iterator[h.Node]:
     """Why the report may not hold any more, with a button that makes it again."""
     again = action("Run its command again", "/again", file=name) if words_of(record) else None
-    if job is not None and site.results.kept("changed", _files_of(name, job), lambda: job.has_changed):
-        yield notice(f"{job.name} has changed since this report was made.", "unsure", again)
+    if job is not None and job.stated:
+        if site.results.kept("changed", _files_of(name, job), lambda: job.has_changed):
+            yield notice(f"{job.name} has changed since this report was made.", "unsure", again)
+    else:
+        for source in later_sources(site, name, record):
+            yield notice(
+                f"{source} was written after this report, which may be of another state of it.", "unsure", again
+            )
     versions = record.get("versions")
     wrote = versions.get("prism-jax") if isinstance(versions, dict) else None
     if isinstance(wrote, str) and wrote != __version__:

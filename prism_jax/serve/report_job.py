@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -32,6 +32,7 @@ def report_in(site: Site, name: str) -> Report:
 DAMAGE = (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
 
+SOURCES = ("job", "jobs", "file", "files")  # inputs that name files which a report is of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -151,6 +152,19 @@ def job_of_report(site: Site, record: Mapping[str, Any]) -> ReportJob | None:
         return None
     texts = tuple(map(str, overrides)) if isinstance(overrides, list) else ()
     return ReportJob(site, found_job(site, named) if isinstance(named, str) else "", kept, texts)
+
+
+def later_sources(site: Site, name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """Files below DIR that a report was made of, as far as its record names them, and that were written after it."""
+    inputs = record.get("inputs")
+    named = [inputs.get(key) for key in SOURCES] if isinstance(inputs, dict) else []
+    made_ns = site.existing(name).stat().st_mtime_ns
+    for text in dict.fromkeys(
+        one for own in named for one in (own if isinstance(own, list) else [own]) if isinstance(one, str)
+    ):
+        path = site.folder / found_job(site, text)
+        if path.is_file() and path.stat().st_mtime_ns > made_ns:
+            yield site.name_of(path)
 
 
 def found_job(site: Site, named: str) -> str:

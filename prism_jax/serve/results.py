@@ -26,7 +26,7 @@ from ..show.reports import REMEDY, report_of
 
 T = TypeVar("T")
 MOST_BYTES = 64 * 2**20  # of a report
-MOST_KEPT, MOST_KEPT_BYTES = 64, 2**20  # pages and the like that are kept, and bytes of the files of one
+MOST_KEPT, MOST_KEPT_BYTES = 256, 2**23  # pages and the like that are kept, and bytes of their files
 MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in all
 HEAD = f'"{SCHEMA}": "prism-jax/'.encode()
 HEAD_BYTES = 200
@@ -171,16 +171,15 @@ class Results:
         now = tuple(number for one in stats for number in (one.st_mtime_ns, one.st_size))
         key = (what, *names)
         with self._lock:
-            found = self._kept.get(key)
-        if found is not None and found[0] == now:
-            return found[1]
+            found = self._kept.pop(key, None)
+            if found is not None and found[0] == now:
+                self._kept[key] = found  # the last that was asked for
+                return found[1]
         made = make()
-        if sum(one.st_size for one in stats) <= MOST_KEPT_BYTES:
-            with self._lock:
-                self._kept[key] = (now, made)
-                self._kept.move_to_end(key)
-                while len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
+        with self._lock:
+            self._kept[key] = (now, made)
+            while sum(sum(of[1::2]) + MOST_KEPT_BYTES // MOST_KEPT for of, _ in self._kept.values()) > MOST_KEPT_BYTES:
+                self._kept.popitem(last=False)
         return made
 
     def jobs(self) -> list[SavedFile]:

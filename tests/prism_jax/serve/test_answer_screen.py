@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import random
 import re
 import shlex
@@ -23,6 +24,7 @@ from prism_jax import __version__
 from prism_jax.core.page import Bars, Block, Facts, Group, Note, Table
 from prism_jax.core.report import Report
 from prism_jax.job.load_job import load_job
+from prism_jax.serve.results import MOST_KEPT, MOST_KEPT_BYTES, Results
 from prism_jax.shell.app import main
 from prism_jax.show.reports import report_of
 from tests.prism_jax.serve.client import Client
@@ -95,6 +97,10 @@ def test_every_report_has_a_screen_with_the_numbers_of_its_json(report: Report, 
         assert " ".join(text.split()) in plain
     assert answer.text.count("<h1") == 1
     assert not re.search(r"<[^>]+\s(style|on\w+)=", answer.text)
+    shutil.copy(tmp_path / "one report.json", tmp_path / "copy.json")
+    beside = Client(tmp_path).ask("GET", "/compare?file=one+report.json&file=copy.json")
+    assert beside.status == 200
+    assert "All figures that differ" not in beside.text
     assert answer.text.count("<script") == 2
     assert "<style" not in answer.text
 
@@ -173,6 +179,31 @@ def test_a_report_of_a_job_that_has_changed_says_so_and_runs_again(client: Clien
     assert CHANGED not in client.get("/answer", file="p.json").text, "nobody can tell"
     assert client.post("/again", {"file": "p.json"}).status == 303
     assert client.runs.submitted == [("predict", "job.yaml", "--samples", "64", "-q")]
+
+
+def test_a_search_of_a_job_that_was_written_later_says_so(client: Client):
+    job = client.site.folder / "job.yaml"
+    made_s = (client.site.folder / "s.json").stat().st_mtime
+    for later_s, is_told in ((-10.0, False), (10.0, True)):
+        os.utime(job, (made_s + later_s, made_s + later_s))
+        assert ("job.yaml was written after this report" in client.get("/answer", file="s.json").text) == is_told
+
+
+def test_what_is_kept_of_files_is_bounded_and_made_again_when_they_change(tmp_path: Path):
+    results = Results(tmp_path)
+    names = [f"{n}.json" for n in range(MOST_KEPT + 10)]
+    for name in names:
+        (tmp_path / name).write_text("x" * 100)
+    made: list[str] = []
+    for name in (*names, names[-1], names[0], names[0]):
+        assert results.kept("length", [name], lambda name=name: made.append(name) or len(made)) is not None
+    assert made == [*names, names[0]], "the latest are kept, the first was not any more"
+    (tmp_path / names[0]).write_text("y")
+    assert results.kept("length", [names[0]], lambda: "again") == "again"
+    (tmp_path / "large.json").write_text("x" * MOST_KEPT_BYTES)
+    for _ in range(2):
+        results.kept("length", ["large.json"], lambda: made.append("large"))
+    assert made[-2:] == ["large", "large"], "what is too large is made each time"
 
 
 def test_a_report_of_another_version_says_so(client: Client):

@@ -79,7 +79,9 @@ def test_what_differs_stands_first(client: Client):
     assert fields < faster < figures
     assert "field A B plan.micro_batch" in text[fields:faster]
     assert "plan.dp" not in text
-    link = next(one for one in re.findall(r'href="(/start[?]command=compare[^"]*)"', compared(client, "a.json", "b.json")))
+    link = next(
+        one for one in re.findall(r'href="(/start[?]command=compare[^"]*)"', compared(client, "a.json", "b.json"))
+    )
     query = parse_qs(urlsplit(unescape(link)).query)
     assert query == {"command": ["compare"], "job": ["job.yaml", "other.yaml"]}
     assert client.ask("GET", unescape(link)).status == 200
