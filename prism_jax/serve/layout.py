@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ..core.page import Tone
 
 CONFIG = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"historyCacheSize":0}'
-NAVIGATION = {"/": "Folder", "/job": "New job", "/start": "Run a command"}
+NAVIGATION = {"/": "Folder", "/job": "New job", "/start": "Run a command", "/runs": "Runs"}
 PLACES = ("/static/report.css", "/static/serve.css")
 
 

@@ -86,10 +86,11 @@ def _of_study(command: Command, filled: Mapping[str, Sequence[str]], archive: Ar
     columns: dict[str, Any] = {
         **{short(axis): lambda row, axis=axis: row.settings.get(axis, "") for axis in axes},
         **of_figures(shown, "tokens"),
-        f"{found.objective} over the best": _relative,
+        "fits": lambda row: "" if row.figures is None else "yes" if row.figures.fits else "no",
+        "over the best": _relative,
     }
-    more = f", the best {MOST_SHOWN} of them below" if len(order) > MOST_SHOWN else ""
-    text = f"{len(order):,} of {len(labels):,} jobs are done{more}."
+    more = f"; the best {MOST_SHOWN} are below" if len(order) > MOST_SHOWN else ""
+    text = f"{len(order):,} of {len(labels):,} jobs are done{more}. They are compared by {found.objective}."
     return FoundRows(text, Table.of("Jobs so far, best first", order[:MOST_SHOWN], columns))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import htpy as h
@@ -30,6 +31,7 @@ from .layout import action, document, failure, heading, link, notice, picture
 from .results import HEAD, HEAD_BYTES
 from .site import Site, address, asked, html, site_of
 from .start_screen import command_line, lines_of
+from .words import is_inside
 
 LARGE = 20 * 2**20  # bytes from which a recording is read by a run
 PACKED, LARGE_PACKED = (".gz", ".parquet", ".json", ".tar", ".db", ".sqlite", ".nsys-rep"), 4 * 2**20
@@ -66,7 +68,7 @@ def show_recording(request: Request) -> Response:
     if not path.exists():
         raise DataError(f"file {name}: there is none of this name. It may have been moved or removed.")
     cost, remaining = request.query_params.get("restart-cost", ""), request.query_params.get("remaining", "")
-    state = _state(path)
+    state = _state(path, site.folder)
     if why := _too_large(path, state):
         return html(document(name, heading(name), notice(why), _actions(site, name, path)))
     try:
@@ -98,9 +100,15 @@ def _page(seen: SeenRecording) -> Page:
 State = tuple[tuple[str, int, int], ...]  # name, time of change and size of each file
 
 
-def _state(path: Path) -> State:
-    """The files of a recording as the disk has them, so that what was read of them is read again when they change."""
-    files = sorted(path.rglob("*"))[:MOST_FILES] if path.is_dir() else [path]
+def _state(path: Path, folder: Path) -> State:
+    """The files of a recording as the disk has them, so that what was read of them is read again when they change.
+
+    Raises:
+        DataError: one leads out of the folder that is served.
+    """
+    files = sorted(islice(path.rglob("*"), MOST_FILES)) if path.is_dir() else [path]
+    if any(not is_inside(file, folder) for file in files):
+        raise DataError(f"{path.name}: a link in it leads out of the folder that is served. Put the files into it.")
     found = [(file.name, file.stat()) for file in files if file.is_file()]
     return tuple((name, one.st_mtime_ns, one.st_size) for name, one in found)
 
@@ -286,8 +294,7 @@ def _folder_of(site: Site, path: Path) -> h.Node:
 
 
 def _siblings(folder: Path) -> Sequence[Path]:
-    found: Iterable[Path] = folder.iterdir()
-    return [one for _, one in zip(range(MOST_FILES), found, strict=False) if one.is_file()]
+    return [one for one in islice(folder.iterdir(), MOST_FILES) if one.is_file()]
 
 
 ROUTES = (Route("/recording", show_recording),)

@@ -170,12 +170,18 @@ def _queue(site: Site, run: CommandRun) -> h.Node:
 
 
 def _progress(run: CommandRun) -> h.Node:
-    left = "" if run.seconds_left is None else f", about {duration(max(run.seconds_left, 1.0))} left"
+    left = "" if run.seconds_left is None else f", about {_rounded(run.seconds_left)} left"
     return [
         h.label(for_="bar")[run.what or "starting"],
         h.progress(id="bar", max="1", value=f"{run.done:.4f}")[f"{run.done:.0%}"],
         h.p[f"{run.done:.0%} done{left}"],
     ]
+
+
+def _rounded(seconds: float) -> str:
+    """Time left, no finer than it is known: whole seconds, tens of them, half minutes."""
+    step = 1.0 if seconds < 20.0 else 10.0 if seconds < 120.0 else 30.0
+    return duration(max(step * round(seconds / step), 1.0))
 
 
 def _actions(run: CommandRun) -> Sequence[h.Node]:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from ..core.errors import ConfigError, PrismError
 from ..shell.catalogue import Command, called
 from ..shell.command import OWN
+from ..show.catalogues import CATALOGUES
 from ..tables.streams import example_files, example_traces
 from .command_fields import (
     NOT_STARTED,
@@ -36,6 +37,15 @@ COMMAND = "command"
 OPEN = ("The job", OWN)  # groups of a form that are not folded
 JOBS, FILES, MOST_NAMES = "jobs", "files", 300
 LINES_SHOWN = 3
+CATALOGUE_OF = {  # option -> what is listed by `prism-jax show`, whose names it takes
+    "device": "devices",
+    "cluster": "clusters",
+    "variability": "variability",
+    "objective": "objectives",
+    "reliability": "reliability",
+    "to": "frameworks",
+    "framework": "frameworks",
+}
 
 
 def show_start(request: Request) -> Response:
@@ -128,8 +138,14 @@ def _form(site: Site, command: Command, filled: Fields, wrong: Sequence[str] = (
         ),
         _names(JOBS, [*(file.name for file in site.results.jobs()), *example_files()]),
         _names(FILES, [*_files(site), *example_traces()]),
+        [_names(kind, CATALOGUES[kind]().names) for kind in sorted(_catalogues(command))],
         here="/start",
     )
+
+
+def _catalogues(command: Command) -> set[str]:
+    """Catalogues whose names are values of the command's options."""
+    return {CATALOGUE_OF[one.part.name] for one in fields_of(command) if one.part.name in CATALOGUE_OF}
 
 
 def _files(site: Site) -> list[str]:
@@ -204,6 +220,7 @@ def _input(one: CommandField, values: Sequence[str], said: Mapping[str, str | bo
             {**said, **bounds}, type="number", step=step, value=value or None, placeholder=one.default or None
         )
     listed = JOBS if one.metavar == "JOB" else FILES if one.name == SUBJECT or "FILE" in one.metavar else None
+    listed = CATALOGUE_OF.get(one.part.name, listed)
     own = {**said, "list": listed, "placeholder": one.default or None, "value": value or None}
     return h.input(own, type="text", autocomplete="off", spellcheck="false")
 

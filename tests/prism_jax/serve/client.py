@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -14,6 +13,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.serve.app import make_app
 from prism_jax.serve.guard import Keys
 from prism_jax.serve.results import Results
+from prism_jax.serve.runs import CommandRun
 from prism_jax.serve.site import Site
 
 HOST = "127.0.0.1:8765"
@@ -46,25 +46,15 @@ class IdleRuns:
         return [self.run(f"{words[0]}-{n}") for n, words in enumerate(self.submitted, start=1)]
 
     def shell_words(self, name: str) -> str:
-        return self.run(name).command
+        return f"prism-jax {' '.join(self.run(name).words)}"
 
     def run(self, name: str) -> Any:
         number = int(name.rpartition("-")[2]) if name.rpartition("-")[2].isdecimal() else 0
         if not 1 <= number <= len(self.submitted):
             raise DataError(f"run {name}: there is none of this name")
-        words = self.submitted[number - 1]
-        return SimpleNamespace(
-            name=name,
-            words=words,
-            state="waiting",
-            done=0.0,
-            what="",
-            seconds_left=None,
-            error="",
-            report=f"{name}.json",
-            exit_code=None,
-            command=f"prism-jax {' '.join(words)}",
-        )
+        return CommandRun(name, self.submitted[number - 1], turn=number)
+
+    cancel = resume = run
 
 
 class Client:

@@ -159,3 +159,15 @@ def test_buttons_go_on_with_it(client: Client) -> None:
     answer = client.post("/runs", {"command": "trace predict", "job": "log.csv"})
     assert answer.status == 303
     assert client.runs.submitted == [("trace", "predict", "log.csv")]
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "served" / "profiles").mkdir(parents=True)
+    write_log(tmp_path / "log.csv")
+    (tmp_path / "served" / "profiles" / "rank0.csv").symlink_to(tmp_path / "log.csv")
+    (tmp_path / "served" / "own.csv").symlink_to(tmp_path / "log.csv")
+    client = Client(tmp_path / "served")
+    for name in ("profiles", "profiles/rank0.csv", "own.csv"):
+        answer = client.get("/recording", file=name)
+        assert answer.status == 400
+        assert "leads out of the folder" in answer.text

@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prism_jax.core.errors import DataError
+from prism_jax.serve.runs import CommandRun
 
 from .client import Client
 
+WORDS = ("predict", "a<b.yaml", "--set", "plan.tp=2")
 
-@dataclass(frozen=True)
-class OneRun:
-    name: str
-    words: tuple[str, ...] = ("predict", "a<b.yaml", "--set", "plan.tp=2")
-    state: str = "waiting"
-    created: str = "2026-01-01T00:00:00+00:00"
-    started: str = ""
-    ended: str = ""
-    exit_code: int | None = None
-    error: str = ""
-    journal: str = ""
-    turn: int = 0
-    is_stopping: bool = False
-    done: float = 0.0
-    what: str = ""
-    seconds_left: float | None = None
 
-    @property
-    def report(self) -> str:
-        return f"{self.name}.json"
+def a_run(name: str, **state: Any) -> CommandRun:
+    return CommandRun(name, **{"words": WORDS, **state})
 
 
 class FixedRuns:
     """Runs that are as a test has set them."""
 
-    def __init__(self, *runs: OneRun) -> None:
+    def __init__(self, *runs: CommandRun) -> None:
         self.known = {run.name: run for run in runs}
         self.asked: list[tuple[str, str]] = []
 
-    def runs(self) -> list[OneRun]:
+    def runs(self) -> list[CommandRun]:
         return list(self.known.values())
 
-    def run(self, name: str) -> OneRun:
+    def run(self, name: str) -> CommandRun:
         if name not in self.known:
             raise DataError(f"run {name}: there is none in this folder")
         return self.known[name]
@@ -53,21 +39,21 @@ class FixedRuns:
     def shell_words(self, name: str) -> str:
         return f"prism-jax {' '.join(self.run(name).words)} --resume {name}.work --json"
 
-    def cancel(self, name: str) -> OneRun:
+    def cancel(self, name: str) -> CommandRun:
         self.asked.append(("cancel", name))
         return self.run(name)
 
-    def resume(self, name: str) -> OneRun:
+    def resume(self, name: str) -> CommandRun:
         self.asked.append(("resume", name))
         return self.run(name)
 
 
-def client(folder: Path, *runs: OneRun) -> Client:
+def client(folder: Path, *runs: CommandRun) -> Client:
     return Client(folder, FixedRuns(*runs))
 
 
 def test_a_running_run_tells_how_far_it_is(tmp_path: Path) -> None:
-    run = OneRun("a-1", state="running", done=0.25, what="drawing", seconds_left=90.0)
+    run = a_run("a-1", state="running", done=0.25, what="drawing", seconds_left=90.0)
     page = client(tmp_path, run).get("/run", name="a-1").text
     assert ">Running<" in page
     assert 'value="0.2500"' in page
@@ -81,14 +67,14 @@ def test_a_running_run_tells_how_far_it_is(tmp_path: Path) -> None:
 
 
 def test_buttons_stand_outside_of_what_is_renewed(tmp_path: Path) -> None:
-    part = client(tmp_path, OneRun("a-1", state="running")).get("/run/state", name="a-1", was="running False")
+    part = client(tmp_path, a_run("a-1", state="running")).get("/run/state", name="a-1", was="running False")
     assert "<button" not in part.text
     assert "<progress" in part.text
     assert "hx-redirect" not in part.headers
 
 
 def test_a_run_that_is_done_leads_to_its_answer(tmp_path: Path) -> None:
-    own = client(tmp_path, OneRun("a-1", state="done"))
+    own = client(tmp_path, a_run("a-1", state="done"))
     assert own.get("/run/state", name="a-1", was="running False").headers["hx-redirect"] == "/answer?file=a-1.json"
     page = own.get("/run", name="a-1").text
     assert 'href="/answer?file=a-1.json"' in page
@@ -97,7 +83,7 @@ def test_a_run_that_is_done_leads_to_its_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", ["failed", "cancelled", "interrupted"])
 def test_another_state_is_a_new_page_with_a_way_on(tmp_path: Path, state: str) -> None:
-    run = OneRun("a-1", state=state, error="error: j.yaml:3: plan.tp: 0, but it must be 1 or more\n1 mistake")
+    run = a_run("a-1", state=state, error="error: j.yaml:3: plan.tp: 0, but it must be 1 or more\n1 mistake")
     own = client(tmp_path, run)
     assert own.get("/run/state", name="a-1", was="running False").headers["hx-refresh"] == "true"
     page = own.get("/run", name="a-1").text
@@ -108,14 +94,14 @@ def test_another_state_is_a_new_page_with_a_way_on(tmp_path: Path, state: str) -
 
 
 def test_a_run_that_is_stopping_has_no_button(tmp_path: Path) -> None:
-    page = client(tmp_path, OneRun("a-1", state="running", is_stopping=True)).get("/run", name="a-1").text
+    page = client(tmp_path, a_run("a-1", state="running", is_stopping=True)).get("/run", name="a-1").text
     assert "Stopping" in page
     assert "/run/cancel" not in page
 
 
 def test_a_waiting_run_has_its_place_in_the_queue(tmp_path: Path) -> None:
-    first = OneRun("a-1", state="running", turn=1)
-    own = client(tmp_path, first, OneRun("a-2", turn=2), OneRun("a-3", turn=3))
+    first = a_run("a-1", state="running", turn=1)
+    own = client(tmp_path, first, a_run("a-2", turn=2), a_run("a-3", turn=3))
     assert "It is the next one." in own.get("/run", name="a-2").text
     page = own.get("/run", name="a-3").text
     assert "1 run before this one." in page
@@ -124,7 +110,7 @@ def test_a_waiting_run_has_its_place_in_the_queue(tmp_path: Path) -> None:
 
 
 def test_buttons_act_and_lead_back(tmp_path: Path) -> None:
-    runs = FixedRuns(OneRun("a-1", state="running"))
+    runs = FixedRuns(a_run("a-1", state="running"))
     own = Client(tmp_path, runs)
     for what in ("cancel", "resume"):
         answer = own.post(f"/run/{what}", {"name": "a-1"})
@@ -141,9 +127,7 @@ def test_a_run_that_is_not_there_is_told(tmp_path: Path, target: str) -> None:
 
 
 def test_all_runs_are_listed(tmp_path: Path) -> None:
-    own = client(
-        tmp_path, OneRun("a-1", state="done"), OneRun("a-2", state="running"), replace(OneRun("a-3"), words=())
-    )
+    own = client(tmp_path, a_run("a-1", state="done"), a_run("a-2", state="running"), replace(a_run("a-3"), words=()))
     page = own.get("/runs").text
     assert len(re.findall(r"/run\?name=a-\d", page)) == 3
     assert page.index("a-2") < page.index("a-1")
@@ -151,12 +135,12 @@ def test_all_runs_are_listed(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_run_fill_the_form(tmp_path: Path) -> None:
-    page = client(tmp_path, OneRun("a-1")).get("/start", again="a-1").text
+    page = client(tmp_path, a_run("a-1")).get("/start", again="a-1").text
     assert 'value="a&lt;b.yaml"' in page
     assert "plan.tp=2</textarea>" in page
 
 
 def test_a_run_without_a_known_command_shows_the_list(tmp_path: Path) -> None:
-    page = client(tmp_path, OneRun("a-1", words=("capture", "x"))).get("/start", again="a-1")
+    page = client(tmp_path, a_run("a-1", words=("capture", "x"))).get("/start", again="a-1")
     assert page.status == 200
     assert "Run a command" in page.text

@@ -145,6 +145,7 @@ def test_bounds_and_defaults_stand_with_their_fields(client: Client) -> None:
     assert 'value="llama2_7b_fsdp_64"' in job[0]
     assert "required" in job[0]
     assert '<option value="llama2_7b_fsdp_64">' in page
+    assert '<option value="h100-sxm">' in page
 
 
 def test_a_form_becomes_a_run(client: Client) -> None:
