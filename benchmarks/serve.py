@@ -39,6 +39,8 @@ def fill(folder: Path) -> None:
         report["step_time_s"]["p50"] *= 1.0 + 1e-4 * number
         (folder / f"predict-{number:04d}.json").write_text(json.dumps(report, indent=2))
     (folder / "job.yaml").write_text(report["record"]["job_file"])
+    rows = (f"{step},{rank},{1.0 + 0.001 * (7 * step + rank) % 5}" for step in range(1000) for rank in range(8))
+    (folder / "steps.csv").write_text("\n".join(["step,rank,duration_s", *rows]) + "\n")
 
 
 class Server:
@@ -103,6 +105,14 @@ def load(server: Server) -> list[float]:
         return sorted(ms for own in clients.map(one, range(N_CLIENTS)) for ms in own)
 
 
+SCREENS = (
+    "/job?file=job.yaml",
+    "/compare?file=predict-0000.json&file=predict-0001.json",
+    "/picture?file=predict-0002.json",
+    "/recording?file=steps.csv",
+    "/start?command=search&job=job.yaml",
+    "/runs",
+)
 PATHS = (
     "/",
     "/answer",
@@ -180,6 +190,8 @@ def main() -> None:
                 first_s, _ = server.used()
         with served(folder) as server:
             took = load(server)
+            for screen in SCREENS:
+                assert server.get(screen)[0] == 200, screen
             try:
                 answers = hostile(server)
             except (OSError, HTTPException) as error:
