@@ -251,10 +251,12 @@ def form_part(found: CheckedText, told: str = "", *, comes_along: bool = False) 
         comes_along: whether it comes along with another answer, and htmx puts it in its place.
     """
     groups = groups_of(found)
+    is_fixed = found.document is not None and found.document.name.endswith(".toml")
     ways = {"hx-target": "#editor", "hx-swap": "outerHTML", "hx-include": "#job", "hx-sync": "#job:replace"}
     return h.section("#fields", {**ways, "hx-swap-oob": "true" if comes_along else None}, aria_label="Fields")[
         h.p(".notice.bad", role="alert")[printable(told)] if told else None,
-        [_group_part(group) for group in groups]
+        h.p(".hint")["Fields of TOML are shown here and changed in the text."] if is_fixed else None,
+        [_group_part(group, is_fixed) for group in groups]
         if groups
         else h.p["The text cannot be read yet, so its fields are not shown. Mend the marked line."],
         (h.datalist(id=f"list-{name}")[(h.option(value=one) for one in names())] for name, names in LISTS.items())
@@ -263,12 +265,12 @@ def form_part(found: CheckedText, told: str = "", *, comes_along: bool = False) 
     ]
 
 
-def _group_part(group: FormGroup) -> h.Node:
+def _group_part(group: FormGroup, is_fixed: bool) -> h.Node:
     if not group.stated and not group.others:
         return None
     wrong = sum(bool(one.mistake) for one in group.others)
     name = re.sub(r"\W", "-", group.title.lower())
-    return h.fieldset(".group")[
+    return h.fieldset(".group", disabled=is_fixed)[
         h.legend[group.title],
         [_field_part(one) for one in group.stated] or h.p(".hint")["Nothing of it is stated."],
         h.details(id=f"more-{name}", open=bool(wrong))[
