@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ import htpy as h
 
 from ..core.errors import FieldPath, dotted, printable
 from ..framework.frameworks import FRAMEWORKS
+from ..job.load_job import SHORTHAND
 from ..job.reference import CLASS, NEEDED, SECTION, JobField, fields_of_kind, job_fields
 from ..job.sections import KIND
 from ..job.write_job import values_in_force
@@ -118,7 +119,7 @@ def groups_of(found: CheckedText) -> list[FormGroup]:
     leaves = islice(_leaves(found.document.data), MOST_FIELDS)
     stated = [_stated(found, path, value, known) for path, value in leaves]
     taken = {one.path for one in stated}
-    others = [one for one in _others(found, known) if not any(_overlap(one.path, path) for path in taken)]
+    others = [one for one in _others(found, known) if not _is_taken(one.path, taken)]
     return [
         FormGroup(title, [one for one in stated if _group(one) == name], [one for one in others if _group(one) == name])
         for name, title in GROUPS.items()
@@ -129,9 +130,10 @@ def _group(field: FormField) -> str:
     return str(field.path[0]) if field.path[0] in GROUPS else ""
 
 
-def _overlap(path: FieldPath, other: FieldPath) -> bool:
-    """Whether stating both would be a contradiction: one is the other, or holds it in a plain value."""
-    return path == other or path == other[: len(path)]
+def _is_taken(path: FieldPath, taken: Set[FieldPath]) -> bool:
+    """Whether a field is stated: itself, a field inside it, or as a preset in short form."""
+    inside = any(path == other[: len(path)] for other in taken)
+    return inside or (path[-1] == "preset" and path[:-1] in taken)
 
 
 def _known(found: CheckedText) -> Iterator[JobField]:
@@ -197,7 +199,7 @@ def _others(found: CheckedText, known: Mapping[tuple[str, ...], JobField]) -> It
     force = {} if found.job is None else values_in_force(found.job)
     tiers = force.get("cluster", {}).get("tiers") or {}
     for path, field in known.items():
-        is_section = field.takes == SECTION or (len(path) == 1 and path[0] in GROUPS and "model" not in path)
+        is_section = field.takes == SECTION or (len(path) == 1 and path[0] in GROUPS and path not in SHORTHAND)
         if CLASS in path or any(part in NESTED for part in path[1:-1]) or is_section:
             continue
         if path == ("cluster", "tiers"):

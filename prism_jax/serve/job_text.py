@@ -131,10 +131,11 @@ def _mistakes(found: CheckedText) -> list[h.Node]:
 
 
 def _place(mistake: Mistake) -> h.Node:
-    """Line and field of a mistake, in front of its text."""
+    """Line and field of a mistake, in front of its text; the line is a button that leads to it in the text."""
     line = mistake.mark.line if mistake.mark else 0
-    words = ", ".join([*([f"line {line}"] if line else []), *([dotted(mistake.path)] if mistake.path else [])])
-    return [h.strong[printable(words)], ": "] if words else None
+    to_line = h.button(type="button", data_line=str(line))[f"line {line}"] if line else None
+    path = h.strong[printable(dotted(mistake.path))] if mistake.path else None
+    return [to_line, " " if line else None, path, ": " if line or path else None]
 
 
 def _lines(lines: Sequence[str], mistakes: Sequence[Mistake]) -> Iterator[h.Element]:

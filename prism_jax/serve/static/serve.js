@@ -45,3 +45,13 @@ document.addEventListener("htmx:afterSettle", () => {
   for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
   if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus({ preventScroll: true });
 });
+// A line that is named leads to it in the text.
+document.addEventListener("click", (event) => {
+  const number = Number(event.target.dataset && event.target.dataset.line);
+  const text = document.getElementById("text");
+  if (!number || !text) return;
+  const lines = text.value.split("\n"), before = lines.slice(0, number - 1).join("\n").length + (number > 1);
+  text.focus();
+  text.setSelectionRange(before, before + (lines[number - 1] || "").length);
+  text.scrollTop = (text.scrollHeight / lines.length) * Math.max(0, number - 4);
+});

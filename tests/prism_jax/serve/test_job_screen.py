@@ -48,7 +48,7 @@ def test_the_card_is_that_of_check(client: Client):
 def test_a_wrong_field_is_marked_at_its_line_mended_and_predicted(client: Client):
     line = WRONG.count("\n")
     found = check(client, WRONG)
-    assert f"line {line}, software.nrom" in found
+    assert f'data-line="{line}">line {line}</button> <strong>software.nrom</strong>: unknown field' in found
     assert "did you mean norm?" in found
     assert re.search(
         rf'<li class="wrong" value="{line}" aria-describedby="mistake-0"><code>software: {{nrom: fused}}', found
@@ -187,6 +187,13 @@ def test_every_field_says_where_its_value_is_from(client: Client):
         assert f"assumed: {one.words}" in control(found, one.name)
     imported = JOB.replace("  tp: 2\n", "  tp: 2   # line 41: tensor_model_parallel_size = 2\n")
     assert "read from line 41: tensor_model_parallel_size = 2" in control(check(client, imported), "plan.tp")
+
+
+def test_a_preset_in_short_form_is_stated_and_an_empty_section_is_offered(client: Client):
+    found = check(client, JOB)
+    assert 'id="f-model.preset"' not in found
+    assert 'id="f-cluster"' not in found
+    assert 'id="f-cluster"' in check(client, JOB.replace("cluster:\n  preset: dgx-h100\n  n_devices: 64\n", ""))
 
 
 def test_a_wrong_field_says_so_in_the_form(client: Client):
