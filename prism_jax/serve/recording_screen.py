@@ -22,7 +22,7 @@ from ..recorded.report import TraceFacts, recording_blocks, recording_title
 from ..recorded.trace_facts import trace_facts
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from ..watch.rank_map import PhaseSteps, RankMap, rank_map
+from ..watch.rank_map import OWN, PhaseSteps, RankMap, rank_map
 from ..watch.report import WatchReport
 from ..watch.watch_steps import RESTART_COST_S, watch_steps, watched_recording
 from .files import screen_of
@@ -35,6 +35,7 @@ from .words import is_inside
 
 LARGE = 20 * 2**20  # bytes from which a recording is read by a run
 PACKED, LARGE_PACKED = (".gz", ".parquet", ".json", ".tar", ".db", ".sqlite", ".nsys-rep"), 4 * 2**20
+PROFILES = (*PACKED, ".pb", ".zip")  # of which a folder may hold one for each rank
 MOST_FILES = 4096  # of a folder
 WATCHED = ".watch.json"  # ending of the report that is kept next to the recording
 HELD = 2  # recordings that are kept in memory
@@ -75,7 +76,8 @@ def show_recording(request: Request) -> Response:
         seen = _seen(path, name, state, cost.strip(), remaining.strip(), request.query_params.get("part"))
     except PrismError as error:
         lines = [line.replace(f"{site.folder}/", "") for line in lines_of(error)]
-        others = h.div(".actions")[_folder_of(site, path), link("Back to the folder", "/")]
+        summary = link("Summarise it in a run", address("/start", command="trace info", job=name))
+        others = h.div(".actions")[_folder_of(site, path), summary, link("Back to the folder", "/")]
         return html(document(name, heading(name), failure(lines), others), 400)
     shown = None if seen.report is None else _picture(site, path, name, state, cost or remaining, seen.report)
     return html(
@@ -193,7 +195,9 @@ def _ranks(seen: SeenRecording, name: str) -> h.Element:
     phases = [PhaseSteps(one.onset_step, one.end_step) for one in (seen.report.phases if seen.report else ())]
     return h.section[
         h.h2["Is it a node?"],
-        h.p("#slow-rank.verdict", class_="bad" if found.slow else "good")[found.verdict],
+        h.p("#slow-rank", class_=f"verdict {'bad' if found.slow else 'plain' if found.peers == OWN else 'good'}")[
+            found.verdict
+        ],
         _quantities(found, name),
         heat_map(found, phases),
     ]
@@ -287,8 +291,8 @@ def _folder_of(site: Site, path: Path) -> h.Node:
     folder = path.parent
     if path.is_dir() or folder == site.folder:
         return None
-    alike = [one for one in _siblings(folder) if one.suffix == path.suffix]
-    if len(alike) < 2:
+    alike = [one for one in _siblings(folder) if one.suffix == path.suffix and not one.name.endswith(WATCHED)]
+    if len(alike) < 2 or path.suffix not in PROFILES:
         return None
     return link(f"All {len(alike):,} of {folder.name}", address("/recording", file=site.name_of(folder)))
 

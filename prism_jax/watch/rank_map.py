@@ -2,7 +2,8 @@
 
 A step of a job that waits for all ranks is as long on each, so that what tells them apart is their own work: a column of the log
 (forward, data loading), or the compute of a trace, where waiting is no work. A rank is compared with those that do the same work
-in the same step: all ranks of a log, those of the same pipeline stage of a trace.
+in the same step: all ranks of a log, those of the same pipeline stage of a trace. A stage that one rank alone has is compared
+with itself over the steps.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 from .phases import compute_s
 
+OWN = "its own usual one"  # what a rank is compared with where no other has the same work
 COMPUTE = "compute"  # the quantity of a trace
 MOST_SLOW, MOST_OTHERS, MOST_COLUMNS, MOST_NAMED = 32, 8, 200, 5
 LASTING, FEWEST_STEPS = 0.8, 10  # share of the steps in which a slow one of few ranks is the longest, and of how many
@@ -99,6 +101,8 @@ class RankMap:
     def verdict(self) -> str:
         """Whether a rank is slow, in a sentence."""
         what = self.quantity or "step"
+        if self.peers == OWN:
+            return "No two ranks have the same work: each is compared with itself over the steps, not with the others."
         if not self.slow:
             return f"No rank is slow{self.when}: the {what} of each is close to {self.peers}."
         row = next(row for row in self.rows if row.rank == self.slow[0])
@@ -136,7 +140,7 @@ def rank_map(
     levelled, named = (_levelled(ranks, group), COMPUTE) if isinstance(recording, Trace) else (ranks, "")
     steps = np.asarray(recording.steps)
     judged = np.ones(len(steps), bool) if phase is None else phase.holds(steps)
-    slow = slow_ranks(levelled.choose(judged))
+    slow = () if peers == OWN else slow_ranks(levelled.choose(judged))
     chosen = quantity if quantity in known else slow[0].part if slow else ""
     values = _table(ranks, known[chosen])
     middle = _middle(values, group)
@@ -188,9 +192,13 @@ def _of_trace(trace: Trace) -> Ranks | None:
     entry, rank = np.repeat(np.arange(n_step), n_rank), np.tile(np.arange(n_rank), n_step)
     ranks = RankTimes(names, entry, rank, own_s[order].T.ravel(), {})
     if trace.n_replica == 1:  # a stage has nobody to be compared with
-        return ranks, np.zeros(n_rank, np.int64), "that of the middle rank"
+        return ranks, np.arange(n_rank), OWN
     middle = "the mean of its" if trace.n_replica == 2 else "that of the middle rank of its"
     return ranks, stage[order], f"{middle} stage" if trace.n_stage > 1 else "that of the middle rank"
+
+
+def _are_alone(group: NDArray[np.int64]) -> bool:
+    return len(np.unique(group)) == len(group)
 
 
 def _levelled(ranks: RankTimes, group: NDArray[np.int64]) -> RankTimes:
@@ -201,7 +209,9 @@ def _levelled(ranks: RankTimes, group: NDArray[np.int64]) -> RankTimes:
 
 
 def _middle(values: Floats, group: NDArray[np.int64]) -> Floats:
-    """[rank, entry] median of those with the same work."""
+    """[rank, entry] median of those with the same work; of a rank that is alone with its work, that of its steps."""
+    if _are_alone(group):
+        return np.broadcast_to(_over(np.nanmedian, values, 1)[:, None], values.shape)
     middle = np.full_like(values, np.nan)
     for one in np.unique(group):
         middle[group == one] = _over(np.nanmedian, values[group == one], 0)
@@ -230,7 +240,7 @@ def _rows(names: Sequence[str], values: Floats, excess: Floats, group: NDArray[n
         most[group == one] = _over(np.nanmax, values[group == one], 0)
     is_most = values == most
     for one in np.unique(group):  # where all are alike, none is the slowest
-        is_most[group == one] &= is_most[group == one].sum(axis=0) == 1
+        is_most[group == one] &= (is_most[group == one].sum(axis=0) == 1) & ((group == one).sum() > 1)
     shares = is_most.sum(axis=1) / np.maximum(np.isfinite(values).sum(axis=1), 1)
     order: list[int] = np.lexsort((np.arange(len(names)), -np.nan_to_num(over, nan=-np.inf))).tolist()
     return tuple(RankRow(names[i], float(medians[i]), float(over[i]), float(shares[i])) for i in order)

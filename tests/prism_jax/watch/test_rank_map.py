@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.recorded.trace_facts import recorded
+from prism_jax.recorded.trace_facts import recorded, recorded_ops
 from prism_jax.tables.streams import example_traces
 from prism_jax.trace.rank_times import RankTimes
 from prism_jax.trace.step_log import StepLog
@@ -140,3 +140,12 @@ def test_the_slow_worker_of_the_shipped_trace_is_compared_with_its_stage() -> No
     assert found.quantity == "compute"
     by_rank = {row.rank: row.excess for row in found.rows}
     assert by_rank["3"] == pytest.approx(-by_rank["2"], abs=0.02)
+
+
+def test_stages_of_one_replica_are_compared_with_themselves() -> None:
+    trace = recorded_ops(str(Path(example_traces()["local_cluster"])))
+    found = rank_map(trace.choose(replicas=np.array([0])))
+    assert found is not None
+    assert found.slow == ()
+    assert found.verdict.startswith("No two ranks have the same work")
+    assert [row.excess for row in found.rows] == pytest.approx([0.0, 0.0], abs=1e-12)
