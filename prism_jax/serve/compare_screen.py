@@ -221,7 +221,9 @@ def _compared(site: Site, labels: str, reports: Sequence[Report]) -> Iterator[Bl
         f"What the cost model does not know of all these jobs together is not known here: {why}. Their intervals are taken as "
         "unrelated, so the probability is nearer to 50% than it is."
     )
-    yield Group("Which is faster", [_verdict(labels, upper), Note(apart if why else together)])
+    misfits = [label for label, one in zip(labels, predictions, strict=True) if not one.fits]
+    misfit = f"{' and '.join(misfits)} {'does' if len(misfits) == 1 else 'do'} not fit into memory." if misfits else ""
+    yield Group("Which is faster", [_verdict(labels, upper), Note(misfit, "bad"), Note(apart if why else together)])
     yield _figures(labels, predictions, found)
     if len(labels) > 2:
         title = f"Probability that the {upper.name} of the row would be measured less than that of the column"

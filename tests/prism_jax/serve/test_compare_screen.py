@@ -120,6 +120,13 @@ def test_without_the_jobs_the_intervals_are_unrelated_and_the_page_says_so(clien
     assert "taken as unrelated" not in shown(compared(client, "a.json", "b.json"))
 
 
+def test_a_job_that_does_not_fit_is_told_beside_its_speed(client: Client):
+    data = json.loads((client.site.folder / "b.json").read_text())
+    (client.site.folder / "full.json").write_text(json.dumps({**data, "fits": False}))
+    assert "B does not fit into memory." in shown(compared(client, "a.json", "full.json"))
+    assert "does not fit" not in shown(compared(client, "a.json", "b.json"))
+
+
 def test_a_report_beside_its_copy_differs_in_nothing(client: Client):
     shutil.copy(client.site.folder / "a.json", client.site.folder / "copy.json")
     text = shown(compared(client, "a.json", "copy.json"))
