@@ -20,6 +20,7 @@ from .worker import CommandOutcome, run_words
 
 TICK_S = 0.1  # between two looks at whether a run is to stop
 ASKED_S, TERMINATED_S = 3.0, 10.0  # seconds for a worker to stop by itself, and then after SIGTERM
+GIVEN_UP_S = 30.0  # seconds after which nobody waits any more for a worker of an executor that is to stop
 MOST_LANES = 16
 
 
@@ -133,10 +134,10 @@ class _SharedLane:
         """As `QueueLane.run`."""
         try:
             future = self._pool.submit(run_words, *order, self._kind)
-            while not wait([future], TICK_S).done:
-                if stops() and future.cancel():
-                    break
-            return future.result()
+            left_s = GIVEN_UP_S
+            while not wait([future], TICK_S).done and left_s > 0.0:
+                left_s -= TICK_S if stops() else 0.0
+            return future.result(0.0)
         except Exception as error:
             raise LostWorkerError(f"its worker was lost ({type(error).__name__}: {error})"[:300]) from error
 

@@ -148,6 +148,9 @@ class Runs:
         """Ends the workers; what is running saves its work, and waits for the next start."""
         with self._changed:
             self._is_closing = True
+            for name in self._taken:
+                with suppress(OSError):  # a full disk: local workers are ended all the same
+                    self._path(name, CANCEL).touch()
             self._changed.notify_all()
         until = time.monotonic() + CLOSE_S
         for thread in self._threads:
@@ -203,7 +206,7 @@ class Runs:
             if run.state == RUNNING and name in self._taken:
                 run = replace(run, is_stopping=True)
                 self._write(run)
-                write_text(self._path(name, CANCEL), "")
+                self._path(name, CANCEL).touch()
             elif run.state in (WAITING, RUNNING):
                 run = replace(run, state=CANCELLED, ended=_now())
                 self._write(run)

@@ -65,8 +65,10 @@ def run_words(words: tuple[str, ...], folder: str, name: str, kind: WorkerKind |
                 return CommandOutcome(WRONG_INPUT, f"error: {name}{ending}: a link leads out of the folder", False, "")
     except PrismError as error:
         return CommandOutcome(WRONG_INPUT, f"error: {error}", False, "")
+    journal = asked.journal or (f"{name}{WORK}" if asked.keeps_work else "")
     with _ONE_AT_A_TIME, _inside(base):
-        journal = asked.journal or (f"{name}{WORK}" if asked.keeps_work else "")
+        if Path(f"{name}{CANCEL}").exists():  # an executor may have kept the run waiting
+            return CommandOutcome(TERMINATED, "", False, journal)
         found = _run(asked, name, journal)
         if found.exit_code == WRONG_INPUT and "--resume" in found.error and not asked.journal and journal:
             return _run(asked, name, "")  # with these options the command cannot resume, and says so at once
