@@ -189,7 +189,7 @@ class Runs:
             if run.state == DONE:
                 raise DataError(f"run {name}: is done: {run.report}")
             if run.state not in (WAITING, RUNNING):
-                checked_words(run.words, self.folder)
+                self._check(run)
                 run = replace(run, state=WAITING, turn=self._next_turn(), n_lost=0, ended="", error="", exit_code=None)
                 self._write(run)
                 self._changed.notify()
@@ -244,6 +244,17 @@ class Runs:
         """
         journal = self.folder / (self.run(name).journal or f"{name}{WORK}")
         return partial_rows(journal) if is_inside(journal, self.folder) else NO_ROWS
+
+    def _check(self, run: CommandRun) -> None:
+        """Refuses words of a file that would be refused in a form.
+
+        Raises:
+            DataError: as `checked_words`, with the name of the file.
+        """
+        try:
+            checked_words(run.words, self.folder)
+        except PrismError as error:
+            raise DataError(f"{run.name}{RUN}: {error}") from None
 
     def _path(self, name: str, ending: str) -> Path:
         return self.folder / f"{name}{ending}"

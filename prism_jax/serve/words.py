@@ -122,7 +122,7 @@ def _check_inside(text: str, folder: Path) -> None:
         DataError: it does.
     """
     shown = printable(text)[:80]
-    if "\0" in text:
+    if "\0" in text or not text.isprintable():  # halves of surrogate pairs included
         raise DataError(f"{shown!r}: no usable text")
     for piece in {text, *re.split(r"[=,:]", text)}:
         path = Path(piece)

@@ -26,6 +26,7 @@ from inference.data.read import read_measurements
 from prism_jax.capture.execution.program import read_traces
 from prism_jax.cloud.offers import read_catalogue
 from prism_jax.cloud.state_file import read_cloud_state
+from prism_jax.core.archive import write_archive
 from prism_jax.fits.models import model_named
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
@@ -36,6 +37,8 @@ from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta
 from prism_jax.search.space import default_space
 from prism_jax.search.space_file import read_space
+from prism_jax.serve.partial import partial_rows
+from prism_jax.serve.runs import Runs
 from prism_jax.slowdowns.find_slow_gpus import find_slow_gpus
 from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from prism_jax.validation.job_table import read_memory_runs
@@ -46,6 +49,7 @@ from tests.experiments.step_tables.test_table import REFERENCE
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
 from tests.prism_jax.launch.cases import cases_of
+from tests.prism_jax.serve.test_partial import study
 from tests.support.broken_traces import straggler
 from tests.support.detector_reports import REPORTS, factors
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
@@ -222,6 +226,34 @@ def _execution_traces() -> bytes:
     return file.getvalue()
 
 
+def _run_file() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        name = Runs(folder).submit(["search", "job.yaml", "--top", "3"]).name
+        return (Path(folder) / f"{name}.run").read_bytes()
+
+
+def _run_of_command(path: Path) -> None:
+    runs = Runs(path.parent)
+    (run,) = runs.runs()
+    assert run.state != "failed" or path.name in run.error
+    runs.partial(run.name)
+    runs.cancel(run.name)
+    runs.resume(run.name)
+
+
+def _journal(kind: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = study(Path(folder) / "a.work")
+        if kind == "search":
+            plan = {"plan": "tp 2", "value": 1.5, "memory_bytes": 1e9, "n_devices": 8}
+            write_archive(path, kind, {"objective": "p95", "unit": "s", "best": [plan, plan]}, {})
+        return path.read_bytes()
+
+
+def _rows_so_far(path: Path) -> None:
+    partial_rows(path).table()
+
+
 def _measured(columns: Any, beside: str = "", text: str = "") -> Callable[[Path], None]:
     def use(path: Path) -> None:
         files = [path]
@@ -395,5 +427,8 @@ READERS = (
     Reader("counts of experts", "counts.csv", _texts(EXPERT_LOADS), read_counts),
     Reader("links", "links.csv", _texts(LINK_TIMES), _fitted("links")),
     Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
+    Reader("run of a command", "a-1.run", (_run_file(),), _run_of_command, 0.3),
+    Reader("journal of a study", "a.work", (_journal("study"),), _rows_so_far),
+    Reader("journal of a search", "a.work", (_journal("search"),), _rows_so_far),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
 )  # fmt: skip

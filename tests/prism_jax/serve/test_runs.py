@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
 from prism_jax.core.processes import Terminated
@@ -93,6 +94,8 @@ def with_lane(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Order, Callable
         (["predict", JOB, "--fit", "good.npz", "--fit", "/fit.npz"], "leads out"),
         (["calibrate", "runs.csv", "--log", "1=/var/log/messages"], "leads out"),
         (["predict", "a\0b"], "no usable text"),
+        (["predict", "a\ud800"], "no usable text"),
+        (["predict", "a\x1b[2Jb"], "no usable text"),
     ],
 )
 def test_words_that_the_page_does_not_run_are_refused(words: list[str], said: str, tmp_path: Path):
@@ -103,6 +106,28 @@ def test_words_that_the_page_does_not_run_are_refused(words: list[str], said: st
     with pytest.raises(DataError, match=said):
         Runs(folder).submit(words)
     assert not list(folder.glob("*.run"))
+
+
+WORDS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(
+        ["predict", "search", "trace", "info", JOB, "--set", "plan.tp=2", "--top", "3", "--", "-o", "--json", "-"]
+    ),
+)
+
+
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(WORDS, max_size=6))
+def test_any_words_are_taken_or_refused_in_one_line(tmp_path: Path, words: list[str]):
+    try:
+        checked = checked_words(words, tmp_path)
+    except DataError as error:
+        assert "\n" not in str(error)
+        assert str(error).isprintable()
+    else:
+        assert checked_words(checked.words, tmp_path) == checked
 
 
 def test_words_are_kept_as_the_command_line_takes_them(tmp_path: Path):
