@@ -6,7 +6,7 @@ untrusted like every file of the folder: of a bounded size, and nothing of it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from ..core.archive import Archive, kind_of, opened
 from ..core.errors import PrismError, printable
 from ..core.page import Block, Facts, Table
-from ..core.units import format_s
+from ..core.units import format_bytes, format_s
 from ..result.objective import OBJECTIVES
 from ..shell.catalogue import Command
 from ..study.axes import Axis, grid, sizes_of
@@ -27,6 +27,7 @@ from .command_fields import fields_of, filled_with
 
 MOST_BYTES = 32 * 2**20
 MOST_SHOWN = 100
+MOST_TEXT = 400  # characters of a plan in words
 STUDIES = ("sweep", "scale")
 
 
@@ -115,7 +116,7 @@ def _last(filled: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
 
 
 def _of_search(archive: Archive) -> FoundRows | None:
-    """How many plans are screened, and how many of them were scored, with the best score of each round."""
+    """How many plans are screened, and how many of them were scored, with the best score of each round; the plans that lead."""
     if "screen/bound" not in archive.headers:
         return None
     bound = archive.load("screen/bound")
@@ -131,4 +132,32 @@ def _of_search(archive: Archive) -> FoundRows | None:
         if len(good):
             words = f"{len(scores):,} of {n_plan:,} plans scored, the best {format_s(float(good.min()), 4)}"
             facts[f"round {printable(round_of)[:20]}"] = words
+    if plans := _leading(archive.about):
+        return FoundRows(f"{'; '.join(f'{name}: {text}' for name, text in facts.items())}.", plans)
     return FoundRows("The search so far.", Facts("Search so far", facts))
+
+
+def _leading(about: Mapping[str, Any]) -> Table | None:
+    """Plans that the journal tells of, those that have come furthest first."""
+    best, is_time = about.get("best"), about.get("unit") == "s"
+    rows = [one for one in best[:MOST_SHOWN] if isinstance(one, dict)] if isinstance(best, list) else []
+    columns = {
+        printable(str(about.get("objective")))[:40]: _cell("value", _seconds if is_time else "{:.4g}".format),
+        "memory": _cell("memory_bytes", format_bytes),
+        "GPUs": _cell("n_devices", "{:,.0f}".format),
+    }
+    named = [(printable(str(row.get("plan")))[:MOST_TEXT], row) for row in rows]
+    return Table.named("Plans that lead so far", "plan", named, columns) if rows else None
+
+
+def _cell(name: str, text: Callable[[float], str]) -> Callable[[Mapping[str, Any]], str]:
+    """The text of a figure of a plan; empty where there is none."""
+    return lambda row: text(row[name]) if _is_figure(row.get(name)) else ""
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MOST
+
+
+def _seconds(value: float) -> str:
+    return format_s(value, 4)

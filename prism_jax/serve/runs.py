@@ -29,8 +29,7 @@ from ..core.read_file import parse_json, read_text
 from ..core.write_file import write_text
 from ..shell.streams import TERMINATED
 from .lanes import LostWorkerError, Order, QueueLane, lanes_of
-from .partial import NO_ROWS, PartialRows, partial_rows
-from .words import MOST_LETTERS, MOST_WORDS, checked_words, is_inside
+from .words import MOST_LETTERS, MOST_WORDS, checked_words
 from .worker import CANCEL, PROGRESS, REPORT, RUN, WORK, CommandOutcome, words_to_run
 
 SCHEMA = "prism-jax/run-of-command/1"
@@ -235,15 +234,6 @@ class Runs:
     def shell_words(self, name: str) -> str:
         """As the function `shell_words`."""
         return shell_words(self.run(name), self.folder)
-
-    def partial(self, name: str) -> PartialRows:
-        """The rows that a run has so far, of those that its journal tells of.
-
-        Raises:
-            DataError: there is no such run, or its journal is damaged.
-        """
-        journal = self.folder / (self.run(name).journal or f"{name}{WORK}")
-        return partial_rows(journal) if is_inside(journal, self.folder) else NO_ROWS
 
     def _check(self, run: CommandRun) -> None:
         """Refuses words of a file that would be refused in a form.

@@ -32,11 +32,6 @@ class Point:
     overrides: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
 
-    @property
-    def label(self) -> str:
-        """The values of the axes in one line."""
-        return " ".join(f"{field}={value}" for field, value in self.labels)
-
 
 def axis_of(text: str, option: str = "--set") -> Axis:
     """An axis from "FIELD=V1,V2"; commas inside brackets or quotes belong to a value.

@@ -23,7 +23,6 @@ from ..job.job import Job
 from .figures import JobFigures
 
 MOST_TEXT = 400  # characters kept of why a task has no figures
-MOST_LABEL = 200  # characters kept of the label of a task
 MOST = 1e30  # of any figure
 MOST_SHARDS = 100_000
 COLUMNS = tuple(item.name for item in fields(JobFigures))
@@ -106,16 +105,12 @@ class StudyJournal:
         own: `identity` of what is measured.
         n_tasks: of the study.
         shard: the tasks of this process; a part of a study needs a folder.
-        labels: of the tasks, for people who look into the file; the study itself never reads them.
 
     Raises:
         DataError: a file is damaged, or that of another study.
     """
 
-    def __init__(
-        self, path: Path | None, own: str, n_tasks: int, shard: StudyShard = WHOLE, labels: Sequence[str] = ()
-    ) -> None:
-        self._labels = labels
+    def __init__(self, path: Path | None, own: str, n_tasks: int, shard: StudyShard = WHOLE) -> None:
         self.rows = np.full((n_tasks, len(COLUMNS)), np.nan)
         self.problems = np.full(n_tasks, "", dtype=f"U{MOST_TEXT}")
         self.jobs = np.full(n_tasks, "", dtype="U32")  # empty: not done
@@ -203,10 +198,7 @@ class StudyJournal:
         done = np.flatnonzero((self.jobs != "") & ~self._saved)
         problems = np.array(self.problems[done].tolist(), dtype=str)  # no wider than the longest
         arrays = {"positions": done, "rows": self.rows[done], "problems": problems, "jobs": self.jobs[done]}
-        labels = [self._labels[task][:MOST_LABEL] for task in done.tolist()] if self._labels else []
-        self._file.save(
-            {f"tasks/{name}": value for name, value in arrays.items()}, labels=labels, n_tasks=len(self.jobs)
-        )
+        self._file.save({f"tasks/{name}": value for name, value in arrays.items()})
 
 
 def _files(folder: Path) -> list[Path]:

@@ -161,7 +161,6 @@ def run_study(
     shard: StudyShard = WHOLE,
     workers: Workers = ALONE,
     progress: Progress = silent,
-    labels: Sequence[str] = (),
 ) -> list[MeasuredTask[Task]]:
     """Measures every task of a shard.
 
@@ -170,7 +169,6 @@ def run_study(
         resume: file, or folder with a file of every shard, that remembers what is done; the same study goes on where it stopped.
         shard: the tasks to measure and to return; all by default.
         workers: processes that share the tasks.
-        labels: of the tasks, for people who look into the file.
 
     Raises:
         DataError: the file is that of another study, or workers fail.
@@ -179,8 +177,7 @@ def run_study(
         A job that is impossible is a row with its reason; the others go on.
     """
     own = shard.positions(len(tasks))
-    same = "" if resume is None else identity(COLUMNS, asked, len(tasks))
-    journal = StudyJournal(resume, same, len(tasks), shard, labels)
+    journal = StudyJournal(resume, "" if resume is None else identity(COLUMNS, asked, len(tasks)), len(tasks), shard)
     left = journal.left(own, lambda number: _loaded(tasks[number], load)[0])
     one = partial(_measured, load=load, asked=asked)
     with saved_at_the_end(journal.save if left else lambda: None):

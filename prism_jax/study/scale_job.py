@@ -124,8 +124,7 @@ def scale_job(
     ]
     asked = StudyRequest(objective, price, wanted, study.n_samples or DEFAULT_SAMPLES, study.seed)
     path = None if resume is None else Path(resume)
-    labels = [" ".join(filter(None, (f"{n:,} GPUs", point.label))) for n, point in pairs]
-    found = run_study(tasks, load_size, asked, resume=path, workers=workers, progress=progress, labels=labels)
+    found = run_study(tasks, load_size, asked, resume=path, workers=workers, progress=progress)
     rows = size_rows(sizes, [_best(n, pairs, found) for n in sizes])
     if not any(row.figures for row in rows):
         raise DataError(f"no size is possible; {rows[0].n_devices:,} GPUs: {rows[0].problem}")

@@ -146,7 +146,7 @@ def sweep_jobs(
     tasks = [JobTask(source, (*filled, *point.overrides), names, applied.force) for point in points]
     asked = StudyRequest(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
     common: dict[str, Any] = {"resume": path, "shard": part, "workers": workers, "progress": progress}
-    found = run_study(tasks, load_task, asked, labels=[point.label for point in points], **common)
+    found = run_study(tasks, load_task, asked, **common)
     points = [points[number] for number in part.positions(len(points))]
     if not found:
         raise DataError(f"--shard {shard}: it has none of the {len(tasks)} jobs. Give at most {len(tasks)} shards.")

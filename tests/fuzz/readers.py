@@ -37,8 +37,9 @@ from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta
 from prism_jax.search.space import default_space
 from prism_jax.search.space_file import read_space
-from prism_jax.serve.partial import partial_rows
+from prism_jax.serve.partial_rows import partial_rows
 from prism_jax.serve.runs import Runs
+from prism_jax.shell.catalogue import COMMANDS
 from prism_jax.slowdowns.find_slow_gpus import find_slow_gpus
 from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from prism_jax.validation.job_table import read_memory_runs
@@ -49,7 +50,7 @@ from tests.experiments.step_tables.test_table import REFERENCE
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
 from tests.prism_jax.launch.cases import cases_of
-from tests.prism_jax.serve.test_partial import study
+from tests.prism_jax.serve.test_partial_rows import SWEEP, write_study
 from tests.support.broken_traces import straggler
 from tests.support.detector_reports import REPORTS, factors
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
@@ -236,22 +237,24 @@ def _run_of_command(path: Path) -> None:
     runs = Runs(path.parent)
     (run,) = runs.runs()
     assert run.state != "failed" or path.name in run.error
-    runs.partial(run.name)
     runs.cancel(run.name)
     runs.resume(run.name)
 
 
 def _journal(kind: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        path = study(Path(folder) / "a.work")
+        path = Path(folder) / "a.work"
+        write_study(path, {0: 3.0, 3: 2.0, 4: "out of memory"})
         if kind == "search":
             plan = {"plan": "tp 2", "value": 1.5, "memory_bytes": 1e9, "n_devices": 8}
-            write_archive(path, kind, {"objective": "p95", "unit": "s", "best": [plan, plan]}, {})
+            arrays = {"screen/bound": np.array([1.0, 2.0]), "64/scores": np.array([2.5]), "64/plans": np.array([0, 1])}
+            write_archive(path, kind, {"objective": "p95", "unit": "s", "best": [plan, plan]}, arrays)
         return path.read_bytes()
 
 
 def _rows_so_far(path: Path) -> None:
-    partial_rows(path).table()
+    for words in (SWEEP, ["search", "j.yaml"]):
+        partial_rows(COMMANDS.named(words[0]), words, path)
 
 
 def _measured(columns: Any, beside: str = "", text: str = "") -> Callable[[Path], None]:

@@ -12,6 +12,7 @@ import pytest
 
 from prism_jax.core.executor import Workers
 from prism_jax.core.processes import Terminated, terminated_by_an_exception
+from prism_jax.core.write_file import write_text
 from prism_jax.serve import lanes
 from prism_jax.serve.lanes import LostWorkerError, Order, lanes_of
 from prism_jax.serve.runs import Runs
@@ -25,7 +26,7 @@ DONE = CommandOutcome(0, "", True, "")
 def in_place(words: tuple[str, ...], folder: str, name: str) -> CommandOutcome:
     """In place of a command: does what its first word says."""
     here = Path(folder)
-    (here / f"{name}.pid").write_text(f"{os.getpid()}")
+    write_text(here / f"{name}.pid", f"{os.getpid()}")
     match words[0]:
         case "sleep":
             time.sleep(60)

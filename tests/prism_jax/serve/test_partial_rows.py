@@ -72,6 +72,31 @@ def test_a_search_tells_its_rounds(tmp_path: Path) -> None:
     assert found.block.facts["round 64"] == "1 of 2 plans scored, the best 2.5 s"
 
 
+PLAN = {"plan": "tp 2", "value": 2.5, "memory_bytes": 2.0**30, "n_devices": 8}
+
+
+@pytest.mark.parametrize(
+    ("best", "rows"),
+    [
+        ([PLAN, 1], [("tp 2", "2.5 s", "1 GiB", "8")]),
+        (
+            [PLAN, {"plan": "\x1b[2J", "value": "x", "n_devices": True}],
+            [("tp 2", "2.5 s", "1 GiB", "8"), (r"\x1b[2J", "", "", "")],
+        ),
+    ],
+)
+def test_a_search_tells_the_plans_that_lead(tmp_path: Path, best: object, rows: list[tuple[str, ...]]) -> None:
+    arrays = {"screen/bound": np.array([1.0, np.inf]), "64/scores": np.array([2.5]), "64/plans": np.array([0])}
+    about = {"identity": "x", "objective": "p95", "unit": "s", "best": best}
+    write_archive(tmp_path / "a.work", "search", about, arrays)
+    found = partial_rows(COMMANDS.named("search"), ["search", "j.yaml"], tmp_path / "a.work")
+    assert found is not None
+    assert isinstance(found.block, Table)
+    assert found.block.columns == ("plan", "p95", "memory", "GPUs")
+    assert [tuple(row) for row in found.block.rows] == rows
+    assert found.text == "plans that fit: 1 of 2; round 64: 1 of 1 plans scored, the best 2.5 s."
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
 def test_a_damaged_journal_shows_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.work").write_bytes(content)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
+from prism_jax.core.page import Table
 from prism_jax.core.processes import Terminated
+from prism_jax.core.units import format_bytes
+from prism_jax.search.figures import SearchedPlan
 from prism_jax.serve import runs as queue, worker
 from prism_jax.serve.lanes import LostWorkerError, Order
+from prism_jax.serve.partial_rows import partial_rows
 from prism_jax.serve.runs import MOST_LOST, MOST_WAITING, NAME, CommandRun, Runs
 from prism_jax.serve.words import checked_words
 from prism_jax.serve.worker import CommandOutcome, run_words
 from prism_jax.shell.app import main
+from prism_jax.shell.catalogue import COMMANDS
 from prism_jax.shell.streams import VERBOSITY
-from tests.prism_jax.serve.test_partial import study
 
 ROOT = Path(__file__).parents[3]
 JOB = "llama2_7b_fsdp_64"
@@ -247,16 +252,6 @@ def test_a_link_in_the_place_of_a_run_is_never_written_through(tmp_path: Path):
     assert target.read_bytes() == before
 
 
-def test_a_journal_beyond_the_folder_is_not_looked_into(tmp_path: Path):
-    (tmp_path / "served").mkdir()
-    study(tmp_path / "outside.npz")
-    study(tmp_path / "served" / "inside.npz")
-    for name, journal in (("a-1", "../outside.npz"), ("b-1", str(tmp_path / "outside.npz")), ("c-1", "inside.npz")):
-        saved(tmp_path / "served", name, journal=journal)
-    runs = Runs(tmp_path / "served")
-    assert [len(runs.partial(name).rows) for name in ("a-1", "b-1", "c-1")] == [0, 0, 3]
-
-
 def test_words_of_a_file_are_checked_before_they_run(tmp_path: Path):
     saved(tmp_path, words=["check", "/etc/passwd"])
     with Runs(tmp_path) as runs:
@@ -472,8 +467,15 @@ def test_a_search_that_was_cancelled_goes_on_from_its_journal(tmp_path: Path):
     assert (done.state, done.journal) == ("done", f"{name}.work")
     assert (tmp_path / f"{name}.work").stat().st_mtime_ns > kept
     assert (size.state, size.journal) == ("done", "")  # several sizes keep no work
-    assert runs.partial(name).rows
-    assert not runs.partial(size.name).rows
+    kept = partial_rows(COMMANDS.named("search"), done.words, tmp_path / done.journal)
+    assert kept is not None
+    assert isinstance(kept.block, Table)
+    report = json.loads((tmp_path / done.report).read_text())
+    table = {row[0]: dict(zip(kept.block.columns, row, strict=True)) for row in kept.block.rows}
+    for one in report["top"]:
+        words = SearchedPlan(**{field.name: one["plan"][field.name] for field in fields(SearchedPlan)}).words
+        assert table[words]["memory"] == format_bytes(one["memory_bytes"])
+    assert kept.block.columns[1] == report["objective"]
 
 
 def test_a_killed_worker_interrupts_no_other_run(tmp_path: Path):
