@@ -29,7 +29,7 @@ from prism_jax.variability.families import LogNormal
 from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import ClassVariability, Variability
 
-from .data.checks import texts_of
+from .data.checks import groups_of
 from .data.columns import ModelColumn
 from .engine.diagnostics import Checks
 from .engine.model import Draws, GroupScore, Model, host_rng, interval
@@ -209,10 +209,9 @@ class NodeLinks(Model[LinksData]):
 
     def score(self, data: LinksData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
         """Coverage of the mean of every day of new units."""
-        rng, names = host_rng(key), texts_of(left_out, column)
-        middle, out = _middles(left_out), []
-        for name in np.unique(names):
-            new = links_data(left_out[np.array(names) == name], middle)
+        rng, middle, out = host_rng(key), _middles(left_out), []
+        for name, rows in groups_of(left_out, column):
+            new = links_data(rows, middle)
             known = [data.scales.index(scale) if scale in data.scales else -1 for scale in new.scales]
             scale = np.array(known)[new.scale]
             some = scale[new.unit] >= 0
@@ -220,9 +219,7 @@ class NodeLinks(Model[LinksData]):
                 continue
             low, high = np.quantile(_of_days(new, scale, draws, rng), [0.05, 0.95], axis=0)
             inside = ((new.mean >= low) & (new.mean <= high))[some]
-            out.append(
-                GroupScore(group=str(name), coverage_90=float(inside.mean()), extra={"n_days": float(some.sum())})
-            )
+            out.append(GroupScore(group=name, coverage_90=float(inside.mean()), extra={"n_days": float(some.sum())}))
         return out
 
 

@@ -21,7 +21,7 @@ from jax import Array
 from prism_jax.cloud.laws import PARTS, StartUpLaw
 from prism_jax.core.errors import DataError
 
-from .data.checks import texts_of
+from .data.checks import groups_of, texts_of
 from .data.columns import ModelColumn
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale, generator
@@ -163,12 +163,10 @@ class Startup(Model[StartupData]):
         self, data: StartupData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """Coverage of whole starts, error of the median, and the continuous ranked score with that of all other starts pooled."""
-        rng = generator(key)
-        names = np.array(texts_of(left_out, column))
+        rng, out = generator(key), []
         pooled = np.exp(data.log_s).sum(axis=1)
-        out = []
-        for name in np.unique(names):
-            new = self.prepare(left_out[names == name])
+        for name, rows in groups_of(left_out, column):
+            new = self.prepare(rows)
             known = [tier in data.tiers for tier in new.tiers]
             parts: list[tuple[np.ndarray, np.ndarray]] = [
                 (
@@ -179,7 +177,7 @@ class Startup(Model[StartupData]):
                 if known[place]
             ]
             if parts:
-                out.append(_score(str(name), parts, pooled))
+                out.append(_score(name, parts, pooled))
         return out
 
 

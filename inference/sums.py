@@ -25,7 +25,7 @@ from jax import Array
 
 from prism_jax.core.errors import DataError, FitError
 
-from .data.checks import texts_of
+from .data.checks import groups_of, texts_of
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale, generator
 
@@ -230,11 +230,8 @@ def group_scores(
         predict: log seconds [draw, row] of rows.
         trivial: seconds [row] of rows, by the plainest rule.
     """
-    rng = generator(key)
-    names = np.array(texts_of(left_out, column))
-    out = []
-    for name in np.unique(names):
-        rows = left_out[names == name]
+    rng, out = generator(key), []
+    for name, rows in groups_of(left_out, column):
         measured = rows[seconds].to_numpy(dtype=float)
         low, middle, high = np.exp(np.quantile(predict(rows, rng), [0.05, 0.5, 0.95], axis=0))
         extra = {
@@ -243,7 +240,7 @@ def group_scores(
             "n_rows": float(len(rows)),
         }
         inside = float(((measured >= low) & (measured <= high)).mean())
-        out.append(GroupScore(group=str(name), coverage_90=inside, extra=extra))
+        out.append(GroupScore(group=name, coverage_90=inside, extra=extra))
     return out
 
 

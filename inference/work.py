@@ -34,7 +34,7 @@ from prism_jax.job.lengths import lengths_of_family
 from prism_jax.plan.packing import Lengths
 from prism_jax.workload.transformer.routing import LEAST_DRIFT, LEAST_GINI, MOST_GINI, ExpertRouting, gini_of
 
-from .data.checks import texts_of
+from .data.checks import groups_of, texts_of
 from .data.columns import ModelColumn
 from .engine.diagnostics import Checks
 from .engine.model import Draws, GroupScore, Model, host_rng, interval
@@ -173,15 +173,15 @@ class LengthsModel(Model[LengthsData]):
         self, data: LengthsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """Distances of the documents of a source from the fit, and from all others."""
-        names, out = np.array(texts_of(left_out, column)), []
+        out = []
         level, spread = (np.asarray(draws[name]) for name in ("level", "spread"))
         pooled = np.cumsum(data.count) / data.count.sum()
-        for name in np.unique(names):
-            new = self.prepare(left_out[names == name])
+        for name, rows in groups_of(left_out, column):
+            new = self.prepare(rows)
             below = np.cumsum(new.count) / new.count.sum()
             at = np.searchsorted(data.tokens, new.tokens, side="right")
             others = float(np.abs(below - np.append(0.0, pooled)[at]).max())
-            out.append(GroupScore(group=str(name), ks=_distance(new, level, spread), ks_empirical=others))
+            out.append(GroupScore(group=name, ks=_distance(new, level, spread), ks_empirical=others))
         return out
 
 
@@ -297,14 +297,14 @@ class RoutingModel(Model[RoutingData]):
         self, data: RoutingData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """Whether the mean Gini coefficient of a layer that was left out lies in the interval of as many groups."""
-        names, rng, out = np.array(texts_of(left_out, column)), np.random.default_rng(0), []
+        rng, out = np.random.default_rng(0), []
         a, n_expert = np.ravel(draws["concentration"])[:200], data.tokens.shape[1]
-        for name in np.unique(names):
-            new = self.prepare(left_out[names == name]).tokens
+        for name, rows in groups_of(left_out, column):
+            new = self.prepare(rows).tokens
             drawn = [sample_gini(rng.multinomial(new[0].sum(), rng.dirichlet(np.full(n_expert, one)))) for one in a]
             low, high = np.quantile(drawn, [0.05, 0.95])
             found = np.array([sample_gini(tokens) for tokens in new])
-            out.append(GroupScore(group=str(name), coverage_90=float(((found >= low) & (found <= high)).mean())))
+            out.append(GroupScore(group=name, coverage_90=float(((found >= low) & (found <= high)).mean())))
         return out
 
 

@@ -11,7 +11,7 @@ where rows were copied, next to none do. That decides. Runs that were submitted 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -163,6 +163,12 @@ def texts_of(frame: pd.DataFrame, name: str, blank: str = "") -> list[str]:
     if name not in frame:
         return [blank] * len(frame)
     return [blank if pd.isna(value) else str(value) for value in frame[name]]
+
+
+def groups_of(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yields names and rows of the groups that a column names, in the order of their names."""
+    names = np.array(texts_of(frame, column))
+    yield from ((str(name), frame[names == name]) for name in np.unique(names))
 
 
 GROUPS = (

@@ -23,13 +23,13 @@ from prism_jax.launch.head_job import logged_runs
 from prism_jax.recorded.formats.event_file import EVENT_FILE
 from prism_jax.recorded.formats.mllog import MARKER, read_mllog
 from prism_jax.recorded.formats.open_trace import STEP_LOGS
-from prism_jax.recorded.formats.scalar_files import JSON_LINES, TRAINER_STATE
+from prism_jax.recorded.formats.scalar_files import JSON_LINES, TRAINER_STATE, separator_of
 from prism_jax.recorded.formats.text_logs import frameworks, is_step_line, read_text_log
 from prism_jax.tables.streams import PARQUET, head, lines, refuse_binary, refuse_packed
 from prism_jax.trace.step_log import FileStart, Stated, StepLog, without_warm_up
 
 from .network_tests import is_network_line
-from .raw_table import RawTable, first_bytes, hash_as_one, header_of, is_zstd, separator_of
+from .raw_table import RawTable, first_bytes, hash_as_one, header_of, is_zstd
 from .tool_logs import is_gpu_header, is_monitor_line
 
 _TEXTS = {

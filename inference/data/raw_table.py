@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import CHUNK_BYTES, MAX_RATIO, SPARE_BYTES, open_input
+from prism_jax.recorded.formats.scalar_files import separator_of
 from prism_jax.tables.streams import ZSTD, chunks
 
 MAX_COLUMNS = 2000
@@ -202,7 +203,6 @@ def _zstd_chunks(path: Path) -> Iterator[bytes]:
 
 ROWS_AT_ONCE = 500_000
 HEAD_BYTES = 2**20
-SEPARATORS = ",\t;"
 NOT_AVAILABLE = ("[N/A]", "[Not Supported]", "Not Supported", "[Unknown Error]", "-", "--")
 PROFILER_NAMES = frozenset(("kShortName", "kDemangledName", "Kernel Name", "Demangled Name", "gpu__time_duration.sum"))
 """Names of columns in what Nsight Compute and Nsight Systems export, which give times in ns."""
@@ -251,11 +251,6 @@ def header_of(path: Path) -> list[str]:
         DataError: as `read_delimited`.
     """
     return _header(path)[1]
-
-
-def separator_of(line: str) -> str:
-    """Separator between the fields of a line; a comma if there is none."""
-    return max(SEPARATORS, key=line.count)
 
 
 def _header(path: Path) -> tuple[str, list[str]]:

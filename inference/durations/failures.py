@@ -32,7 +32,7 @@ from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
 from prism_jax.horizon.reliability import Hazard, Reliability
 
-from ..data.checks import numbers_of, refuse_row, texts_of
+from ..data.checks import groups_of, numbers_of, refuse_row, texts_of
 from ..data.columns import ModelColumn
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import generator
@@ -408,12 +408,9 @@ class Failures(Model[FailuresData]):
     ) -> list[GroupScore]:
         """One score per group with failures: whether its total count lies in the 90% interval, and log densities."""
         rng = generator(key)
-        names = left_out[column].astype(str).to_numpy()
         pooled = data.count.sum() / data.gpu_hours.sum()
-        out = []
-        for name in np.unique(names):
-            rows = left_out[names == name]
-            if not rows["count"].to_numpy().sum():
-                continue
-            out.append(_score(str(name), replace(from_frame(rows), levels=data.levels), draws, pooled, rng))
-        return out
+        return [
+            _score(name, replace(from_frame(rows), levels=data.levels), draws, pooled, rng)
+            for name, rows in groups_of(left_out, column)
+            if rows["count"].to_numpy().sum()
+        ]

@@ -27,6 +27,7 @@ from prism_jax.core.errors import FitError
 from prism_jax.core.registry import did_you_mean
 from prism_jax.horizon.reliability import Hazard, Reliability
 
+from ..data.checks import groups_of
 from ..engine.model import Draws, GroupScore, Model, interval
 from . import durations
 from .durations import of_line, of_pairs
@@ -321,10 +322,8 @@ class Repairs(Model[RepairsData]):
         self, data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """One score per group; figures are nats per event, except those that say which is better (1 or 0)."""
-        names = left_out[column].astype(str).to_numpy()
-        found = []
-        for name in np.unique(names):
-            frame = left_out[names == name]
-            if (frame["start_time"].to_numpy() > frame["start_time"].min()).any():
-                found.append(GroupScore(group=str(name), extra=figures(from_frame(frame), draws)))
-        return found
+        return [
+            GroupScore(group=name, extra=figures(from_frame(rows), draws))
+            for name, rows in groups_of(left_out, column)
+            if (rows["start_time"].to_numpy() > rows["start_time"].min()).any()
+        ]

@@ -32,6 +32,7 @@ from prism_jax.cloud.spot import EULER
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.core.registry import did_you_mean
 
+from ..data.checks import groups_of
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import ModelPart
 from .durations import chosen, drawn, some_of
@@ -370,13 +371,11 @@ class Revocation(Model[RevocationData]):
         self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[GroupScore]:
         """One score per group of rows; figures are nats per spell, except those that say which is better (1 or 0)."""
-        names = left_out[column].astype(str).to_numpy()
-        family = chosen_families(data, draws).family
-        found = []
-        for name in np.unique(names):
+        family, found = chosen_families(data, draws).family, []
+        for name, rows in groups_of(left_out, column):
             try:
-                there = from_frame(left_out[names == name])
+                there = from_frame(rows)
             except DataError:  # nothing ended in it
                 continue
-            found.append(GroupScore(group=str(name), extra=figures(there, draws, family)))
+            found.append(GroupScore(group=name, extra=figures(there, draws, family)))
         return found

@@ -6,6 +6,7 @@ parts that follow each other; a ladder gives the step on one instance, for model
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,22 @@ from ..core.content import ByContent
 from ..core.errors import Problem, SpecError
 from ..horizon.checkpoint import Checkpoint
 from ..workload.ladder import LadderSpec
+
+
+def _check_draws(law: object, names: Sequence[str], owner: str) -> None:
+    """Refuses arrays of a law that are no draws [draw] of numbers of at least 0, as many of each as of the first."""
+    first = getattr(law, names[0])
+    for name in names:
+        value = getattr(law, name)
+        if value.shape != first.shape or value.ndim != 1 or not len(value):
+            raise SpecError.of(Problem(name, f"shape {value.shape}, but it must be that of {names[0]}, [draw]"), owner)
+        if not (np.isfinite(value) & (value >= 0.0)).all():
+            raise SpecError.of(Problem(name, "holds values that are no number of at least 0"), owner)
+
+
+def _check_above_0(name: str, value: float, owner: str) -> None:
+    if not 0.0 < value < np.inf:
+        raise SpecError.of(Problem(name, f"{value:g}, but it must be above 0 and finite"), owner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +54,7 @@ class SaveLaw(ByContent):
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("fixed_s", "s_per_byte"):
-            value = getattr(self, name)
-            if value.shape != self.fixed_s.shape or value.ndim != 1 or not len(value):
-                raise SpecError.of(
-                    Problem(name, f"shape {value.shape}, but it must be that of fixed_s, [draw]"), "saves"
-                )
-            if not (np.isfinite(value) & (value >= 0.0)).all():
-                raise SpecError.of(Problem(name, "holds values that are no number of at least 0"), "saves")
+        _check_draws(self, ("fixed_s", "s_per_byte"), "saves")
 
     def seconds(self, n_bytes: float) -> Floats:
         """Returns the seconds to write a checkpoint, [draw].
@@ -52,8 +62,7 @@ class SaveLaw(ByContent):
         Raises:
             SpecError: no bytes.
         """
-        if not 0.0 < n_bytes < np.inf:
-            raise SpecError.of(Problem("n_bytes", f"{n_bytes:g}, but it must be above 0 and finite"), "saves")
+        _check_above_0("n_bytes", n_bytes, "saves")
         return self.fixed_s + self.s_per_byte * n_bytes
 
     def checkpoint(self, n_bytes: float) -> Checkpoint:
@@ -134,14 +143,7 @@ class LadderLaw(ByContent):
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("floor_s", "s_per_sample", "noise"):
-            value = getattr(self, name)
-            if value.shape != self.floor_s.shape or value.ndim != 1 or not len(value):
-                raise SpecError.of(
-                    Problem(name, f"shape {value.shape}, but it must be that of floor_s, [draw]"), "ladder"
-                )
-            if not (np.isfinite(value) & (value >= 0.0)).all():
-                raise SpecError.of(Problem(name, "holds values that are no number of at least 0"), "ladder")
+        _check_draws(self, ("floor_s", "s_per_sample", "noise"), "ladder")
 
     def seconds(self, batch: float) -> Floats:
         """Seconds of a step of `batch` samples on one instance, [draw].
@@ -149,8 +151,7 @@ class LadderLaw(ByContent):
         Raises:
             SpecError: the batch is not positive.
         """
-        if not 0.0 < batch < np.inf:
-            raise SpecError.of(Problem("batch", f"{batch:g}, but it must be above 0 and finite"), "ladder")
+        _check_above_0("batch", batch, "ladder")
         return self.floor_s + self.s_per_sample * batch
 
     def model(self, name: str, measured_on: str, n_parameters: int) -> LadderSpec:

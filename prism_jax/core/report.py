@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union,
 from .errors import DataError
 from .page import Block, Card, Page, page_of_data
 from .page_text import page_lines
-from .write_file import atomic_path, plain
+from .write_file import plain, write_text
 
 Json: TypeAlias = Any  # what JSON can hold and whose content is not ours: inputs of a run, what a model says of itself
 T = TypeVar("T")
@@ -290,8 +290,7 @@ class Report:
         Raises:
             DataError: the file cannot be written.
         """
-        with atomic_path(path) as temporary:
-            temporary.write_text(self.to_json() + "\n", encoding="utf-8")
+        write_text(path, self.to_json() + "\n")
 
     def card(self) -> Card | None:
         """The first screen: verdict, central figures, evidence, assumptions, next step; None where a list is all there is."""

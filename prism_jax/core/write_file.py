@@ -255,6 +255,30 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
+def write_files(folder: str | Path, files: Mapping[str, str], *, overwrite: bool = True) -> tuple[str, ...]:
+    """Writes files into a folder, each whole or not at all, and returns their paths.
+
+    Raises:
+        DataError: one cannot be written, or is there already and is not to be replaced; then none is written.
+    """
+    top = Path(folder)
+    there = [name for name in files if (top / name).exists()]
+    if there and not overwrite:
+        raise DataError(
+            f"{top / there[0]}: is there already. Name another folder, or replace it with --force (overwrite=True)."
+        )
+    check_folder("--save-dir", top)
+    try:
+        top.mkdir(exist_ok=True)
+    except OSError as error:
+        raise DataError(f"--save-dir: {top} cannot be made: {error.strerror}. Name another folder.") from None
+    for name in files:
+        check_target(top / name)
+    for name, text in files.items():
+        write_text(top / name, text)
+    return tuple(str(top / name) for name in files)
+
+
 def to_json(value: object) -> str:
     """`value` as JSON: dataclasses, mappings, NumPy numbers and arrays; NaN and infinity, which JSON lacks, as null."""
     return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)

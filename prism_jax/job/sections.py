@@ -163,11 +163,19 @@ def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
     return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
 
 
+def _mapping_of(section: str, document: Document, found: list[Mistake]) -> dict[str, Any] | None:
+    """The mapping of a section that is there, empty where nothing stands in it; None after a mistake."""
+    data: Any = document.data[section]
+    if data is None or isinstance(data, dict):
+        return data or {}
+    found.append(document.mistake((section,), f"{short(data)}; it must be a mapping of fields"))
+    return None
+
+
 def read_software(document: Document, found: list[Mistake]) -> Software | None:
     """Section `software`; an empty one states nothing."""
-    data = {} if document.data["software"] is None else document.data["software"]
-    if not isinstance(data, dict):
-        found.append(document.mistake(("software",), f"{short(data)}; it must be a mapping of fields"))
+    data = _mapping_of("software", document, found)
+    if data is None:
         return None
     checked = validated(software_section(), data, document, ("software",), found)
     return None if checked is None else Software(**fields_of(checked, {}))
@@ -175,9 +183,8 @@ def read_software(document: Document, found: list[Mistake]) -> Software | None:
 
 def read_data(document: Document, found: list[Mistake]) -> Data | None:
     """Section `data`; an empty one says nothing."""
-    data = {} if document.data["data"] is None else document.data["data"]
-    if not isinstance(data, dict):
-        found.append(document.mistake(("data",), f"{short(data)}; it must be a mapping of fields"))
+    data = _mapping_of("data", document, found)
+    if data is None:
         return None
     if "lengths" in data:
         written, folder, n_before = data["lengths"], Path(document.name).parent, len(found)
@@ -191,11 +198,8 @@ def read_data(document: Document, found: list[Mistake]) -> Data | None:
 
 def read_published(document: Document, found: list[Mistake]) -> Published | None:
     """Section `published`; None where it is not there or empty."""
-    data = document.data.get("published")
+    data = None if document.data.get("published") is None else _mapping_of("published", document, found)
     if data is None:
-        return None
-    if not isinstance(data, dict):
-        found.append(document.mistake(("published",), f"{short(data)}; it must be a mapping of fields"))
         return None
     checked = validated(published_section(), data, document, ("published",), found)
     return None if checked is None else Published(**fields_of(checked, {}))

@@ -17,7 +17,7 @@ from ..core.errors import ConfigError, DataError, SpecError
 from ..core.registry import Registry
 from ..core.report import Report
 from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, Message, Option, use_case
-from ..core.write_file import check_folder, check_target, write_text
+from ..core.write_file import check_folder, write_files
 from ..job.job import Job
 from ..job.load_job import JobFile, job_of, loaded
 from ..job.write_job import model_fields
@@ -138,30 +138,6 @@ def _text(value: object) -> str:
 def _line(value: object) -> str:
     """A text on one line, of printable characters."""
     return "".join(one if one.isprintable() else " " for one in _text(value))[:LONGEST]
-
-
-def write_files(folder: str | Path, files: Mapping[str, str], *, overwrite: bool = True) -> tuple[str, ...]:
-    """Writes files into a folder, each whole or not at all, and returns their paths.
-
-    Raises:
-        DataError: one cannot be written, or is there already and is not to be replaced; then none is written.
-    """
-    top = Path(folder)
-    there = [name for name in files if (top / name).exists()]
-    if there and not overwrite:
-        raise DataError(
-            f"{top / there[0]}: is there already. Name another folder, or replace it with --force (overwrite=True)."
-        )
-    check_folder("--save-dir", top)
-    try:
-        top.mkdir(exist_ok=True)
-    except OSError as error:
-        raise DataError(f"--save-dir: {top} cannot be made: {error.strerror}. Name another folder.") from None
-    for name in files:
-        check_target(top / name)
-    for name, text in files.items():
-        write_text(top / name, text)
-    return tuple(str(top / name) for name in files)
 
 
 def save_job(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..core.errors import DataError
 from ..core.use_case import OUTPUT, Message, Option, use_case
-from ..core.write_file import check_folder, check_target, write_text
+from ..core.write_file import check_folder, write_files
 
 SCRIPTS = ("measure_torch.py", "measure_jax.py")
 HERE = Path(__file__).parent
@@ -42,16 +41,5 @@ def write_measuring_scripts(
     Example:
         >>> write_measuring_scripts(save_dir="measure")  # doctest: +SKIP
     """
-    folder = Path(save_dir)
-    check_folder("--save-dir", folder)
-    there = [name for name in SCRIPTS if (folder / name).exists()]
-    if there and not overwrite:
-        raise DataError(
-            f"{folder / there[0]}: is there already. Name another folder, or replace it with --force (overwrite=True)."
-        )
-    folder.mkdir(exist_ok=True)
-    for name in SCRIPTS:
-        check_target(folder / name)
-    for name in SCRIPTS:
-        write_text(folder / name, (HERE / name).read_text(encoding="utf-8"))
-    return tuple(folder / name for name in SCRIPTS)
+    scripts = {name: (HERE / name).read_text(encoding="utf-8") for name in SCRIPTS}
+    return tuple(map(Path, write_files(save_dir, scripts, overwrite=overwrite)))

@@ -33,13 +33,13 @@ from ..tables.bad_rows import BadRows
 from ..tables.column_map import ColumnOf, base_of, columns_of
 from ..tables.csv_rows import CsvTable, number_of, read_packed_text
 from ..tables.document import short
+from ..tables.streams import PARQUET
 from ..tables.times import SECONDS, seconds_of_text
 from ..trace.columns import FileColumn
 from .jobs import MOST_GPUS, QueuedJobs
 
 MAX_ROWS = 1_000_000
 MOST_S = 1e11  # of every time: three thousand years, where doubles still tell microseconds apart
-PARQUET = b"PAR1"
 MOST_NAMED = 12  # columns or groups in a message
 WHAT = "a table of jobs in CSV or parquet with the columns submit_s, gpus, duration_s"
 NAMES = {

@@ -28,7 +28,7 @@ from ..core.page_text import block_lines, page_lines
 from ..core.processes import Progress, silent, start_jax
 from ..core.report import Report
 from ..core.use_case import Message
-from ..core.write_file import atomic_path, check_target
+from ..core.write_file import check_target, write_bytes, write_text
 from .streams import FAILED, OK, VERBOSITY, json_for_stdout, say
 
 HELP_WIDTH = 80
@@ -75,8 +75,7 @@ def check_html(path: str) -> None:
 
 def write_html(path: str, report: Report, *others: Report) -> None:
     """Writes the pages of reports as one HTML file, whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(report.to_html(*others), encoding="utf-8")
+    write_text(path, report.to_html(*others))
 
 
 ENDINGS = ("png", "pdf", "svg")
@@ -97,8 +96,7 @@ def write_picture(path: str, figure: Any) -> None:
     """Writes a figure in the format of the ending of `path`."""
     from ..core.picture import figure_bytes  # matplotlib is heavy
 
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(figure_bytes(figure, _ending(path)))
+    write_bytes(path, figure_bytes(figure, _ending(path)))
 
 
 def _ending(path: str) -> str:

@@ -38,6 +38,18 @@ class Catalogue:
     entry: Callable[[str], Entry]
 
 
+def _of_entries(
+    names: Sequence[str], columns: Sequence[str], entry: Callable[[str], Entry], shown: Sequence[str] = ()
+) -> Catalogue:
+    """A catalogue whose cells are values of its entries: those of the keys `shown`, by default all of them."""
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return tuple(", ".join(one) if isinstance(one, list) else one for one in (found[key] for key in shown or found))
+
+    return Catalogue(names, columns, row, entry)
+
+
 def models() -> Catalogue:
     """Models of all kinds."""
     from ..workload.base.workload import distinct_runs
@@ -130,11 +142,7 @@ def networks() -> Catalogue:
         kind = NETWORKS.named(name)
         return {"name": name, "description": kind.about, "fields": list(written_names(kind).values())}
 
-    def row(name: str) -> Sequence[str]:
-        found = entry(name)
-        return name, ", ".join(found["fields"]), found["description"]
-
-    return Catalogue(NETWORKS.names, ("network", "fields", "what it is"), row, entry)
+    return _of_entries(NETWORKS.names, ("network", "fields", "what it is"), entry, ("name", "fields", "description"))
 
 
 def schedules() -> Catalogue:
@@ -181,10 +189,7 @@ def objectives() -> Catalogue:
         found = OBJECTIVES.named(name)
         return {"name": found.name, "description": found.about, "unit": found.unit}
 
-    def row(name: str) -> Sequence[str]:
-        return tuple(entry(name).values())
-
-    return Catalogue(OBJECTIVES.names, ("objective", "what it is", "unit"), row, entry)
+    return _of_entries(OBJECTIVES.names, ("objective", "what it is", "unit"), entry)
 
 
 def variabilities() -> Catalogue:
@@ -221,11 +226,8 @@ def kernels() -> Catalogue:
         found = KERNEL_CLASSES.named(name)
         return {"name": name, "description": found.about, "knob": found.knob, "varies like": found.varies_like or name}
 
-    def row(name: str) -> Sequence[str]:
-        return tuple(entry(name).values())
-
     columns = ("kernel class", "what it is", "calibration factor", "varies like")
-    return Catalogue(KERNEL_CLASSES.names, columns, row, entry)
+    return _of_entries(KERNEL_CLASSES.names, columns, entry)
 
 
 def families() -> Catalogue:
@@ -253,11 +255,7 @@ def traces() -> Catalogue:
         several = "one file per rank: name their folder" if found.of_folder else "one file"
         return {"name": found.name, "description": found.about, "files": several}
 
-    def row(name: str) -> Sequence[str]:
-        found = entry(name)
-        return name, found["description"], found["files"]
-
-    return Catalogue(TRACE_FORMATS.names, ("format", "what it is", "files of a job"), row, entry)
+    return _of_entries(TRACE_FORMATS.names, ("format", "what it is", "files of a job"), entry)
 
 
 def detectors() -> Catalogue:
@@ -268,10 +266,7 @@ def detectors() -> Catalogue:
         found = DETECTORS.named(name)
         return {"name": found.name, "description": found.about, "content": "JSON" if found.sign is None else "text"}
 
-    def row(name: str) -> Sequence[str]:
-        return tuple(entry(name).values())
-
-    return Catalogue(DETECTORS.names, ("detector", "what it is", "content"), row, entry)
+    return _of_entries(DETECTORS.names, ("detector", "what it is", "content"), entry)
 
 
 def logs() -> Catalogue:
@@ -287,13 +282,10 @@ def logs() -> Catalogue:
         one.name: {"name": one.name, "line": one.looks_for, "step time": one.times, "note": ""} for one in WRITERS
     }
 
-    def row(name: str) -> Sequence[str]:
-        return name, str(known[name]["line"]), str(known[name]["step time"])
-
     def entry(name: str) -> Entry:
         return known.get(name) or {"name": LINE_FORMATS.named(name).name}  # raises
 
-    return Catalogue(tuple(known), ("log", "line", "step time"), row, entry)
+    return _of_entries(tuple(known), ("log", "line", "step time"), entry, ("name", "line", "step time"))
 
 
 def examples() -> Catalogue:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from ..core.errors import DataError
 from ..core.page import Facts, Table
 from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
-from ..core.write_file import atomic_path, check_target
+from ..core.write_file import check_target, write_text
 from .catalogues import CATALOGUES, show_catalogue, show_entry
 from .job_section import SECTIONS, job_section
 from .report import catalogue_table, entry_facts
@@ -43,8 +43,7 @@ def write_page(
     if html is None:
         return None
     report = show_catalogue(kind) if name is None else show_entry(kind, name)
-    with atomic_path(html) as temporary:
-        temporary.write_text(report.to_html(), encoding="utf-8")
+    write_text(html, report.to_html())
     return Message(f"wrote {html}")
 
 

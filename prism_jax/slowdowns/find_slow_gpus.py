@@ -8,7 +8,7 @@ from typing import Annotated
 
 from ..core.errors import DataError
 from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
-from ..core.write_file import atomic_path, check_target
+from ..core.write_file import check_target, write_text
 from .detectors import DETECTORS, detector_of, read_detector
 from .report import SlowdownsReport
 from .slow_gpus import SLOW_SHARE, slowdowns_of_readings
@@ -66,8 +66,7 @@ def find_slow_gpus(
     read = [read_detector(path, one) for path, one in zip(named, known, strict=True)]
     found = slowdowns_of_readings(read, smallest)
     if output is not None:
-        with atomic_path(output) as target:
-            target.write_text(found.table(), encoding="utf-8")
+        write_text(output, found.table())
     return SlowdownsReport(
         files=tuple(named),
         detectors=tuple(one.name for one in known if one is not None),

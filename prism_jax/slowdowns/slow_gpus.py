@@ -279,9 +279,9 @@ def _median_over_reports(log: Floats) -> Floats:
     return np.nanmedian(log[:, seen], axis=0)
 
 
-def _median(tables: Sequence[Floats]) -> Floats:
-    """Median over series [report, place]; NaN where none tells."""
-    stacked = np.stack(tables)
+def _median(tables: Sequence[Floats] | Floats) -> Floats:
+    """Median over series [report, place], or of a table over its reports [place]; NaN where none tells."""
+    stacked = np.asarray(tables)
     told = ~np.isnan(stacked).all(axis=0)
     found = np.full(told.shape, np.nan)
     found[told] = np.nanmedian(stacked[:, told], axis=0)
@@ -305,14 +305,7 @@ def _by_class(tables: Sequence[_Factors]) -> dict[str, Floats]:
         for kind in kinds:
             told.setdefault(kind, []).append(table.log)
     with np.errstate(all="ignore"):
-        found = {kind: _median_of_places(_median(logs)) for kind, logs in told.items()}
+        found = {kind: _median(_median(logs)) for kind, logs in told.items()}
     if ALL in found and len(found) > 1:  # a GPU has one factor for all, or one per class
-        return {ALL: _median_of_places(_median([table.log for table in tables]))}
-    return found
-
-
-def _median_of_places(log: Floats) -> Floats:
-    found = np.full(log.shape[1], np.nan)
-    told = ~np.isnan(log).all(axis=0)
-    found[told] = np.nanmedian(log[:, told], axis=0)
+        return {ALL: _median(_median([table.log for table in tables]))}
     return found

@@ -9,10 +9,11 @@ import pytest
 import prism_jax as pj
 from prism_jax.__main__ import main
 from prism_jax.core.errors import DataError, SpecError
+from prism_jax.core.write_file import write_files
 from prism_jax.cost.partition import layers_of_chunks
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job
-from prism_jax.launch.export_job import EXPORTERS, exported, write_files
+from prism_jax.launch.export_job import EXPORTERS, exported
 from prism_jax.launch.import_job import import_job
 from prism_jax.launch.pipeline_layout import layers_of_chunks as layers_of_layout, layout_text
 from prism_jax.plan.plan import ParallelPlan
