@@ -1,4 +1,7 @@
-"""`read_measurements` and `tidy`: files, or a table in memory, as a checked table with an account of every row."""
+"""`read_measurements` and `tidy`: files, or a table in memory, as a checked table with an account of every row.
+
+Reports of straggler detectors and monitors are tables of measurements of GPUs: seconds of a unit of work, or clocks.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from prism_jax.fits.collective_run import CollectiveRun
 from prism_jax.fits.report import CleaningReport
 from prism_jax.job.expert_counts import expert_columns
 from prism_jax.recorded.formats.scalar_files import is_step_table
+from prism_jax.slowdowns.detectors import detector_of, read_detector
+from prism_jax.slowdowns.readings import GpuPlace
 
 from .checks import ROW, copied_rows
 from .clean import Clean, Measurements, clean, naming
 from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
-from .detector_reports import of_detector
 from .formats import Format, detect, read_mlperf, read_training_log
 from .network_tests import read_network_tests
 from .pairwise import notes_on_logs
@@ -277,3 +281,42 @@ def _measured(parts: Sequence[Clean], kept: Sequence[np.ndarray]) -> pd.Series |
         return None
     together = cast(pd.Series, pd.concat(values, ignore_index=True))
     return together if pd.api.types.is_numeric_dtype(together) else None
+
+
+def of_detector(path: Path, columns: Sequence[ModelColumn]) -> RawTable | None:
+    """The readings in a report of a detector, for models of GPUs; None where the file is none, or GPUs are not asked for.
+
+    Rates and scores are one over seconds of a unit of work; clocks are a log of GPUs, like those of nvidia-smi.
+
+    Raises:
+        DataError: the report measures no GPU, or clocks together with other figures.
+    """
+    if not any(column.name == "gpu" and column.required for column in columns):
+        return None
+    detector = detector_of(path)
+    if detector is None:
+        return None
+    found = read_detector(path, detector)
+    kinds = {one.kind for one in found.readings}
+    clocks = kinds == {"clock"}
+    if not clocks and "clock" in kinds:
+        raise DataError(f"{path}: clocks and other figures. Query one of them.")
+    value = [one.value if one.kind in ("time", "factor", "clock") else 1.0 / one.value for one in found.readings]
+    frame = pd.DataFrame(
+        {
+            "gpu": [_gpu(one.place) for one in found.readings],
+            "node": [one.place.host or None for one in found.readings],
+            **({} if clocks else {"kernel": [one.series for one in found.readings]}),
+            "run": [f"report {one.report}" for one in found.readings],
+            "clock_mhz" if clocks else "duration_s": value,
+        }
+    )
+    note = f"{path.name}: read as {detector.about}"
+    return raw_table(str(path), frame, is_gpu_log=clocks, in_si=True, notes=(note, *found.notes))
+
+
+def _gpu(place: GpuPlace) -> str:
+    """The GPU's name in its node, or in the job."""
+    if place.rank is not None:
+        return str(place.rank)
+    return place.host if place.index is None else str(place.index)

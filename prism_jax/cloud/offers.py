@@ -33,9 +33,8 @@ from typing import NamedTuple
 
 from ..core.errors import DataError
 from ..system import catalog
-from ..tables.bad_rows import BadRows
 from ..tables.column_map import ColumnOf, columns_of
-from ..tables.csv_rows import CsvTable, integer_field, number_field, read_packed_text, whole_number
+from ..tables.csv_rows import BadRows, CsvTable, integer_field, number_field, read_packed_text, whole_number
 from ..tables.document import short
 
 _IN_BRACKETS = re.compile(r"^(?P<name>.*?)\s*\((?P<gb>[0-9]+)\s*GB\)$", re.IGNORECASE)

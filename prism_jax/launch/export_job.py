@@ -27,8 +27,8 @@ from ..workload.transformer.spec import TransformerSpec
 from .export_report import ExportReport, UnexpressedField
 from .head_job import stated_fields
 from .job_fields import UnlikeField, fields_that_matter, unlike_fields
-from .job_text import degrees_text
 from .launch_files import heads_of_file
+from .stated import degrees_text
 from .to_deepspeed import deepspeed_files
 from .to_maxtext import maxtext_files
 from .to_megatron import megatron_files

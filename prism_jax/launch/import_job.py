@@ -14,9 +14,9 @@ from ..result.parameters import Overrides
 from .head import Head
 from .head_job import HeadJob, asked_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
-from .job_text import degrees_text, job_text
 from .launch_files import heads_of_file
 from .models import give_model
+from .stated import degrees_text, job_text
 
 
 def written_message(report: ImportReport) -> Message | None:

@@ -29,12 +29,10 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.read_file import open_input
-from ..tables.bad_rows import BadRows
 from ..tables.column_map import ColumnOf, base_of, columns_of
-from ..tables.csv_rows import CsvTable, number_of, read_packed_text
+from ..tables.csv_rows import SECONDS, BadRows, CsvTable, number_of, read_packed_text, seconds_of_text
 from ..tables.document import short
 from ..tables.streams import PARQUET
-from ..tables.times import SECONDS, seconds_of_text
 from ..trace.columns import FileColumn
 from .jobs import MOST_GPUS, QueuedJobs
 

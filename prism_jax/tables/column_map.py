@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 from ..core.errors import DataError
 from ..core.registry import did_you_mean
 from ..core.use_case import Option
-from .times import SECONDS
+from .csv_rows import SECONDS
 
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,8 @@ the header has none, semicolons, bars or tabs. Columns may stand in any order; a
 field; empty rows are passed over.
 
 Numbers are digits of ASCII, where Python would also take underscores and the digits of other scripts; counts are whole numbers
-up to the largest that makes sense; blank fields are None. Errors name row and field.
+up to the largest that makes sense; times are numbers, times of day or durations; blank fields are None. Errors name row and
+field; rows that cannot be used may be counted (`BadRows`) instead of ending a file.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import DataError
 from ..core.read_file import read_text
-from .bad_rows import BadRows
 from .document import short
 
 MAX_CHARACTERS = 100
@@ -64,6 +65,47 @@ def separator_of(header: str) -> str:
     """Separator between the columns of a header: a comma, or without one the most frequent of `;`, `|` and tab."""
     others = max(";|\t", key=header.count)
     return others if "," not in header and others in header else ","
+
+
+NAMED_ROWS = 3  # of those that cannot be used
+
+
+class BadRows:
+    """Counts rows that are left out.
+
+    Args:
+        name: of the file, as it begins the messages of its rows.
+    """
+
+    def __init__(self, name: object) -> None:
+        self.name, self.n = str(name), 0
+        self._first: list[str] = []
+
+    def add(self, error: DataError) -> None:
+        """Counts a row, with what is wrong with it."""
+        self.n += 1
+        if self.n <= NAMED_ROWS:
+            self._first.append(str(error))
+
+    def check(self, n_good: int) -> None:
+        """Whether a file is what it is taken for.
+
+        Raises:
+            DataError: as many rows are bad as good; names the first.
+        """
+        if self.n and self.n >= n_good:
+            more = f" {self.n - 1:,} more rows are bad." if self.n > 1 else ""
+            raise DataError(f"{self._first[0]}{more}")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the rows that were left out."""
+        if self.n == 0:
+            return ()
+        rows = "1 row is" if self.n == 1 else f"{self.n:,} rows are"
+        places = [one.removeprefix(self.name).lstrip(": ") for one in self._first]
+        first = "; ".join(f"line {place}" if place[:1].isdigit() else place for place in places)
+        return (f"{rows} left out: {first}{'; ...' if self.n > NAMED_ROWS else ''}",)
 
 
 class CsvRow(NamedTuple):
@@ -217,6 +259,47 @@ def whole_number(value: float, told: object, high: int | None, where: str) -> in
         raise DataError(f"{where} = {short(told)}, but at most {high:,} can be simulated")
     return int(value)
 
+
+# --- Times -----------------------------------------------------------------------------------------------------------
+
+SECONDS = {
+    **dict.fromkeys(("s", "sec", "secs", "seconds"), 1.0),
+    "ms": 1e-3,
+    "us": 1e-6,
+    "ns": 1e-9,
+    **dict.fromkeys(("min", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hours"), 3600.0),
+    **dict.fromkeys(("d", "days"), 86_400.0),
+}
+_CLOCK = re.compile(r"(?:(\d{1,5})(?:-| days?,? ))?(\d{1,6}):(\d\d)(?::(\d\d(?:\.\d{1,9})?))?")
+_SLASHES = re.compile(r"(\d{4})/(\d\d?)/(\d\d?)")
+MAX_TIME_CHARACTERS = 60
+
+
+def seconds_of_text(text: str) -> float:
+    """Seconds that a text spells; NaN where it spells none.
+
+    A number is seconds; "2020-04-01 00:00:10" and ISO 8601 are seconds since 1970 (UTC where no zone is said); "01:02:03",
+    "1-02:03:04" and "1 day, 02:03:04" are durations, "02:03" minutes and seconds.
+    """
+    text = text.strip()
+    number = number_of(text)
+    if not math.isnan(number) or len(text) > MAX_TIME_CHARACTERS:
+        return number
+    duration = _CLOCK.fullmatch(text)
+    if duration is not None:
+        days, first, second, third = duration.groups()
+        parts = (first, second, third) if third is not None else ("0", first, second)
+        hours, minutes, seconds = map(float, parts)
+        return 86_400.0 * float(days or 0) + 3600.0 * hours + 60.0 * minutes + seconds
+    try:
+        found = datetime.fromisoformat(_SLASHES.sub(lambda d: f"{d[1]}-{int(d[2]):02d}-{int(d[3]):02d}", text))
+    except ValueError:
+        return math.nan
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+# --- Fields ----------------------------------------------------------------------------------------------------------
 
 _BOOLEANS = {"true": True, "false": False}
 

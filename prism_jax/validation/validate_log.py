@@ -18,9 +18,8 @@ from ..core.use_case import OUTPUT, Argument, Message, Option, OptionGroup, use_
 from ..core.write_file import check_target, run_record, write_text
 from ..launch.head import Head, runs_of
 from ..launch.head_job import job_of_head, stated_job
-from ..launch.job_text import job_text
 from ..launch.read_heads import read_heads
-from ..launch.stated import StatedJob
+from ..launch.stated import StatedJob, job_text
 from ..recorded.formats.open_trace import detect, open_trace
 from ..recorded.formats.text_logs import TEXT_LOG, read_text_log
 from ..result.parameters import Overrides, Seed

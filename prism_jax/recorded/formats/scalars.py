@@ -19,9 +19,8 @@ import numpy as np
 
 from ...core.arrays import Floats
 from ...core.errors import DataError
-from ...tables.bad_rows import BadRows
 from ...tables.column_map import columns_said
-from ...tables.csv_rows import is_plain
+from ...tables.csv_rows import BadRows, is_plain
 from ...tables.document import short
 from ...trace.step_log import NOTHING_STATED, Stated, StepLog
 from .log_entries import NAN, Clocked, Entries, Entry, elapsed_s, grows, interval, steps_by_clock, timestamp
