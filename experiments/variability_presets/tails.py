@@ -23,12 +23,12 @@ from scipy import stats
 
 from experiments.variability_presets.score import machine
 from experiments.variability_presets.stalls import QUANTILES, bulk_of, fit_stalls, implied
+from experiments.variability_presets.tail_model import REFERENCE_LOG2_GPUS, TAIL, Tails, TailsData
 from experiments.variability_presets.temporal import configurations, step_series
 from inference.engine.laplace import fit_map
 from inference.engine.nuts import sample
 from inference.engine.program import program, traced
 from inference.engine.settings import Settings
-from inference.tails import REFERENCE_LOG2_GPUS, TAIL, Tails, TailsData
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "prism_jax" / "variability" / "presets" / "tails.json"

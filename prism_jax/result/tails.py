@@ -5,7 +5,7 @@ them; in between, the log ratio goes by normal score, beyond it is that of the n
 signs, so that the quantile of the preset is their median.
 
 Source: `variability/presets/tails.json`, written by `experiments/variability_presets/tails.py`, which also scores it with
-systems left out; the model is `inference/tails.py`.
+systems left out; the model is `experiments/variability_presets/tail_model.py`.
 """
 
 from __future__ import annotations

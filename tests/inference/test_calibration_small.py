@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.variability_presets.tail_model import TAIL, Tails, TailsData
 from inference.durations import durations
 from inference.durations.failures import Failures, from_frame as failures_data
 from inference.durations.repair_data import CENTRE, QUANTITIES, SPREAD_CENTRE, SPREAD_WIDTH, WIDTH, exponents_on_line
@@ -30,7 +31,6 @@ from inference.links import NodeLinks
 from inference.saves import SavesModel
 from inference.startup import REGION_SD, TAIL as STARTUP_TAIL, Startup
 from inference.sums import TAIL as SUMS_TAIL
-from inference.tails import TAIL, Tails, TailsData
 from tests.inference.calibration import Calibration, Simulate, Sites, calibrate
 
 Rng = np.random.Generator
