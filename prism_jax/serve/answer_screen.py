@@ -17,8 +17,7 @@ from .._version import __version__
 from ..core.errors import DataError, PrismError
 from ..core.page_html import Sheet, sheet_html
 from ..core.report import Report
-from .downloads import FORMS, OF_A_JOB
-from .files import free
+from .files import FORMS, OF_A_JOB, download, free
 from .layout import action, copied, document, form, hidden, link, notice, picture, trusted
 from .report_job import ReportJob, chosen_plan, job_of_report, later_sources, of_reports, plans_of, record_of, report_in
 from .site import Fields, Site, address, asked, field, html, kept, posted, redirect, site_of
@@ -228,6 +227,7 @@ def words_of(record: Mapping[str, Any]) -> list[str]:
 ROUTES = (
     Route("/answer", show_answer),
     Route("/arguments", show_arguments),
+    Route("/download", download),
     Route("/use", posted(use_job), methods=["POST"]),
     Route("/again", posted(run_again), methods=["POST"]),
 )

@@ -27,7 +27,6 @@ SCREENS = (  # modules of this folder, each with ROUTES
     "start_screen",
     "run_screen",
     "answer_screen",
-    "downloads",
     "recording_screen",
     "compare_screen",
 )

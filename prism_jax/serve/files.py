@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
+import zipfile
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -15,11 +18,14 @@ from ..core.read_file import GZIP
 from ..core.write_file import atomic_path
 from ..launch.config_files import NoHeadError
 from ..launch.launch_files import heads_of_file, is_script
-from .report_job import of_reports
+from .report_job import chosen_plan, of_reports, report_in
 from .results import HEAD, HEAD_BYTES, OWN
 from .site import MOST_NAME, Site, address, asked, kept, site_of
 
 PLAIN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")  # what is not kept of the name of a file that comes in
+FORMS = {"json": "JSON", "html": "HTML", "yaml": "Job (YAML)", "arguments": "Arguments of the framework"}
+OF_A_JOB = ("yaml", "arguments")
+TYPES = {".json": "application/json", ".html": "text/html", ".yaml": "application/yaml", ".zip": "application/zip"}
 SVG = "image/svg+xml"
 FIRST_BYTES = 4096
 TABLES = (".csv", ".tsv", ".parquet", ".jsonl")  # of steps, which have no head
@@ -94,3 +100,45 @@ def send_picture(request: Request) -> Response:
 
         kept(drawn, figure_bytes(site.results.opened(name).figure(), "svg"))
     return Response(drawn.read_bytes(), headers=OF_PICTURES, media_type=SVG)
+
+
+@of_reports
+def download(request: Request) -> Response:
+    """One of `FORMS` of a report; of a search, `plan=` is the number of the plan of its job.
+
+    Raises:
+        DataError: there is no such form, or the report has none of it.
+    """
+    site, name, form = site_of(request), asked(request, "file"), asked(request, "as")
+    path = site.existing(name)
+    if form == "json":
+        report_in(site, name)  # what is no report is refused in its own words
+        return _sent(f"{path.stem}.json", path.read_bytes())
+    if form == "html":
+        return _sent(f"{path.stem}.html", site.results.opened(name).to_html().encode())
+    if form not in OF_A_JOB:
+        raise DataError(f"as={form[:20]}: a report is downloaded as {', '.join(FORMS)}")
+    job, changes = chosen_plan(site, name, request.query_params.get("plan", ""))
+    if form == "yaml":
+        return _sent(f"{path.stem}.yaml", job.text(changes).encode())
+    _, made = job.arguments(changes)
+    return _packed(path.stem, made.files)
+
+
+def _packed(stem: str, files: Mapping[str, str]) -> Response:
+    """A file as it is, several in one archive."""
+    if len(files) == 1:
+        [(name, text)] = files.items()
+        return _sent(name, text.encode())
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return _sent(f"{stem}-arguments.zip", packed.getvalue())
+
+
+def _sent(name: str, content: bytes) -> Response:
+    """A file that the browser saves and does not show."""
+    plain = "".join(one if (one.isalnum() and one.isascii()) or one in "._-" else "_" for one in name)
+    headers = {"content-disposition": f'attachment; filename="{plain}"'}
+    return Response(content, headers=headers, media_type=TYPES.get(Path(name).suffix, "text/plain; charset=utf-8"))

@@ -58,7 +58,7 @@ def form(to: str, *content: h.Node, button: str = "", **attributes: str) -> h.El
     return h.form(named, action=to, method="post")[content, h.button(type="submit")[button] if button else None]
 
 
-def hidden(fields: Mapping[str, str]) -> Iterable[h.Element]:
+def hidden(fields: Mapping[str, str]) -> Iterable[h.VoidElement]:
     """Fields that a form sends and nobody sees."""
     return (h.input(type="hidden", name=name, value=value) for name, value in fields.items())
 
