@@ -126,10 +126,10 @@ def test_a_log_becomes_a_job_and_a_prediction_that_is_downloaded(browser: Any, t
     with served(folder) as server, tab(browser, server) as page:
         reach(page, "Add files")
         with page.expect_file_chooser() as chooser:
-            page.keyboard.press("Enter")
+            page.keyboard.press("Space")
         chooser.value.set_files(log)
         until(page, "/job?file=run.log")
-        reach(page, "device")
+        reach(page, "GPU")
         page.keyboard.type("h100-sxm")
         press(page, "Import")
         page.get_by_text("no effect", exact=False).first.wait_for()
@@ -241,7 +241,7 @@ def test_a_recording_leads_to_its_slow_rank(browser: Any, tmp_path: Path):
     with served(folder) as server, tab(browser, server) as page:
         reach(page, "Add files")
         with page.expect_file_chooser() as chooser:
-            page.keyboard.press("Enter")
+            page.keyboard.press("Space")
         chooser.value.set_files(source)
         until(page, "/recording?file=steps.csv")
         assert f"Rank {SLOW_RANK} is slow" in page.locator("main").inner_text()
