@@ -199,7 +199,7 @@ def _lists(report: ImportReport) -> Iterator[h.Node]:
             n = counted(len(table.rows), table.columns[0])
             is_open = table.title.startswith("Matters")
             key = f"list-{table.title.split()[0].lower()}"
-            yield h.details(id=key, open=is_open)[h.summary[f"{table.title}: {n}"], block_html(table, 3)]
+            yield h.details(id=key, open=is_open)[h.summary[f"{table.title}: {n}"], block_html(table, 2)]
 
 
 def _free_name(site: Site, name: str) -> str:

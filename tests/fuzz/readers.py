@@ -27,9 +27,11 @@ from prism_jax.capture.execution.program import read_traces
 from prism_jax.cloud.offers import read_catalogue
 from prism_jax.cloud.state_file import read_cloud_state
 from prism_jax.core.archive import write_archive
+from prism_jax.core.read_file import read_text
 from prism_jax.fits.models import model_named
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
+from prism_jax.job.edit_job import with_field
 from prism_jax.job.expert_counts import read_counts
 from prism_jax.job.load_job import load_job
 from prism_jax.launch.import_job import import_job
@@ -150,6 +152,12 @@ def _table(*rows: dict[str, str]) -> str:
 
 def _check(path: Path) -> None:
     prism_jax.check_job(path)
+
+
+def _edited(path: Path) -> None:
+    text = read_text(path, 2**20, "Give a job file.")
+    for field, value in (("plan.tp", "4"), ("software.norm", "fused"), ("software.norm", None), ("plan", "{tp: 2}")):
+        text = with_field(text, path.name, tuple(field.split(".")), value)
 
 
 def _launch(path: Path) -> None:
@@ -374,6 +382,7 @@ WATCHED = "step,step_time_s\n" + "".join(f"{n},{0.4 + 0.002 * (n % 5) + 0.1 * (n
 
 READERS = (
     Reader("job", "job.yaml", _texts(JOB, JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER), *_examples()), _check),
+    Reader("job that is edited", "job.yaml", _texts(JOB, JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER), *_examples()), _edited),
     Reader("job in TOML", "job.toml", _texts(TOML), _check),
     *(Reader(f"launch {name}", name, _launched(name), _launch, 0.3) for name in LAUNCHED),
     Reader("variability", "job.yaml", _texts(JOB.replace("variability: none\n", VARIABILITY)), _check),
