@@ -27,11 +27,6 @@ from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale, generator
 from .sums import chosen
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 COLUMNS = (
     *(
         ModelColumn(f"{part}_s", (part,), required=True, strict=True, positive=True)

@@ -29,11 +29,6 @@ from .data.checks import groups_of, texts_of
 from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale, generator
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 MOST_CELLS = 5000
 MOST_EFFECTS = 400
 MISFIT = Scale(0.05, 2.0)  # of cells: things that agree in all totals differ by 1 to 20%

@@ -1,6 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 """What the checkpoints model reads: seconds of saves and loads, with their bytes, writers, storage and method.
 
 A row is one checkpoint, or a mean of several: `save_block_s` is what training waits for, `save_total_s` until the last byte is

@@ -1,6 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 """A hierarchical model of the log excess of a run's slow steps, fitted in closed form and integrated over the spread of machines.
 
     ln(excess + floor) = features + network + (work, GPUs) + (network, work, GPUs) + model of the GPU + machine + run

@@ -1,6 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 """Workers of a parameter server and its saturation: speed(k) = ((k v)^-q + (n C)^-q)^(-1/q); see `law.py`.
 
 Every setup (a model on a GPU) has its own v and C; q they share. What a server can take is expected of what an update moves,

@@ -37,11 +37,6 @@ from ..data.columns import ModelColumn
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import generator
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 LEVELS = ("gpu", "node", "job")
 KINDS = (*LEVELS, "all")
 _SPELLINGS = {

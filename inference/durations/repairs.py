@@ -80,11 +80,6 @@ def of_shares(n_multi: Array, n_event: Array, share: Any, concentration: Any) ->
     return betaln(a + n_multi, b + n_event - n_multi) - betaln(a, b)
 
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
-
 HOUR_S = 3600.0
 
 

@@ -48,10 +48,6 @@ from .revocation_populations import (
     seen,
 )
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
-
 
 class FamilyChoice(NamedTuple):
     """Families by quantity, and what they were chosen by.

@@ -1,5 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# (of pandas without stubs, every expression may be of any type)
 """Plain rules and what else was tried, under the same split: a network left out, rules fitted to the others."""
 
 from __future__ import annotations

@@ -1,5 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# (of pandas without stubs, every expression may be of any type)
 """Prices three months on: are they inside what the law of the months before says?"""
 
 from __future__ import annotations
