@@ -25,8 +25,7 @@ from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import Scale
 from .sums import chosen, group_scores
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false
 # (of pandas without stubs, every expression may be of any type)
 
 

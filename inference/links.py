@@ -35,8 +35,8 @@ from .engine.diagnostics import Checks
 from .engine.model import Draws, GroupScore, Model, host_rng, interval
 from .engine.program import Scale
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
+# pyright: reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
 
 COLUMNS = (

@@ -40,8 +40,7 @@ from .engine.diagnostics import Checks
 from .engine.model import Draws, GroupScore, Model, host_rng, interval
 from .engine.program import Scale
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportCallIssue=false
 # (of pandas without stubs, every expression may be of any type)
 
 LEVEL = (log(500.0), 2.0)  # of log tokens: from a sentence to a book

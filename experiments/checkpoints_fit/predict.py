@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false
 # (of pandas without stubs, every expression may be of any type)
 """Seconds of a checkpoint from a fit, and the scores of sources that were left out."""
 

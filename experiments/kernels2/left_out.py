@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false, reportReturnType=false
 """Each GPU left out: kernels fitted on the others, its own predicted from its datasheet; errors, coverage."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
 """Whole models in true fp32 on a GPU that was left out, from the package's workloads and the laws of kernels of the other GPUs.
 
 Models and shapes: Hugging Face's, as the operator table of the authors lists them. GPT-2 and GPT-3 run `NewGELU`, eight separate

@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
 """Kernels and whole models on GPUs that were left out. See README.md.
 
 python -m experiments.kernels2.run [gemm conv vector models] [--data ../shared/data] [--seed 0]

@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false
 """The tables of NeuSight (sitar-lab/NeuSight, true fp32 kernels) with the columns of a kernels fit, and their rooflines."""
 
 from __future__ import annotations

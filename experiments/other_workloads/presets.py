@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportAttributeAccessIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """Writes the variability presets of work that is no transformer: what its steps vary by, whole steps alone.
 

@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false
 # (of pandas without stubs, every expression may be of any type)
 """Power and seconds against clocks and power limits, and power of whole jobs, on what was left out; and the shipped presets.
 

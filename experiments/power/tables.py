@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """Measured power as tables that `inference.fitting.fit(..., model="power")` reads."""
 

@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportReturnType=false, reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """What the power model reads: seconds and watts of a workload at several clocks, or under several power limits.
 

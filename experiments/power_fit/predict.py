@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false
 # (of pandas without stubs, every expression may be of any type)
 """Seconds and watts of series that were not measured, from their top rows; the law of a device; scores of what was left out."""
 

@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """How well fits of reliability predict what was left out: each cluster, each system, each source in turn.
 

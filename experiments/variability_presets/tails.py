@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportIndexIssue=false
-# pyright: reportReturnType=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
 # (of pandas without stubs, every expression may be of any type)
 """How far tails of systems lie from those of the presets: scores with systems left out, and the posterior that ships.
 

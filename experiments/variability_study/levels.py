@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportGeneralTypeIssues=false
 """Section 2: chip, node or run, from one fit of the fleet model per Longhorn kernel, with 90% intervals.
 
 Runs are cut into what the GPUs of a node share, disturbed runs, and the rest. Beside it, without a model: whether GPUs keep their

@@ -26,7 +26,7 @@ from .columns import ModelColumn
 from .raw_table import Hashes, as_floats, column_of, hash_column
 from .values import labels
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportReturnType=false
 # (of pandas without stubs, every expression may be of any type)
 
 

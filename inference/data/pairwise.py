@@ -16,8 +16,7 @@ from prism_jax.core.robust import robust_sd
 
 from .raw_table import RawTable
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
 # (of pandas without stubs, every expression may be of any type)
 
 NEEDED = frozenset(("op", "message_bytes", "time_us", "n_gpus", "n_nodes"))

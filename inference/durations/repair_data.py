@@ -27,8 +27,7 @@ from ..data.columns import ModelColumn
 from . import durations
 from .durations import Grid, Times, around_likelihood, tick, times
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 # (of pandas without stubs, every expression may be of any type)
 
 

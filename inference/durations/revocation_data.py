@@ -25,8 +25,7 @@ from ..data.checks import refuse_row
 from ..data.columns import ModelColumn
 from .durations import Times, on_grids, stacked, times
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
 
 

@@ -24,8 +24,7 @@ from ..engine.program import generator
 from ..engine.settings import Settings
 from .fit import posterior, posterior_near
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportReturnType=false
 # (of pandas without stubs, every expression may be of any type)
 
 

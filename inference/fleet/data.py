@@ -25,7 +25,7 @@ from ..data.columns import ModelColumn
 from .identity import placed
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
 # (of pandas without stubs, every expression may be of any type)
 
 

@@ -11,8 +11,7 @@ import re
 
 import pandas as pd
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 # (of pandas without stubs, every expression may be of any type)
 
 SHARED = 0.5  # of the names of GPUs that stand on several nodes: then they are indices

@@ -253,8 +253,7 @@ def far_nodes(data: FleetData, draws: Draws) -> Component:
     return Component(draws["far_prob"], len(data.node))
 
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 # (of pandas without stubs, every expression may be of any type)
 
 

@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """The hierarchical model of slow steps finds effects that were put in, and is wide where few machines were seen."""
 

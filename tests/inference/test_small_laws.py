@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
 # (of pandas without stubs, every expression may be of any type)
 """Ladders, saves and starts: laws that were put in are found again, groups left out, wrong tables refused."""
 

@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
 # (of pandas without stubs, every expression may be of any type)
 """Lengths of documents and routing: what was put in is found again, intervals cover it, wrong tables are refused."""
 

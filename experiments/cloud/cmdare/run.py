@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
 # (of pandas without stubs, every expression may be of any type)
 """How well the small models predict what was left out: networks, GPUs, sizes of clusters, checkpoints, regions, batch sizes.
 

@@ -1,5 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportIndexIssue=false, reportOperatorIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportOperatorIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """CM-DARE's tables and its predecessor's as the small models read them."""
 

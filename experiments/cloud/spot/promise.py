@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """What is promised of jobs that begin at many moments of a trace that was not fitted, and what came of them."""
 

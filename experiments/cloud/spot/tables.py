@@ -1,4 +1,4 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # (of pandas without stubs, every expression may be of any type)
 """The recorded traces as `fit revocation` reads them, and as worlds to replay."""
 

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """A fit of revocations reaches a choice of cloud: zones that it has seen have their own law, the others that of an unseen one."""
 
 import json

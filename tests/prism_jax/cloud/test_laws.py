@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Laws of start-up, saves and bandwidth in a choice of cloud."""
 
 from pathlib import Path
