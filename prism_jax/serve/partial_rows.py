@@ -16,6 +16,8 @@ from ..core.archive import Archive, kind_of, opened
 from ..core.errors import PrismError, printable
 from ..core.page import Block, Facts, Table
 from ..core.units import format_bytes, format_s
+from ..core.page import Table
+from ..core.units import format_s
 from ..result.objective import OBJECTIVES
 from ..shell.catalogue import Command
 from ..study.axes import Axis, grid, sizes_of
@@ -29,6 +31,12 @@ MOST_BYTES = 32 * 2**20
 MOST_SHOWN = 100
 MOST_TEXT = 400  # characters of a plan in words
 STUDIES = ("sweep", "scale")
+ROUNDS = {
+    "first": "first plans",
+    "64": "{} draws",
+    "256": "{} draws",
+    "final": "{}, on fresh draws",
+}  # names -> in words
 
 
 class FoundRows(NamedTuple):
@@ -36,11 +44,11 @@ class FoundRows(NamedTuple):
 
     Attributes:
         text: how much that is.
-        block: it.
+        table: it.
     """
 
     text: str
-    block: Block
+    table: Table
 
 
 def partial_rows(command: Command, words: Sequence[str], journal: Path) -> FoundRows | None:
@@ -57,9 +65,10 @@ def partial_rows(command: Command, words: Sequence[str], journal: Path) -> Found
         return None
     try:
         with opened(journal, kind_of(journal), "", MOST_BYTES) as archive:
-            if command.name in STUDIES and archive.about.get("kind") == "study":
-                return _of_study(command, filled_with(command, words), archive)
-            return _of_search(archive) if archive.about.get("kind") == "search" else None
+            kind, filled = archive.about.get("kind"), filled_with(command, words)
+            if command.name in STUDIES and kind == "study":
+                return _of_study(command, filled, archive)
+            return _of_search(command, filled, archive) if command.name == "search" and kind == "search" else None
     except PrismError:  # it is being replaced, or damaged: the command itself tells
         return None
 
@@ -76,9 +85,7 @@ def _of_study(command: Command, filled: Mapping[str, Sequence[str]], archive: Ar
         return None
     texts = [printable(str(text)) for text in problems[known]]
     figures = [None if text else JobFigures(*map(float, row)) for text, row in zip(texts, rows[known], strict=True)]
-    usual = next(one.default for one in fields_of(command) if one.name == "objective")
-    objective = _last(filled, "objective", usual)
-    unit = OBJECTIVES.named(objective).unit if objective in OBJECTIVES else "s"
+    objective, unit = _objective(command, filled)
     settings = [labels[int(at)] for at in positions[known]]
     axes = list(labels[0])
     found = study_table(axes, settings, figures, texts, objective, unit)
@@ -117,16 +124,19 @@ def _last(filled: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
 
 def _of_search(archive: Archive) -> FoundRows | None:
     """How many plans are screened, and how many of them were scored, with the best score of each round; the plans that lead."""
+def _of_search(command: Command, filled: Mapping[str, Sequence[str]], archive: Archive) -> FoundRows | None:
+    """How many plans are screened, and how many of them were scored, with the best score of each round."""
     if "screen/bound" not in archive.headers:
         return None
-    bound = archive.load("screen/bound")
-    facts = {"plans that fit": f"{int(np.isfinite(bound).sum()):,} of {bound.size:,}"}
+    bound, unit = archive.load("screen/bound"), _objective(command, filled)[1]
+    rounds: list[tuple[str, str, str]] = []
     for name in archive.headers:
         round_of, _, item = name.partition("/")
-        plans = f"{round_of}/plans"
-        if item != "scores" or plans not in archive.headers or round_of.startswith(("pilot", "work")):
+        of_round = f"{round_of}/plans"
+        words = next((words for begins, words in ROUNDS.items() if round_of.startswith(begins)), "")
+        if item != "scores" or not words or of_round not in archive.headers:
             continue
-        scores, n_plan = archive.load(name), archive.headers[plans].shape[0]
+        scores, n_plan = archive.load(name), archive.headers[of_round].shape[0]
         values = scores if scores.ndim == 1 else scores[:, 0]
         good = values[np.isfinite(values) & (values > 0)]
         if len(good):
@@ -161,3 +171,16 @@ def _is_figure(value: Any) -> bool:
 
 def _seconds(value: float) -> str:
     return format_s(value, 4)
+            best = float(good.min())
+            shown = format_s(best, 4) if unit == "s" else f"{best:.4g} {unit}"
+            rounds.append((words.format(printable(round_of)[:20]), f"{len(scores):,} of {n_plan:,}", shown))
+    columns = ("round", "plans scored", "best")
+    text = f"{int(np.isfinite(bound).sum()):,} of {bound.size:,} plans can run and fit into memory."
+    return FoundRows(text, Table("Rounds so far", columns, rounds))
+
+
+def _objective(command: Command, filled: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """What a study or a search minimises, and its unit."""
+    usual = next(one.default for one in fields_of(command) if one.name == "objective")
+    name = _last(filled, "objective", usual)
+    return name, OBJECTIVES.named(name).unit if name in OBJECTIVES else "s"

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..core.errors import PrismError
-from ..core.page import Table, Tone
-from ..core.page_html import block_html, table_html
+from ..core.page import Tone
+from ..core.page_html import table_html
 from ..core.readable import counted, duration
 from .layout import action, copied, document, failure, heading, link, notice
 from .partial_rows import partial_rows
@@ -88,9 +88,7 @@ def _rows(site: Site, run: CommandRun) -> h.Node:
         return None
     if found is None:
         return None
-    block = found.block
-    shown = table_html(block, "rows") if isinstance(block, Table) else block_html(block, 3)
-    return h.section[h.h2["So far"], h.p[found.text], shown]
+    return h.section[h.h2["So far"], h.p[found.text], table_html(found.table, "rows") if found.table.rows else None]
 
 
 def _terminal(site: Site, run: CommandRun) -> h.Node:

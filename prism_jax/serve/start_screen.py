@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..core.errors import ConfigError, PrismError
+from ..job.load_job import find_job_file
 from ..shell.catalogue import Command, called
 from ..shell.command import OWN
 from ..show.catalogues import CATALOGUES
@@ -81,10 +82,25 @@ def start_run(request: Request, fields: Fields) -> Response:
     try:
         words = words_of(command, filled)
         check_values(command, filled)
+        _check_jobs(site, command, filled)
         run = site.runs.submit(words)
     except PrismError as error:
-        return html(_form(site, command, filled, lines_of(error)), 400)
+        lines = [line.replace(f"{site.folder}/", "") for line in lines_of(error)]
+        return html(_form(site, command, filled, lines), 400)
     return redirect(address("/run", name=run.name))
+
+
+def _check_jobs(site: Site, command: Command, filled: Fields) -> None:
+    """Whether the jobs of a form are there, which nobody wants to learn at the end of a queue.
+
+    Raises:
+        PrismError: one is not; names the nearest.
+    """
+    for one in fields_of(command):
+        if one.name == SUBJECT and one.metavar.startswith("JOB"):
+            for name in (line.strip() for text in filled.get(one.name, ()) for line in text.splitlines()):
+                if name and name not in example_files():
+                    find_job_file(site.path(name))
 
 
 def show_line(request: Request, fields: Fields) -> Response:

@@ -38,7 +38,10 @@ def by_name(command: Command) -> Any:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    return Client(tmp_path_factory.mktemp("served"))
+    folder = tmp_path_factory.mktemp("served")
+    for name in ("j.yaml", "a.yaml"):
+        (folder / name).write_text("plan: {}\n")
+    return Client(folder)
 
 
 def texts(one: CommandField) -> list[str]:
@@ -163,6 +166,9 @@ def test_a_form_becomes_a_run(client: Client) -> None:
         ({"command": "scale", "job": "a.yaml"}, "--gpus: is needed"),
         ({"command": "export", "job": "a.yaml", "to": "nothing"}, "nothing"),
         ({"command": "predict", "job": "--json"}, "begins with a dash"),
+        ({"command": "predict", "job": "jj.yaml"}, "Did you mean j.yaml?"),
+        ({"command": "compare", "job": "a.yaml\nllama2_7b_fsdp_46"}, "A shipped job is called llama2_7b_fsdp_64."),
+        ({"command": "predict", "job": "../j.yaml"}, "not in the folder that is served"),
         ({"command": "predict", "job": "a.yaml", "workers": "9"}, "no option"),
         ({"command": "predict", "job": "a.yaml", "seed": ["1", "2"]}, "one value is taken"),
         ({"command": "predict", "job": "a.yaml", "level": "--plot=x.png"}, "--level"),
@@ -175,6 +181,7 @@ def test_what_is_refused_comes_back_in_the_form(client: Client, fields: dict[str
     assert said in answer.text
     assert 'id="options"' in answer.text
     assert len(client.runs.submitted) == n_before
+    assert str(client.site.folder) not in answer.text
     if fields.get("job", "").endswith(".yaml"):
         assert f'value="{fields["job"]}"' in answer.text
 
@@ -195,6 +202,7 @@ def test_a_full_queue_is_told_in_its_own_words(tmp_path: Any) -> None:
         def submit(self, words: Any) -> Any:
             raise DataError("queue: 16 runs wait, which is the most that may")
 
+    (tmp_path / "j.yaml").write_text("plan: {}\n")
     answer = Client(tmp_path, Full()).post("/runs", {"command": "predict", "job": "j.yaml"})
     assert answer.status == 400
     assert "16 runs wait" in answer.text
