@@ -14,10 +14,8 @@ import numpy as np
 
 from ..core.archive import Archive, kind_of, opened
 from ..core.errors import PrismError, printable
-from ..core.page import Block, Facts, Table
-from ..core.units import format_bytes, format_s
 from ..core.page import Table
-from ..core.units import format_s
+from ..core.units import format_bytes, format_s
 from ..result.objective import OBJECTIVES
 from ..shell.catalogue import Command
 from ..study.axes import Axis, grid, sizes_of
@@ -44,11 +42,11 @@ class FoundRows(NamedTuple):
 
     Attributes:
         text: how much that is.
-        table: it.
+        tables: it.
     """
 
     text: str
-    table: Table
+    tables: tuple[Table, ...]
 
 
 def partial_rows(command: Command, words: Sequence[str], journal: Path) -> FoundRows | None:
@@ -99,7 +97,7 @@ def _of_study(command: Command, filled: Mapping[str, Sequence[str]], archive: Ar
     }
     more = f"; the best {MOST_SHOWN} are below" if len(order) > MOST_SHOWN else ""
     text = f"{len(order):,} of {len(labels):,} jobs are done{more}. They are compared by {found.objective}."
-    return FoundRows(text, Table.of("Jobs so far, best first", order[:MOST_SHOWN], columns))
+    return FoundRows(text, (Table.of("Jobs so far, best first", order[:MOST_SHOWN], columns),))
 
 
 def _relative(row: StudyRow) -> str:
@@ -122,10 +120,8 @@ def _last(filled: Mapping[str, Sequence[str]], name: str, usual: str) -> str:
     return next(reversed(filled.get(name, ())), usual)
 
 
-def _of_search(archive: Archive) -> FoundRows | None:
-    """How many plans are screened, and how many of them were scored, with the best score of each round; the plans that lead."""
 def _of_search(command: Command, filled: Mapping[str, Sequence[str]], archive: Archive) -> FoundRows | None:
-    """How many plans are screened, and how many of them were scored, with the best score of each round."""
+    """How many plans are screened, and how many of them were scored, with the best score of each round; the plans that lead."""
     if "screen/bound" not in archive.headers:
         return None
     bound, unit = archive.load("screen/bound"), _objective(command, filled)[1]
@@ -140,14 +136,15 @@ def _of_search(command: Command, filled: Mapping[str, Sequence[str]], archive: A
         values = scores if scores.ndim == 1 else scores[:, 0]
         good = values[np.isfinite(values) & (values > 0)]
         if len(good):
-            words = f"{len(scores):,} of {n_plan:,} plans scored, the best {format_s(float(good.min()), 4)}"
-            facts[f"round {printable(round_of)[:20]}"] = words
-    if plans := _leading(archive.about):
-        return FoundRows(f"{'; '.join(f'{name}: {text}' for name, text in facts.items())}.", plans)
-    return FoundRows("The search so far.", Facts("Search so far", facts))
+            best = float(good.min())
+            shown = format_s(best, 4) if unit == "s" else f"{best:.4g} {unit}"
+            rounds.append((words.format(printable(round_of)[:20]), f"{len(scores):,} of {n_plan:,}", shown))
+    text = f"{int(np.isfinite(bound).sum()):,} of {bound.size:,} plans can run and fit into memory."
+    tables = (_leading(archive.about), Table("Rounds so far", ("round", "plans scored", "best"), rounds))
+    return FoundRows(text, tuple(one for one in tables if one.rows))
 
 
-def _leading(about: Mapping[str, Any]) -> Table | None:
+def _leading(about: Mapping[str, Any]) -> Table:
     """Plans that the journal tells of, those that have come furthest first."""
     best, is_time = about.get("best"), about.get("unit") == "s"
     rows = [one for one in best[:MOST_SHOWN] if isinstance(one, dict)] if isinstance(best, list) else []
@@ -157,7 +154,7 @@ def _leading(about: Mapping[str, Any]) -> Table | None:
         "GPUs": _cell("n_devices", "{:,.0f}".format),
     }
     named = [(printable(str(row.get("plan")))[:MOST_TEXT], row) for row in rows]
-    return Table.named("Plans that lead so far", "plan", named, columns) if rows else None
+    return Table.named("Plans that lead so far", "plan", named, columns)
 
 
 def _cell(name: str, text: Callable[[float], str]) -> Callable[[Mapping[str, Any]], str]:
@@ -171,16 +168,10 @@ def _is_figure(value: Any) -> bool:
 
 def _seconds(value: float) -> str:
     return format_s(value, 4)
-            best = float(good.min())
-            shown = format_s(best, 4) if unit == "s" else f"{best:.4g} {unit}"
-            rounds.append((words.format(printable(round_of)[:20]), f"{len(scores):,} of {n_plan:,}", shown))
-    columns = ("round", "plans scored", "best")
-    text = f"{int(np.isfinite(bound).sum()):,} of {bound.size:,} plans can run and fit into memory."
-    return FoundRows(text, Table("Rounds so far", columns, rounds))
 
 
 def _objective(command: Command, filled: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """What a study or a search minimises, and its unit."""
+    """Name of what a study or a search minimises, and its unit."""
     usual = next(one.default for one in fields_of(command) if one.name == "objective")
     name = _last(filled, "objective", usual)
     return name, OBJECTIVES.named(name).unit if name in OBJECTIVES else "s"

@@ -88,7 +88,8 @@ def _rows(site: Site, run: CommandRun) -> h.Node:
         return None
     if found is None:
         return None
-    return h.section[h.h2["So far"], h.p[found.text], table_html(found.table, "rows") if found.table.rows else None]
+    tables = ([h.h3[one.title], table_html(one, f"rows-{number}")] for number, one in enumerate(found.tables))
+    return h.section[h.h2["So far"], h.p[found.text], tables]
 
 
 def _terminal(site: Site, run: CommandRun) -> h.Node:

@@ -39,9 +39,9 @@ def test_rows_of_a_sweep_have_their_settings_best_first(tmp_path: Path) -> None:
     found = partial_rows(COMMANDS.named("sweep"), SWEEP, tmp_path / "a.work")
     assert found is not None
     assert found.text == "3 of 6 jobs are done. They are compared by p95."
-    assert found.table.columns[:2] == ("tp", "pp")
-    assert [tuple(row[:2]) for row in found.table.rows] == [("2", "2"), ("1", "1"), ("4", "1")]
-    assert [row[-1] for row in found.table.rows] == ["1.000", "1.500", "impossible: out of memory"]
+    assert found.tables[0].columns[:2] == ("tp", "pp")
+    assert [tuple(row[:2]) for row in found.tables[0].rows] == [("2", "2"), ("1", "1"), ("4", "1")]
+    assert [row[-1] for row in found.tables[0].rows] == ["1.000", "1.500", "impossible: out of memory"]
 
 
 def test_rows_of_a_scaling_study_go_by_size_and_plan(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_rows_of_a_scaling_study_go_by_size_and_plan(tmp_path: Path) -> None:
     words = ["scale", "j.yaml", "--gpus", "8:32", "--vary", "plan.tp=1,2"]
     found = partial_rows(COMMANDS.named("scale"), words, tmp_path / "a.work")
     assert found is not None
-    assert tuple(found.table.rows[0][:2]) == ("16", "2")
+    assert tuple(found.tables[0].rows[0][:2]) == ("16", "2")
     assert found.text.startswith("1 of 6 jobs are done.")
 
 
@@ -66,11 +66,11 @@ def test_a_search_tells_its_rounds(tmp_path: Path) -> None:
     found = partial_rows(COMMANDS.named("search"), ["search", "j.yaml"], tmp_path / "a.work")
     assert found is not None
     assert found.text == "2 of 3 plans can run and fit into memory."
-    assert found.table.rows == [("64 draws", "1 of 2", "2.5 s")]
+    assert found.tables[0].rows == [("64 draws", "1 of 2", "2.5 s")]
     words = ["search", "j.yaml", "--objective", "cost_per_mtoken"]
     in_money = partial_rows(COMMANDS.named("search"), words, tmp_path / "a.work")
     assert in_money is not None
-    assert in_money.table.rows[0][2] == f"2.5 {OBJECTIVES.named('cost_per_mtoken').unit}"
+    assert in_money.tables[0].rows[0][2] == f"2.5 {OBJECTIVES.named('cost_per_mtoken').unit}"
 
 
 PLAN = {"plan": "tp 2", "value": 2.5, "memory_bytes": 2.0**30, "n_devices": 8}
@@ -92,10 +92,9 @@ def test_a_search_tells_the_plans_that_lead(tmp_path: Path, best: object, rows: 
     write_archive(tmp_path / "a.work", "search", about, arrays)
     found = partial_rows(COMMANDS.named("search"), ["search", "j.yaml"], tmp_path / "a.work")
     assert found is not None
-    assert isinstance(found.block, Table)
-    assert found.block.columns == ("plan", "p95", "memory", "GPUs")
-    assert [tuple(row) for row in found.block.rows] == rows
-    assert found.text == "plans that fit: 1 of 2; round 64: 1 of 1 plans scored, the best 2.5 s."
+    assert found.tables[0].columns == ("plan", "p95", "memory", "GPUs")
+    assert [tuple(row) for row in found.tables[0].rows] == rows
+    assert found.tables[1].rows == [("64 draws", "1 of 1", "2.5 s")]
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
