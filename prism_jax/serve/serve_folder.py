@@ -13,6 +13,7 @@ from typing import Annotated
 
 from ..core.errors import DataError
 from ..core.executor import Workers
+from ..core.processes import terminated_by_an_exception
 from ..core.read_file import read_text
 from ..core.use_case import Argument, Option, use_case
 from .results import OWN
@@ -61,7 +62,7 @@ def serve_folder(
         _print_link("open", found_port, keys.token)
         host = f"{getpass.getuser()}@{socket.gethostname()}"
         print(f"from another machine, first: ssh -L {found_port}:127.0.0.1:{found_port} {host}", flush=True)
-        with Runs(own, workers) as runs:
+        with terminated_by_an_exception(), Runs(own, workers) as runs:  # SIGTERM saves what runs, too
             app = make_app(Site(own, Results(own), runs), keys)
             config = uvicorn.Config(
                 app,

@@ -452,6 +452,26 @@ def test_a_search_of_a_killed_server_goes_on_and_answers_as_the_command_line(tmp
     assert without_times((served / run.report).read_text()) == without_times((other / run.report).read_text())
 
 
+def test_a_server_that_is_terminated_puts_its_search_back_with_what_was_done(tmp_path: Path):
+    pytest.importorskip("uvicorn")
+    name = Runs(tmp_path).submit(["search", JOB]).name
+    server = subprocess.Popen(
+        [sys.executable, "-m", "prism_jax", "serve", tmp_path, "--port", "0"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 300
+    while not (tmp_path / f"{name}.work").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    kept = (tmp_path / f"{name}.work").stat().st_mtime_ns
+    server.terminate()
+    assert server.wait(60) == 143
+    run = Runs(tmp_path).run(name)
+    assert (run.state, run.journal) == ("waiting", f"{name}.work")
+    assert (tmp_path / run.journal).stat().st_mtime_ns > kept
+    assert not list(tmp_path.glob("*.cancel"))
+
+
 def test_a_search_that_was_cancelled_goes_on_from_its_journal(tmp_path: Path):
     with Runs(tmp_path) as runs:
         name = runs.submit(["search", JOB, "--top", "3"]).name
