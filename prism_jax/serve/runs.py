@@ -48,6 +48,7 @@ MOST_ERROR = 20_000  # letters
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 MOST_SUBJECT = 50  # letters of the job in the name of a run
 CLOSE_S = 20.0  # that workers have to end
+LOOK_AGAIN_S = 5.0  # between looks for runs that a person put into the folder
 
 
 @dataclass(frozen=True)
@@ -335,14 +336,20 @@ class Runs:
         """The run whose turn it is, marked as running; None at the end."""
         with self._changed:
             while not self._is_closing:
-                waiting = (run for run in self.runs() if run.state == WAITING and run.name not in self._taken)
-                if (run := next(waiting, None)) is not None:
-                    run = replace(run, state=RUNNING, started=_now(), ended="", error="", exit_code=None)
-                    self._write(run)
-                    self._taken.add(run.name)
-                    return run
-                self._changed.wait()
+                with suppress(OSError):  # a disk that is full, a folder that is gone: tried again
+                    if (run := self._begun()) is not None:
+                        return run
+                self._changed.wait(LOOK_AGAIN_S)
         return None
+
+    def _begun(self) -> CommandRun | None:
+        """The first of those that wait, marked as running; None where none does."""
+        waiting = (run for run in self.runs() if run.state == WAITING and run.name not in self._taken)
+        if (run := next(waiting, None)) is not None:
+            run = replace(run, state=RUNNING, started=_now(), ended="", error="", exit_code=None)
+            self._write(run)
+            self._taken.add(run.name)
+        return run
 
     def _stops(self, name: str) -> bool:
         return self._is_closing or self._path(name, CANCEL).exists()

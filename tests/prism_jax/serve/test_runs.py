@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
-from prism_jax.core.page import Table
 from prism_jax.core.processes import Terminated
 from prism_jax.core.units import format_bytes
+from prism_jax.core.write_file import write_text
 from prism_jax.search.figures import SearchedPlan
 from prism_jax.serve import runs as queue, worker
 from prism_jax.serve.lanes import LostWorkerError, Order
@@ -310,6 +310,33 @@ def test_an_error_in_a_lane_fails_its_run_alone(tmp_path: Path, monkeypatch: pyt
         assert (runs.run(first.name).state, runs.run(first.name).error) == ("failed", "RuntimeError: no such thing")
 
 
+def test_a_disk_that_is_full_for_a_while_and_a_file_of_a_person_stop_no_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with_lane(monkeypatch, lambda *_: CommandOutcome(0, "", True, ""))
+    monkeypatch.setattr(queue, "LOOK_AGAIN_S", 0.05)
+    is_full, tried = threading.Event(), list[Path]()
+
+    def write(path: Path, text: str) -> None:
+        tried.append(path)
+        if is_full.is_set():
+            raise OSError(28, "No space left on device")
+        write_text(path, text)
+
+    monkeypatch.setattr(queue, "write_text", write)
+    runs = Runs(tmp_path)
+    name = runs.submit(["check", JOB]).name
+    is_full.set()
+    with runs:
+        while len(tried) < 4:
+            time.sleep(0.01)
+        assert runs.run(name).state == "waiting"
+        is_full.clear()
+        assert ended(runs, name).state == "done"
+        saved(tmp_path, "by-hand-1", state="waiting")
+        assert ended(runs, "by-hand-1").state == "done"
+
+
 def test_closing_puts_a_run_back_and_cancelling_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def answer(_: Order, stops: Callable[[], bool]) -> CommandOutcome:
         while not stops():
@@ -489,13 +516,13 @@ def test_a_search_that_was_cancelled_goes_on_from_its_journal(tmp_path: Path):
     assert (size.state, size.journal) == ("done", "")  # several sizes keep no work
     kept = partial_rows(COMMANDS.named("search"), done.words, tmp_path / done.journal)
     assert kept is not None
-    assert isinstance(kept.block, Table)
+    (plans,) = (one for one in kept.tables if one.columns[0] == "plan")
     report = json.loads((tmp_path / done.report).read_text())
-    table = {row[0]: dict(zip(kept.block.columns, row, strict=True)) for row in kept.block.rows}
+    table = {row[0]: dict(zip(plans.columns, row, strict=True)) for row in plans.rows}
     for one in report["top"]:
         words = SearchedPlan(**{field.name: one["plan"][field.name] for field in fields(SearchedPlan)}).words
         assert table[words]["memory"] == format_bytes(one["memory_bytes"])
-    assert kept.block.columns[1] == report["objective"]
+    assert plans.columns[1] == report["objective"]
 
 
 def test_a_killed_worker_interrupts_no_other_run(tmp_path: Path):
