@@ -41,7 +41,7 @@ def heat_map(found: RankMap, phases: Sequence[PhaseSteps] = ()) -> h.Element:
         h.desc(id="heat-about")[f"{found.verdict} The table below has the numbers."],
         h.rect(".heat-0", x=str(LEFT), y=str(TOP), width=str(WIDTH), height=str(height - TOP)),
         [_row(found, at, edges) for at in range(len(found.shown))],
-        [_phase(found, phase) for phase in phases],
+        [_phase(found, phase, "slow phase" if number == 0 else "") for number, phase in enumerate(phases)],
         _ticks(found, height),
         _legend(edges, height + 44),
     ]
@@ -103,14 +103,14 @@ def _runs(cells: Floats, edges: Sequence[float]) -> Iterator[tuple[int, int, int
         first += n
 
 
-def _phase(found: RankMap, phase: PhaseSteps) -> h.Node:
+def _phase(found: RankMap, phase: PhaseSteps, text: str) -> h.Node:
     steps = np.asarray(found.steps)
     first = max(int(np.searchsorted(steps, phase.first, side="right")) - 1, 0)
     end = len(steps) if phase.end is None else max(int(np.searchsorted(steps, phase.end)), first + 1)
     start, stop = _x(found, first), _x(found, end)
     return [
         h.rect(".phase", x=f"{start:.1f}", y=str(TOP - 6), width=f"{stop - start:.1f}", height="4"),
-        h.text(".axis", x=f"{start:.1f}", y=str(TOP - 10))["slow phase"],
+        h.text(".axis", x=f"{start:.1f}", y=str(TOP - 10))[text] if text else None,
     ]
 
 

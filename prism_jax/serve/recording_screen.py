@@ -235,7 +235,7 @@ def _phases(seen: SeenRecording, name: str, cost: str, remaining: str) -> h.Elem
                 ),
                 _asked("remaining", "Steps to come", remaining, "", "How long they take is told, with an interval."),
             ],
-            h.div(".actions")[h.button(type="submit")["Tell again"]],
+            h.div(".actions")[h.button(type="submit")["Compute again"]],
         ],
     ]
 

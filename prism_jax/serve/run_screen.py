@@ -32,6 +32,7 @@ SAID: dict[str, tuple[str, Tone]] = {
     "cancelled": ("Cancelled", "unsure"),
     "interrupted": ("Interrupted", "unsure"),
 }  # state -> in words, and its tone
+MOST_ENDED = 200  # of the list
 STOPPING = "Stopping. What is done so far is being saved."
 EVERY, ROWS_EVERY = "every 1s", "every 4s"
 
@@ -211,9 +212,11 @@ def show_runs(request: Request) -> Response:
     runs = site_of(request).runs.runs()
     going = [run for run in runs if run.state in GOING]
     ended = [run for run in reversed(runs) if run.state not in GOING]
+    n_more = len(ended) - MOST_ENDED
     parts = [
         _listed("Running and waiting", going) if going else None,
-        _listed("Ended", ended) if ended else None,
+        _listed("Ended", ended[:MOST_ENDED]) if ended else None,
+        h.p[f"and {n_more:,} earlier ones, whose files are in the folder"] if n_more > 0 else None,
         None if runs else notice("Nothing was run here yet."),
         h.div(".actions")[link("Run a command", "/start")],
     ]

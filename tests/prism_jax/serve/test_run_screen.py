@@ -134,6 +134,14 @@ def test_all_runs_are_listed(tmp_path: Path) -> None:
     assert "Nothing was run here yet" in client(tmp_path).get("/runs").text
 
 
+def test_a_long_list_shows_the_latest(tmp_path: Path) -> None:
+    runs = [a_run(f"a-{number}", state="done", turn=number) for number in range(1, 251)]
+    page = client(tmp_path, *runs).get("/runs").text
+    assert page.count("/run?name=a-") == 200
+    assert "/run?name=a-250" in page
+    assert "and 50 earlier ones" in page
+
+
 def test_the_words_of_a_run_fill_the_form(tmp_path: Path) -> None:
     page = client(tmp_path, a_run("a-1")).get("/start", again="a-1").text
     assert 'value="a&lt;b.yaml"' in page
