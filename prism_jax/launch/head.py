@@ -48,6 +48,7 @@ class Head:
         asked: names that a reader looked up.
         notes: other things to be known of the file.
         config: configuration of Hugging Face of the model, where a file of its own holds it.
+        generation: of the device, where it is known: decides which kernels there are.
     """
 
     trainer: str = ""
@@ -65,6 +66,7 @@ class Head:
     asked: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     config: Mapping[str, Any] | None = None
+    generation: str = ""
 
     @property
     def is_empty(self) -> bool:

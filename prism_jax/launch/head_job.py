@@ -79,14 +79,18 @@ def stated_job(head: Head, device: str | None = None) -> StatedJob:
 
 
 def stated_fields(head: Head, generation: str = "") -> StatedJob:
-    """Fields that the head states, without what follows from the device.
+    """Fields that the head states, without what follows from the device but its kernels.
+
+    Args:
+        generation: of the device, where it is known.
 
     Raises:
         DataError: a value is no number.
     """
     is_megatron = "hidden_size" in head.arguments and "num_layers" in head.arguments
     read = megatron_job if is_megatron else READERS.get(head.trainer, megatron_job)
-    return read(head, generation)
+    head.generation = generation
+    return read(head)
 
 
 def job_of_head(head: Head, file: str, device: str | None = None, overrides: Sequence[str] = ()) -> HeadJob:

@@ -30,11 +30,8 @@ NOT_MODELLED = (
 )  # fmt: skip
 
 
-def hugging_face_job(head: Head, generation: str = "") -> StatedJob:
+def hugging_face_job(head: Head) -> StatedJob:
     """Fields of the job that a head of the Trainer states.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.

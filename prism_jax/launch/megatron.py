@@ -68,11 +68,8 @@ OTHER_MODELS = {
 }
 
 
-def megatron_job(head: Head, generation: str = "") -> StatedJob:
+def megatron_job(head: Head) -> StatedJob:
     """Fields of the job that a block of arguments states.
-
-    Args:
-        generation: of the device, where it is known: decides which attention kernels there are.
 
     Raises:
         DataError: a value is no number.
@@ -91,7 +88,7 @@ def megatron_job(head: Head, generation: str = "") -> StatedJob:
     _precision(head, job)
     _states(head, job)
     put_recompute(head, job)
-    _kernels(head, job, generation)
+    _kernels(head, job)
     _adapters(head, job)
     job.put("framework", _framework(head))
     for name in NOT_MODELLED:
@@ -327,8 +324,8 @@ _MATRICES = {
 NO_FLASH = ("volta", "turing", "pascal", "maxwell", "kepler")
 
 
-def _kernels(head: Head, job: StatedJob, generation: str) -> None:
-    _attention(head, job, generation)
+def _kernels(head: Head, job: StatedJob) -> None:
+    _attention(head, job)
     graphs, old = head.said("cuda_graph_impl"), head.said("enable_cuda_graph")
     if graphs is not None and graphs.text.lower() in ("none", "local", "transformer_engine", "full_iteration"):
         scope = head.said("cuda_graph_scope")
@@ -346,7 +343,7 @@ def _kernels(head: Head, job: StatedJob, generation: str) -> None:
         job.put("software.activation", "fused" if is_true(gates) else "eager", gates)
 
 
-def _attention(head: Head, job: StatedJob, generation: str) -> None:
+def _attention(head: Head, job: StatedJob) -> None:
     masked = head.said("masked_softmax_fusion", "scaled_upper_triang_masked_softmax_fusion")
     unfused = "fused_softmax" if masked is None or is_true(masked) else "eager"
     flash = next((one for one in map(head.said, _FLASH) if is_true(one)), None)
@@ -357,17 +354,17 @@ def _attention(head: Head, job: StatedJob, generation: str) -> None:
     kind = backend.text.lower().rpartition(".")[2] if backend is not None else ""
     engine = head.said("transformer_impl")
     has_engine = engine is not None and engine.text == "transformer_engine"
-    if generation in NO_FLASH:
-        job.put("software.attention", unfused, masked, why=f"no flash attention on {generation}")
+    if head.generation in NO_FLASH:
+        job.put("software.attention", unfused, masked, why=f"no flash attention on {head.generation}")
     elif flash is not None:
         first = "v1" in flash.name or "triton" in flash.name
         job.put("software.attention", "flash1" if first else "flash2", flash)
     elif kind in ("unfused", "local"):
         job.put("software.attention", unfused, backend)
     elif kind == "flash":
-        job.put("software.attention", "flash2" if generation not in ("hopper", "blackwell") else None, backend)
+        job.put("software.attention", "flash2" if head.generation not in ("hopper", "blackwell") else None, backend)
     elif kind == "fused":
-        job.put("software.attention", "flash3" if generation in ("hopper", "blackwell") else "flash2", backend)
+        job.put("software.attention", "flash3" if head.generation in ("hopper", "blackwell") else "flash2", backend)
     elif not has_engine:
         job.put("software.attention", unfused, engine or masked, why="no kernel of flash attention is asked for")
     _softmax(head, job)

@@ -72,11 +72,8 @@ def _put(head: Head, document: Document, said: Mapping[str, SaidValue]) -> None:
             head.facts["config_file"] = first or SaidValue("", 1, "model_config")
 
 
-def nanotron_job(head: Head, generation: str = "") -> StatedJob:
+def nanotron_job(head: Head) -> StatedJob:
     """Fields of the job that a configuration of nanotron states.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.

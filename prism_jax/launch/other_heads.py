@@ -20,11 +20,8 @@ NEMO = "NeMo"
 FRONT = "nemo."
 
 
-def nemo_job(head: Head, generation: str = "") -> StatedJob:
+def nemo_job(head: Head) -> StatedJob:
     """Fields of the job that the YAML in a log of NeMo states, by the names of its configuration files.
-
-    Args:
-        generation: of the device: decides which attention kernels there are.
 
     Raises:
         DataError: a value is no number.
@@ -42,8 +39,9 @@ def nemo_job(head: Head, generation: str = "") -> StatedJob:
         marks[tuple(keys)] = Mark("log", one.line, 1)
     family = next(one for one in FAMILIES if one.name == NEMO)
     own = family_head(family, ConfigFiles(Document("log", data, marks)))
-    own.source, own.params, own.facts = head.source, head.params, {**head.facts, **own.facts}
-    return megatron_job(own, generation)
+    own.source, own.params, own.generation = head.source, head.params, head.generation
+    own.facts = {**head.facts, **own.facts}
+    return megatron_job(own)
 
 
 MODEL = ("training.model_name", "training.checkpoint_dir")
@@ -66,11 +64,8 @@ TARGETS = {
 }
 
 
-def litgpt_job(head: Head, generation: str = "") -> StatedJob:
+def litgpt_job(head: Head) -> StatedJob:
     """Fields of the job that the arguments in a log of LitGPT state.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.

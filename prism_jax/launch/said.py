@@ -59,14 +59,14 @@ class LogTrainer(NamedTuple):
 
     Attributes:
         name: as `Begin.trainer` has it.
-        read: fields of the job that a head states, for a generation of devices.
+        read: fields of the job that a head states.
         begins: lines that only it writes.
         said: sentences of it.
         blocks: configurations that it prints over several lines.
     """
 
     name: str
-    read: Callable[[Head, str], StatedJob]
+    read: Callable[[Head], StatedJob]
     begins: tuple[Begin, ...] = ()
     said: tuple[Said, ...] = ()
     blocks: tuple[BlockOpener, ...] = ()

@@ -36,11 +36,8 @@ QUANTIZED = {"int8": "fp8", "fp8": "fp8", "nanoo_fp8": "fp8", "fp8_full": "fp8",
 MAXTEXT_OPTIMIZERS = {"adamw": "adamw", "adam_pax": "adam", "sgd": "sgd", "muon": "muon"}
 
 
-def maxtext_job(head: Head, generation: str = "") -> StatedJob:
+def maxtext_job(head: Head) -> StatedJob:
     """Fields of the job that a head of MaxText states.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.
@@ -205,11 +202,8 @@ def _maxtext_mesh(head: Head, job: StatedJob) -> None:
 # --- nanochat --------------------------------------------------------------------------------------------------------
 
 
-def nanochat_job(head: Head, generation: str = "") -> StatedJob:
+def nanochat_job(head: Head) -> StatedJob:
     """Fields of the job that a head of nanochat states: its model follows from the sizes that it prints.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.
@@ -263,11 +257,8 @@ _NANOCHAT = {
 # --- modded-nanogpt --------------------------------------------------------------------------------------------------
 
 
-def modded_job(head: Head, generation: str = "") -> StatedJob:
+def modded_job(head: Head) -> StatedJob:
     """Fields of the job that a log of modded-nanogpt states; its sizes are in the code that it may begin with.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.

@@ -34,11 +34,8 @@ ARGUMENTS = {
 SCHEDULES = {"1F1B": "1f1b", "GPipe": "gpipe", "Interleaved1F1B": "interleaved", "ZBVZeroBubble": "zb_v"}
 
 
-def torchtitan_job(head: Head, generation: str = "") -> StatedJob:
+def torchtitan_job(head: Head) -> StatedJob:
     """Fields of the job that a head of torchtitan states.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.

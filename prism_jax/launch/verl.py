@@ -46,11 +46,8 @@ SFT = r"verl\.trainer\.(?:fsdp_)?sft_trainer|fsdp_sft_trainer"
 NO_STEP = r"main_generation|main_eval|model_merger|data_preprocess"
 
 
-def verl_job(head: Head, generation: str = "") -> StatedJob:
+def verl_job(head: Head) -> StatedJob:
     """Fields of the update of the actor: one training step of verl.
-
-    Args:
-        generation: of the device; not needed.
 
     Raises:
         DataError: a value is no number.
