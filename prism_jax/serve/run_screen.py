@@ -64,9 +64,12 @@ def run_title(run: CommandRun) -> str:
 
 
 def show_rows(request: Request) -> Response:
-    """The rows that a run has so far, for htmx."""
+    """The rows that a run has so far, for htmx; nothing where they are those that the page shows."""
     site = site_of(request)
-    return html(_rows(site, site.runs.run(asked(request, "name"))))
+    run = site.runs.run(asked(request, "name"))
+    if request.query_params.get("was") == _saved(site, run):
+        return Response(status_code=204)
+    return html(_found(site, run))
 
 
 def _found(site: Site, run: CommandRun) -> h.Node:
@@ -75,8 +78,21 @@ def _found(site: Site, run: CommandRun) -> h.Node:
         return None
     renewed: dict[str, str] = {"id": "found"}
     if run.state in GOING:
-        renewed |= {"hx-get": address("/run/rows", name=run.name), "hx-trigger": ROWS_EVERY}
+        rows = address("/run/rows", name=run.name, was=_saved(site, run))
+        renewed |= {"hx-get": rows, "hx-trigger": ROWS_EVERY, "hx-swap": "outerHTML"}
     return h.div(renewed)[_rows(site, run)]
+
+
+def _saved(site: Site, run: CommandRun) -> str:
+    """When the journal of a run was saved, as a text to compare; empty: there is none."""
+    try:
+        return str(site.path(_journal(run)).stat().st_mtime_ns)
+    except (PrismError, OSError):
+        return ""
+
+
+def _journal(run: CommandRun) -> str:
+    return run.journal or f"{run.name}{WORK}"
 
 
 def _rows(site: Site, run: CommandRun) -> h.Node:
@@ -84,7 +100,7 @@ def _rows(site: Site, run: CommandRun) -> h.Node:
     if command is None:
         return None
     try:
-        found = partial_rows(command, run.words, site.path(run.journal or f"{run.name}{WORK}"))
+        found = partial_rows(command, run.words, site.path(_journal(run)))
     except PrismError:  # a journal that leads out of the folder
         return None
     if found is None:

@@ -13,6 +13,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.serve.runs import CommandRun
 
 from .client import Client
+from .test_partial_rows import write_study
 
 WORDS = ("predict", "a<b.yaml", "--set", "plan.tp=2")
 
@@ -132,6 +133,20 @@ def test_all_runs_are_listed(tmp_path: Path) -> None:
     assert len(re.findall(r"/run\?name=a-\d", page)) == 3
     assert page.index("a-2") < page.index("a-1")
     assert "Nothing was run here yet" in client(tmp_path).get("/runs").text
+
+
+def test_rows_come_when_the_journal_was_saved_again(tmp_path: Path) -> None:
+    words = ("sweep", "j.yaml", "--set", "plan.tp=1,2")
+    own = client(tmp_path, a_run("a-1", state="running", words=words))
+    assert own.get("/run/rows", name="a-1", was="").status == 204
+    write_study(tmp_path / "a-1.work", {0: 3.0})
+    first = own.get("/run/rows", name="a-1", was="")
+    assert first.status == 200
+    assert "1 of 2 jobs are done" in first.text
+    was = re.search(r"was=(\d+)", first.text)
+    assert was is not None
+    assert own.get("/run/rows", name="a-1", was=was[1]).status == 204
+    assert "1 of 2 jobs are done" in own.get("/run", name="a-1").text
 
 
 def test_a_long_list_shows_the_latest(tmp_path: Path) -> None:
