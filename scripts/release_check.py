@@ -23,6 +23,7 @@ TOOLS = ("build", "twine", "uv", "pipx", "cyclonedx-bom")
 VERSIONS = ("3.11", "3.12", "3.13")
 JOB = "llama2_7b_fsdp_64"
 OWN = ("prism_jax/", "inference/")
+PAGE, PAGE_SUFFIXES = "prism_jax/serve/static/", {".css", ".js", ".svg"}  # what the local page loads
 SUFFIXES = {
     ".py",
     ".sh",
@@ -94,7 +95,9 @@ def foreign_files(names: Sequence[str]) -> list[str]:
     return [
         name
         for name in own
-        if not name.startswith(OWN) or Path(name).suffix not in SUFFIXES or any(part in name for part in NOT_SHIPPED)
+        if not name.startswith(OWN)
+        or Path(name).suffix not in (SUFFIXES | PAGE_SUFFIXES if name.startswith(PAGE) else SUFFIXES)
+        or any(part in name for part in NOT_SHIPPED)
     ]
 
 

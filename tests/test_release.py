@@ -64,3 +64,4 @@ def test_foreign_files_are_seen():
     names = ["prism_jax/job/job.py", "tests/x.py", "inference/__pycache__/a.pyc", "prism_jax-1.dist-info/METADATA"]
     assert foreign_files(names) == ["tests/x.py", "inference/__pycache__/a.pyc"]
     assert foreign_files(["prism_jax/core/key.pem"]) == ["prism_jax/core/key.pem"]
+    assert foreign_files(["prism_jax/serve/static/a.js", "prism_jax/core/a.js"]) == ["prism_jax/core/a.js"]
