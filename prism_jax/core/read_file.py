@@ -2,7 +2,8 @@
 
 A name may stand for a pipe that nobody writes to, a device without an end, a folder, a file that grows while it is read, or a
 small file that unpacks to a large one. Every reader of prism-jax opens its files here. Whatever is wrong with JSON, a key that
-stands twice included, is one kind of error that names the place.
+stands twice included, is one kind of error that names the place. While `only_below` holds, files elsewhere are refused, whoever
+names them: a command, or another file.
 """
 
 from __future__ import annotations
@@ -14,14 +15,38 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from .errors import DataError
 
 GZIP = b"\x1f\x8b"
+OWN = tuple(Path(__file__).resolve().parents[2] / name for name in ("prism_jax", "inference"))  # what ships is always read
+_FOLDERS: list[Path] = []  # below which alone files are read, and what ships; empty: everywhere
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")  # those that the system has
+
+
+@contextmanager
+def only_below(*folders: str | Path) -> Iterator[None]:
+    """Refuses files elsewhere, also behind links, in this process; inside another one, both hold what may be read."""
+    added = [Path(os.path.realpath(folder)) for folder in folders]
+    _FOLDERS.extend(added)
+    try:
+        yield
+    finally:
+        for folder in added:
+            _FOLDERS.remove(folder)
+
+
+def also_below(*folders: str | Path) -> AbstractContextManager[None]:
+    """Adds folders to those of `only_below`, if that holds."""
+    return only_below(*folders) if _FOLDERS else nullcontext()
+
+
+def _check_place(path: str | Path) -> None:
+    if _FOLDERS and not any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in (*_FOLDERS, *OWN)):
+        raise _refusal(path, f"lies outside of {_FOLDERS[0]}, below which files are read. Put it there.")
 
 
 def open_input(path: str | Path, remedy: str = "") -> BinaryIO:
@@ -31,9 +56,11 @@ def open_input(path: str | Path, remedy: str = "") -> BinaryIO:
         remedy: a sentence that says what to give instead of a file that cannot be read.
 
     Raises:
-        DataError: nothing is there, it may not be read, or it is no regular file (a folder, a pipe, a socket, a device).
+        DataError: nothing is there, it may not be read, it is no regular file (a folder, a pipe, a socket, a device), or it lies
+            outside of the folders of `only_below`.
     """
     with explained(path, remedy):
+        _check_place(path)
         _check_kind(path, os.stat(path).st_mode)  # before it is opened, which some devices act upon
         descriptor = os.open(path, sum(getattr(os, flag, 0) for flag in _FLAGS))
         try:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from .._version import __version__
 from ..core.errors import ConfigError, DataError, SpecError
+from ..core.read_file import also_below
 from ..core.registry import Registry
 from ..core.report import Report
 from ..core.use_case import OUTPUT, THE_JOB, UNRECORDED, Message, Option, use_case
@@ -107,7 +108,7 @@ def exported(job: Job, exporter: Exporter) -> Exported:
 
 def read_back_unlike(job: Job, exporter: Exporter) -> list[UnlikeField]:
     """Fields of a job that its arguments, read by the import, do not say."""
-    with tempfile.TemporaryDirectory(prefix="prism-jax-") as folder:
+    with tempfile.TemporaryDirectory(prefix="prism-jax-") as folder, also_below(folder):
         files = exporter.write(job, ())
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")

@@ -21,6 +21,7 @@ from ..launch.launch_files import heads_of_file, is_script
 from .report_job import chosen_plan, of_reports, report_in
 from .results import HEAD, HEAD_BYTES, OWN
 from .site import MOST_NAME, Site, address, asked, kept, site_of
+from .words import is_inside
 
 PLAIN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")  # what is not kept of the name of a file that comes in
 FORMS = {"json": "JSON", "html": "HTML", "yaml": "Job (YAML)", "arguments": "Arguments of the framework"}
@@ -95,6 +96,8 @@ def send_picture(request: Request) -> Response:
     found = path.stat()
     digest = hashlib.blake2b(f"{name} {found.st_mtime_ns} {found.st_size}".encode(), digest_size=12).hexdigest()
     drawn = site.folder / OWN / "pictures" / f"{digest}.svg"
+    if not is_inside(drawn, site.folder):
+        raise DataError(f"{OWN}: a link in it leads out of the folder that is served. Remove {OWN}/pictures.")
     if not drawn.is_file():
         from ..core.picture import figure_bytes  # matplotlib is heavy
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from ..core.errors import DataError
+from ..core.errors import DataError, printable
 from ..core.read_file import parse_json, read_bytes, read_text
 from ..core.report import SCHEMA, Report
 from ..core.write_file import write_text
@@ -28,6 +28,7 @@ T = TypeVar("T")
 MOST_BYTES = 64 * 2**20  # of a report
 MOST_KEPT, MOST_KEPT_BYTES = 256, 2**23  # pages and the like that are kept, and bytes of their files
 MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in all
+MOST_TEXT, MOST_NUMBER = 300, 1e300  # letters of a text in a row; a number there
 HEAD = f'"{SCHEMA}": "prism-jax/'.encode()
 HEAD_BYTES = 200
 OWN = ".prism-jax"  # folder below DIR for what can be made again: pictures, and the lock
@@ -50,7 +51,10 @@ class SavedFile:
     @property
     def when(self) -> str:
         """Date and time of its last change, UTC."""
-        return datetime.fromtimestamp(self.modified_s, UTC).strftime("%Y-%m-%d %H:%M")
+        try:
+            return datetime.fromtimestamp(self.modified_s, UTC).strftime("%Y-%m-%d %H:%M")
+        except (ValueError, OverflowError, OSError):
+            return ""  # a year that no calendar has
 
 
 @dataclass(frozen=True)
@@ -78,22 +82,29 @@ class SavedReport:
     @property
     def command(self) -> str:
         """The command that made it; empty where it was made in Python."""
-        return str(self.record.get("command") or "")
+        return shown(self.record.get("command") or "")
 
     @cached_property
     def job(self) -> str:
         """The job that it is of; empty where it is of several or none."""
         job, inputs = self.data.get("job"), self.record.get("inputs")
         if isinstance(job, dict):
-            return str(job.get("name") or "")
-        return str(job or (inputs.get("job") if isinstance(inputs, dict) else None) or "")
+            return shown(job.get("name") or "")
+        return shown(job or (inputs.get("job") if isinstance(inputs, dict) else None) or "")
 
     def number(self, *keys: str) -> float | None:
         """A number inside the report; None where it has none there."""
         value: Any = self.data
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST_NUMBER
+        return float(value) if is_number else None
+
+
+def shown(value: Any) -> str:
+    """A text of a report, as long as a row has room for."""
+    text = printable(str(value)[: MOST_TEXT + 1])
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} ..."
 
 
 SHOWN = ("job", "step_time_s", "model_band_s", "mfu", "memory_bytes_per_gpu", "fits", "record")
@@ -146,7 +157,7 @@ class Results:
             if not is_report:
                 return None
             data = json.loads(read_bytes(path, MOST_BYTES, REMEDY))
-            kind = str(data[SCHEMA]).split("/")[1]
+            kind = shown(str(data[SCHEMA]).split("/")[1])
             keys = (*SHOWN, *(RECORDED if "record" not in data else ()))
             return SavedReport(file, kind, {key: data[key] for key in keys if key in data})
         except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, DataError) as error:
@@ -190,13 +201,15 @@ class Results:
     def pinned(self) -> list[str]:
         """Names of the reports that are pinned, in the order of pinning."""
         path = self._folder / PINS
-        if not path.is_file():
+        if path.is_symlink() or not path.is_file():
             return []
         lines = read_text(path, 2**20, f"Remove {PINS}.").splitlines()
         return list(dict.fromkeys(line for line in lines if line))
 
     def pin(self, name: str, is_pinned: bool) -> None:
         """Pins a report, or takes its pin away."""
+        if (self._folder / PINS).is_symlink():
+            raise DataError(f"{PINS}: is a link, which writing would follow. Remove it.")
         with self._lock:
             others = [one for one in self.pinned() if one != name]
             lines = [*others, name] if is_pinned else others
@@ -209,7 +222,7 @@ def _files(folder: Path, above: str, depth: int) -> Iterator[SavedFile]:
     except OSError:
         return
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or not entry.name.isprintable():  # no address and no command can name it
             continue
         try:
             if entry.is_dir(follow_symlinks=False):

@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from ..core.errors import DataError, PrismError, shortened
+from ..core.errors import DataError, PrismError, printable, shortened
 from ..core.executor import Workers
 from ..core.read_file import parse_json, read_text
 from ..core.write_file import write_text
@@ -47,6 +47,7 @@ MOST_BYTES = 2**18  # of the file of a run
 MOST_ERROR = 20_000  # letters
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 MOST_SUBJECT = 50  # letters of the job in the name of a run
+MOST_SECONDS = 1e11  # 3,000 years; times in files of progress
 CLOSE_S = 20.0  # that workers have to end
 LOOK_AGAIN_S = 5.0  # between looks for runs that a person put into the folder
 
@@ -124,6 +125,7 @@ class Runs:
             str, tuple[tuple[int, ...], CommandRun]
         ] = {}  # runs by name, with the state of the file they were read of
         self._taken: set[str] = set()
+        self._stopping: set[str] = set()  # asked to stop, also where a full disk takes no file that says so
         self._is_closing = False
         self._stack, self._threads = ExitStack(), list[threading.Thread]()
 
@@ -134,11 +136,10 @@ class Runs:
             DataError: the executor cannot be opened.
         """
         for run in self.runs():
-            self._path(run.name, PROGRESS).unlink(missing_ok=True)
-            self._path(run.name, CANCEL).unlink(missing_ok=True)
+            self._clear(run.name)
             if run.state == RUNNING:
                 state = CANCELLED if run.is_stopping else WAITING
-                self._write(replace(run, state=state, is_stopping=False, ended=_now() if run.is_stopping else ""))
+                self._note(replace(run, state=state, is_stopping=False, ended=_now() if run.is_stopping else ""))
         for lane in self._stack.enter_context(lanes_of(self._workers)):
             self._threads.append(threading.Thread(target=self._serve, args=(lane,), daemon=True))
             self._threads[-1].start()
@@ -149,8 +150,7 @@ class Runs:
         with self._changed:
             self._is_closing = True
             for name in self._taken:
-                with suppress(OSError):  # a full disk: local workers are ended all the same
-                    self._path(name, CANCEL).touch()
+                self._ask_to_stop(name)
             self._changed.notify_all()
         until = time.monotonic() + CLOSE_S
         for thread in self._threads:
@@ -205,8 +205,8 @@ class Runs:
             run = self.run(name)
             if run.state == RUNNING and name in self._taken:
                 run = replace(run, is_stopping=True)
-                self._write(run)
-                self._path(name, CANCEL).touch()
+                self._note(run)
+                self._ask_to_stop(name)
             elif run.state in (WAITING, RUNNING):
                 run = replace(run, state=CANCELLED, ended=_now())
                 self._write(run)
@@ -257,7 +257,7 @@ class Runs:
             found = os.lstat(path)
         except OSError:
             return None
-        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        state = _state_of(found)
         with self._lock:
             if not stat.S_ISREG(found.st_mode):  # writing would follow a link
                 return CommandRun(
@@ -273,19 +273,51 @@ class Runs:
         try:
             noted = parse_json(read_text(self._path(run.name, PROGRESS), MOST_BYTES, ""), run.name)
             done, at, since, start = (float(noted[key]) for key in ("done", "at", "since", "from"))
-            what = str(noted["what"])[:200]
-        except (PrismError, TypeError, KeyError, ValueError):
+            what = printable(str(noted["what"])[:200])
+        except (PrismError, TypeError, KeyError, ValueError, OverflowError):
             return run
-        if not 0.0 <= done <= 1.0:
+        if not 0.0 <= done <= 1.0 or not all(abs(value) < MOST_SECONDS for value in (at, since, start)):
             return run
         left = None
         if done > start and at > since:
             left = max(0.0, (1.0 - done) * (at - since) / (done - start) - (time.time() - at))
-        return replace(run, done=done, what=what, seconds_left=left)
+        return replace(run, done=done, what=what, seconds_left=None if left is None else min(left, MOST_SECONDS))
 
     def _write(self, run: CommandRun) -> None:
         saved = {name: value for name, value in asdict(run).items() if name in _SAVED}
         write_text(self._path(run.name, RUN), json.dumps({"schema": SCHEMA, **saved, "report": run.report}, indent=1))
+
+    def _note(self, run: CommandRun) -> None:
+        """Writes the file of a run; where that is not possible, what it would say is told until the file changes."""
+        try:
+            self._write(run)
+        except (OSError, PrismError) as error:
+            self._tell(run, error)
+
+    def _tell(self, run: CommandRun, error: Exception) -> None:
+        """Remembers a run whose file could not be written as if it were, with why."""
+        why = f"{run.name}{RUN} cannot be written: {getattr(error, 'strerror', None) or error}"
+        with suppress(OSError):
+            state = _state_of(os.lstat(self._path(run.name, RUN)))
+            self._read[run.name] = state, run if why in run.error else replace(run, error=f"{run.error} {why}".strip())
+
+    def _clear(self, name: str) -> None:
+        """Removes what a worker and its server tell each other."""
+        for ending in (CANCEL, PROGRESS):
+            with suppress(OSError):  # a folder of this name, a disk that is read-only
+                self._path(name, ending).unlink(missing_ok=True)
+
+    def _ask_to_stop(self, name: str) -> None:
+        self._stopping.add(name)
+        with suppress(OSError):  # a full disk: local workers are ended all the same
+            os.close(os.open(self._path(name, CANCEL), os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # follows no link
+
+    def _as_known(self, run: CommandRun) -> CommandRun:
+        """A run as its file says now; as it was where somebody has removed that."""
+        try:
+            return self.run(run.name)
+        except PrismError:
+            return run
 
     def _next_turn(self) -> int:
         """The turn of one more run.
@@ -316,27 +348,24 @@ class Runs:
             try:
                 outcome = lane.run(order, lambda name=name: self._stops(name), lambda: self._is_closing)
             except LostWorkerError as error:
-                ended = self._lost(name, str(error))
+                ended = self._lost(run, str(error))
             except Exception as error:  # the lane goes on with the next run
-                ended = replace(self.run(name), state=FAILED, error=f"{type(error).__name__}: {error}"[:MOST_ERROR])
+                ended = replace(self._as_known(run), state=FAILED, error=f"{type(error).__name__}: {error}"[:MOST_ERROR])
             else:
-                ended = self._ended(name, outcome)
+                ended = self._ended(run, outcome)
             with self._changed:
-                for ending in (CANCEL, PROGRESS):
-                    self._path(name, ending).unlink(missing_ok=True)
+                self._clear(name)
                 ended = replace(ended, is_stopping=False, ended="" if ended.state == WAITING else _now())
-                with suppress(
-                    OSError, DataError
-                ):  # a disk that is full, a folder that is gone: found again at the next start
-                    self._write(ended)
+                self._note(ended)  # a disk that is full, a folder that is gone: found again at the next start
                 self._taken.discard(name)
+                self._stopping.discard(name)
                 self._changed.notify_all()
 
     def _next(self) -> CommandRun | None:
         """The run whose turn it is, marked as running; None at the end."""
         with self._changed:
             while not self._is_closing:
-                with suppress(OSError):  # a disk that is full, a folder that is gone: tried again
+                with suppress(OSError):  # a folder that is gone: tried again
                     if (run := self._begun()) is not None:
                         return run
                 self._changed.wait(LOOK_AGAIN_S)
@@ -346,28 +375,34 @@ class Runs:
         """The first of those that wait, marked as running; None where none does."""
         waiting = (run for run in self.runs() if run.state == WAITING and run.name not in self._taken)
         if (run := next(waiting, None)) is not None:
-            run = replace(run, state=RUNNING, started=_now(), ended="", error="", exit_code=None)
-            self._write(run)
+            begun = replace(run, state=RUNNING, started=_now(), ended="", error="", exit_code=None)
+            try:
+                self._write(begun)
+            except (OSError, PrismError) as error:  # a disk that is full: tried again, and said until then
+                self._tell(run, error)
+                return None
             self._taken.add(run.name)
-        return run
+            return begun
+        return None
 
     def _stops(self, name: str) -> bool:
-        return self._is_closing or self._path(name, CANCEL).exists()
+        return self._is_closing or name in self._stopping or self._path(name, CANCEL).is_file()
 
-    def _ended(self, name: str, outcome: CommandOutcome) -> CommandRun:
+    def _ended(self, begun: CommandRun, outcome: CommandOutcome) -> CommandRun:
         """A run whose command has ended."""
-        if outcome.exit_code == TERMINATED and not self._unfinished(self.run(name)):
-            return self._lost(name, "its worker was terminated")
+        known = self._as_known(begun)
+        if outcome.exit_code == TERMINATED and not self._unfinished(known):
+            return self._lost(begun, "its worker was terminated")
         run = replace(
-            self.run(name), journal=outcome.journal, exit_code=outcome.exit_code, error=outcome.error[:MOST_ERROR]
+            known, journal=outcome.journal, exit_code=outcome.exit_code, error=outcome.error[:MOST_ERROR]
         )
         if outcome.has_report:
             return replace(run, state=DONE)
         return replace(run, state=self._unfinished(run) or FAILED)
 
-    def _lost(self, name: str, why: str) -> CommandRun:
+    def _lost(self, begun: CommandRun, why: str) -> CommandRun:
         """A run whose worker has ended; it is put back a few times."""
-        run = self.run(name)
+        run = self._as_known(begun)
         if state := self._unfinished(run):
             return replace(run, state=state)
         n = run.n_lost + 1
@@ -376,6 +411,11 @@ class Runs:
     def _unfinished(self, run: CommandRun) -> str:
         """The state of a run that was stopped from here; empty: it was not."""
         return CANCELLED if run.is_stopping else WAITING if self._is_closing else ""
+
+
+def _state_of(found: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file is written."""
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _now() -> str:
@@ -408,7 +448,16 @@ def _is_count(value: Any) -> bool:
 
 
 def _are_words(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MOST_WORDS and all(_is_text(MOST_LETTERS)(word) for word in value)
+    is_list = isinstance(value, list) and len(value) <= MOST_WORDS
+    return is_list and all(_is_text(MOST_LETTERS)(word) and word.isprintable() for word in value)
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value is the name of a file in the folder, which is told to whoever goes on in a terminal."""
+    if not _is_text(200)(value):
+        return False
+    parts = Path(value).parts
+    return value.isprintable() and not Path(value).is_absolute() and not any(part.startswith((".", "-")) for part in parts)
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -417,7 +466,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("created", "started", "ended"), _is_text(40)),
     "exit_code": lambda value: value is None or _is_count(value),
     "error": _is_text(MOST_ERROR),
-    "journal": _is_text(200),
+    "journal": _is_name,
     **dict.fromkeys(("turn", "n_lost"), _is_count),
     "is_stopping": lambda value: isinstance(value, bool),
 }  # field of the file -> whether a value is one

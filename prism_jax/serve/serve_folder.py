@@ -5,20 +5,22 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 from ..core.errors import DataError
 from ..core.executor import Workers
 from ..core.processes import terminated_by_an_exception
-from ..core.read_file import read_text
+from ..core.read_file import only_below, read_text
 from ..core.use_case import Argument, Option, use_case
 from .results import OWN
 
 LOCK = "served.lock"
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 MISSING = "prism-jax serve needs Starlette and uvicorn. Install them: pip install 'prism-jax[page]'"
 Port = Annotated[int, Option(metavar="PORT", least=0, most=65535)]
 
@@ -54,14 +56,13 @@ def serve_folder(
 
     own = Path(folder).resolve()
     workers.check()
-    with _alone(own) as claim, _listening(port) as listening:
+    with _alone(own) as claim, _listening(port) as listening, only_below(own):
         found_port = listening.getsockname()[1]
         claim(f"http://127.0.0.1:{found_port}")
         keys = Keys(lambda token: _print_link("for another browser", found_port, token))
         print(f"Serving {own}. Ctrl-C ends it.")
         _print_link("open", found_port, keys.token)
-        host = f"{getpass.getuser()}@{socket.gethostname()}"
-        print(f"from another machine, first: ssh -L {found_port}:127.0.0.1:{found_port} {host}", flush=True)
+        print(f"from another machine, first: ssh -L {found_port}:127.0.0.1:{found_port} {_this_machine()}", flush=True)
         with terminated_by_an_exception(), Runs(own, workers) as runs:  # SIGTERM saves what runs, too
             app = make_app(Site(own, Results(own), runs), keys)
             config = uvicorn.Config(
@@ -78,6 +79,14 @@ def serve_folder(
             uvicorn.Server(config).run(sockets=[listening])
 
 
+def _this_machine() -> str:
+    """User and host, as ssh takes them."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container whose user has no name
+        return socket.gethostname()
+
+
 def _print_link(what: str, port: int, token: str) -> None:
     print(f"{what}: http://127.0.0.1:{port}/?token={token}", flush=True)
 
@@ -91,15 +100,21 @@ def _alone(folder: Path) -> Iterator[Callable[[str], None]]:
     """
     try:
         (folder / OWN).mkdir(parents=True, exist_ok=True)
-        file = os.open(folder / OWN / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        if (folder / OWN).is_symlink() or (folder / OWN / LOCK).is_symlink():  # writing would follow it
+            raise DataError(f"{folder / OWN}: it, or {LOCK} in it, is a link. Remove it.")
+        file = os.open(folder / OWN / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise DataError(f"{folder / OWN / LOCK}: is no file. Remove it.")
     except OSError as error:
         raise DataError(f"{folder}: cannot be served: {error.strerror}. Name a folder that you may write.") from None
     try:
         _lock(file, folder)
 
         def claim(where: str) -> None:
-            os.ftruncate(file, 0)
-            os.pwrite(file, where.encode(), 0)
+            with suppress(OSError):  # a full disk: it is only told to whoever starts another server
+                os.ftruncate(file, 0)
+                os.pwrite(file, where.encode(), 0)
 
         yield claim
     finally:

@@ -49,6 +49,8 @@ class Site:
         parts = Path(name).parts
         if not name or "\0" in name or len(name) > 4 * MOST_NAME or Path(name).is_absolute():
             raise DataError(f"file {name[:MOST_NAME]!r}: no name of a file in this folder")
+        if not name.isprintable():
+            raise DataError(f"file {name!r}: its name has letters that cannot be typed. Rename it.")
         if any(part == ".." or part.startswith(".") for part in parts):
             raise DataError(f"file {name}: it is not in the folder that is served, or hidden")
         found = self.folder / name
@@ -142,7 +144,7 @@ def field(fields: Fields, name: str, default: str | None = None) -> str:
 
 def html(node: h.Node, status: int = 200) -> HTMLResponse:
     """An answer of HTML: a page, or a part that htmx puts into one."""
-    return HTMLResponse(str(h.fragment[node]), status)
+    return HTMLResponse(str(h.fragment[node]).encode("utf-8", "backslashreplace"), status)  # halves of surrogate pairs
 
 
 def redirect(to: str) -> RedirectResponse:

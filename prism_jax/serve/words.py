@@ -22,6 +22,7 @@ MOST_WORDS, MOST_LETTERS = 200, 20_000  # of one command, and in all its words
 RUNS_CODE = ("capture",)  # commands that execute what a file holds
 ELSEWHERE = ("executor", "processes")  # parameters that reach other machines
 NO_PATHS = ("pattern", "variables")  # parameters whose texts open no file: a regular expression, variables of a script
+HIDDEN = re.compile(r"\.[^\W\d]")  # how the name of a hidden file begins; numbers may begin with a point too
 HERE = (str, Path, type(None))  # types of a parameter that names a file with kept work, and nothing else
 
 
@@ -58,6 +59,8 @@ def checked_words(words: Sequence[str], folder: Path) -> CheckedWords:
     Raises:
         DataError: no command, one that the page does not run, a word that it does not know, or a path that leads out.
     """
+    if not all(map(str.isprintable, map(str, words))):  # halves of surrogate pairs included
+        raise DataError(f"{printable(' '.join(map(str, words)))[:80]!r}: no usable text")
     if not words or len(words) > MOST_WORDS or sum(map(len, words)) > MOST_LETTERS or not all(words):
         raise DataError(f"command: it must have 1 to {MOST_WORDS} words of at most {MOST_LETTERS:,} letters in all")
     words = completed([str(word) for word in words])
@@ -122,12 +125,12 @@ def _check_inside(text: str, folder: Path) -> None:
         DataError: it does.
     """
     shown = printable(text)[:80]
-    if "\0" in text or not text.isprintable():  # halves of surrogate pairs included
-        raise DataError(f"{shown!r}: no usable text")
     for piece in {text, *re.split(r"[=,:]", text)}:
         path = Path(piece)
         if path.is_absolute() or path.drive or piece.startswith(("~", "\\")) or ".." in path.parts:
             raise DataError(f"{shown!r}: leads out of the folder that is served. Put the file into it.")
+        if any(HIDDEN.match(part) for part in path.parts) and piece.lower() not in (".inf", ".nan"):
+            raise DataError(f"{shown!r}: a hidden file, which the page neither reads nor writes")
         if not is_inside(folder / piece, folder):
             raise DataError(f"{shown!r}: a link leads out of the folder that is served. Put the file into it.")
 

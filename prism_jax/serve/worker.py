@@ -1,8 +1,9 @@
 """Runs one command of the queue; what a worker does, in a process of its own or of an executor.
 
 The command is called as the command line calls it, in the same folder and with the same options, so its report is the same.
-Programs that JAX has compiled stay from run to run. How far it is goes to `NAME.progress`; a file `NAME.cancel` stops it at its
-next sign of progress, and kept work is saved then as after SIGTERM.
+Files are read below the folder alone, also those that a job names. Programs that JAX has compiled stay from run to run. How far
+it is goes to `NAME.progress`; a file `NAME.cancel` stops it at its next sign of progress, and kept work is saved then as after
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple, Self
 from ..core.errors import PrismError, shortened
 from ..core.executor import WorkerKind, worker_kind
 from ..core.processes import Terminated
+from ..core.read_file import only_below
 from ..core.write_file import write_text
 from ..shell.app import main
 from ..shell.streams import TERMINATED, VERBOSITY, WRONG_INPUT
@@ -66,8 +68,8 @@ def run_words(words: tuple[str, ...], folder: str, name: str, kind: WorkerKind |
     except PrismError as error:
         return CommandOutcome(WRONG_INPUT, f"error: {error}", False, "")
     journal = asked.journal or (f"{name}{WORK}" if asked.keeps_work else "")
-    with _ONE_AT_A_TIME, _inside(base):
-        if Path(f"{name}{CANCEL}").exists():  # an executor may have kept the run waiting
+    with _ONE_AT_A_TIME, _inside(base), only_below(base):
+        if Path(f"{name}{CANCEL}").is_file():  # an executor may have kept the run waiting
             return CommandOutcome(TERMINATED, "", False, journal)
         found = _run(asked, name, journal)
         if found.exit_code == WRONG_INPUT and "--resume" in found.error and not asked.journal and journal:
@@ -127,7 +129,8 @@ class _Noted(AbstractContextManager):
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join()
-        Path(self._file).unlink(missing_ok=True)
+        with suppress(OSError):  # a folder of this name, a disk that became read-only
+            Path(self._file).unlink(missing_ok=True)
 
     def __call__(self, done: float, what: str = "", /) -> None:
         if self._is_stopped:
@@ -139,7 +142,7 @@ class _Noted(AbstractContextManager):
     def _note(self) -> None:
         noted = None
         while not self._is_over.wait(EVERY_S):
-            self._is_stopped = self._cancel.exists()
+            self._is_stopped = self._cancel.is_file()
             if (now := self._now) is not None and now != noted:
                 done, what, since, start = noted = now
                 text = json.dumps({"done": done, "what": what, "at": time.time(), "since": since, "from": start})
