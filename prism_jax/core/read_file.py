@@ -22,7 +22,9 @@ from typing import Any, BinaryIO
 from .errors import DataError
 
 GZIP = b"\x1f\x8b"
-OWN = tuple(Path(__file__).resolve().parents[2] / name for name in ("prism_jax", "inference"))  # what ships is always read
+OWN = tuple(
+    Path(__file__).resolve().parents[2] / name for name in ("prism_jax", "inference", "examples")
+)  # what ships is always read
 _FOLDERS: list[Path] = []  # below which alone files are read, and what ships; empty: everywhere
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")  # those that the system has
 

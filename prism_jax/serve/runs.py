@@ -350,7 +350,9 @@ class Runs:
             except LostWorkerError as error:
                 ended = self._lost(run, str(error))
             except Exception as error:  # the lane goes on with the next run
-                ended = replace(self._as_known(run), state=FAILED, error=f"{type(error).__name__}: {error}"[:MOST_ERROR])
+                ended = replace(
+                    self._as_known(run), state=FAILED, error=f"{type(error).__name__}: {error}"[:MOST_ERROR]
+                )
             else:
                 ended = self._ended(run, outcome)
             with self._changed:
@@ -393,9 +395,7 @@ class Runs:
         known = self._as_known(begun)
         if outcome.exit_code == TERMINATED and not self._unfinished(known):
             return self._lost(begun, "its worker was terminated")
-        run = replace(
-            known, journal=outcome.journal, exit_code=outcome.exit_code, error=outcome.error[:MOST_ERROR]
-        )
+        run = replace(known, journal=outcome.journal, exit_code=outcome.exit_code, error=outcome.error[:MOST_ERROR])
         if outcome.has_report:
             return replace(run, state=DONE)
         return replace(run, state=self._unfinished(run) or FAILED)
@@ -414,7 +414,7 @@ class Runs:
 
 
 def _state_of(found: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file is written."""
+    """Time, size and number of a file, which change when it is written."""
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
@@ -457,7 +457,9 @@ def _is_name(value: Any) -> bool:
     if not _is_text(200)(value):
         return False
     parts = Path(value).parts
-    return value.isprintable() and not Path(value).is_absolute() and not any(part.startswith((".", "-")) for part in parts)
+    return (
+        value.isprintable() and not Path(value).is_absolute() and not any(part.startswith((".", "-")) for part in parts)
+    )
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
