@@ -197,10 +197,10 @@ def log_centre(
 ) -> Floats:
     """Log seconds [draw, size] without unevenness and noise, out of place."""
     size = np.asarray(n_bytes, dtype=np.float64)
-    parameters = _parameters(law, data, draws, place.fabric, rng)
+    parameters = _parameters(law, draws, place.fabric, rng)
     where = laws.Places(*(value[0] for value in laws.place(np.array([place.op]), [place.n_gpus], [place.n_nodes])))
     centre = laws.log_seconds(law, {name: value[:, None] for name, value in parameters.items()}, where, size[None])
-    table = _residual(law, data, draws, place, rng)
+    table = _residual(data, draws, place, rng)
     number = np.broadcast_to(_deviation_of(data, place), len(table))
     if (number >= 0).any():
         table = table + np.where((number >= 0)[:, None], draws["deviation"][np.arange(len(table)), number], 0.0)
@@ -244,9 +244,7 @@ def find_fabric(data: CollectivesData, op: str, wanted: Mapping[str, str]) -> in
     return hits[0] if hits else -1
 
 
-def _parameters(
-    law: str, data: CollectivesData, draws: Draws, fabric: int, rng: np.random.Generator
-) -> dict[str, Floats]:
+def _parameters(law: str, draws: Draws, fabric: int, rng: np.random.Generator) -> dict[str, Floats]:
     """The law's parameters [draw] of a fabric, or of one not measured."""
     known = laws.priors(law)
     if fabric >= 0:
@@ -264,7 +262,7 @@ def _parameters(
     return out
 
 
-def _residual(law: str, data: CollectivesData, draws: Draws, place: FabricPlace, rng: np.random.Generator) -> Floats:
+def _residual(data: CollectivesData, draws: Draws, place: FabricPlace, rng: np.random.Generator) -> Floats:
     """Residual of the law at the knots [draw, knot], for a scale measured or not."""
     curves = np.flatnonzero(data.curve_fabric == place.fabric)
     fresh = _smooth(data, draws, rng)

@@ -45,9 +45,7 @@ def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
     }
 
 
-def noise_scale(
-    data: CollectivesData, draws: Mapping[str, np.ndarray], fabric: int, n_gpus: float, kind: str = "noise"
-) -> Any:
+def noise_scale(draws: Mapping[str, np.ndarray], fabric: int, n_gpus: float, kind: str = "noise") -> Any:
     """Scale of log seconds of repeats ("noise") or cells ("uneven") at a scale, per draw."""
     level, growth = np.asarray(draws[f"{kind}_level"])[..., fabric], np.asarray(draws[f"{kind}_growth"])
     return np.exp(level + growth * doublings(n_gpus))
@@ -71,7 +69,7 @@ def variability(data: CollectivesData, draw: Mapping[str, np.ndarray], n_gpus: f
         if not fabrics:
             continue
         largest = max(float(data.curve_gpus[data.curve_fabric == i].max()) for i in fabrics)
-        scales = [float(noise_scale(data, draw, i, n_gpus or largest)) for i in fabrics]
+        scales = [float(noise_scale(draw, i, n_gpus or largest)) for i in fabrics]
         scale = float(np.clip(np.median(scales), SMALLEST_SCALE, LARGEST_SCALE))
         classes[op] = ClassVariability(call=StudentT(scale, df))
     return Variability(name="collectives", classes=classes, source="noise between repeats of measured collectives")
@@ -89,8 +87,8 @@ def _fabric(law: str, data: CollectivesData, draws: Draws, fabric: int) -> dict[
         out[scale_name(data, int(i))] = {
             "latency_s": _interval(latency * np.exp(low)),
             "bus_bytes_per_s": _interval(bandwidth * np.exp(-high)),
-            "noise": _interval(noise_scale(data, draws, fabric, data.curve_gpus[i])),
-            "unevenness": _interval(noise_scale(data, draws, fabric, data.curve_gpus[i], "uneven")),
+            "noise": _interval(noise_scale(draws, fabric, data.curve_gpus[i])),
+            "unevenness": _interval(noise_scale(draws, fabric, data.curve_gpus[i], "uneven")),
         }
     return out
 

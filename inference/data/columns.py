@@ -287,7 +287,7 @@ def _choices(source: str, found: Mapping[str, str], others: Mapping[str, Sequenc
     ]
 
 
-def wanted(source: str, header: Sequence[str], columns: Sequence[ModelColumn], options: DataOptions) -> list[str]:
+def wanted(header: Sequence[str], columns: Sequence[ModelColumn], options: DataOptions) -> list[str]:
     """Names in the file of everything that could be needed of it, in the file's order."""
     keep = {name for column in columns for name in _names(column, header)}
     keep |= {name for text in options.mapping.values() for name in header if plain(name) == plain(text)}

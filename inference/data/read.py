@@ -115,7 +115,7 @@ def _read(
         if _experts(names, columns):
             return list(names)
         speeds = [one.column for one in speeds_of(str(path), names, columns, options)]
-        return list(dict.fromkeys((*wanted(str(path), names, columns, options), *speeds)))
+        return list(dict.fromkeys((*wanted(names, columns, options), *speeds)))
 
     if (reported := of_detector(path, columns)) is not None:
         return reported

@@ -201,7 +201,7 @@ def kernel_class(name: str) -> str | None:
     return next((kind for kind, words in CLASS_WORDS.items() if any(word in lower for word in words)), None)
 
 
-def _factors(data: FleetData, draw: Mapping[str, np.ndarray], kernels: list[int]) -> ClassVariability:
+def _factors(draw: Mapping[str, np.ndarray], kernels: list[int]) -> ClassVariability:
     """Factors of the kernel in the middle, of several kernels of a class."""
     k = sorted(kernels, key=lambda i: float(draw["gpu_spread"][i]))[len(kernels) // 2]
     rest = float(draw["rest_spread"][k])
@@ -364,7 +364,7 @@ class FleetModel(Model[FleetData]):
         for k, name in enumerate(data.kernel):
             of_class.setdefault(kernel_class(name) or "", []).append(k)
         rest = of_class.pop("", None) or of_class.get("gemm") or next(iter(of_class.values()))
-        classes = {name: _factors(data, draw, of_class.get(name, rest)) for name in COMPUTE_CLASSES}
+        classes = {name: _factors(draw, of_class.get(name, rest)) for name in COMPUTE_CLASSES}
         return Variability(
             name="fitted fleet", classes=classes, source=f"fit to {len(data.gpu)} GPUs on {len(data.node)} nodes"
         )

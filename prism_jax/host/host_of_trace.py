@@ -52,7 +52,7 @@ def host_of_trace(
         device_alone_s=device_s,
         host_alone_s=host_s,
         host_bound=host_s > device_s,
-        overheads=_overheads(ranks, table),
+        overheads=_overheads(table),
         notes=_notes(ranks, program),
         record=UNRECORDED,
     )
@@ -84,7 +84,7 @@ def _facts(
     return tuple(RankSteps(file.name, *row) for file, row in zip(files, rows, strict=True))
 
 
-def _overheads(ranks: Sequence[RankCalls], table: OverheadTable) -> dict[str, HostOverhead]:
+def _overheads(table: OverheadTable) -> dict[str, HostOverhead]:
     """T1 to T5 over all operators."""
     total = {kind: table.of(kind, "") * table.n.get((kind, ""), 0) for kind in Overhead}
     host_s = sum(total.values()) or 1.0

@@ -52,7 +52,7 @@ def hugging_face_job(head: Head) -> StatedJob:
         job.put("software.optimizer", "fused", name)
     job.put_set("software.compile", head.said("training.torch_compile"))
     _attention(head, job)
-    job.put("framework", _framework(head, job), why=f"who wrote the {head.source}")
+    job.put("framework", _framework(head), why=f"who wrote the {head.source}")
     for one in (head.said(f"training.{name}") for name in NOT_MODELLED):
         if one is not None and one.text not in OFF:
             job.not_modelled.append(one)
@@ -60,7 +60,7 @@ def hugging_face_job(head: Head) -> StatedJob:
     return job
 
 
-def _framework(head: Head, job: StatedJob) -> str:
+def _framework(head: Head) -> str:
     has_stage = head.said("ds.zero_optimization.stage", "ds.stage") is not None
     return NAMES.get(head.trainer, "deepspeed" if head.trainer == OPENRLHF and has_stage else "hf-trainer")
 

@@ -95,7 +95,7 @@ def read_kineto(
     at = np.repeat(np.arange(n_rank, dtype=np.int32), [len(part) for part in parts])
     ops, world = join(parts), max(found.world_size for found in ranks)
     if ranks[0].way == ANNOTATED:
-        job = annotated_job(source, ops, at, [found.place for found in ranks])
+        job = annotated_job(source, ops, [found.place for found in ranks])
     else:
         job = unannotated_job(ops, at, n_rank, world)
     start, end = _seconds(ranks, job.ops, at)

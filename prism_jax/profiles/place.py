@@ -158,11 +158,8 @@ class ProfiledJob(NamedTuple):
     notes: tuple[str, ...]
 
 
-def annotated_job(source: str, ops: RankOps, rank: Ints, places: Sequence[WorkerPlace | None]) -> ProfiledJob:
+def annotated_job(source: str, ops: RankOps, places: Sequence[WorkerPlace | None]) -> ProfiledJob:
     """The job of annotated ranks.
-
-    Args:
-        rank: [op] index into `places`.
 
     Raises:
         DataError: degrees are missing, on some ranks or although there are sends and receives; they differ; or a place is

@@ -35,12 +35,8 @@ class StepRange(NamedTuple):
     duration_us: float
 
 
-def mark(name: str, start_us: float, duration_us: float, busy_us: float | None = None) -> StepRange | None:
-    """Reads the range `name`; None for those that mark nothing.
-
-    Args:
-        busy_us: time on the GPU, by which programs are compared; None: the range itself.
-    """
+def mark(name: str, start_us: float, duration_us: float) -> StepRange | None:
+    """Reads the range `name`; None for those that mark nothing."""
     if name.startswith(STEP) and name[len(STEP) :].isdecimal():
         return _mark(STEP, name[len(STEP) :], start_us, duration_us)
     if (match := _STEP_NUM.match(name)) or (match := _WORDS.fullmatch(name.strip())):

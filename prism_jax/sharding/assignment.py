@@ -182,7 +182,7 @@ class Assignment:
         return tuple(found)
 
 
-def recut(old: Assignment, cuts: Sequence[Cut], n_ranks: int) -> Int[np.ndarray, " piece"]:
+def recut(old: Assignment, cuts: Sequence[Cut]) -> Int[np.ndarray, " piece"]:
     """Codes under other cuts: those of tables whose cut stays, -1 for parts of the others."""
     found, codes = [], list(old.codes)
     for before, after in zip(old.cuts, cuts, strict=True):

@@ -173,7 +173,7 @@ def _tried(
     cuts = (*best.cuts[:table], finer, *best.cuts[table + 1 :])
     task = problem.task(cuts)
     cost = predicted_s(task)
-    starts = np.stack([greedy(task, cost, recut(best, cuts, problem.n_ranks)), greedy(task, cost)], axis=1)
+    starts = np.stack([greedy(task, cost, recut(best, cuts)), greedy(task, cost)], axis=1)
     codes = np.stack([start.codes for start in descend(task, starts, objective, rng)], axis=1)
     own = values(task, codes, objective)
     return float(own.min()), Assignment(cuts, tuple(codes[:, own.argmin()].tolist()))

@@ -146,7 +146,7 @@ def shard(
     fitting = {name: one for name, one in candidates.items() if float(_mean(problem, one)) < NO_ROOM}
     best = _chosen(problem, {name: one for name, one in fitting.items() if _allows(problem, one)}, objective, seed)
     shown = {OPTIMISED: best} | {name: one for name, one in methods.items() if name in fitting}
-    batches = _fresh(problem, shown, objective, seed)
+    batches = _fresh(problem, shown, seed)
     bound = _bound(problem, shown, objective, seed)
     return ShardingResult(
         problem,
@@ -237,7 +237,7 @@ def _chosen(
 
 
 def _fresh(
-    problem: ShardingProblem, methods: Mapping[str, Assignment], objective: PlanObjective, seed: int
+    problem: ShardingProblem, methods: Mapping[str, Assignment], seed: int
 ) -> dict[str, Float[np.ndarray, "batch step"]]:
     """Steps of every method on draws that chose nothing."""
     found: dict[str, list[Floats]] = {name: [] for name in methods}

@@ -130,10 +130,10 @@ class Links:
             group=group,
             meets_replicas=meets,
             hidden_meeting=hidden,
-            order=self._order(after, group),
+            order=self._order(after),
         )
 
-    def _order(self, after: tuple[tuple[int, ...], ...], group: Ints) -> Ints:
+    def _order(self, after: tuple[tuple[int, ...], ...]) -> Ints:
         """Ops after everything they, or the members of their group, wait for."""
         needs = [set(found) for found in after]
         for members in self.groups:

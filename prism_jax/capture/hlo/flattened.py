@@ -249,9 +249,9 @@ class Flattened:
             self.operations[value.maker] = replace(one, written=at.n_bytes)
         return value._replace(n_bytes=at.n_bytes)
 
-    def _role_of(self, at: Instruction, given: Values, reads: Values) -> str:
+    def _role_of(self, at: Instruction, given: Values) -> str:
         """Returns the role that the operation may have in a kernel."""
-        if self._lays_side_by_side(at, given, reads):
+        if self._lays_side_by_side(at, given):
             return COPY
         if at.opcode == "custom-call" and "__" in at.target:
             return KERNEL
@@ -281,7 +281,7 @@ class Flattened:
         written = reads[-1].n_bytes if at.opcode in ("dynamic-update-slice", "scatter") and reads else at.n_bytes
         if at.opcode == "scatter":
             self._sink(visit, given[:1])  # what is added to has to be there
-        role = self._role_of(at, given, reads)
+        role = self._role_of(at, given)
         if len(reads) > _MOST_READS:
             self._sink(visit, reads[_MOST_READS:])
             role, reads = OTHER, reads[:_MOST_READS]
@@ -313,7 +313,7 @@ class Flattened:
         self.operations[value.maker] = replace(one, written=at.n_bytes)
         return value._replace(n_bytes=at.n_bytes)
 
-    def _lays_side_by_side(self, at: Instruction, given: Values, reads: Values) -> bool:
+    def _lays_side_by_side(self, at: Instruction, given: Values) -> bool:
         """Whether a sum is one of arrays of which each has zeros where the other has none: gradients of slices."""
         parts = [self._part(value) for value in given]
         return (

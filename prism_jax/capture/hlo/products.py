@@ -29,9 +29,7 @@ _NO_LAYER = frozenset({
 MOST_MODULE = 200
 
 
-def phase_of(
-    module: Module, computation: Computation, instruction: Instruction, known: dict[str, str], parent: str
-) -> str:
+def phase_of(module: Module, instruction: Instruction, known: dict[str, str], parent: str) -> str:
     """Returns the pass of an instruction: F, B or opt.
 
     Args:

@@ -167,7 +167,7 @@ class ModuleWalk:
             if instruction is None:
                 stack.pop()
                 continue
-            phase = phase_of(self.module, frame.computation, instruction, frame.phases, frame.parent)
+            phase = phase_of(self.module, instruction, frame.phases, frame.parent)
             frame.phases[instruction.name] = phase
             if instruction.opcode not in ENTERED:
                 yield Visit(frame.computation, instruction, frame.times, frame.loop, phase, frame.started)

@@ -264,7 +264,7 @@ def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> lis
     return saved
 
 
-def _mixing(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, mixer: MixerSpec) -> list[SavedTensor]:
+def _mixing(model: TransformerSizes, lay: _Layout, mixer: MixerSpec) -> list[SavedTensor]:
     """Inputs of norm, projection, convolution, scan, gate and output; states between chunks are computed again."""
     element, tokens = lay.element_bytes, lay.tokens / lay.tp
     return [
@@ -371,7 +371,7 @@ def layer_saved_tensors(
     if mixer is None:
         tensors = adapted_saved_tensors(model, plan, lay, is_moe, _attention(model, plan, lay) + mlp)
     else:
-        tensors = _mixing(model, plan, lay, mixer) + mlp
+        tensors = _mixing(model, lay, mixer) + mlp
     tensors = [*tensors, *beside]
     kept = [(tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in tensors]
     kept += [(_added(name, model, plan, lay), share) for name in again.added]
