@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Generic, TypeVar
 
 from .errors import PrismError, SpecError
@@ -127,6 +128,7 @@ class Registry(Generic[T]):
         self._name_of = name_of
         self._error = error
         self._items: dict[str, T] = {}
+        self._loading: set[int] = set()  # threads that are at it: each has all of them, though another began before
 
     def add(self, item: T) -> T:
         """Adds `item` and returns it, so that it can decorate a class or follow a definition.
@@ -176,8 +178,13 @@ class Registry(Generic[T]):
         return len(self._loaded())
 
     def _loaded(self) -> dict[str, T]:
-        if self._shipped is not None:
-            shipped, self._shipped = self._shipped, None
-            for item in shipped():
-                self._items[self._name_of(item)] = item
+        shipped, own = self._shipped, get_ident()
+        if shipped is not None and own not in self._loading:
+            self._loading.add(own)
+            try:
+                for item in shipped():
+                    self._items.setdefault(self._name_of(item), item)
+            finally:
+                self._loading.remove(own)
+            self._shipped = None
         return self._items

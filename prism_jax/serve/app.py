@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from ..core.errors import ConfigError, PrismError
 from ..core.page_html import STYLE
 from ..core.write_file import FAULTS
-from .guard import Guard, Keys, RefusedError
+from .guard import Guard, Keys, RefusedError, bug
 from .layout import document, failure, heading, link
 from .site import Site, html
 
@@ -41,6 +41,8 @@ def make_app(site: Site, keys: Keys) -> Guard:
             OSError: _fault,
             HTTPException: _unknown,
             RefusedError: _refused,
+            ClientDisconnect: lambda request, error: Response(status_code=400),  # nobody waits for the answer
+            Exception: _bug,
         },
     )
     app.state.site = site
@@ -85,6 +87,11 @@ def _unknown(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     what = "This address has no screen." if status == 404 else f"This address is not asked by {request.method}."
     return _failed(request, [what], status)
+
+
+def _bug(request: Request, error: Exception) -> Response:
+    """An error that no input should cause; the terminal says it, too."""
+    return _failed(request, [bug(error)], 500)
 
 
 def _refused(_request: Request, error: Exception) -> Response:

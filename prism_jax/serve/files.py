@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
+from threading import Lock
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -31,6 +32,8 @@ SVG = "image/svg+xml"
 FIRST_BYTES = 4096
 TABLES = (".csv", ".tsv", ".parquet", ".jsonl")  # of steps, which have no head
 JOBS = (".yaml", ".yml", ".toml")  # of jobs, or of configurations of trainers
+DRAWING = Lock()  # settings of matplotlib are those of the process
+COMING: set[Path] = set()  # files that are being written, whose names are taken
 OF_PICTURES = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
@@ -42,9 +45,13 @@ async def take_in(request: Request) -> Response:
     """
     site = site_of(request)
     target = free(site, asked(request, "name"))
-    with atomic_path(target) as temporary, temporary.open("wb") as opened:
-        async for chunk in request.stream():
-            opened.write(chunk)
+    COMING.add(target)
+    try:
+        with atomic_path(target) as temporary, temporary.open("wb") as opened:
+            async for chunk in request.stream():
+                opened.write(chunk)
+    finally:
+        COMING.discard(target)
     return PlainTextResponse(address("/open", file=site.name_of(target)), 201)
 
 
@@ -55,7 +62,7 @@ def free(site: Site, name: str) -> Path:
         raise DataError(f"file {name[:MOST_NAME]!r}: no name of a file")
     stem, dot, ending = plain.partition(".")
     names = (plain if n == 1 else f"{stem}-{n}{dot}{ending}" for n in count(1))
-    return next(path for path in map(site.path, names) if not path.exists())
+    return next(path for path in map(site.path, names) if not path.exists() and path not in COMING)
 
 
 def open_file(request: Request) -> Response:
@@ -101,7 +108,9 @@ def send_picture(request: Request) -> Response:
     if not drawn.is_file():
         from ..core.picture import figure_bytes  # matplotlib is heavy
 
-        kept(drawn, figure_bytes(site.results.opened(name).figure(), "svg"))
+        with DRAWING:
+            if not drawn.is_file():
+                kept(drawn, figure_bytes(site.results.opened(name).figure(), "svg"))
     return Response(drawn.read_bytes(), headers=OF_PICTURES, media_type=SVG)
 
 
@@ -118,7 +127,8 @@ def download(request: Request) -> Response:
         report_in(site, name)  # what is no report is refused in its own words
         return _sent(f"{path.stem}.json", path.read_bytes())
     if form == "html":
-        return _sent(f"{path.stem}.html", site.results.opened(name).to_html().encode())
+        with DRAWING:
+            return _sent(f"{path.stem}.html", site.results.opened(name).to_html().encode())
     if form not in OF_A_JOB:
         raise DataError(f"as={form[:20]}: a report is downloaded as {', '.join(FORMS)}")
     job, changes = chosen_plan(site, name, request.query_params.get("plan", ""))

@@ -9,12 +9,14 @@ it comes from the page itself.
 from __future__ import annotations
 
 import secrets
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from ..core.units import format_bytes
+from ..shell.streams import VERBOSITY, say
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -113,12 +115,16 @@ class Guard:
 
         try:
             if (token := self._token(scope, headers)) is not None:
-                await _welcome(sent, self._keys, token)
+                await _welcome(sent, self._keys, token, self._keys.knows(headers.get("cookie", "")))
                 return
             _check(scope, headers, self._keys)
             await self._app(scope, _bounded(receive), sent)
         except RefusedError as refusal:
             await refused(sent, refusal)
+        except Exception as error:  # it is answered by then; the server goes on
+            say(f"error: {scope['method']} {scope['path'][:100]}: {bug(error)} (with --debug: where)", always=True)
+            for line in traceback.format_exc().splitlines() if VERBOSITY.debug else ():
+                say(line, always=True)
 
     def _token(self, scope: Scope, headers: MutableMapping[str, str]) -> str | None:
         """The token of a request that has one."""
@@ -175,13 +181,20 @@ def _bounded(receive: Receive) -> Receive:
     return received
 
 
-async def _welcome(send: Send, keys: Keys, token: str) -> None:
-    """Exchanges the token for the cookie, and shows the folder without the token in the address."""
-    if not keys.takes(token):
-        raise RefusedError(403, "This link was used before. prism-jax serve has printed the next one.")
-    headers = [(b"location", b"/"), (b"set-cookie", keys.header.encode())]
+async def _welcome(send: Send, keys: Keys, token: str, is_known: bool) -> None:
+    """Exchanges the token for the cookie, and shows the folder without the token in the address; a known browser needs none."""
+    headers = [(b"location", b"/")]
+    if not is_known:
+        if not keys.takes(token):
+            raise RefusedError(403, "This link was used before. prism-jax serve has printed the next one.")
+        headers.append((b"set-cookie", keys.header.encode()))
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
+
+
+def bug(error: Exception) -> str:
+    """An error that no input should cause, in words."""
+    return f"{type(error).__name__}: {error}. This is a bug in prism-jax or a fault of the machine."
 
 
 async def refused(send: Send, refusal: RefusedError) -> None:

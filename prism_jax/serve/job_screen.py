@@ -136,7 +136,7 @@ def write_new(request: Request, fields: Fields) -> Response:
             f"model {model[:200]}: choose a model that ships. A config.json is named in the file: hf_config."
         )
     text, _ = new_job(Path(name), model, cluster, int(gpus), field(fields, "framework", "") or None)
-    write_text(path, text)
+    _write_new(path, name, text)
     return redirect(address("/job", file=name, saved="yes"))
 
 
@@ -151,15 +151,26 @@ def copy_example(request: Request, fields: Fields) -> Response:
         raise DataError(f"job {example[:200]!r}: no job of this name ships")
     name = field(fields, "as", "") or shipped[example].name
     path = _free(site, name)
-    write_text(path, read_text(shipped[example], MAX_BYTES, REMEDY))
+    _write_new(path, name, read_text(shipped[example], MAX_BYTES, REMEDY))
     return redirect(address("/job", file=name, saved="yes"))
 
 
 def _free(site: Site, name: str) -> Path:
     path = job_path(site, name)
+    _check_free(path, name)
+    return path
+
+
+def _check_free(path: Path, name: str) -> None:
     if path.exists():
         raise DataError(f"file {name}: is there already. Name another file.")
-    return path
+
+
+def _write_new(path: Path, name: str, text: str) -> None:
+    """Writes a file that another request may have written in the meantime; one of both is refused."""
+    with SAVING:
+        _check_free(path, name)
+        write_text(path, text)
 
 
 def job_path(site: Site, name: str) -> Path:
@@ -211,7 +222,7 @@ def save(request: Request, fields: Fields) -> Response:
     path = job_path(site, target)
     digest = field(fields, "digest", "") if target == name else ""
     with SAVING:
-        if is_other(path, digest):
+        if is_other(path, digest) and is_other(path, digest_of(text)):  # the second click of two finds its own text
             return html(_page(site, name, text, field(fields, "digest", ""), _conflict(target, digest)), 409)
         write_text(path, text)
     found = checked(site, target, text)

@@ -70,6 +70,7 @@ def serve_folder(
                 log_level="error",
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 date_header=False,
                 lifespan="off",
                 ws="none",

@@ -2,17 +2,34 @@
 // Files that are chosen or dropped are sent as they are, one by one; text is copied; the focus stays where htmx renews a part.
 const status = (drop, text) => { drop.querySelector("[role=status]").textContent = text; };
 
+const MOST = 64 * 2 ** 20; // bytes that the server takes
+
 async function send(drop, files) {
   for (const file of files) {
+    if (file.size > MOST) { status(drop, `${file.name} is larger than 64 MiB. Copy it into the folder that is served.`); return; }
     status(drop, `Sending ${file.name}`);
-    const answer = await fetch(`/files?name=${encodeURIComponent(file.name)}`, { method: "PUT", body: file });
-    const text = await answer.text();
+    let answer, text;
+    try {
+      answer = await fetch(`/files?name=${encodeURIComponent(file.name)}`, { method: "PUT", body: file });
+      text = await answer.text();
+    } catch (error) {
+      status(drop, `${file.name} was not sent: it is a folder, or the server has ended.`);
+      return;
+    }
     if (!answer.ok) { status(drop, text); return; }
     if (files.length === 1) { location.assign(text); return; }
   }
   location.reload();
 }
 
+// The second click of two sends nothing.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.getAttribute("method") !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
+  setTimeout(() => { delete form.dataset.sent; }, 2000);
+});
 document.addEventListener("change", (event) => {
   const drop = event.target.closest(".drop");
   if (drop && event.target.type === "file") send(drop, event.target.files);

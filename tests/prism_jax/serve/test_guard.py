@@ -1,10 +1,12 @@
 """What the server refuses: other hosts, browsers without the token, other origins, large bodies, paths that lead out of DIR."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from prism_jax.serve import guard
+from prism_jax.serve import files, folder_screen, guard
 from prism_jax.serve.guard import MOST_BODY, POLICY
 from tests.prism_jax.serve.client import HOST, Client
 
@@ -144,3 +146,68 @@ def test_the_cookie_of_another_server_does_not_open_this_one(tmp_path: Path):
     cookie = f"{one.keys.name}={one.keys.cookie}"
     assert other.ask("GET", "/", headers={"cookie": cookie}).status == 403
     assert HOST.startswith("127.0.0.1")
+
+
+def test_a_known_browser_may_open_a_link_again(client: Client):
+    token = client.keys.token
+    assert client.ask("GET", "/?token=used-before").status == 303
+    assert client.keys.token == token  # it is still good for another one
+
+
+def test_a_browser_that_goes_away_leaves_no_traceback_and_no_file(client: Client, capsys: pytest.CaptureFixture[str]):
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    def asks(method: str, path: str, query: str) -> None:
+        messages = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        headers = {
+            "host": HOST,
+            "origin": f"http://{HOST}",
+            "cookie": f"{client.keys.name}={client.keys.cookie}",
+            "content-length": "1000",
+        }
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        asyncio.run(client.app(scope, receive, send))
+
+    asks("PUT", "/files", "name=a.log")
+    asks("POST", "/runs", "")
+    assert {message["status"] for message in sent if "status" in message} <= {400}
+    assert not any(path.is_file() for path in client.site.folder.rglob("*"))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bug_is_told_in_a_line_and_the_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(folder_screen, "ROUTES", (folder_screen.Route("/", lambda request: request.nothing),))
+    answer = Client(tmp_path).get("/")
+    assert answer.status == 500
+    assert "This is a bug in prism-jax" in answer.text
+    assert answer.headers["content-security-policy"] == POLICY
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: GET /: AttributeError")
+
+
+def test_two_files_of_one_name_that_come_at_once_are_both_kept(client: Client):
+    """The second comes while the first is on its way."""
+    with_first = files.free(client.site, "a.log")
+    files.COMING.add(with_first)
+    try:
+        assert client.put("/files", b"second", name="a.log").text == "/open?file=a-2.log"
+    finally:
+        files.COMING.discard(with_first)
+    assert client.put("/files", b"first", name="a.log").text == "/open?file=a.log"
+    assert (client.site.folder / "a-2.log").read_bytes() == b"second"

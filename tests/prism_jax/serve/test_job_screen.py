@@ -78,7 +78,7 @@ def test_a_file_that_was_changed_by_others_is_not_lost(client: Client):
     assert aside.headers["location"] == "/job?file=b.yaml&saved=yes"
     assert (client.site.folder / "b.yaml").read_text() == mine
     assert path.read_text() == theirs
-    again = client.post("/job/save", {"file": "a.yaml", "digest": digest, "text": mine, "as": "b.yaml"})
+    again = client.post("/job/save", {"file": "a.yaml", "digest": digest, "text": f"{mine}# too\n", "as": "b.yaml"})
     assert again.status == 409
     assert "is there already" in again.text
 
@@ -248,3 +248,11 @@ def test_every_job_that_ships_has_a_form(name: str, client: Client):
     assert "No field of a job file" not in found
     ids = re.findall(r' id="([^"]*)"', found)
     assert len(ids) == len(set(ids))
+
+
+def test_the_second_click_of_two_finds_its_own_text(client: Client):
+    mine = JOB + "# mine\n"
+    digest = digest_of(JOB)
+    for _ in range(2):
+        answer = client.post("/job/save", {"file": "a.yaml", "digest": digest, "text": mine, "as": "a.yaml"})
+        assert (answer.status, answer.headers["location"]) == (303, "/job?file=a.yaml&saved=yes")
