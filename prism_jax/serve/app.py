@@ -69,6 +69,10 @@ def _wrong_input(request: Request, error: Exception) -> Response:
 def _fault(request: Request, error: Exception) -> Response:
     """A full disk and the like; a name that the system does not take is wrong input."""
     assert isinstance(error, OSError)
+    folder = request.app.state.site.folder
+    if not folder.is_dir():
+        gone = f"{folder}: the folder that is served is gone. Put it back, or end prism-jax serve (Ctrl-C) and name another."
+        return _failed(request, [gone], 400)
     place = f"{error.filename}: " if error.filename else ""
     return _failed(request, [f"{place}{error.strerror or error}"], 507 if error.errno in FAULTS else 400)
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import DataError
 from ..core.executor import Workers
@@ -18,6 +18,9 @@ from ..core.processes import terminated_by_an_exception
 from ..core.read_file import only_below, read_text
 from ..core.use_case import Argument, Option, use_case
 from .results import OWN
+
+if TYPE_CHECKING:
+    from .runs import Runs
 
 LOCK = "served.lock"
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -63,7 +66,7 @@ def serve_folder(
         print(f"Serving {own}. Ctrl-C ends it.")
         _print_link("open", found_port, keys.token)
         print(f"from another machine, first: ssh -L {found_port}:127.0.0.1:{found_port} {_this_machine()}", flush=True)
-        with terminated_by_an_exception(), Runs(own, workers) as runs:  # SIGTERM saves what runs, too
+        with terminated_by_an_exception(), _told(Runs(own, workers)) as runs:  # SIGTERM saves what runs, too
             app = make_app(Site(own, Results(own), runs), keys)
             config = uvicorn.Config(
                 app,
@@ -78,6 +81,28 @@ def serve_folder(
                 timeout_graceful_shutdown=2,
             )
             uvicorn.Server(config).run(sockets=[listening])
+
+
+@contextmanager
+def _told(runs: Runs) -> Iterator[Runs]:
+    """Starts runs; at the end tells that they save their work, and which of them go on later."""
+    try:
+        with runs:
+            try:
+                yield runs
+            finally:
+                if _named(runs, "running"):
+                    print("Ending. What runs saves its work first, for up to 20 s.", flush=True)
+    finally:
+        if left := _named(runs, "running", "waiting"):
+            print(f"At the next start of prism-jax serve {runs.folder} go on: {', '.join(left)}", flush=True)
+
+
+def _named(runs: Runs, *states: str) -> list[str]:
+    """Runs in these states; none where the folder is gone."""
+    with suppress(OSError):
+        return [run.name for run in runs.runs() if run.state in states]
+    return []
 
 
 def _this_machine() -> str:

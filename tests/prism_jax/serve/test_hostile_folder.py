@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote_from_bytes
 
 import pytest
@@ -13,7 +14,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import also_below, only_below, read_text
 from prism_jax.serve.results import SavedFile
 from prism_jax.serve.runs import RUN, SCHEMA, Runs
-from prism_jax.serve.serve_folder import _alone, _this_machine
+from prism_jax.serve.serve_folder import _alone, _this_machine, _told
 from prism_jax.serve.words import checked_words
 from prism_jax.serve.worker import run_words
 from prism_jax.tables.streams import example_files
@@ -211,3 +212,38 @@ def test_a_planted_run_shows_no_words_that_harm_in_a_terminal(planted: dict, tmp
 def test_a_user_without_a_name_is_served_too(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("getpass.getuser", lambda: {}["uid"])
     assert "@" not in _this_machine()
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path):
+    folder = tmp_path / "served"
+    folder.mkdir()
+    client = Client(folder, Runs(folder))
+    folder.rmdir()
+    for target in ("/", "/runs"):
+        answer = client.ask("GET", target)
+        assert (answer.status, "the folder that is served is gone" in answer.text) == (400, True)
+
+
+def test_the_end_tells_what_goes_on_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = Runs(tmp_path)
+    name = runs.submit(["check", JOB]).name
+    with pytest.raises(KeyboardInterrupt), _told(cast(Any, _Idle(runs))):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().out == f"At the next start of prism-jax serve {tmp_path} go on: {name}\n"
+    runs.cancel(name)
+    with _told(cast(Any, _Idle(runs))):
+        tmp_path.rename(tmp_path.with_name("gone"))
+    assert capsys.readouterr().out == ""
+
+
+class _Idle:
+    """Runs without workers."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.folder, self.runs = runs.folder, runs.runs
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass

@@ -337,6 +337,38 @@ def test_a_disk_that_is_full_for_a_while_and_a_file_of_a_person_stop_no_lane(
         assert ended(runs, "by-hand-1").state == "done"
 
 
+def test_a_run_is_cancelled_on_a_full_disk_and_ends_well_without_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def answer(_: Order, stops: Callable[[], bool]) -> CommandOutcome:
+        while not stops():
+            time.sleep(0.01)
+        return CommandOutcome(143, "", False, "")
+
+    def is_full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with_lane(monkeypatch, answer)
+    with Runs(tmp_path) as runs:
+        for way in ("full", "removed"):
+            name = runs.submit(["check", JOB]).name
+            while runs.run(name).state != "running":
+                time.sleep(0.01)
+            if way == "full":
+                with monkeypatch.context() as disk:
+                    disk.setattr(queue, "write_text", is_full)
+                    disk.setattr(queue.os, "open", is_full)
+                    assert runs.cancel(name).is_stopping
+                    run = ended(runs, name)
+                assert (run.state, "cannot be written: No space left" in run.error) == ("cancelled", True)
+            else:
+                (tmp_path / f"{name}.run").unlink()
+                runs._ask_to_stop(name)
+                while not (tmp_path / f"{name}.run").exists():
+                    time.sleep(0.01)
+        assert all(thread.is_alive() for thread in runs._threads)
+
+
 def test_closing_puts_a_run_back_and_cancelling_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def answer(_: Order, stops: Callable[[], bool]) -> CommandOutcome:
         while not stops():
