@@ -113,7 +113,7 @@ class StageEnd:
 
 
 def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights, eff: Efficiency) -> EndWork:
-    """Computes the work of a stage after its last backward pass.
+    """Computes the work of a stage after its last backward pass, as if its first chunk ended last (`n_pass` 1).
 
     Args:
         splits: [group] as in `partition.weights.group_splits`.
@@ -131,6 +131,7 @@ def end_works(blocks: BlockCostModel) -> EndWork:
         ("ends", plan.software.optimizer),
         lambda: _uncorrected_end(cluster, plan, group_splits(model, plan), weights, eff),
     )
+    work = work._replace(n_pass=work.n_pass * end_passes(plan))
     return EndWork(*(part[which] for part in _corrected_end(work, cluster, plan, weights, eff)))
 
 
@@ -157,7 +158,7 @@ def _uncorrected_end(
         n_bucket = float(own.trained.sum()) // plan.bucket_elements if plan.overlap.dp else 0.0
         copies_s = _copies_s(cluster, plan, float(own.shared))
         exchanged = (reduce_s, gather_s, reduce_calls, gather_calls, copies_s)
-        every.append((*exchanged, update_s, host_s, n_bucket, _passes(plan)))
+        every.append((*exchanged, update_s, host_s, n_bucket, 1.0))
     return EndWork(*(xp.stack([xp.asarray(one, dtype=float) for one in part]) for part in zip(*every, strict=True)))
 
 
@@ -196,7 +197,7 @@ def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficie
     return StageEnd(work.optimizer_s + work.host_s, exposed, hidden)
 
 
-def _passes(plan: ParallelPlan) -> float:
+def end_passes(plan: ParallelPlan) -> float:
     """Passes of a whole stage in which gradients become ready: of the last micro-batch, unless the schedule interleaves chunks.
 
     Notes:

@@ -28,7 +28,7 @@ from .plan_table import PipelineLayout
 Reals, Single = NDArray[np.floating], NDArray[np.float32]
 WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache
 MAX_PIPELINES = 4096
-MANY = 64  # plans of one pipeline from which on the compiled scan takes less time than rounds of all pipelines
+MANY = 16  # plans of one pipeline from which on the compiled scan, its levels included, takes less time than rounds
 MANY_OPS = 1 << 20  # that are run side by side: 80 MB
 
 

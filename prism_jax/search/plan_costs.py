@@ -42,7 +42,7 @@ from ..cost.memory import (
 )
 from ..cost.offload import host_memory, keeps_on_host
 from ..cost.partition import StageWeights, chunk_blocks, chunks_of_stage, group_splits, stage_weights
-from ..cost.step_end import EndWork, StageEnd, distance_seconds, edge_distances, end_work, stage_end
+from ..cost.step_end import EndWork, StageEnd, distance_seconds, edge_distances, end_passes, end_work, stage_end
 from ..framework.base import MEGATRON, MemoryOptions
 from ..job.rules import RULES, PlanNumbers
 from ..plan.plan import SHARDING, ParallelPlan
@@ -93,6 +93,7 @@ class PlanCosts:
         self._gathering = PlanCache(lambda plan: self._blocks(plan).gathering_of(kinds_of(model)))
         self._states, self._activations, self._weights, self._in_flight = _memory_of(model, options)
         self._ends = PlanCache(self._ends_of)
+        self._end_passes = PlanCache(end_passes)  # apart: few fields of a plan decide them, micro-batches among these
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
         self._fits_host = PlanCache(self._fits_host_of)
         self._sends = PlanCache(
@@ -143,8 +144,11 @@ class PlanCosts:
 
     def ends(self, table: PlanTable) -> tuple[EndWork, Rows]:
         """Work after the last backward pass [distinct, stage] and which of them every plan has."""
-        values, which = self._ends.look_up(table)
-        return stacked(values), which
+        values, of_work = self._ends.look_up(table)
+        passes, of_passes = self._end_passes.look_up(table)
+        first, which = distinct(of_work, of_passes)
+        work = EndWork(*(part[of_work[first]] for part in stacked(values)))
+        return work._replace(n_pass=work.n_pass * np.array(passes)[of_passes[first], None]), which
 
     def edges(self, table: PlanTable) -> tuple[Floats, Rows]:
         """Seconds from every chunk to the next, and which of them every plan has, [distinct, chunk]."""
