@@ -57,6 +57,8 @@ from .replica_columns import (
 )
 
 PLANS_AT_ONCE = 1 << 14  # whose costs are held
+STAGES_OF_PLAN = 16  # that take as long to cost as what does not go with them
+PLANS_OF_LAYOUT = 300  # that run in the time in which their pipeline is laid out
 N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat
 
 
@@ -122,6 +124,22 @@ def efficiency_of_plans(job: Job) -> Efficiency:
     """
     setting = CalibrationKey.of(job.cluster.device, job.framework, job.plan.software, job.model)
     return job.at_mean_of_open(job.effective_calibration.efficiency(setting))
+
+
+class _PlanParts(NamedTuple):
+    """Numbers [plan] that decide the work of plans: block of the space, sizes of the pipeline, and devices."""
+
+    block: Rows
+    n_micro_batch: Rows
+    pp: Rows
+    n_chunk: Rows
+    n_member: Rows
+    n_devices: Rows
+
+    @property
+    def n_op(self) -> Rows:
+        """Micro-batches times model chunks."""
+        return self.n_micro_batch * self.n_chunk
 
 
 class Evaluator:
@@ -198,30 +216,48 @@ class Evaluator:
         return float(np.nanmin(screen.step_s))
 
     def _owner_of_blocks(self) -> Rows:
-        """Number of the process that costs each block [block]; blocks of the same model chunks, which share costs, have one."""
-        chunks = [(layout.pp, layout.virtual_stages) for layout in self.layouts]
-        order, there_and_back = [*dict.fromkeys(chunks)], 2 * n_processes()
-        turn = np.array([order.index(own) % there_and_back for own in chunks], np.intp)
-        return np.minimum(turn, there_and_back - 1 - turn)
+        """Number of the process that costs each block [block]; blocks of as many stages, which share most costs, have one as far
+        as there are enough kinds of them; the longest work is dealt first, to whom has least.
+        """
+        pp = np.array([layout.pp for layout in self.layouts])
+        n_chunk = np.array([layout.n_chunk for layout in self.layouts])
+        work, loads = np.diff(self.first) * (STAGES_OF_PLAN + pp), np.zeros(n_processes())
+        for alike in (distinct(pp)[1], distinct(pp, n_chunk)[1], np.arange(len(pp))):
+            if alike.max(initial=0) >= 3 * n_processes():
+                break
+        owner = np.zeros(len(pp), np.intp)
+        of_kind = np.bincount(alike, work)
+        for kind in np.argsort(-of_kind, kind="stable"):
+            owner[alike == kind] = least = int(loads.argmin())
+            loads[least] += of_kind[kind]
+        return owner
 
-    def dealt(self, numbers: Rows, compute: Callable[[Rows], Floats], shape: Sequence[int] = ()) -> Floats:
-        """Rows [plan, *shape] of plans by number, in which the processes that search together share.
+    def parts(self, numbers: Rows) -> _PlanParts:
+        """What decides the work of plans by number, and who may share it."""
+        found = _PlanParts(*np.empty((len(_PlanParts._fields), len(numbers)), np.intp))
+        for table, at in self.tables(numbers):
+            block = int(np.searchsorted(self.first, numbers[at[0]], side="right")) - 1
+            n_member, n_chunk = table.tp * table.cp * table.tied, table.layout.n_chunk
+            own = (block, table.n_micro_batch, table.layout.pp, n_chunk, n_member, table.n_devices)
+            for part, values in zip(found, own, strict=True):
+                part[at] = values
+        return found
+
+    def _dealt_by_pipeline(self, numbers: Rows, compute: Callable[[Rows], Floats]) -> Floats:
+        """Numbers [plan] of plans by number, in which the processes that search together share.
 
         Args:
             compute: called with some of the numbers; gives each plan the same digits, whatever plans come with it.
         """
         if n_processes() == 1:
             return compute(numbers)
-        n_op, place = np.empty(len(numbers)), np.empty((3, len(numbers)), np.intp)
-        costed_by = self._owner_of_blocks()
-        for table, at in self.tables(numbers):
-            block = int(np.searchsorted(self.first, numbers[at[0]], side="right")) - 1
-            n_op[at] = table.n_micro_batch * table.layout.n_chunk
-            place[:, at] = [np.full(len(at), costed_by[block]), np.full(len(at), block), table.n_micro_batch]
-        order = np.lexsort(place[::-1])  # who has costed a block has most of its costs
+        parts = self.parts(numbers)
+        _, alike = distinct(parts.block, parts.n_micro_batch)
+        work = parts.n_op * (1.0 + PLANS_OF_LAYOUT / np.bincount(alike)[alike])
+        order = np.lexsort([parts.n_micro_batch, parts.block, self._owner_of_blocks()[parts.block]])
         owner = np.empty(len(numbers), np.intp)
-        owner[order] = owners(n_op[order])
-        return dealt(owner, lambda rows: compute(numbers[rows]), shape)
+        owner[order] = owners(work[order])  # who costed a block has most of its costs
+        return dealt(owner, lambda rows: compute(numbers[rows]))
 
     def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats, Rows]:
         table = self._block(index)
@@ -247,7 +283,7 @@ class Evaluator:
                 progress(done, f"noise-free times of {len(numbers):,} plans")
             return found
 
-        screen.step_s[numbers] = self.dealt(numbers, times)
+        screen.step_s[numbers] = self._dealt_by_pipeline(numbers, times)
 
     def step_times(self, table: PlanTable) -> Floats:
         """Noise-free step time [plan] of feasible plans of one layout, seconds."""
@@ -310,6 +346,9 @@ class _Group(NamedTuple):
         """Space that columns of one plan take."""
         n = n_column * len(REGIME_SCORES)
         return n if self.work_sd == 0.0 else n * -(-len(self.pipe.graph.lane) // OPS_OF_COLUMN)
+
+
+FIXED_WORK, DRAW_WORK, LAYOUT_WORK, STEPS_WORK = 20.0, 20.0, 250.0, 2e5  # measured; as in `_owner_of_tails`
 
 
 class TailScorer:
@@ -414,3 +453,55 @@ class TailScorer:
             end_compute_s=cost.end.compute_s[rows],
             end_exposed_s=cost.end.exposed_s[rows],
         )
+
+
+def tail_values(
+    evaluator: Evaluator,
+    numbers: Rows,
+    seeds: Sequence[int],
+    n_column: int,
+    value: Callable[[Floats, Rows], Floats],
+    shape: Sequence[int] = (),
+) -> Floats:
+    """Values [plan, seed, *shape] of plans by number on the draws of each seed, in which processes share.
+
+    Args:
+        n_column: as in `TailScorer.samples`.
+        value: called with step times [plan, sample] of some plans and their numbers; gives [plan, *shape].
+    """
+    every = np.divmod(np.arange(len(numbers) * len(seeds)), len(seeds))  # place and seed of each row
+
+    def compute(rows: Rows) -> Floats:
+        place, of_seed = (own[rows] for own in every)
+        found = np.empty((len(rows), *shape))
+        for k in np.unique(of_seed):
+            at = np.flatnonzero(of_seed == k)
+            some = numbers[place[at]]
+            found[at] = value(TailScorer(evaluator, seeds[k]).samples(some, n_column), some)
+        return found
+
+    found = dealt(_owner_of_tails(evaluator, numbers, len(seeds), n_column), compute, shape)
+    return found.reshape(len(numbers), len(seeds), *shape)
+
+
+def _owner_of_tails(evaluator: Evaluator, numbers: Rows, n_seed: int, n_column: int) -> Rows:
+    """Number of the process [plan and seed] that scores each plan on each seed: rows that share draws stand together, and
+    among them those that share a pipeline.
+
+    Notes: work is counted in members that run a chunk for a column: a plan's own, `FIXED_WORK` that goes with no member, and
+        `DRAW_WORK` for every member of a stage where draws are made. What goes with no column is divided by their number.
+    """
+    n = len(numbers) * n_seed
+    if n_processes() == 1:
+        return np.zeros(n, np.intp)
+    parts = _PlanParts(*(np.repeat(part, n_seed) for part in evaluator.parts(numbers)))
+    seed = np.tile(np.arange(n_seed), len(numbers))
+    drawn, _ = distinct(parts.pp, parts.n_member, parts.n_devices, seed)
+    laid_out, _ = distinct(parts.block, parts.n_micro_batch)
+    work = parts.n_chunk * (FIXED_WORK + parts.n_member) + STEPS_WORK / n_column
+    work[drawn] += DRAW_WORK * parts.pp[drawn] * parts.n_member[drawn]
+    work[laid_out] += LAYOUT_WORK / n_column * parts.n_op[laid_out]
+    order = np.lexsort([parts.n_micro_batch, parts.block, seed, parts.n_devices, parts.n_member, parts.pp])
+    owner = np.empty(n, np.intp)
+    owner[order] = owners(work[order])
+    return owner

@@ -154,7 +154,7 @@ def _best_so_far(evaluator: Evaluator, objective: PlanObjective, arrays: Mapping
     found: dict[int, dict[str, Any]] = {}
     for stage in reversed(STAGES):
         score = arrays.get(f"{stage}/{SCORES}", np.empty(0))
-        score = score if score.ndim == 1 else score[:, 0]
+        score = score if score.ndim == 1 else score.reshape(len(score), -1)[:, 0]  # on the first draws
         numbers = arrays.get(f"{stage}/{PLANS}", np.empty(0, np.intp))[: len(score)]
         for row in np.argsort(score, kind="stable")[:MOST_TOLD]:
             number = int(numbers[row])

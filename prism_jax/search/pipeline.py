@@ -29,7 +29,7 @@ Reals, Single = NDArray[np.floating], NDArray[np.float32]
 WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache
 MAX_PIPELINES = 4096
 MANY = 16  # plans of one pipeline from which on the compiled scan, its levels included, takes less time than rounds
-MANY_OPS = 1 << 20  # that are run side by side: 80 MB
+MANY_OPS = 1 << 18  # that are run, or laid out, side by side: 20 MB
 
 
 class ScanTables(NamedTuple):
@@ -99,10 +99,14 @@ MIN_LANES, MIN_ROWS = (
 
 
 def with_tables(pipes: Iterable[Pipeline]) -> None:
-    """Makes the levels of pipelines of several stages that have none yet, all at once."""
+    """Makes the levels of pipelines of several stages that have none yet, many at once."""
     new = [pipe for pipe in dict.fromkeys(pipes) if pipe._tables is None and pipe.n_lane > 1]
-    for pipe, table in zip(new, level_tables([pipe.graph for pipe in new]), strict=True):
-        pipe.keep(table)
+    new.sort(key=lambda pipe: len(pipe.graph.lane) // pipe.n_lane)  # alike many levels stand together
+    batch = np.cumsum([len(pipe.graph.lane) for pipe in new]) // MANY_OPS
+    for number in np.unique(batch):
+        some = [pipe for pipe, own in zip(new, batch, strict=True) if own == number]
+        for pipe, table in zip(some, level_tables([pipe.graph for pipe in some]), strict=True):
+            pipe.keep(table)
 
 
 def pipeline(layout: PipelineLayout, n_micro_batch: int, *, by_op: bool = False) -> Pipeline:
@@ -189,6 +193,7 @@ def run(runs: Sequence[PlanRun], *, width: int = WIDTH) -> list[Floats]:
     Notes:
         One lane waits for nobody, so that its ops add up. A processor runs block after block, an accelerator all of one shape.
     """
+    with_tables(one.pipe for one in runs)
     blocks = [
         (k, i) for k, one in enumerate(runs) if one.pipe.n_lane > 1 for i in range(0, one.seconds.shape[1], width)
     ]

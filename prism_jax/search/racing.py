@@ -31,7 +31,7 @@ from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from ..result.objective import OBJECTIVES, PlanObjective
 from ..variability.tree import Variability
-from .evaluate import Evaluator, ScreeningResult, TailScorer
+from .evaluate import Evaluator, ScreeningResult, TailScorer, tail_values
 from .figures import GainEstimate
 from .plan_table import PlanTable, Rows, of_each_kind
 
@@ -69,11 +69,11 @@ N_PILOT = 48
 N_PILOT_SEEDS = 4
 STATISTICS = ("p50", "p95", "p99")  # of finalists, behind the objective
 STAGES: dict[str, tuple[int, ...]] = {
-    **{f"pilot {k}": () for k in range(N_PILOT_SEEDS)},
+    "pilot": (N_PILOT_SEEDS,),
     "first": (),
     "work": (),
     **{f"{columns}": () for columns in ROUNDS},
-    **{f"final {k}": (1 + len(STATISTICS),) for k in range(N_FINAL_SEEDS)},
+    "final": (N_FINAL_SEEDS, 1 + len(STATISTICS)),
 }  # what is scored, by name -> shape of the score of one plan
 CAUTION = 0.7  # share of the least ratio of tail to noise-free time that is trusted
 KEEP_SD = 4.0  # standard errors of a score by which a plan may trail and stay in
@@ -170,8 +170,21 @@ def _by_nominal(objective: PlanObjective, screen: ScreeningResult, numbers: Rows
 def _values(
     evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, columns: int, numbers: Rows
 ) -> Floats:
-    scorer = TailScorer(evaluator, seed)
-    return evaluator.dealt(numbers, lambda own: objective.of(scorer.samples(own, columns), screen.n_devices[own]))
+    return _several(evaluator, screen, objective, [seed], columns, numbers)[:, 0]
+
+
+def _several(
+    evaluator: Evaluator,
+    screen: ScreeningResult,
+    objective: PlanObjective,
+    seeds: Sequence[int],
+    columns: int,
+    numbers: Rows,
+) -> Floats:
+    """Values [plan, seed] of plans on several sets of draws."""
+    return tail_values(
+        evaluator, numbers, seeds, columns, lambda samples, own: objective.of(samples, screen.n_devices[own])
+    )
 
 
 def _pilot(
@@ -180,10 +193,9 @@ def _pilot(
     """(relative error of a first-round score, least ratio of the value to the nominal one)."""
     numbers = screen.order()
     numbers = numbers[np.linspace(0, len(numbers) - 1, min(N_PILOT, len(numbers))).astype(int)]
-    value = np.stack([
-        scores(f"pilot {k}", numbers, partial(_values, evaluator, screen, objective, seed + 1 + k, ROUNDS[0]), silent)
-        for k in range(N_PILOT_SEEDS)
-    ])  # fmt: skip
+    seeds = range(seed + 1, seed + 1 + N_PILOT_SEEDS)
+    found = scores("pilot", numbers, partial(_several, evaluator, screen, objective, seeds, ROUNDS[0]), silent)
+    value = np.ascontiguousarray(found.T)
     expected = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
     noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
     return noise, max(1.0, float((value.mean(axis=0) / expected).min()))
@@ -261,18 +273,19 @@ def _final(
 ) -> Finalists:
     """Every finalist on draws that no round before has seen."""
     statistics = (objective, *(replace(objective, objective=OBJECTIVES.named(name)) for name in STATISTICS))
-    columns = []
-    for k in range(N_FINAL_SEEDS):
-        scorer = TailScorer(evaluator, seed + 1000 + k)
+    seeds = range(seed + 1000, seed + 1000 + N_FINAL_SEEDS)
 
-        def several(some: Rows, scorer: TailScorer = scorer) -> Floats:
-            samples = scorer.samples(some, FINAL_COLUMNS)
-            return np.stack([statistic.of(samples, screen.n_devices[some]) for statistic in statistics], axis=1)
+    def several(samples: Floats, own: Rows) -> Floats:
+        return np.stack([statistic.of(samples, screen.n_devices[own]) for statistic in statistics], axis=1)
 
-        dealt_out = partial(evaluator.dealt, compute=several, shape=(len(statistics),))
-        columns.append(scores(f"final {k}", numbers, dealt_out, progress))
-        progress((k + 1) / N_FINAL_SEEDS, "finalists on fresh draws")
-    found = np.stack(columns, axis=2)  # [plan, statistic, seed]
+    def score(some: Rows) -> Floats:
+        return tail_values(evaluator, some, seeds, FINAL_COLUMNS, several, (len(statistics),))
+
+    progress(0.0, "finalists on fresh draws")
+    found = scores("final", numbers, score, progress)
+    found = np.ascontiguousarray(
+        np.moveaxis(found, 2, 1)
+    )  # [plan, statistic, seed], whose means are added in this order
     order = np.argsort(found[:, 0].mean(axis=1), kind="stable")
     values = found[order, 0]
     return Finalists(numbers[order], values, found[order, 1:].mean(axis=2), n_raced)

@@ -31,6 +31,7 @@ from .plan_table import Rows
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
 Classes = tuple[str, ...]
+COLUMNS_IN_CACHE, MEMBERS_IN_CACHE = 4096, 16  # of half a megabyte with their products
 N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
 _MEMORY, _P2P, _END = COMPUTE_CLASSES.index("memory"), NETWORK_AXES.index("pp"), NETWORK_AXES.index("end")
 RUN_WIDTH = 768  # columns of one call of the scan: 64 draws at all scores are a fourth of it
@@ -247,10 +248,18 @@ def _waits(tree: Variability, classes: Classes, chip: Single, seed: int) -> Floa
     z = np.random.default_rng([seed, 2]).standard_normal((N_RESIDUAL // 2, len(speed)))
     score = np.concatenate([z, -z])
     residual = np.einsum("c,ckm->km", mix, [residual_map(call)(score) for call in calls])
-    total = np.zeros(speed.shape[1:])
-    for own in residual:
-        total += (speed * own[:, None, None]).max(axis=0)
-    return total / N_RESIDUAL / speed.max(axis=0)
+    by_column = speed.reshape(len(speed), -1)
+    total = np.zeros(by_column.shape[1])
+    for first in range(0, len(total), COLUMNS_IN_CACHE):
+        some = by_column[:, first : first + COLUMNS_IN_CACHE]
+        slowest = np.zeros((N_RESIDUAL, some.shape[1]))
+        for m in range(0, len(some), MEMBERS_IN_CACHE):
+            members = np.ascontiguousarray(some[m : m + MEMBERS_IN_CACHE])
+            for own, found in zip(residual[:, m : m + MEMBERS_IN_CACHE], slowest, strict=True):
+                np.maximum(found, (members * own[:, None]).max(axis=0), out=found)
+        for found in slowest:
+            total[first : first + COLUMNS_IN_CACHE] += found
+    return total.reshape(speed.shape[1:]) / N_RESIDUAL / speed.max(axis=0)
 
 
 def _links(tree: Variability, names: tuple[str, ...], n_node: int, shape: tuple[int, int], seed: int) -> Single | None:
