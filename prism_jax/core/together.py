@@ -175,7 +175,29 @@ def _join(where: str) -> _Watch:
         raise DataError(_NOT_JOINED.format(where, " ".join(str(error).split())[:200].rstrip("."))) from None
     finally:
         alone.cancel()
+    with suppress(ImportError, AttributeError):  # of another JAX: all goes on, more slowly
+        _keep_own_programs()
     return _Watch.among(jax.process_index(), jax.process_count(), host)
+
+
+def _keep_own_programs() -> None:
+    """Lets any process keep the programs that it compiles.
+
+    Notes: JAX lets the first alone, but of processors the number of the device is part of a program's name. So the others would
+        find none, and compile all in every run. JAX 0.10 has no switch for this.
+    """
+    from jax._src import compiler, distributed
+
+    write, state = compiler._cache_write, distributed.global_state
+
+    def written_as_by_the_first(*program: Any, **named: Any) -> None:
+        number, state.process_id = state.process_id, 0
+        try:
+            write(*program, **named)
+        finally:
+            state.process_id = number
+
+    compiler._cache_write = written_as_by_the_first
 
 
 _NOT_JOINED = (
