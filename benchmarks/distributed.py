@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 COMMANDS = {
-    "search": ["search", "gpt3_175b_1024", "--any-framework"],
+    "search": ["search", "llama3_405b_16384", "--any-framework"],
     "brute-force": ["predict", "llama3_405b_16384", "--method", "brute-force", "--samples", "16384", "--fast"],
 }
 BAR = 1.7

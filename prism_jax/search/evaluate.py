@@ -348,7 +348,7 @@ class _Group(NamedTuple):
         return n if self.work_sd == 0.0 else n * -(-len(self.pipe.graph.lane) // OPS_OF_COLUMN)
 
 
-FIXED_WORK, DRAW_WORK, LAYOUT_WORK, STEPS_WORK = 20.0, 20.0, 250.0, 2e5  # measured; as in `_owner_of_tails`
+FIXED_WORK, DRAW_WORK, LAYOUT_WORK, STEPS_WORK = 18.0, 30.0, 250.0, 2e5  # measured; as in `_owner_of_tails`
 
 
 class TailScorer:
