@@ -233,7 +233,7 @@ class Evaluator:
         return owner
 
     def parts(self, numbers: Rows) -> _PlanParts:
-        """What decides the work of plans by number, and who may share it."""
+        """Numbers that decide the work of plans by number, and who may share it."""
         found = _PlanParts(*np.empty((len(_PlanParts._fields), len(numbers)), np.intp))
         for table, at in self.tables(numbers):
             block = int(np.searchsorted(self.first, numbers[at[0]], side="right")) - 1
