@@ -8,13 +8,14 @@ import pytest
 
 from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import shipped, uncalibrated
+from prism_jax.core import together
 from prism_jax.core.errors import PlanError
 from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.packing import Data
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.search import evaluate, pipeline
-from prism_jax.search.evaluate import Evaluator, TailScorer
+from prism_jax.search.evaluate import Evaluator, TailScorer, tail_values
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
 from prism_jax.search.plan_table import PlanTable
@@ -241,6 +242,34 @@ def test_a_step_time_does_not_depend_on_the_plans_beside_it(evaluator, screen):
         anew = replace(screen, step_s=np.full(screen.n_plans, np.nan))
         evaluator.simulate_plans(anew, some)
         np.testing.assert_array_equal(anew.step_s[some], screen.step_s[some])
+
+
+def test_processes_that_share_have_about_as_much_work_and_give_the_same_tails(evaluator, screen, monkeypatch):
+    numbers, seeds = screen.order()[:40], (3, 8, 5, 4)
+
+    def values(own):
+        return tail_values(evaluator, own, seeds, 32, lambda samples, _: samples.mean(axis=1))
+
+    alone = values(numbers)
+    some = TailScorer(evaluator, 8).samples(numbers, 32).mean(axis=1)
+    np.testing.assert_array_equal(alone[:, 1], some)
+    owned = []
+    monkeypatch.setattr(evaluate, "n_processes", lambda: 2)
+    monkeypatch.setattr(together, "n_processes", lambda: 2)
+    monkeypatch.setattr(
+        together, "gathered_rows", lambda own, owner: owned.append((own, owner)) or np.zeros(len(owner))
+    )
+    for number in range(2):
+        monkeypatch.setattr(together, "process_number", lambda number=number: number)
+        values(numbers)
+    (first, owner), (second, same) = owned
+    np.testing.assert_array_equal(owner, same)
+    np.testing.assert_array_equal(
+        np.concatenate([first, second]), np.concatenate([alone.ravel()[owner == k] for k in (0, 1)])
+    )
+    assert 0.3 < owner.mean() < 0.7
+    work = np.bincount(evaluator._owner_of_blocks(), np.diff(evaluator.first))
+    assert 0.3 < work[0] / work.sum() < 0.7
 
 
 def test_another_seed_gives_other_draws(evaluator):
