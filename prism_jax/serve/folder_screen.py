@@ -177,7 +177,7 @@ def _row(one: SavedReport, is_pinned: bool) -> h.Element:
         return h.tr(".bad")[h.td, h.td[name], h.td(colspan=str(len(COLUMNS) - 3))[one.problem], h.td]
     return h.tr[
         h.td[box],
-        h.td[title],
+        h.td[title, h.div(".hint")[name] if one.job else None],
         h.td[one.kind],
         (h.td(".number")[text] for text in _figures(one)),
         h.td[one.file.when],
