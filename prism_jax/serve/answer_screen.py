@@ -83,7 +83,7 @@ def _files_of(name: str, job: ReportJob) -> Sequence[str]:
 
 def _actions(site: Site, name: str, kind: str, record: Mapping[str, Any], job: ReportJob | None) -> h.Element:
     pin, pinned = ("Unpin", "no") if name in site.results.pinned() else ("Pin", "yes")
-    command = record.get("command")
+    command = shlex.join(_typed(record))  # what a shell would do besides is quoted
     downloads = (
         h.a(".button", href=address("/download", **{"file": name, "as": form}), download=True)[words]
         for form, words in FORMS.items()
@@ -205,17 +205,20 @@ def run_again(request: Request, fields: Fields) -> Response:
     return redirect(address("/run", name=site.runs.submit(words).name))
 
 
-def words_of(record: Mapping[str, Any]) -> list[str]:
-    """The words of a command behind `prism-jax`, without where and how it printed; none where it is not known."""
+def _typed(record: Mapping[str, Any]) -> list[str]:
+    """The words of a command of prism-jax; none where it is not known, or is another."""
     command = record.get("command")
     try:
-        first, *words = shlex.split(command) if isinstance(command, str) else [""]
+        words = shlex.split(command) if isinstance(command, str) and command.isprintable() else []
     except ValueError:
         return []
-    if first != "prism-jax" or not words:
-        return []
+    return words if words[:1] == ["prism-jax"] and len(words) > 1 else []
+
+
+def words_of(record: Mapping[str, Any]) -> list[str]:
+    """The words of a command behind `prism-jax`, without where and how it printed; none where it is not known."""
     found: list[str] = []
-    rest = iter(words)
+    rest = iter(_typed(record)[1:])
     for word in rest:
         if word in OUTPUTS:
             next(rest, None)

@@ -13,11 +13,11 @@ from starlette.routing import Route
 from ..core.units import format_bytes, format_s
 from .files import open_file, send_picture, take_in
 from .layout import action, document, heading, link, notice
-from .results import SavedReport
+from .results import SavedFile, SavedReport
 from .site import Fields, Site, address, field, html, posted, redirect, site_of
 
 PAGE_ROWS = 50
-MOST_JOBS = 20
+MOST_LISTED = 20  # jobs, and other files
 FIRST = "llama2_7b_fsdp_64"  # the example that an empty folder offers: the smallest that ships
 
 
@@ -27,7 +27,10 @@ def show_folder(request: Request) -> Response:
     reports = site.results.reports()
     title = f"Results in {site.folder.name or site.folder}"
     listed = _listed(site, reports) if reports else _empty()
-    return html(document("Results", heading(title), _drop(), _runs(site), listed, _jobs(site), here="/"))
+    told = _unnamed(site.results.n_unnamed())
+    return html(
+        document("Results", heading(title), told, _drop(), _runs(site), listed, _inputs(site, reports), here="/")
+    )
 
 
 def show_rows(request: Request) -> Response:
@@ -180,7 +183,7 @@ def _row(one: SavedReport, is_pinned: bool) -> h.Element:
         h.td[title, h.div(".hint")[name] if one.job else None],
         h.td[one.kind],
         (h.td(".number")[text] for text in _figures(one)),
-        h.td[one.file.when],
+        h.td(".when")[one.file.when],
         h.td(".words")[h.code[one.command or "Python"]],
         h.td[pins],
     ]
@@ -202,12 +205,32 @@ def _figures(one: SavedReport) -> tuple[str, ...]:
     )
 
 
-def _jobs(site: Site) -> h.Node:
-    jobs = site.results.jobs()[:MOST_JOBS]
-    if not jobs:
+def _unnamed(n: int) -> h.Node:
+    if not n:
         return None
-    items = (h.li[h.a(href=address("/job", file=file.name))[file.name], f" {file.when}"] for file in jobs)
-    return h.section[h.h2["Job files"], h.ul[items]]
+    what = "1 file has a name" if n == 1 else f"{n:,} files have names"
+    return notice(
+        f"{what} with letters that cannot be typed, such as line ends. Rename them to see them here.", "unsure"
+    )
+
+
+def _inputs(site: Site, reports: Sequence[SavedReport]) -> list[h.Node]:
+    """Jobs, and files that a job can be made of or that recorded steps are in."""
+    jobs, others = site.results.inputs(reports)
+    return [
+        _latest("Job files", "/job", jobs),
+        _latest("Logs, scripts, tables and profiles", "/open", others),
+    ]
+
+
+def _latest(title: str, to: str, files: Sequence[SavedFile]) -> h.Node:
+    if not files:
+        return None
+    shown = files[:MOST_LISTED]
+    items = (h.li[h.a(href=address(to, file=file.name))[file.name], f" {file.when}"] for file in shown)
+    n_more = len(files) - len(shown)
+    more = h.p(".hint")[f"The latest {len(shown)}; {n_more:,} more are in the folder."] if n_more else None
+    return h.section[h.h2[title], h.ul[items], more]
 
 
 ROUTES = (

@@ -45,6 +45,7 @@ ORIGINS = (
     (re.compile(r"not said\b"), "assumed: "),
     (re.compile(r"not in the file: |--(device|set)\b"), "given at the import: "),
 )  # how the comments of an imported job begin, and what they say
+IN_TEXT = "fields of its own, written in the text"  # what a section is to someone who looks at the form
 BOOLEAN = ("true", "false")
 LISTS = {
     "models": workload_names,
@@ -325,7 +326,7 @@ def _about(field: FormField) -> str:
         return "No field of a job file."
     default = about.default
     known = "" if default is None or default is NEEDED or default == "" else f" Default: {_words(default)}."
-    takes = "" if field.choices else f" Takes: {about.takes}."
+    takes = "" if field.choices else f" Takes: {about.takes.replace(SECTION, IN_TEXT)}."
     return printable(f"{about.about[:1].upper()}{about.about[1:].rstrip('.')}.{takes}{known}")
 
 

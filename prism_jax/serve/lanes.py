@@ -105,7 +105,7 @@ class _LocalLane:
             return future.result()
         except BrokenExecutor as error:
             self.close()
-            raise LostWorkerError("its worker ended: it was killed, or ran out of memory") from error
+            raise LostWorkerError("Its worker ended: it was killed, or ran out of memory") from error
 
     def _watch(self, future: Future, stops: Callable[[], bool], at_once: Callable[[], bool]) -> None:
         """Waits until a run is done; one that is to stop and does not is made to."""
@@ -139,7 +139,7 @@ class _SharedLane:
                 left_s -= TICK_S if stops() else 0.0
             return future.result(0.0)
         except Exception as error:
-            raise LostWorkerError(f"its worker was lost ({type(error).__name__}: {error})"[:300]) from error
+            raise LostWorkerError(f"Its worker was lost ({type(error).__name__}: {error})"[:300]) from error
 
     def close(self) -> None:
         """As `QueueLane.close`."""

@@ -10,10 +10,12 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -32,6 +34,8 @@ MOST_TEXT, MOST_NUMBER = 300, 1e300  # letters of a text in a row; a number ther
 HEAD = f'"{SCHEMA}": "prism-jax/'.encode()
 HEAD_BYTES = 200
 OWN = ".prism-jax"  # folder below DIR for what can be made again: pictures, and the lock
+JOBS = (".yaml", ".yml", ".toml")
+OF_RUNS = (".run", ".work", ".progress", ".cancel")
 PINS = "pinned.txt"  # names of pinned reports, a line each
 
 
@@ -195,8 +199,23 @@ class Results:
 
     def jobs(self) -> list[SavedFile]:
         """Files of jobs below DIR (YAML, TOML), the latest first."""
-        found = [file for file in self.files() if file.name.endswith((".yaml", ".yml", ".toml"))]
-        return sorted(found, key=lambda file: (-file.modified_s, file.name))
+        return _latest(file for file in self.files() if file.name.endswith(JOBS))
+
+    def inputs(self, reports: Iterable[SavedReport]) -> tuple[list[SavedFile], list[SavedFile]]:
+        """Files of jobs, and those that are neither jobs nor `reports` nor of runs (logs, tables, profiles); the latest first."""
+        known, jobs, others = {PINS, *(one.file.name for one in reports)}, list[SavedFile](), list[SavedFile]()
+        for one in islice(self.files(), MOST_FILES):
+            if one.name.endswith(JOBS):
+                jobs.append(one)
+            elif one.name not in known and not one.name.endswith(OF_RUNS):
+                others.append(one)
+        return _latest(jobs), _latest(others)
+
+    def n_unnamed(self) -> int:
+        """How many files of DIR have names that no address and no command can have, so that they are not shown."""
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            return sum(not entry.name.isprintable() for entry in entries)
+        return 0
 
     def pinned(self) -> list[str]:
         """Names of the reports that are pinned, in the order of pinning."""
@@ -214,6 +233,10 @@ class Results:
             others = [one for one in self.pinned() if one != name]
             lines = [*others, name] if is_pinned else others
             write_text(self._folder / PINS, "".join(f"{line}\n" for line in lines))
+
+
+def _latest(files: Iterable[SavedFile]) -> list[SavedFile]:
+    return sorted(files, key=lambda file: (-file.modified_s, file.name))
 
 
 def _files(folder: Path, above: str, depth: int) -> Iterator[SavedFile]:

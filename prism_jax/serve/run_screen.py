@@ -47,13 +47,24 @@ def show_run(request: Request) -> Response:
             title,
             heading(title, h.a(href="/runs")["All runs"]),
             _state(run),
-            copied(command_line(run.words), "command"),
+            _command(site, run),
             _part(site, run),
             h.div(".actions")[_actions(run)],
             _found(site, run),
             _terminal(site, run),
         )
     )
+
+
+def _command(site: Site, run: CommandRun) -> h.Node:
+    """The command; one that the page would not run is not there to copy."""
+    if not run.words:
+        return None
+    try:
+        site.runs.shell_words(run.name)
+    except PrismError:
+        return h.pre(tabindex="0", aria_label="command")[command_line(run.words)]
+    return copied(command_line(run.words), "command")
 
 
 def run_title(run: CommandRun) -> str:
@@ -244,7 +255,7 @@ def _listed(title: str, runs: Sequence[CommandRun]) -> h.Element:
         h.tr[
             h.td[h.a(href=address("/run", name=run.name))[run.name]],
             h.td(class_=SAID[run.state][1])[SAID[run.state][0]],
-            h.td[f"{run.done:.0%}" if run.state == "running" else run.ended[:16].replace("T", " ")],
+            h.td(".when")[f"{run.done:.0%}" if run.state == "running" else run.ended[:16].replace("T", " ")],
             h.td(".words")[h.code[command_line(run.words)]],
         ]
         for run in runs

@@ -394,7 +394,7 @@ class Runs:
         """A run whose command has ended."""
         known = self._as_known(begun)
         if outcome.exit_code == TERMINATED and not self._unfinished(known):
-            return self._lost(begun, "its worker was terminated")
+            return self._lost(begun, "Its worker was terminated")
         run = replace(known, journal=outcome.journal, exit_code=outcome.exit_code, error=outcome.error[:MOST_ERROR])
         if outcome.has_report:
             return replace(run, state=DONE)
@@ -406,7 +406,12 @@ class Runs:
         if state := self._unfinished(run):
             return replace(run, state=state)
         n = run.n_lost + 1
-        return replace(run, state=WAITING if n <= MOST_LOST else INTERRUPTED, n_lost=n, error=f"{why} (time {n})")
+        return replace(
+            run,
+            state=WAITING if n <= MOST_LOST else INTERRUPTED,
+            n_lost=n,
+            error=f"{why}. It was tried {n} time{'s' * (n > 1)}.",
+        )
 
     def _unfinished(self, run: CommandRun) -> str:
         """The state of a run that was stopped from here; empty: it was not."""

