@@ -199,7 +199,7 @@ class Results:
 
     def jobs(self) -> list[SavedFile]:
         """Files of jobs below DIR (YAML, TOML), the latest first."""
-        return _latest(file for file in self.files() if file.name.endswith(JOBS))
+        return self.inputs(())[0]
 
     def inputs(self, reports: Iterable[SavedReport]) -> tuple[list[SavedFile], list[SavedFile]]:
         """Files of jobs, and those that are neither jobs nor `reports` nor of runs (logs, tables, profiles); the latest first."""

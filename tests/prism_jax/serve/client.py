@@ -81,9 +81,14 @@ class Client:
         return self.ask("PUT", f"{path}?{urlencode(query)}", body)
 
     def ask(
-        self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str | None] | None = None
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str | None] | None = None,
+        goes_away: bool = False,
     ) -> Answer:
-        """One request; a header of None is left out."""
+        """One request; a header of None is left out. A browser that goes away does so before its body has ended."""
         stated = {
             "host": HOST,
             "origin": f"http://{HOST}",
@@ -107,13 +112,13 @@ class Client:
             "server": ("127.0.0.1", 8765),
             "client": ("127.0.0.1", 1),
         }
-        return asyncio.run(_answer(self.app, scope, body))
+        return asyncio.run(_answer(self.app, scope, body, goes_away))
 
 
 CHUNK = 2**16
 
 
-async def _answer(app: Any, scope: Any, body: bytes) -> Answer:
+async def _answer(app: Any, scope: Any, body: bytes, goes_away: bool) -> Answer:
     chunks = [body[at : at + CHUNK] for at in range(0, len(body), CHUNK)] or [b""]
     found: dict[str, Any] = {"body": b""}
 
@@ -121,7 +126,7 @@ async def _answer(app: Any, scope: Any, body: bytes) -> Answer:
         if not chunks:
             return {"type": "http.disconnect"}
         own = chunks.pop(0)
-        return {"type": "http.request", "body": own, "more_body": bool(chunks)}
+        return {"type": "http.request", "body": own, "more_body": goes_away or bool(chunks)}
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":

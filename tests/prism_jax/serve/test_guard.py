@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -130,7 +129,6 @@ def test_a_name_as_long_as_the_disk_takes(client: Client):
 
 
 def test_there_are_no_web_sockets(client: Client):
-    import asyncio
 
     sent: list[dict[str, object]] = []
 
@@ -155,36 +153,8 @@ def test_a_known_browser_may_open_a_link_again(client: Client):
 
 
 def test_a_browser_that_goes_away_leaves_no_traceback_and_no_file(client: Client, capsys: pytest.CaptureFixture[str]):
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    def asks(method: str, path: str, query: str) -> None:
-        messages = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
-
-        async def receive() -> Any:
-            return messages.pop(0)
-
-        headers = {
-            "host": HOST,
-            "origin": f"http://{HOST}",
-            "cookie": f"{client.keys.name}={client.keys.cookie}",
-            "content-length": "1000",
-        }
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "root_path": "",
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }
-        asyncio.run(client.app(scope, receive, send))
-
-    asks("PUT", "/files", "name=a.log")
-    asks("POST", "/runs", "")
-    assert {message["status"] for message in sent if "status" in message} <= {400}
+    for method, target in (("PUT", "/files?name=a.log"), ("POST", "/runs")):
+        assert client.ask(method, target, b"abc", goes_away=True).status == 400
     assert not any(path.is_file() for path in client.site.folder.rglob("*"))
     assert capsys.readouterr().err == ""
 

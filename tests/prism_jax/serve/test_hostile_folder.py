@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import asdict
 from html import unescape
 from pathlib import Path
-from typing import Any, cast
 from urllib.parse import quote_from_bytes
 
 import pytest
@@ -16,7 +16,7 @@ from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import also_below, only_below, read_text
 from prism_jax.prediction.check import check_job
 from prism_jax.serve.results import SavedFile
-from prism_jax.serve.runs import RUN, SCHEMA, Runs
+from prism_jax.serve.runs import RUN, SCHEMA, CommandRun, Runs
 from prism_jax.serve.serve_folder import _alone, _this_machine, _told
 from prism_jax.serve.words import checked_words
 from prism_jax.serve.worker import run_words
@@ -97,27 +97,19 @@ SECRET = '{"model_type": "llama", "hidden_size": "the secret"}'
 
 @pytest.mark.parametrize(
     "value",
-    ["model={hf_config: %s}", "data={lengths: %s}", "data.lengths='%s'", "data.lengths= %s"],
+    ["model={hf_config: %s}", "data={lengths: %s}", "data.lengths='%s'", "data.lengths= %s", ""],
 )
-def test_a_run_reads_no_file_elsewhere_however_words_name_it(value: str, tmp_path: Path):
+def test_a_run_reads_no_file_elsewhere_however_words_or_a_job_name_it(value: str, tmp_path: Path):
     folder = tmp_path / "served"
     folder.mkdir()
     (tmp_path / "secret.json").write_text(SECRET)
-    words = ("check", JOB, "--set", value % (tmp_path / "secret.json"))
+    words = ("check", JOB, "--set", value % (tmp_path / "secret.json")) if value else ("check", "job.yaml")
+    text = example_files()[JOB].read_text()
+    (folder / "job.yaml").write_text(f"model: {{hf_config: ../secret.json}}\n{text[text.index('cluster:') :]}")
     found = run_words(words, str(folder), "check-1")
     assert found.exit_code == 2
     assert "lies outside of" in found.error, found.error
     assert "the secret" not in found.error
-
-
-def test_a_run_reads_no_file_elsewhere_that_a_job_names(tmp_path: Path):
-    folder = tmp_path / "served"
-    folder.mkdir()
-    (tmp_path / "secret.json").write_text(SECRET)
-    text = example_files()[JOB].read_text()
-    (folder / "job.yaml").write_text(f"model: {{hf_config: ../secret.json}}\n{text[text.index('cluster:') :]}")
-    found = run_words(("check", "job.yaml"), str(folder), "check-1")
-    assert (found.exit_code, "lies outside of" in found.error) == (2, True), found.error
 
 
 @pytest.mark.parametrize("word", [".git/hooks/x.html", ".bashrc", "a/.ssh/config"])
@@ -152,20 +144,7 @@ def test_links_in_the_place_of_the_pages_own_files_are_not_followed(tmp_path: Pa
     assert [path.name for path in other.iterdir()] == ["victim"]
 
 
-SAVED = {
-    "schema": SCHEMA,
-    "words": ["check", JOB],
-    "state": "running",
-    "created": "",
-    "started": "",
-    "ended": "",
-    "exit_code": None,
-    "error": "",
-    "journal": "",
-    "turn": 1,
-    "n_lost": 0,
-    "is_stopping": False,
-}
+SAVED = {"schema": SCHEMA, **asdict(CommandRun("a", ("check", JOB), "running", turn=1))}
 
 
 @pytest.mark.parametrize(
@@ -268,26 +247,16 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path):
         assert (answer.status, "the folder that is served is gone" in answer.text) == (400, True)
 
 
-def test_the_end_tells_what_goes_on_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_end_tells_what_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(Runs, "start", lambda runs: runs)  # no workers
     runs = Runs(tmp_path)
     name = runs.submit(["check", JOB]).name
-    with pytest.raises(KeyboardInterrupt), _told(cast(Any, _Idle(runs))):
+    with pytest.raises(KeyboardInterrupt), _told(runs):
         raise KeyboardInterrupt
     assert capsys.readouterr().out == f"At the next start of prism-jax serve {tmp_path} go on: {name}\n"
     runs.cancel(name)
-    with _told(cast(Any, _Idle(runs))):
+    with _told(runs):
         tmp_path.rename(tmp_path.with_name("gone"))
     assert capsys.readouterr().out == ""
-
-
-class _Idle:
-    """Runs without workers."""
-
-    def __init__(self, runs: Runs) -> None:
-        self.folder, self.runs = runs.folder, runs.runs
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
