@@ -21,13 +21,14 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from ..core.errors import DataError, printable
-from ..core.read_file import parse_json, read_bytes, read_text
+from ..core.read_file import parse_json, read_text
 from ..core.report import SCHEMA, Report
 from ..core.write_file import write_text
 from ..show.reports import REMEDY, report_of
 
 T = TypeVar("T")
 MOST_BYTES = 64 * 2**20  # of a report
+MOST_NESTS = 2**20  # lists and objects of a report, each some 100 bytes in memory
 MOST_KEPT, MOST_KEPT_BYTES = 256, 2**23  # pages and the like that are kept, and bytes of their files
 MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in all
 MOST_TEXT, MOST_NUMBER = 300, 1e300  # letters of a text in a row; a number there
@@ -160,7 +161,7 @@ class Results:
                 is_report = HEAD in opened.read(HEAD_BYTES)
             if not is_report:
                 return None
-            data = json.loads(read_bytes(path, MOST_BYTES, REMEDY))
+            data = json.loads(_content(path))
             kind = shown(str(data[SCHEMA]).split("/")[1])
             keys = (*SHOWN, *(RECORDED if "record" not in data else ()))
             return SavedReport(file, kind, {key: data[key] for key in keys if key in data})
@@ -173,7 +174,7 @@ class Results:
         Raises:
             DataError: no report, or damaged.
         """
-        return report_of(parse_json(read_text(self._folder / name, MOST_BYTES, REMEDY), name), name)
+        return report_of(parse_json(_content(self._folder / name), name), name)
 
     def kept(self, what: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """A value that is made of files, once, and kept until one of them has changed.
@@ -233,6 +234,14 @@ class Results:
             others = [one for one in self.pinned() if one != name]
             lines = [*others, name] if is_pinned else others
             write_text(self._folder / PINS, "".join(f"{line}\n" for line in lines))
+
+
+def _content(path: Path) -> str:
+    """The text of a report, of so few lists and objects that it takes no more than ten times its size in memory."""
+    text = read_text(path, MOST_BYTES, REMEDY)
+    if text.count("[") + text.count("{") > MOST_NESTS:
+        raise DataError(f"{path.name}: more than {MOST_NESTS:,} lists and objects, as no report has. Make it again.")
+    return text
 
 
 def _latest(files: Iterable[SavedFile]) -> list[SavedFile]:

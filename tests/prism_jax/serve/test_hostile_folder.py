@@ -15,7 +15,7 @@ import pytest
 from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import also_below, only_below, read_text
 from prism_jax.prediction.check import check_job
-from prism_jax.serve.results import SavedFile
+from prism_jax.serve.results import MOST_NESTS, SavedFile
 from prism_jax.serve.runs import RUN, SCHEMA, CommandRun, Runs
 from prism_jax.serve.serve_folder import _alone, _this_machine, _told
 from prism_jax.serve.words import checked_words
@@ -235,6 +235,13 @@ def test_the_folder_lists_what_was_put_into_it_and_tells_of_names_that_it_cannot
         "job.yaml",
     }
     assert "1 file has a name with letters that cannot be typed" in text
+
+
+def test_a_report_of_millions_of_lists_is_refused_before_they_take_memory(tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"schema": "prism-jax/prediction/1", "a": [' + "[]," * (MOST_NESTS + 1) + "[]]}")
+    client = Client(tmp_path)
+    for text in (client.get("/").text, client.get("/answer", file="a.json").text):
+        assert "lists and objects, as no report has" in text
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path):
