@@ -194,7 +194,8 @@ async def _welcome(send: Send, keys: Keys, token: str, is_known: bool) -> None:
 
 def bug(error: Exception) -> str:
     """An error that no input should cause, in words."""
-    return f"{type(error).__name__}: {error}. This is a bug in prism-jax or a fault of the machine."
+    said = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{said}. This is a bug in prism-jax or a fault of the machine."
 
 
 async def refused(send: Send, refusal: RefusedError) -> None:

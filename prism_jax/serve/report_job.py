@@ -29,7 +29,10 @@ def report_in(site: Site, name: str) -> Report:
     return site.results.kept("report", [name], lambda: site.results.opened(name))
 
 
-DAMAGE = (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
+DAMAGE = (
+    *(TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError),
+    *(AssertionError, StopIteration, RuntimeError),
+)
 
 
 SOURCES = ("job", "jobs", "file", "files")  # inputs that name files which a report is of
@@ -49,7 +52,7 @@ def of_reports(handler: F) -> F:
             return handler(request, *rest)
         except DAMAGE as error:
             what = " or ".join(request.query_params.getlist("file")) or "this file"
-            raise DataError(f"{what}: a damaged report: {error or type(error).__name__}. Make it again.") from error
+            raise DataError(f"{what}: a damaged report: {str(error) or type(error).__name__}. Make it again.") from error
 
     return cast(F, told)
 

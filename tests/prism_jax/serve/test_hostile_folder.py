@@ -8,6 +8,7 @@ import re
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_from_bytes
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from prism_jax.core.errors import DataError
 from prism_jax.core.read_file import also_below, only_below, read_text
 from prism_jax.prediction.check import check_job
+from prism_jax.prediction.check_report import CheckReport
 from prism_jax.serve.results import MOST_NESTS, SavedFile
 from prism_jax.serve.runs import RUN, SCHEMA, CommandRun, Runs
 from prism_jax.serve.serve_folder import _alone, _this_machine, _told
@@ -242,6 +244,17 @@ def test_a_report_of_millions_of_lists_is_refused_before_they_take_memory(tmp_pa
     client = Client(tmp_path)
     for text in (client.get("/").text, client.get("/answer", file="a.json").text):
         assert "lists and objects, as no report has" in text
+
+
+@pytest.mark.parametrize("error", [AssertionError, StopIteration, RuntimeError, OverflowError])
+def test_a_report_that_cannot_be_laid_out_is_a_damaged_one(error: type[Exception], tmp_path: Path, monkeypatch: Any):
+    def page(_: object) -> Any:
+        raise error
+
+    check_job(JOB).save(tmp_path / "a.json")
+    monkeypatch.setattr(CheckReport, "page", page)
+    answer = Client(tmp_path).get("/answer", file="a.json")
+    assert (answer.status, f"a.json: a damaged report: {error.__name__}" in answer.text) == (400, True)
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path):
