@@ -52,7 +52,9 @@ def of_reports(handler: F) -> F:
             return handler(request, *rest)
         except DAMAGE as error:
             what = " or ".join(request.query_params.getlist("file")) or "this file"
-            raise DataError(f"{what}: a damaged report: {str(error) or type(error).__name__}. Make it again.") from error
+            raise DataError(
+                f"{what}: a damaged report: {str(error) or type(error).__name__}. Make it again."
+            ) from error
 
     return cast(F, told)
 
