@@ -462,12 +462,14 @@ def tail_values(
     n_column: int,
     value: Callable[[Floats, Rows], Floats],
     shape: Sequence[int] = (),
+    progress: Progress = silent,
 ) -> Floats:
     """Values [plan, seed, *shape] of plans by number on the draws of each seed, in which processes share.
 
     Args:
         n_column: as in `TailScorer.samples`.
         value: called with step times [plan, sample] of some plans and their numbers; gives [plan, *shape].
+        progress: called after each seed.
     """
     every = np.divmod(np.arange(len(numbers) * len(seeds)), len(seeds))  # place and seed of each row
 
@@ -478,6 +480,7 @@ def tail_values(
             at = np.flatnonzero(of_seed == k)
             some = numbers[place[at]]
             found[at] = value(TailScorer(evaluator, seeds[k]).samples(some, n_column), some)
+            progress((k + 1) / len(seeds))
         return found
 
     found = dealt(_owner_of_tails(evaluator, numbers, len(seeds), n_column), compute, shape)

@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 
 from ..calibration.band import case_of, joint_factors
 from ..core.arrays import Floats
-from ..core.processes import Progress, silent
+from ..core.processes import Progress, part, silent
 from ..core.together import dealt, n_processes
 from ..graph.draws import seed_of
 from ..job.job import Job
@@ -279,9 +279,10 @@ def _final(
         return np.stack([statistic.of(samples, screen.n_devices[own]) for statistic in statistics], axis=1)
 
     def score(some: Rows) -> Floats:
-        return tail_values(evaluator, some, seeds, FINAL_COLUMNS, several, (len(statistics),))
+        return tail_values(evaluator, some, seeds, FINAL_COLUMNS, several, (len(statistics),), said)
 
-    progress(0.0, "finalists on fresh draws")
+    said = part(progress, "finalists on fresh draws")
+    said(0.0)
     found = scores("final", numbers, score, progress)
     found = np.ascontiguousarray(
         np.moveaxis(found, 2, 1)

@@ -41,7 +41,7 @@ def serve_folder(
 
     Args:
         folder: folder of reports, jobs, logs and profiles; it is made where there is none.
-        port: of the loopback interface; 0: any that is free.
+        port: port of the loopback interface; 0: any that is free.
 
     Raises:
         DataError: the extra is not installed, the folder cannot be used or is served already, or the port is taken.
