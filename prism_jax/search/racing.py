@@ -31,9 +31,10 @@ from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from ..result.objective import OBJECTIVES, PlanObjective
 from ..variability.tree import Variability
-from .evaluate import Evaluator, ScreeningResult, TailScorer, tail_values
+from .evaluate import Evaluator, ScreeningResult, TailScorer
 from .figures import GainEstimate
 from .plan_table import PlanTable, Rows, of_each_kind
+from .shared_tails import tail_values
 
 N_REPEAT = 16  # of the draws of a calibration: members that no run has measured are drawn anew
 N_BOOTSTRAP = 4000

@@ -88,8 +88,6 @@ def _empty() -> h.Element:
 
 
 def _listed(site: Site, reports: Sequence[SavedReport]) -> h.Element:
-    pinned = set(site.results.pinned())
-    shown = sorted(reports, key=lambda one: one.file.name not in pinned)
     return h.section[
         h.h2[f"{len(reports):,} report{'s' * (len(reports) > 1)}"],
         h.label(for_="filter")["Filter by job, kind, command or file"],
@@ -106,7 +104,7 @@ def _listed(site: Site, reports: Sequence[SavedReport]) -> h.Element:
             autocomplete="off",
         ),
         h.form(action="/compare", method="get")[
-            _rows(site, shown, "", 0), h.div(".actions")[h.button(type="submit")["Compare the chosen reports"]]
+            _rows(site, reports, "", 0), h.div(".actions")[h.button(type="submit")["Compare the chosen reports"]]
         ],
     ]
 

@@ -14,12 +14,13 @@ from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import load_job
 from prism_jax.plan.packing import Data
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
-from prism_jax.search import evaluate, pipeline
-from prism_jax.search.evaluate import Evaluator, TailScorer, tail_values
+from prism_jax.search import evaluate, pipeline, shared_tails
+from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
 from prism_jax.search.plan_table import PlanTable
 from prism_jax.search.racing import model_errors, prob_best
+from prism_jax.search.shared_tails import tail_values
 from prism_jax.search.space import default_space
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.predict import predict
@@ -254,8 +255,8 @@ def test_processes_that_share_have_about_as_much_work_and_give_the_same_tails(ev
     some = TailScorer(evaluator, 8).samples(numbers, 32).mean(axis=1)
     np.testing.assert_array_equal(alone[:, 1], some)
     owned = []
-    monkeypatch.setattr(evaluate, "n_processes", lambda: 2)
-    monkeypatch.setattr(together, "n_processes", lambda: 2)
+    for module in (evaluate, shared_tails, together):
+        monkeypatch.setattr(module, "n_processes", lambda: 2)
     monkeypatch.setattr(
         together, "gathered_rows", lambda own, owner: owned.append((own, owner)) or np.zeros(len(owner))
     )
