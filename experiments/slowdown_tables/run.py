@@ -75,7 +75,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--csv", metavar="FILE")
-    parser.add_argument("--write", action="store_true", help="renew expected.json")
+    parser.add_argument("--check", action="store_true", help="compare with expected.json instead of writing it")
     options = parser.parse_args()
     config = yaml.safe_load((HERE / "config.yaml").read_text())
     exact = closed_form_errors(config["closed_form"], config["seed"], config["closed_form"]["sizes"])
