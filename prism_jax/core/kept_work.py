@@ -8,6 +8,7 @@ and the code. Work of anything else is refused, and so is what no command keeps:
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -95,8 +96,8 @@ class Expected:
 
     kind: str
     shape: tuple[int | None, ...]
-    least: Any = -np.inf
-    most: Any = np.inf
+    least: Any = -math.inf
+    most: Any = math.inf
     may_be_nan: bool = False
     may_be_infinite: bool = False
 
