@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ..core.units import format_bytes, format_s
 from .files import open_file, send_picture, take_in
 from .layout import action, document, heading, link, notice
-from .results import SavedFile, SavedReport
+from .results import MOST_FILES, SavedFile, SavedReport
 from .site import Fields, Site, address, field, html, posted, redirect, site_of
 
 PAGE_ROWS = 50
@@ -27,9 +27,9 @@ def show_folder(request: Request) -> Response:
     reports = site.results.reports()
     title = f"Results in {site.folder.name or site.folder}"
     listed = _listed(site, reports) if reports else _empty()
-    told = _unnamed(site.results.n_unnamed())
+    told = (_unnamed(site.results.n_unnamed()), _beyond(site.results.n_beyond))
     return html(
-        document("Results", heading(title), told, _drop(), _runs(site), listed, _inputs(site, reports), here="/")
+        document("Results", heading(title), *told, _drop(), _runs(site), listed, _inputs(site, reports), here="/")
     )
 
 
@@ -209,6 +209,14 @@ def _unnamed(n: int) -> h.Node:
     what = "1 file has a name" if n == 1 else f"{n:,} files have names"
     return notice(
         f"{what} with letters that cannot be typed, such as line ends. Rename them to see them here.", "unsure"
+    )
+
+
+def _beyond(n: int) -> h.Node:
+    if not n:
+        return None
+    return notice(
+        f"JSON files beyond the first {MOST_FILES:,}, not listed: {n:,}. Serve a folder below this one.", "unsure"
     )
 
 

@@ -121,7 +121,12 @@ class Results:
 
     Args:
         folder: DIR.
+
+    Attributes:
+        n_beyond: JSON files that the last look left out, since `MOST_FILES` of them had been read.
     """
+
+    n_beyond = 0
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, Lock()
@@ -144,9 +149,13 @@ class Results:
             return list(self._reports)
 
     def _look(self) -> list[SavedReport]:
-        known, self._known = self._known, {}
+        known, self._known, self.n_beyond = self._known, {}, 0
         for file in self.files():
-            if file.name.endswith(".json") and len(self._known) < MOST_FILES:
+            if not file.name.endswith(".json"):
+                continue
+            if len(self._known) == MOST_FILES:
+                self.n_beyond += 1
+            else:
                 before = known.get(file.name)
                 row = before[1] if before and before[0] == file else self._row(file)
                 self._known[file.name] = (file, row)

@@ -121,6 +121,15 @@ def test_files_that_are_no_reports_are_not_listed(client: Client):
     assert "No reports are here yet." in client.get("/").text
 
 
+def test_reports_beyond_the_most_are_counted(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("prism_jax.serve.results.MOST_FILES", 2)
+    for number in range(5):
+        write(client, f"{number}.json")
+    text = client.get("/").text
+    assert "2 reports" in text
+    assert "not listed: 3." in text
+
+
 def test_hostile_names_are_text(client: Client):
     write(client, "<script>x.json", job={"name": "<img src=x>", "n_devices": 8})
     text = client.get("/").text
