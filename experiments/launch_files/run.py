@@ -25,12 +25,11 @@ from typing import Any
 import pandas as pd
 
 from prism_jax.core.errors import PrismError
-from prism_jax.launch.carriers import head_of_config
-from prism_jax.launch.command_head import INVERSE
 from prism_jax.launch.config_files import ConfigFiles, read_document
 from prism_jax.launch.head import Head, SaidValue, runs_of
+from prism_jax.launch.launch_files import head_of_config, head_of_script
 from prism_jax.launch.megatron import megatron_job
-from prism_jax.launch.programs import head_of_script
+from prism_jax.launch.megatron_programs import INVERSE
 from prism_jax.launch.read_heads import read_heads
 from prism_jax.launch.stated import StatedJob
 from tests.prism_jax.launch.cases import carriers, cases_of

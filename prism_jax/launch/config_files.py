@@ -6,6 +6,7 @@ its folder, and outside of that only below a folder that was named. Nothing is e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,6 @@ from ..core.read_file import read_text
 from ..tables.document import Document
 from ..tables.yaml_toml import MAX_BYTES, read_loose_yaml, read_toml
 from .head import LONGEST_VALUE, MOST_NAMES, Head, SaidValue
-from .open_head import OpenHead, resolve
 from .shell_values import MARKS, OpenValues
 
 SUFFIXES = (".yaml", ".yml", ".toml", ".json")
@@ -72,9 +72,9 @@ class ConfigFiles:
         """Values of `words` by name."""
         return {name: SaidValue(text, 0, name) for name, text in self.words.items()}
 
-    def head(self, trainer: str = "") -> OpenHead:
+    def head(self, trainer: str = "") -> Head:
         """An empty head of the job, with its number of GPUs as `world_size` where that was given."""
-        head = OpenHead(trainer=trainer, source="configuration", open=self.open)
+        head = Head(trainer=trainer, source="configuration", open=self.open)
         if self.n_devices is not None:
             head.arguments["world_size"] = SaidValue(str(self.n_devices), 0, "--gpus")
         return head
@@ -172,3 +172,75 @@ def said_of(document: Document) -> dict[str, SaidValue]:
             raise ConfigError.in_file(document.name, f"more than {MOST_NAMES:,} values")
         found[name] = value
     return found
+
+
+# --- References ------------------------------------------------------------------------------------------------------
+
+MOST_ROUNDS = 50  # references inside of references
+_REFERENCE = re.compile(r"\$\{([^${}]{1,200})\}|\$([A-Za-z_]\w{0,80})")
+_ENVIRONMENT = re.compile(r"(?:oc\.)?env:(\w+)(?:,(.*))?")
+_SELECT = re.compile(r"oc\.select:([\w.]+)(?:,(.*))?")
+_PRODUCT = re.compile(r"(?:multiply|mul):\s*(\d{1,9})\s*,\s*(\d{1,9})\s*")  # resolvers of NeMo and NeMo-RL
+_SHELL = re.compile(
+    r"([A-Za-z_]\w*(?=:?-)|[A-Z_][A-Z0-9_]*)(?::?-|:)(.*)"
+)  # ${NAME:-default} of bash, ${NAME:default} of Primus
+
+
+def resolve(
+    values: Mapping[str, SaidValue], environment: Mapping[str, str], open_values: OpenValues
+) -> dict[str, SaidValue]:
+    """Values with their references filled in: `${model.hidden}` of the same file, `${oc.env:X}`, `${X:default}` and `$X` of the
+    environment. What is not known becomes an open value. Nothing is computed but products.
+
+    Args:
+        values: by dotted name.
+        environment: variables that are known.
+        open_values: takes what is not.
+    """
+    return {
+        name: one if "$" not in one.text else one._replace(text=_filled(name, one, values, environment, open_values))
+        for name, one in values.items()
+    }
+
+
+def _filled(
+    name: str,
+    one: SaidValue,
+    values: Mapping[str, SaidValue],
+    environment: Mapping[str, str],
+    open_values: OpenValues,
+) -> str:
+    text = one.text
+    for _ in range(MOST_ROUNDS):
+        found = _REFERENCE.search(text)
+        if found is None or len(text) > 4000:
+            break
+        known = _known(name, found[1] or found[2], values, environment)
+        if known is None:
+            shown = found[1] or found[2]
+            variable = _ENVIRONMENT.fullmatch(shown)
+            known = open_values.mark(variable[1] if variable else shown, one.line)
+        text = text[: found.start()] + known.strip("'\"") + text[found.end() :]
+    return text
+
+
+def _known(name: str, reference: str, values: Mapping[str, SaidValue], environment: Mapping[str, str]) -> str | None:
+    """Value that a reference stands for; None where that is open."""
+    product = _PRODUCT.fullmatch(reference)
+    if product is not None:
+        return str(int(product[1]) * int(product[2]))
+    variable, select = _ENVIRONMENT.fullmatch(reference), _SELECT.fullmatch(reference)
+    if variable is not None:
+        return environment.get(variable[1], variable[2])
+    if select is not None:
+        reference = select[1]
+    up = len(reference) - len(reference.lstrip("."))
+    path = ".".join([*name.split(".")[:-up], reference[up:]]) if up else reference
+    if path in values and path != name:
+        return values[path].text
+    if select is not None and select[2] is not None:
+        return select[2]
+    shell = _SHELL.fullmatch(reference)
+    if shell is not None:
+        return environment.get(shell[1], shell[2])
+    return environment.get(reference)

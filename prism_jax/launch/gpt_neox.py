@@ -7,14 +7,14 @@ Source: `megatron/neox_arguments` and `ParallelMLP` of GPT-NeoX 2.0 (widths of g
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ..tables.document import Document
 from .config_files import Carrier, ConfigFiles
-from .head import Head, SaidValue
-from .launch_line import LaunchLine, LaunchProgram, NoTrainingError, runs
+from .head import Head, SaidValue, plain_number, without_line
+from .launch_line import LaunchLine, LaunchProgram, included_gpus, runs
 
 OF_NEOX = (
     "pipe_parallel_size", "model_parallel_size", "pos_emb", "no_weight_tying", "gpt_j_residual",
@@ -49,26 +49,31 @@ def is_neox(document: Document) -> bool:
 
 def read_neox(files: ConfigFiles) -> Head:
     """Head of the training that configurations of GPT-NeoX state together; the later file counts."""
-    said: dict[str, SaidValue] = {}
-    data: dict[str, Any] = {}
-    for one in (files.main, *files.others):
-        said |= {name.replace("-", "_"): value for name, value in files.said(one).items()}
-        data |= _plain(one)
-    said |= files.words_said()
     head = files.head()
-    put_neox(head, said, data)
+    put_neox(head, (files.main, *files.others), files.said, files.words_said())
     return head
 
 
-def put_neox(head: Head, said: Mapping[str, SaidValue], data: Mapping[str, Any]) -> None:
-    """Puts arguments of GPT-NeoX into a head under the names of Megatron-LM.
+def put_neox(
+    head: Head,
+    documents: Sequence[Document],
+    values_of: Callable[[Document], Mapping[str, SaidValue]],
+    words: Mapping[str, SaidValue] | None = None,
+) -> None:
+    """Puts configurations of GPT-NeoX into a head under the names of Megatron-LM.
 
     Args:
-        said: values by dotted name.
-        data: top of the documents, for lists of lists.
+        documents: of which the later counts.
+        values_of: values of a document by dotted name.
+        words: values that count more.
     """
-    own = {name: SaidValue(text, 0, name) for name, text in USUAL.items()}
-    own |= {RENAMED.get(name, name): one for name, one in said.items()}
+    said: dict[str, SaidValue] = {}
+    data: dict[str, Any] = {}  # top of the documents, for lists of lists
+    for one in documents:
+        said |= {name.replace("-", "_"): value for name, value in values_of(one).items()}
+        data |= _plain(one)
+    said |= words or {}
+    own = without_line(USUAL) | {RENAMED.get(name, name): one for name, one in said.items()}
     for name in ("pipe_parallel_size", "model_parallel_size", "context_parallel_size"):
         if name in own and own[name].text == "0":
             own[name] = own[name]._replace(text="1")
@@ -81,8 +86,7 @@ def put_neox(head: Head, said: Mapping[str, SaidValue], data: Mapping[str, Any])
     _flags(own)
     if _vocabulary(own):
         head.notes.append("the vocabulary is that of GPT-2: no tokenizer is named, and it is the default")
-    known = head.arguments
-    head.arguments = own | known
+    head.arguments = own | head.arguments
     _devices(head)
 
 
@@ -108,29 +112,23 @@ def _width(own: dict[str, SaidValue]) -> None:
     is_llama = kind is not None and kind.text == "llama"
     is_gated = is_llama or (activation is not None and activation.text in GATED)
     if is_gated:
-        own["swiglu"] = (kind if is_llama and kind is not None else activation or SaidValue("", 0))._replace(
-            text="True"
-        )
+        gate = kind if is_llama and kind is not None else activation or SaidValue("", 0)
+        own["swiglu"] = gate._replace(text="True")
     said, factor = own.get("intermediate_size") or own.get("ffn_hidden_size"), own.get("expansion_factor")
-    hidden = _number(own.get("hidden_size"))
+    hidden = plain_number(own.get("hidden_size"))
     if hidden is None:
         return
-    wide = _number(said)
+    wide = plain_number(said)
     if wide is None:
-        times = _number(factor) or 4
+        times = plain_number(factor) or 4
         wide = 2 * hidden * times // 3 if is_llama else hidden * times
     if is_gated and not is_llama:
         wide = (2 * wide // 3) // 2
-    multiple = _number(own.get("mlp_multiple_of") or own.get("multiple_of")) or (256 if is_llama else 1)
+    multiple = plain_number(own.get("mlp_multiple_of") or own.get("multiple_of")) or (256 if is_llama else 1)
     if not is_llama or said is None:
         wide = -(-wide // multiple) * multiple
     where = said or factor
     own["ffn_hidden_size"] = SaidValue(str(wide), where.line if where else 0, where.name if where else "")
-
-
-def _number(said: SaidValue | None) -> int | None:
-    text = "" if said is None else said.text.removesuffix(".0")
-    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _flags(own: dict[str, SaidValue]) -> None:
@@ -168,20 +166,19 @@ def _vocabulary(own: dict[str, SaidValue]) -> bool:
 def _devices(head: Head) -> None:
     """GPUs, where they are said: nodes and GPUs of a node, or all batch sizes together."""
     own = head.arguments
-    each, nodes = _number(own.get("num_gpus")), _number(own.get("num_nodes"))
-    total, micro = own.get("train_batch_size"), _number(own.get("train_micro_batch_size_per_gpu"))
-    steps = _number(head.facts.get("grad_accum"))
+    each, nodes = plain_number(own.get("num_gpus")), plain_number(own.get("num_nodes"))
+    total, micro = own.get("train_batch_size"), plain_number(own.get("train_micro_batch_size_per_gpu"))
+    steps = plain_number(head.facts.get("grad_accum"))
     if "world_size" in own:
         return
     include = own.get("include")
-    if include is not None and ":" in include.text:
-        n = sum(len(part.partition(":")[2].split(",")) for part in include.text.split("@"))
+    if include is not None and (n := included_gpus(include.text)):
         own["world_size"] = include._replace(text=str(n))
     elif each and nodes:
         own["world_size"] = own["num_gpus"]._replace(text=str(each * nodes))
-    elif total is not None and micro and steps and _number(total):
-        model = (_number(own.get("pipe_parallel_size")) or 1) * (_number(own.get("model_parallel_size")) or 1)
-        own["world_size"] = total._replace(text=str((_number(total) or 0) // (micro * steps) * model))
+    elif total is not None and micro and steps and plain_number(total):
+        model = (plain_number(own.get("pipe_parallel_size")) or 1) * (plain_number(own.get("model_parallel_size")) or 1)
+        own["world_size"] = total._replace(text=str((plain_number(total) or 0) // (micro * steps) * model))
 
 
 NEOX = Carrier("GPT-NeoX", is_neox, read_neox)
@@ -194,7 +191,7 @@ def _from_line(line: LaunchLine) -> Head:
         NoTrainingError: none is, or it generates or evaluates.
     """
     if re.search(r"\b(?:generate|evaluate|eval)\.py\b", line.text):
-        raise NoTrainingError(f"{line.path}: line {line.command.line}: generates or evaluates, which is no training")
+        raise line.no_training("generates or evaluates, which is no training")
     words = [word.text for word in line.command.words]
     folders = [after for word, after in pairwise(words) if word in ("-d", "--conf_dir")]
     files: list[Document] = []
@@ -203,19 +200,12 @@ def _from_line(line: LaunchLine) -> Head:
         found = line.follow(name) or next(filter(None, (line.follow(f"{one}/{name}") for one in folders)), None)
         files += [found] if found is not None else []
     if not any(map(is_neox, files)):
-        raise NoTrainingError(
-            f"{line.path}: line {line.command.line}: the configurations of GPT-NeoX that it names are not there. Give them "
-            "themselves (prism-jax import 125M.yml local_setup.yml), or --root DIR."
+        raise line.no_training(
+            "the configurations of GPT-NeoX that it names are not there. Give them themselves (prism-jax import 125M.yml "
+            "local_setup.yml), or --root DIR."
         )
     head = line.head()
-    said: dict[str, SaidValue] = {}
-    data: dict[str, Any] = {}
-    for one in files:
-        said |= {
-            name.replace("-", "_"): value for name, value in ConfigFiles(one, open=line.script.open).said(one).items()
-        }
-        data |= _plain(one)
-    put_neox(head, said, data)
+    put_neox(head, files, line.values_of)
     return head
 
 

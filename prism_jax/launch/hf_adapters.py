@@ -6,7 +6,7 @@ import re
 
 from .head import Head, SaidValue
 from .said import OPENRLHF
-from .stated import StatedJob, is_true, literal, whole
+from .stated import StatedJob, first_true, is_true, literal, whole
 
 OFF = ("None", "False", "0", "", "none", "normal", "{}", "[]", "-1", "0.0")
 LORA = ("lora", "qlora", "dora")
@@ -17,6 +17,9 @@ TARGETS = (
     "training.lora_target_modules",
     "training.peft_config.target_modules",
 )
+QKV = ("q_proj", "k_proj", "v_proj")
+MATRICES = (*QKV, "o_proj", "gate_proj", "up_proj", "down_proj")
+JOINT_QKV = ("c_attn", "query_key_value", "W_pack")
 EVERY = ("all-linear", "all", "all_linear")
 
 
@@ -38,9 +41,9 @@ def put_adapters(head: Head, job: StatedJob) -> None:
     )
     used = head.said("training.use_peft", "training.lora_enable", "training.use_lora", "training.enable_lora")
     rank = head.said("training.lora_rank", "training.lora_r", "training.r", "training.peft_config.r")
-    if method is not None and method.text.lower() not in LORA:
-        if method.text.lower() not in NO_ADAPTERS:
-            job.not_modelled.append(method)
+    kind = method.text.lower() if method is not None else ""
+    if method is not None and kind not in LORA:
+        job.leave_out(method if kind not in NO_ADAPTERS else None)
         return
     by_rank = head.trainer == OPENRLHF and rank is not None and (whole(rank) or 0) > 0
     if method is None and not is_true(used) and not by_rank:
@@ -58,27 +61,15 @@ def put_adapters(head: Head, job: StatedJob) -> None:
     )
     if rank is None:
         job.assumed.append("adapters of rank 8")
-    dora = head.said("training.use_dora")
-    for one in (
-        method if method is not None and method.text.lower() == "dora" else None,
-        dora if is_true(dora) else None,
-    ):
-        job.not_modelled += [one] if one is not None else []
+    job.leave_out(method if kind == "dora" else None, first_true(head, "training.use_dora"))
     _quantised(head, job, has_adapters=True)
 
 
 def _targets(said: SaidValue | None, linear: SaidValue | None, job: StatedJob) -> list[str]:
-    if said is None or is_true(linear):
-        return ["all"]
-    if said.text.strip("[]'\"") in EVERY:
+    if said is None or is_true(linear) or said.text.strip("[]'\"") in EVERY:
         return ["all"]
     names = [one for one in re.split(r"[\s,\[\]'\"]+", said.text) if one]
-    known, qkv = (
-        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        ["q_proj", "k_proj", "v_proj"],
-    )
-    alike = {"c_attn": qkv, "query_key_value": qkv, "W_pack": qkv}
-    found = [own for one in names for own in alike.get(one, [one]) if own in known]
+    found = [own for one in names for own in (QKV if one in JOINT_QKV else [one]) if own in MATRICES]
     if len(found) < len(names):
         job.not_modelled.append(said)
     return list(dict.fromkeys(found)) or ["all"]

@@ -46,16 +46,14 @@ def hugging_face_job(head: Head) -> StatedJob:
     put_adapters(head, job)
     name = head.said("training.optim", "training.optimizer", "ds.optimizer.type")
     job.put("plan.optimizer", optimizer_of(name) or "adamw", name)
-    if name is not None and optimizer_of(name) is None:
-        job.not_modelled.append(name)
+    if optimizer_of(name) is None:
+        job.leave_out(name)
     if name is not None and "fused" in name.text.lower():
         job.put("software.optimizer", "fused", name)
     job.put_set("software.compile", head.said("training.torch_compile"))
     _attention(head, job)
     job.put("framework", _framework(head), why=f"who wrote the {head.source}")
-    for one in (head.said(f"training.{name}") for name in NOT_MODELLED):
-        if one is not None and one.text not in OFF:
-            job.not_modelled.append(one)
+    job.leave_out(*(head.said(f"training.{name}") for name in NOT_MODELLED), unless=OFF)
     _method(head, job)
     return job
 
@@ -106,22 +104,19 @@ MODEL = (
 )  # fmt: skip
 
 
+ATTENTION = {
+    **dict.fromkeys(("fa2", "flash_attention_2", "True", "true"), "flash2"),
+    **dict.fromkeys(("fa3", "flash_attention_3"), "flash3"),
+    **dict.fromkeys(("eager", "disabled"), "eager"),
+}
+
+
 def _attention(head: Head, job: StatedJob) -> None:
     kind = head.said(
         "training.flash_attn", "training.attn_implementation", "training.flash_attention", "training.attn_impl"
     )
-    kinds = {
-        "fa2": "flash2",
-        "flash_attention_2": "flash2",
-        "fa3": "flash3",
-        "flash_attention_3": "flash3",
-        "True": "flash2",
-    }
-    kinds |= {"eager": "eager", "disabled": "eager", "true": "flash2"}
-    job.put("software.attention", kinds.get(kind.text) if kind is not None else None, kind)
-    sdp = head.said("training.sdp_attention", "training.xformers_attention")
-    if sdp is not None and is_true(sdp):
-        job.put("software.attention", None, sdp)
+    job.put("software.attention", ATTENTION.get(kind.text) if kind is not None else None, kind)
+    head.said("training.sdp_attention", "training.xformers_attention")  # whose kernels are those of PyTorch
 
 
 def _recompute(head: Head, job: StatedJob) -> None:
@@ -183,8 +178,7 @@ SHARDED = ("accelerate.parallelism_config.parallelism_config_dp_shard_size", "tr
 def _degrees(head: Head, job: StatedJob) -> None:
     for path, names in DEGREES.items():
         said = head.said(*names)
-        value = whole(said, 0)
-        job.put(path, value or None, said)
+        job.put(path, whole(said, 0) or None, said)
     if job.get("plan.ep", 1) > 1 and job.get("model.moe.n_experts") is None:
         job.fields.pop("plan.ep")
 
@@ -226,11 +220,10 @@ def _batch(head: Head, job: StatedJob) -> None:
         size = PER_DEVICE[head.trainer]
         job.assumed.append(f"{size} sequences per GPU, the default of the trainer")
     job.put("plan.micro_batch", size, micro, why="" if micro else "default of the trainer")
-    model = job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)
     if n is None and size and whole_batch and steps is not None and whole_batch % (size * every) == 0:
-        n, world = whole_batch // (size * every) * model, total
+        n, world = whole_batch // (size * every) * job.model_ranks, total
     job.put("cluster.n_devices", n, world)
-    dp = max(n // model, 1) if n else None
+    dp = max(n // job.model_ranks, 1) if n else None
     job.put("plan.dp", dp, world)
     job.put("plan.global_batch", whole_batch or (size * every * dp if size and dp else None), total or micro or world)
     length = head.said(*LENGTHS)
@@ -279,8 +272,7 @@ def _sharding(head: Head, job: StatedJob) -> None:
             job.open["plan.zero_stage"] = (
                 f"{other.name} (line {other.line}) names {other.text[:80]}, which is not there"
             )
-    shared = head.said("training.use_distributed_optimizer")
-    job.put("plan.zero_stage", 1 if is_true(shared) else None, shared)
+    job.put_set("plan.zero_stage", head.said("training.use_distributed_optimizer"), 1)
 
 
 def _zero(head: Head, job: StatedJob, stage: SaidValue) -> None:
@@ -290,18 +282,14 @@ def _zero(head: Head, job: StatedJob, stage: SaidValue) -> None:
     parameters = head.said("ds.zero_optimization.offload_param.device", "ds.offload_param.device",
                            "accelerate.deepspeed_config.offload_param_device")  # fmt: skip
     old = head.said("ds.zero_optimization.cpu_offload", "training.offload")
-    on_host = ("cpu", "nvme", "True")
     if optimizer is None and is_true(old):
         optimizer = old
-    job.put("plan.offload_optimizer", 1.0 if optimizer is not None and optimizer.text in on_host else None, optimizer)
-    job.put(
-        "plan.offload_parameters", True if parameters is not None and parameters.text in on_host else None, parameters
-    )
+    for path, said, value in (("optimizer", optimizer, 1.0), ("parameters", parameters, True)):
+        if said is not None and said.text in ("cpu", "nvme", "True"):
+            job.put(f"plan.offload_{path}", value, said)
     job.put_flag("plan.overlap.dp", head.said("ds.zero_optimization.overlap_comm", "ds.overlap_comm"))
     shard = head.said("ds.zero_optimization.zero_hpz_partition_size", "training.zpg")
-    for one in (shard, head.said("ds.zero_optimization.mics_shard_size")):
-        if one is not None and one.text not in (*OFF, "1"):
-            job.not_modelled.append(one)
+    job.leave_out(shard, head.said("ds.zero_optimization.mics_shard_size"), unless=(*OFF, "1"))
 
 
 _STRATEGIES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2}
@@ -370,18 +358,22 @@ def _stage_of_name(said: SaidValue, job: StatedJob) -> None:
             return
 
 
+PRECISIONS = {  # flag -> format
+    "training.bf16": "bf16",
+    "training.fp16": "fp16",
+    "training.pure_bf16": "bf16",
+    "ds.bf16.enabled": "bf16",
+    "ds.bfloat16.enabled": "bf16",
+    "ds.fp16.enabled": "fp16",
+    "training.bfloat16": "bf16",
+}
+
+
 def _precision(head: Head, job: StatedJob) -> None:
     kind = head.said("compute_dtype")
     low = head.said("training.fp8", "accelerate.fp8_config.backend")
-    flags = (
-        ("bf16", "training.bf16"),
-        ("fp16", "training.fp16"),
-        ("bf16", "training.pure_bf16"),
-        ("bf16", "ds.bf16.enabled"),
-    )
-    flags = (*flags, ("bf16", "ds.bfloat16.enabled"), ("fp16", "ds.fp16.enabled"), ("bf16", "training.bfloat16"))
     is_low = low is not None and low.text not in OFF
-    for name, flag in flags:
+    for flag, name in PRECISIONS.items():
         if is_true(said := head.said(flag)) or (said is not None and said.text == "auto" and name == "bf16"):
             job.put("plan.dtype", "fp8" if is_low else name, *((low, said) if is_low else (said,)))
             return
@@ -402,7 +394,7 @@ def _precision(head: Head, job: StatedJob) -> None:
         else head.said("config.torch_dtype", "config.dtype", "training.torch_dtype")
     )
     found = dtype_of(torch)
-    off = next((one for one in (head.said(flag) for _, flag in flags) if one is not None), None)
+    off = next(filter(None, map(head.said, PRECISIONS)), None)
     usual = (
         "fp32" if head.source != "log" and (off is not None or _is_of_trainer(head)) and head.trainer == HF else "bf16"
     )

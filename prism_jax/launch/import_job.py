@@ -107,7 +107,7 @@ def _report(head: Head, made: HeadJob, name: str) -> ImportReport:
     used = {id(said) for field in stated.fields.values() for said in field.said}
     used |= {id(one) for one in stated.not_modelled}
     rest = [
-        LaunchArgument(one.name, head.shown(one.text)[:80], one.line)
+        LaunchArgument(one.name, head.open.shown(one.text)[:80], one.line)
         for name, one in (head.arguments if head.source == "log" else head.facts | head.arguments).items()
         if id(one) not in used and one.line and name not in head.asked
     ]

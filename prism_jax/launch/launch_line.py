@@ -9,15 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core.errors import DataError
 from ..tables.document import Document
-from .config_files import documents_of, follow_from
-from .head import LONGEST_VALUE, Head, SaidValue
-from .open_head import OpenHead
+from .config_files import ConfigFiles, documents_of, follow_from
+from .head import LONGEST_VALUE, Head, SaidValue, plain_number, product_text
 from .shell import ShellCommand, ShellScript
 from .shell_values import LAST_MARK, ShellWord, is_open
 
@@ -117,13 +115,25 @@ class LaunchLine:
         words = {**self.script.directives, **_options(self.parts.launcher)}
         return {name.replace("-", "_"): SaidValue(word.text, word.line, name) for name, word in words.items()}
 
-    def head(self, trainer: str = "") -> OpenHead:
+    def head(self, trainer: str = "") -> Head:
         """A head of the run with its GPUs (`world_size`, `nproc_per_node`) and nothing else."""
         line = self.command.line
-        head = OpenHead(trainer=trainer, first_line=line, last_line=line, source="script", open=self.script.open)
+        head = Head(trainer=trainer, first_line=line, last_line=line, source="script", open=self.script.open)
         head.facts["program"] = SaidValue(self.parts.program, line, "program")
         self._size(head)
         return head
+
+    def no_training(self, why: str) -> NoTrainingError:
+        """The error that says why the command line starts no training that can be read."""
+        return NoTrainingError(f"{self.path}: line {self.command.line}: {why}")
+
+    def shown(self, text: str) -> str:
+        """Returns the begin of a text, with names in the place of what is open."""
+        return self.script.open.shown(text)[:80]
+
+    def values_of(self, document: Document) -> dict[str, SaidValue]:
+        """Scalars of a configuration by dotted name, references filled in with the environment of the script."""
+        return ConfigFiles(document, environment=self.environment, open=self.script.open).said()
 
     def follow(self, name: str) -> Document | None:
         """Reads a configuration that the command line names, from the folder of the script or below `root`; None where there is
@@ -138,7 +148,7 @@ class LaunchLine:
         known = name if not is_open(name) else name.rpartition(LAST_MARK)[2].lstrip("/")
         return follow_from(self.path, known, self.root) if known else None
 
-    def _size(self, head: OpenHead) -> None:
+    def _size(self, head: Head) -> None:
         known, line = self.launcher, self.command.line
         variables = {
             name: SaidValue(text, line, name)
@@ -148,28 +158,23 @@ class LaunchLine:
         per_node, nodes = _per_node(known), _first(known, NODES)
         total = _first(known, TOTAL)
         own = _options(self.parts.launcher).get("num_processes")  # of accelerate: of all nodes
+        is_known = per_node is not None or (nodes is not None and is_open(nodes.text))
         if self.n_devices is not None:
             head.arguments["world_size"] = SaidValue(str(self.n_devices), 0, "--gpus")
         elif own is not None:
             head.arguments["world_size"] = SaidValue(own.text, own.line, "processes")
-        elif per_node is not None and per_node.text.isdecimal() and (nodes is None or nodes.text.isdecimal()):
-            n = int(per_node.text) * int(nodes.text if nodes else 1)
-            head.arguments["world_size"] = SaidValue(str(n), per_node.line, "GPUs of a node x nodes")
-        elif both := [word for word in (per_node, nodes) if word is not None and is_open(word.text)]:
-            text = "".join(word.text for word in both)
-            head.arguments["world_size"] = SaidValue(text, both[0].line, "GPUs of a node x nodes")
+        elif is_known and (text := product_text(per_node, nodes)):
+            head.arguments["world_size"] = SaidValue(
+                text, per_node.line if per_node else line, "GPUs of a node x nodes"
+            )
         elif total is not None and per_node is None:
             head.arguments["world_size"] = total._replace(name="processes")
         elif (said := _first(variables, VARIABLES)) is not None:
             head.arguments["world_size"] = said
         elif (each := _first(variables, PER_NODE_VARIABLES)) is not None:
-            of = _first(variables, NODE_VARIABLES)
-            parts = [one for one in (each, of) if one is not None]
-            is_known = all(one.text.isdecimal() for one in parts)
-            n = str(prod(int(one.text) for one in parts)) if is_known else ""
-            text = n or "".join(one.text for one in parts if is_open(one.text))
+            text = product_text(each, _first(variables, NODE_VARIABLES))
             head.arguments["world_size"] = SaidValue(text, line, each.name)
-        if per_node is not None and per_node.text.isdecimal():
+        if per_node is not None and plain_number(per_node) is not None:
             head.facts["nproc_per_node"] = SaidValue(per_node.text, per_node.line, "GPUs of a node")
 
 
@@ -202,6 +207,11 @@ def flag_name(word: str) -> str:
 def is_flag(text: str) -> bool:
     """Whether a word is `--name` or `--name=value`."""
     return text.startswith("--") and len(text) > 2 and text[2].isalpha()
+
+
+def included_gpus(text: str) -> int:
+    """Number of the GPUs that `--include host:0,1@host:2` of DeepSpeed names; 0 where it names hosts alone."""
+    return sum(len(part.partition(":")[2].split(",")) for part in text.split("@") if ":" in part)
 
 
 NO_VALUE = re.compile(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from . import config_blocks, said
 from .config_blocks import BlockOpener
 from .hugging_face import hugging_face_job
+from .megatron_files import NEMO_TRAINER
 from .nanotron import nanotron_job
-from .other_heads import LITGPT_TRAINER, NEMO_TRAINER
 from .said import Begin, LogTrainer, Said
-from .small_trainers import maxtext_job, modded_job, nanochat_job
+from .small_trainers import LITGPT_TRAINER, maxtext_job, modded_job, nanochat_job
 from .torchtitan import torchtitan_job
 from .verl import verl_job
 

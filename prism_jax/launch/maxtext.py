@@ -15,8 +15,8 @@ from math import log2, prod
 
 from ..tables.document import Document
 from .config_files import Carrier, ConfigFiles, said_of
-from .head import Head, SaidValue
-from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
+from .head import Head, SaidValue, plain_number, without_line
+from .launch_line import LaunchLine, LaunchProgram
 from .said import MAXTEXT
 from .shell_values import ShellWord, is_open
 from .stated import literal
@@ -125,8 +125,7 @@ def put_maxtext(head: Head, documents: list[Document], words: Mapping[str, SaidV
     own |= {**words, "model_name": named}
     _size(head, own)
     usual = DEFAULTS | (DEFAULT_MODEL if named.text == "default" else {})
-    for name, text in usual.items():
-        own.setdefault(name, SaidValue(text, 0, name))
+    own = without_line(usual) | own
     _scale(own)
     head.arguments |= own
 
@@ -134,8 +133,8 @@ def put_maxtext(head: Head, documents: list[Document], words: Mapping[str, SaidV
 def _gemma2(own: dict[str, SaidValue]) -> None:
     """Two layers are one block in a model of gemma2."""
     kind, layers = own.get("decoder_block"), own.get("base_num_decoder_layers")
-    if kind is not None and kind.text == "gemma2" and layers is not None and layers.text.isdecimal():
-        own["base_num_decoder_layers"] = layers._replace(text=str(2 * int(layers.text)))
+    if kind is not None and kind.text == "gemma2" and layers is not None and (n := plain_number(layers)) is not None:
+        own["base_num_decoder_layers"] = layers._replace(text=str(2 * n))
 
 
 def _known_sizes(named: SaidValue) -> dict[str, SaidValue]:
@@ -166,10 +165,8 @@ def _scale(own: dict[str, SaidValue]) -> None:
     times |= {"mlp_dim": whole + (rest > 0), "num_decoder_layers": whole}
     for name, power in times.items():
         base = own.get(f"base_{name}")
-        if base is not None and base.text.isdecimal():
-            own[name] = base._replace(
-                text=str(int(base.text) * 2**power), name=f"base_{name} x 2^{power} of the global scale"
-            )
+        if base is not None and (size := plain_number(base)) is not None:
+            own[name] = base._replace(text=str(size * 2**power), name=f"base_{name} x 2^{power} of the global scale")
 
 
 def _size(head: Head, own: dict[str, SaidValue]) -> None:
@@ -181,11 +178,12 @@ def _size(head: Head, own: dict[str, SaidValue]) -> None:
     within, between = (prod(size for size in some if size > 0) for some in (inner, outer))
     has_open = -1 in inner or any(is_open(own[name].text) for name in stated)
     slices = own.get("num_slices")
-    n_slices = int(slices.text) if slices is not None and slices.text.isdecimal() else between
+    n_stated = plain_number(slices)
+    n_slices = between if n_stated is None else n_stated
     said = head.said("world_size")
-    if said is not None and said.text.isdecimal():
+    if said is not None and (n := plain_number(said)) is not None:
         own["num_devices"] = said
-        n_slices = n_slices if has_open else max(int(said.text) // within, 1)
+        n_slices = n_slices if has_open else max(n // within, 1)
     elif not has_open:
         first = next(name for name in stated if name.startswith("ici"))
         own["num_devices"] = own[first]._replace(
@@ -250,9 +248,7 @@ def _read(line: LaunchLine) -> Head:
         program = next(
             (word.text for word in words if "axtext" in word.text.lower() and not word.text.endswith(".yml")), "it"
         )
-        raise NoTrainingError(
-            f"{line.path}: line {line.command.line}: {line.script.open.shown(program)[:80]} is no training"
-        )
+        raise line.no_training(f"{line.shown(program)} is no training")
     head = line.head(MAXTEXT)
     pairs: dict[str, SaidValue] = {}
     documents: list[Document] = []
@@ -278,20 +274,18 @@ def _slices(head: Head, words: list[ShellWord], pairs: dict[str, SaidValue]) -> 
     count = options.get("num_slices") or options.get("num_nodes") or pairs.get("compile_topology_num_slices")
     if kind is None or "world_size" in head.arguments:
         return
-    n_slices = int(count.text) if count is not None and count.text.isdecimal() else 1
-    if count is not None and not count.text.isdecimal():
+    n_slices = 1 if count is None else plain_number(count)
+    if n_slices is None:
         return
-    tpu, gpu = _SLICE.search(kind.text), _OF_GPUS.search(kind.text)
+    tpu, gpu, told = _SLICE.search(kind.text), _OF_GPUS.search(kind.text), f"{kind.name} = {kind.text[:40]}"
     if tpu is not None:
         chips = int(tpu[2]) // (2 if tpu[1] in CORES else 1)
-        head.arguments["world_size"] = kind._replace(text=str(chips * n_slices), name=f"{kind.name} = {kind.text[:40]}")
+        head.arguments["world_size"] = kind._replace(text=str(chips * n_slices), name=told)
         pairs.setdefault("num_slices", kind._replace(text=str(n_slices)))
         if tpu[1] in DEVICES:
             head.facts["gpu"] = kind._replace(text=DEVICES[tpu[1]])
     elif gpu is not None:
-        head.arguments["world_size"] = kind._replace(
-            text=str(int(gpu[1]) * n_slices), name=f"{kind.name} = {kind.text[:40]}"
-        )
+        head.arguments["world_size"] = kind._replace(text=str(int(gpu[1]) * n_slices), name=told)
 
 
 def _options(words: list[ShellWord]) -> Iterator[tuple[str, SaidValue]]:

@@ -13,7 +13,7 @@ from .head import Head, SaidValue
 from .megatron_model import put_experts_plan, put_model
 from .models import put_head_model
 from .pipeline_layout import put_layer_split
-from .stated import StatedJob, dtype_of, is_true, literal, whole
+from .stated import StatedJob, dtype_of, first_true, is_true, literal, whole
 
 
 class ArgumentName(NamedTuple):
@@ -91,10 +91,7 @@ def megatron_job(head: Head) -> StatedJob:
     _kernels(head, job)
     _adapters(head, job)
     job.put("framework", _framework(head))
-    for name in NOT_MODELLED:
-        found = head.arguments.get(name)
-        if found is not None and found.text not in NEUTRAL and found.text != "[1]":
-            job.not_modelled.append(found)
+    job.leave_out(*map(head.arguments.get, NOT_MODELLED), unless=(*NEUTRAL, "[1]"))
     return job
 
 
@@ -124,25 +121,20 @@ def _layout(head: Head, job: StatedJob) -> None:
     world = head.said("world_size", "global_num_gpus")
     n_devices = whole(world, 1)
     job.put("cluster.n_devices", n_devices, world)
-    model = job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)
     said = head.said("data_parallel_size")
-    if n_devices and n_devices % model == 0:
-        job.put("plan.dp", n_devices // model, said or world)
+    if n_devices and n_devices % job.model_ranks == 0:
+        job.put("plan.dp", n_devices // job.model_ranks, said or world)
     if is_true(head.said("use_dynamic_batch_size")):
         put_dynamic_batch(job, head.said("max_tokens_per_gpu"), None, None)
     if job.get("plan.global_batch") is None and job.get("plan.micro_batch"):
-        steps = whole(head.facts.get("grad_accum")) or 1
-        job.put(
-            "plan.global_batch",
-            job.get("plan.micro_batch") * job.get("plan.dp", 1) * steps,
-            head.facts.get("grad_accum"),
-        )
+        steps = head.facts.get("grad_accum")
+        each = job.get("plan.micro_batch") * (whole(steps) or 1)
+        job.put("plan.global_batch", each * job.get("plan.dp", 1), steps)
     ulysses = head.said("ds_sequence_parallel_size")
     if (whole(ulysses) or 1) > 1:
         job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
     job.put_flag("plan.sequence_parallel", head.said("sequence_parallel"))
-    if is_true(order := head.said("use_tp_pp_dp_mapping")):
-        job.put("plan.axis_order", list(STAGES_FIRST), order)
+    job.put_set("plan.axis_order", head.said("use_tp_pp_dp_mapping"), list(STAGES_FIRST))
     put_layer_split(head, job)
     _overlap(head, job)
 
@@ -215,11 +207,10 @@ def _states(head: Head, job: StatedJob) -> None:
         job.put("plan.zero_stage", zero, stage)
     elif shared is not None:
         job.put("plan.zero_stage", int(is_true(shared)), shared)
-    if is_true(own := head.said("use_megatron_fsdp", "use_custom_fsdp")) or is_true(
-        own := head.said("use_torch_fsdp2")
-    ):
+    own = first_true(head, "use_megatron_fsdp", "use_custom_fsdp", "use_torch_fsdp2")
+    if own is not None:
         kind = head.said("data_parallel_sharding_strategy")
-        level = MEGATRON_FSDP.get(kind.text, 3) if kind and own and "torch" not in own.name else 3
+        level = MEGATRON_FSDP.get(kind.text, 3) if kind and "torch" not in own.name else 3
         job.put("plan.zero_stage", level, own, kind)
     _optimizer(head, job)
     job.put_flag("plan.fused_grad_accumulation", head.said("gradient_accumulation_fusion"))
@@ -228,10 +219,11 @@ def _states(head: Head, job: StatedJob) -> None:
 
 def _optimizer(head: Head, job: StatedJob) -> None:
     kind = head.said("optimizer", "optimizer_type")
-    if kind is not None and kind.text.lower() not in OPTIMIZERS:
-        job.not_modelled.append(kind)
-    job.put("plan.optimizer", OPTIMIZERS.get(kind.text.lower()) if kind else "adam", kind)
-    host = next((one for one in map(head.said, ("cpu_optimizer", "optimizer_cpu_offload")) if is_true(one)), None)
+    known = OPTIMIZERS.get(kind.text.lower()) if kind else "adam"
+    if known is None:
+        job.leave_out(kind)
+    job.put("plan.optimizer", known, kind)
+    host = first_true(head, "cpu_optimizer", "optimizer_cpu_offload")
     if host is not None:
         share = head.said("optimizer_offload_fraction")
         part = literal(share.text) if share is not None and host.name.endswith("optimizer_cpu_offload") else 1.0
@@ -333,8 +325,7 @@ def _kernels(head: Head, job: StatedJob) -> None:
         job.put("software.cuda_graphs", "none" if graphs.text == "none" else "step" if whole_step else "layers", graphs)
     elif is_true(old):
         job.put("software.cuda_graphs", "layers", old)
-    fused = head.said("cross_entropy_loss_fusion")
-    job.put("software.cross_entropy", "fused" if is_true(fused) else None, fused)
+    job.put_set("software.cross_entropy", head.said("cross_entropy_loss_fusion"), "fused")
     rope = head.said("apply_rope_fusion", "rope_fusion")
     if rope is not None and job.get("model.position") == "rope":
         job.put("software.rope", "fused" if is_true(rope) else "eager", rope)
@@ -346,7 +337,7 @@ def _kernels(head: Head, job: StatedJob) -> None:
 def _attention(head: Head, job: StatedJob) -> None:
     masked = head.said("masked_softmax_fusion", "scaled_upper_triang_masked_softmax_fusion")
     unfused = "fused_softmax" if masked is None or is_true(masked) else "eager"
-    flash = next((one for one in map(head.said, _FLASH) if is_true(one)), None)
+    flash = first_true(head, *_FLASH)
     backend = head.said("attention_backend")
     kinds = head.said("attention_config")
     if kinds is not None and "flash" in kinds.text:
@@ -379,9 +370,7 @@ def _softmax(head: Head, job: StatedJob) -> None:
         return
     if kind.text == "learnable":
         job.put("model.attention_sinks", True, kind)
-    if (
-        job.get("software.attention") is None
-    ):  # kernels have such a softmax from Transformer Engine 2.8 and cuDNN 9.13 on
+    if job.get("software.attention") is None:  # kernels have it from Transformer Engine 2.8 and cuDNN 9.13 on
         job.either.append(("attention", "eager"))
 
 

@@ -7,17 +7,22 @@ a printed block of arguments (`megatron.megatron_job`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
+from ..core.errors import FieldPath, Mark
 from ..tables.document import Document
-from .command_head import MARKERS, OF_CORE, put_vocabulary, take_arguments
-from .config_files import Carrier, ConfigFiles, said_of
-from .head import SaidValue
-from .megatron_programs import STEP_ALONE
-from .open_head import OpenHead, resolve
+from .config_blocks import BlockOpener
+from .config_files import Carrier, ConfigFiles, resolve, said_of
+from .head import UNSAID, Head, SaidValue, plain_number, product_text
+from .megatron import megatron_job
+from .megatron_programs import MARKERS, STEP_ALONE, finish, take_arguments
+from .said import Begin, LogTrainer
+from .stated import StatedJob
 
 Said = Mapping[str, SaidValue]
 RENAMED = {  # names of configurations of Megatron-Core, NeMo and NeMo-RL -> arguments of Megatron-LM
@@ -63,7 +68,7 @@ class NamesFile:
     per_node: str = ""
     model: tuple[str, ...] = ()
     is_config: bool = False
-    then: Callable[[OpenHead, Said], None] = lambda head, said: None
+    then: Callable[[Head, Said], None] = lambda head, said: None
     notes: tuple[str, ...] = ()
 
 
@@ -81,15 +86,14 @@ def _has(document: Document, name: str) -> bool:
     return True
 
 
-def family_head(family: NamesFile, files: ConfigFiles) -> OpenHead:
+def family_head(family: NamesFile, files: ConfigFiles) -> Head:
     """Reads the job that a configuration of a family states.
 
     Raises:
         ConfigError: a file that it builds on cannot be read.
     """
-    words = {name: SaidValue(text, 0, name) for name, text in files.words.items()}
     head = files.head()
-    said = resolve(dict(_built_on(files, files.main, head.missing)) | words, files.environment, files.open)
+    said = _values(files, files.main, head, files.words_said())
     named = next((said[one] for one in family.model if one in said and said[one].text not in ("None", "")), None)
     if named is not None:
         head.facts["model_name"] = named._replace(text=named.text.removesuffix(".yaml"))
@@ -99,33 +103,34 @@ def family_head(family: NamesFile, files: ConfigFiles) -> OpenHead:
             if fnmatchcase(name, pattern) and (pattern.endswith("**") or name.count(".") == pattern.count(".")):
                 leaf = name.rpartition(".")[2].replace("-", "_")
                 leaf = family.renamed.get(name, family.renamed.get(leaf, RENAMED.get(leaf, leaf)))
-                if value.text not in ("None", "null", "") or leaf not in head.arguments:
+                if value.text not in UNSAID or leaf not in head.arguments:
                     head.arguments[leaf] = value
     _dtypes(head, said)
     family.then(head, said)
     head.arguments |= {name: said[name] for name in files.words if "." not in name}
-    for name, text in OF_CORE.items():
-        head.arguments.setdefault(name, SaidValue(text, 0, ""))
     if family.is_config and "group_query_attention" not in head.arguments and "num_query_groups" in head.arguments:
         head.arguments["group_query_attention"] = head.arguments["num_query_groups"]._replace(text="True")
     _gpus(family, head, said)
-    put_vocabulary(head)
     head.notes += family.notes
-    return head
+    return finish(head)
 
 
-def _of_model_file(files: ConfigFiles, head: OpenHead, named: SaidValue) -> Said:
+def _values(files: ConfigFiles, document: Document, head: Head, words: Said | None = None) -> Said:
+    """Values of a document and of the files that it builds on, references filled in; `words` count more."""
+    return resolve(dict(_built_on(files, document, head.missing)) | dict(words or {}), files.environment, files.open)
+
+
+def _of_model_file(files: ConfigFiles, head: Head, named: SaidValue) -> Said:
     """Arguments of the file of the model that a configuration names (Primus), where it is there."""
     if not named.text.endswith(".yaml"):
         return {}
     found = next(filter(None, (files.follow(f"{folder}{named.text}") for folder in MODEL_FOLDERS)), None)
     if found is None:
         return {}
-    at = replace(files, main=found)
-    said = resolve(dict(_built_on(at, found, head.missing)), files.environment, files.open)
     short = Path(found.name).name
     return {
-        name: one._replace(name=one.name if ": " in one.name else f"{short}: {one.name}") for name, one in said.items()
+        name: one._replace(name=one.name if ": " in one.name else f"{short}: {one.name}")
+        for name, one in _values(files, found, head).items()
     }
 
 
@@ -164,7 +169,7 @@ def _named_files(document: Document) -> Iterator[tuple[SaidValue, str]]:
                         yield SaidValue(file, line, key), folder.replace("/", ".")
 
 
-def _dtypes(head: OpenHead, said: Said) -> None:
+def _dtypes(head: Head, said: Said) -> None:
     """Formats that are written as objects of Python (`_target_: torch.bfloat16`), and enumerations."""
     for name, value in said.items():
         path, _, last = name.rpartition(".")
@@ -176,19 +181,18 @@ def _dtypes(head: OpenHead, said: Said) -> None:
             head.arguments[leaf] = value._replace(text=kinds.get(value.text.strip("[]"), "auto"))
 
 
-def _gpus(family: NamesFile, head: OpenHead, said: Said) -> None:
+def _gpus(family: NamesFile, head: Head, said: Said) -> None:
     each, nodes = said.get(family.per_node), said.get(family.nodes)
-    if each is not None and each.text.isdecimal():
+    if each is not None and plain_number(each) is not None:
         head.facts["nproc_per_node"] = each
-        if nodes is None or nodes.text.isdecimal():
-            n = int(each.text) * int(nodes.text if nodes else 1)
-            head.arguments.setdefault("world_size", SaidValue(str(n), each.line, "GPUs of a node x nodes"))
+        if (n := product_text(each, nodes)).isdecimal():
+            head.arguments.setdefault("world_size", SaidValue(n, each.line, "GPUs of a node x nodes"))
 
 
 # --- Values that are one together with others ------------------------------------------------------------------------
 
 
-def _precision_of_text(head: OpenHead, said: SaidValue | None) -> None:
+def _precision_of_text(head: Head, said: SaidValue | None) -> None:
     """Precision in words: 16, bf16, bf16-mixed, bf16_with_fp8_current_scaling_mixed."""
     if said is None:
         return
@@ -203,20 +207,24 @@ def _precision_of_text(head: OpenHead, said: SaidValue | None) -> None:
         head.arguments["fp8_recipe"] = said._replace(text=recipe)
 
 
-def _of_bridge(head: OpenHead, said: Said) -> None:
+def _of_bridge(head: Head, said: Said) -> None:
     _precision_of_text(head, said.get("mixed_precision"))
     pads, vocab = head.arguments.get("should_pad_vocab"), head.arguments.get("vocab_size")
     if pads is not None and pads.text.lower() == "false" and vocab is not None and vocab.text.isdecimal():
         head.arguments.setdefault("padded_vocab_size", vocab)
 
 
-def _of_nemo(head: OpenHead, said: Said) -> None:
-    _precision_of_text(head, said.get("trainer.precision", said.get("trainer.plugins.precision")))
-    kind = said.get("model.activation")
+def _gate(head: Head, kind: SaidValue | None) -> None:
+    """Gate of an MLP by the name of its activation."""
     if kind is not None and "swiglu" in kind.text:
         head.arguments["swiglu"] = kind._replace(text="True")
     elif kind is not None and "glu" in kind.text.replace("gelu", ""):
         head.arguments["gated_linear_unit"] = kind._replace(text="True")
+
+
+def _of_nemo(head: Head, said: Said) -> None:
+    _precision_of_text(head, said.get("trainer.precision", said.get("trainer.plugins.precision")))
+    _gate(head, said.get("model.activation"))
     optimizer = said.get("model.optim.name", said.get("optim.name"))
     head.arguments.pop("name", None)
     if optimizer is not None:
@@ -231,7 +239,7 @@ def _of_nemo(head: OpenHead, said: Said) -> None:
         head.arguments.pop("fp8", None)
 
 
-def _of_nemo_rl(head: OpenHead, said: Said) -> None:
+def _of_nemo_rl(head: Head, said: Said) -> None:
     _precision_of_text(head, said.get("policy.precision"))
     on = said.get("policy.megatron_cfg.enabled")
     is_megatron = on is None or _is_set(on)
@@ -243,23 +251,23 @@ def _of_nemo_rl(head: OpenHead, said: Said) -> None:
         other = on or SaidValue("", 0)
         for name in ("pipeline_model_parallel_size", "expert_model_parallel_size", "sequence_parallel"):
             head.arguments.pop(name, None)
-        for name, own in (("tensor", "tensor_parallel_size"), ("context", "context_parallel_size")):
-            size = said.get(f"policy.dtensor_cfg.{own}")
-            key = "context_parallel_size" if name == "context" else "tensor_model_parallel_size"
-            head.arguments[key] = size or other._replace(text="1")
+        degrees = {
+            "tensor_model_parallel_size": "tensor_parallel_size",
+            "context_parallel_size": "context_parallel_size",
+        }
+        for name, own in degrees.items():
+            head.arguments[name] = said.get(f"policy.dtensor_cfg.{own}") or other._replace(text="1")
         head.arguments["use_torch_fsdp2"] = other._replace(text="True")
 
 
-def _of_flagscale(head: OpenHead, said: Said) -> None:
+def _of_flagscale(head: Head, said: Said) -> None:
     bias = head.arguments.get("disable_bias_linear")
     if bias is not None and bias.text.lower() == "false":
         head.arguments.pop("disable_bias_linear")
 
 
-def _of_language_model(head: OpenHead, said: Said) -> None:
-    kind = said.get("language_model.activation_func")
-    if kind is not None and "swiglu" in kind.text:
-        head.arguments["swiglu"] = kind._replace(text="True")
+def _of_language_model(head: Head, said: Said) -> None:
+    _gate(head, said.get("language_model.activation_func"))
 
 
 def _is_set(value: SaidValue | None) -> bool:
@@ -331,20 +339,16 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def _of_megatron_flags(files: ConfigFiles) -> OpenHead:
+def _of_megatron_flags(files: ConfigFiles) -> Head:
     """`MODEL_ARGS:` with `--flag: value`, as Megatron-LM's own tests have it; a flag that is false is not given."""
     head = files.head()
-    said = files.said()
     given = {
         name.removeprefix("MODEL_ARGS.").lstrip("-").replace("-", "_"): value
-        for name, value in said.items()
+        for name, value in files.said().items()
         if name.startswith("MODEL_ARGS.") and value.text not in ("False", "None", "")
     }
     take_arguments(head, given)
-    for name, text in OF_CORE.items():
-        head.arguments.setdefault(name, SaidValue(text, 0, ""))
-    put_vocabulary(head)
-    return head
+    return finish(head)
 
 
 def _has_flags(document: Document) -> bool:
@@ -368,3 +372,46 @@ MEGATRON_CARRIERS = (
     *map(_carrier, FAMILIES),
 )
 ANY_MEGATRON = Carrier(ANY.name, _has_names, lambda files: family_head(ANY, files))
+
+
+# --- Logs ------------------------------------------------------------------------------------------------------------
+
+
+def nemo_job(head: Head) -> StatedJob:
+    """Fields of the job that the YAML in a log of NeMo states, by the names of its configuration files.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    front, data = "nemo.", dict[str, Any]()
+    marks: dict[FieldPath, Mark] = {}
+    for name, one in head.facts.items():
+        if not name.startswith(front):
+            continue
+        keys, inner = name.removeprefix(front).split("."), data
+        for key in keys[:-1]:
+            below = inner.setdefault(key, {})
+            inner = below if isinstance(below, dict) else inner.setdefault(f"{key}.", {})
+        inner[keys[-1]] = one.text
+        marks[tuple(keys)] = Mark("log", one.line, 1)
+    family = next(one for one in FAMILIES if one.name == "NeMo")
+    own = family_head(family, ConfigFiles(Document("log", data, marks)))
+    own.source, own.params, own.generation = head.source, head.params, head.generation
+    own.facts = {**head.facts, **own.facts}
+    return megatron_job(own)
+
+
+NEMO_TRAINER = LogTrainer(
+    "NeMo",
+    nemo_job,
+    (
+        Begin(
+            b"Experiment configuration",
+            re.compile(r"\*{6} Experiment configuration"),
+            "NeMo",
+            starts_run=True,
+            overrules=True,
+        ),
+    ),
+    blocks=(BlockOpener(re.compile(r"\*{6,40} Experiment configuration \*{6,40}"), "nemo", "yaml"),),
+)

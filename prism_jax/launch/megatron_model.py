@@ -7,6 +7,7 @@ import re
 from .head import Head, SaidValue
 from .stated import StatedJob, is_true, literal, whole
 
+GATES = ("swiglu", "glu_activation", "geglu", "quick_geglu", "gated_linear_unit")
 ENCODERS = re.compile(r"(?:^|[_/])bert(?:[_/.]|$)")  # programs that train encoders
 
 
@@ -23,14 +24,7 @@ def put_model(head: Head, job: StatedJob) -> None:
 
 def _sizes(head: Head, job: StatedJob) -> None:
     hidden, heads = job.get("model.hidden", 0), job.get("model.n_heads", 1)
-    gate = next(
-        (
-            one
-            for one in map(head.said, ("swiglu", "glu_activation", "geglu", "quick_geglu", "gated_linear_unit"))
-            if _is_set(one)
-        ),
-        None,
-    )
+    gate = next(filter(_is_set, map(head.said, GATES)), None)
     job.put("model.gated", gate is not None, gate)
     if job.get("model.ffn_hidden") is None and hidden:
         usual = (4 * hidden * 2 // 3) // 64 * 64 if gate is not None and gate.name.endswith("swiglu") else 4 * hidden

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..tables.document import Document
 from .config_files import Carrier, ConfigFiles
 from .head import Head, SaidValue
-from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
+from .launch_line import LaunchLine, LaunchProgram
 from .models import put_configured_model
 from .said import NANOTRON
 from .stated import StatedJob, dtype_of, is_true, optimizer_of, whole
@@ -48,13 +48,12 @@ def _from_line(line: LaunchLine) -> Head:
     named = line.flags["config_file"]
     found = line.follow(named.text)
     if found is None or not is_nanotron(found):
-        shown = line.script.open.shown(named.text)[:80]
-        raise NoTrainingError(
-            f"{line.path}: line {line.command.line}: names {shown}, which is not there or none of nanotron. "
-            "Import that file, or name a folder above it (--root DIR)."
+        raise line.no_training(
+            f"names {line.shown(named.text)}, which is not there or none of nanotron. Import that file, or name a folder above "
+            "it (--root DIR)."
         )
     head = line.head(NANOTRON)
-    _put(head, found, ConfigFiles(found, environment=line.environment, open=line.script.open).said())
+    _put(head, found, line.values_of(found))
     return head
 
 
@@ -84,12 +83,11 @@ def nanotron_job(head: Head) -> StatedJob:
     _experts(head, job)
     for path, name in DEGREES.items():
         job.put_whole(path, head.said(f"parallelism.{name}"))
-    n = job.get("plan.dp", 1) * job.get("plan.pp", 1) * job.get("plan.tp", 1) * job.get("plan.cp", 1)
     said, world = head.said("parallelism.dp"), head.said("world_size")
     if world is not None:
         job.put_whole("cluster.n_devices", world)
     elif said is not None:
-        job.put("cluster.n_devices", n, said, why="dp x pp x tp x cp")
+        job.put("cluster.n_devices", job.get("plan.dp", 1) * job.model_ranks, said, why="dp x pp x tp x cp")
     if job.get("plan.ep") == 1 or job.get("model.moe.n_experts") is None:
         job.fields.pop("plan.ep", None)
     engine, mode = head.said("parallelism.pp_engine"), head.said("parallelism.tp_mode")
@@ -143,12 +141,11 @@ def _states(head: Head, job: StatedJob) -> None:
         job.not_modelled.append(kind)
     stage = head.said("optimizer.zero_stage")
     job.put("plan.zero_stage", whole(stage, 0, 3), stage)
-    wide = head.said("optimizer.accumulate_grad_in_fp32")
-    job.put("plan.state_dtypes.main_grads", "fp32" if is_true(wide) else None, wide)
+    job.put_set("plan.state_dtypes.main_grads", head.said("optimizer.accumulate_grad_in_fp32"), "fp32")
     name = head.said("optimizer.optimizer_factory.name", "optimizer.name")
     job.put("plan.optimizer", optimizer_of(name) or "adamw", name)
     fused = head.said("optimizer.optimizer_factory.torch_adam_is_fused", "optimizer.torch_adam_is_fused")
-    job.put("software.optimizer", "fused" if is_true(fused) else None, fused)
+    job.put_set("software.optimizer", fused, "fused")
     multiple = head.said("model.make_vocab_size_divisible_by")
     rows = job.fields.get("model.vocab")
     if rows is not None:

@@ -105,13 +105,9 @@ def _put_ends(job: StatedJob, first: SaidValue | None, last: SaidValue | None, p
     ends = [whole(first, 0), whole(last, 0)]
     inner = pp - sum(one is not None for one in ends)
     rest = job.get("model.n_layers", 0) - sum(one or 0 for one in ends)
-    if (rest > 0 and inner < 1) or (inner and rest % inner) or rest < 0:
-        job.not_modelled += [one for one in (first, last) if one is not None]
-        return
-    stages = [*([ends[0]] if ends[0] is not None else []), *[rest // max(inner, 1)] * inner]
-    stages += [ends[1]] if ends[1] is not None else []
-    if any(one % n for one in stages):
-        job.not_modelled += [one for one in (first, last) if one is not None]
+    stages = [one for one in (ends[0], *[rest // max(inner, 1)] * inner, ends[1]) if one is not None]
+    if rest < 0 or sum(stages) != rest + sum(one or 0 for one in ends) or any(one % n for one in stages):
+        job.leave_out(first, last)
         return
     split = [one // n for one in stages] * n
     if len(set(split)) > 1:

@@ -19,11 +19,14 @@ from .config_blocks import Blocks
 from .head import LONGEST_VALUE, MOST_NAMES, Head, SaidValue
 from .log_trainers import BEGINS, OPENERS, SAID
 from .said import TIMED, Begin
+from .shell_values import MARKS
 
 MOST_RUNS = 100
 MOST_TIMES = 100_000  # of a part
 LONGEST_LINE = 20_000  # characters that are looked at
-COLOUR = re.compile(r"(?:\x1b|\^\[)\[[0-9;]{0,24}m")
+NOISE = re.compile(
+    rf"(?:\x1b|\^\[)\[[0-9;]{{0,24}}m|{MARKS.pattern}"
+)  # colours; marks of open values are none in a log
 _STEP = re.compile(
     rb"\biteration:? +\d+ ?/|\bstep(?:\x1b\[[0-9;]*m)?[:= ] {0,8}\d|\| step +\d|completed step:|train_time:"
 )
@@ -96,7 +99,7 @@ class _Reader:
         if not (self.waiting or self._needles().search(line)) and not (self.blocks.is_open and not self.has_steps):
             return
         self.n_after += self.has_steps
-        text = COLOUR.sub("", line[:LONGEST_LINE].decode("utf-8", "replace")).rstrip()
+        text = NOISE.sub("", line[:LONGEST_LINE].decode("utf-8", "replace")).rstrip()
         if self.waiting:
             self._wrapped(text, number)
         if _FIRST.search(text):

@@ -1,12 +1,15 @@
-"""MaxText, nanochat and modded-nanogpt: which fields of a job their lines are."""
+"""MaxText, nanochat, modded-nanogpt and LitGPT: which fields of a job their lines are."""
 
 from __future__ import annotations
 
+import re
 from math import prod
 
-from .head import Head
-from .models import put_configured_model, put_named_model
-from .stated import StatedJob, dtype_of, is_true, literal, whole
+from .config_blocks import BlockOpener
+from .head import Head, SaidValue
+from .models import put_configured_model, put_head_model, put_named_model
+from .said import Begin, LogTrainer
+from .stated import StatedJob, dtype_of, is_true, literal, optimizer_of, whole
 
 # --- MaxText ---------------------------------------------------------------------------------------------------------
 
@@ -61,15 +64,9 @@ def maxtext_job(head: Head) -> StatedJob:
     _maxtext_mesh(head, job)
     _maxtext_batch(head, job)
     _maxtext_precision(head, job)
-    flash = head.said("attention")
-    if flash is not None and flash.text in ("dot_product",):
-        job.put("software.attention", "eager", flash)
-    optimizer = head.said("opt_type")
-    job.put(
-        "plan.optimizer",
-        MAXTEXT_OPTIMIZERS.get(optimizer.text) if optimizer else "adamw",
-        optimizer,
-    )
+    flash, optimizer = head.said("attention"), head.said("opt_type")
+    job.put("software.attention", "eager" if flash is not None and flash.text == "dot_product" else None, flash)
+    job.put("plan.optimizer", MAXTEXT_OPTIMIZERS.get(optimizer.text) if optimizer else "adamw", optimizer)
     job.put("framework", "maxtext", why=f"who wrote the {head.source}")
     return job
 
@@ -82,9 +79,8 @@ def _maxtext_batch(head: Head, job: StatedJob) -> None:
     if not isinstance(share, (int, float)):
         return
     n_micro = max(whole(parts, -1) or 1, pp) if pp > 1 else 1  # at least one per stage
-    model = job.get("plan.tp", 1) * pp * job.get("plan.cp", 1)
     batch = max(round(share * n), 1) if n else None
-    each = batch // job.get("plan.dp", 1) if batch else round(share * model)
+    each = batch // job.get("plan.dp", 1) if batch else round(share * job.model_ranks)
     job.put("plan.micro_batch", max(each // n_micro, 1), size)
     job.put("plan.global_batch", batch * steps if batch else None, size)
 
@@ -116,8 +112,7 @@ def _maxtext_model(head: Head, job: StatedJob) -> None:
     tied = head.said("logits_via_embedding")
     if tied is not None:
         job.put("model.tied_embeddings", is_true(tied), tied)
-    qk = head.said("use_qk_norm")
-    job.put_set("model.qk_norm", qk)
+    job.put_set("model.qk_norm", head.said("use_qk_norm"))
     experts, top = head.said("num_experts"), head.said("num_experts_per_tok")
     if (whole(experts) or 1) > 1 and job.get("model.moe.n_experts") is None:
         job.put_whole("model.moe.n_experts", experts, least=0)
@@ -190,7 +185,7 @@ def _maxtext_mesh(head: Head, job: StatedJob) -> None:
         shard *= job.get("plan.ep")
     if n is None:
         return
-    dp = max(n // (job.get("plan.tp", 1) * job.get("plan.pp", 1) * job.get("plan.cp", 1)), 1)
+    dp = max(n // job.model_ranks, 1)
     said = head.arguments.get("ici_fsdp_parallelism") or devices
     job.put("plan.dp", dp, said)
     if shard > 1:
@@ -291,3 +286,109 @@ def modded_job(head: Head) -> StatedJob:
     job.put("software.compile", True, why="as modded-nanogpt trains")
     job.put("framework", "modded-nanogpt", why="who wrote the log")
     return job
+
+
+# --- LitGPT ----------------------------------------------------------------------------------------------------------
+
+LITGPT_MODEL = ("training.model_name", "training.checkpoint_dir")
+LITGPT_SIZES = {  # of a `Config(...)` in it
+    "model.n_layers": "n_layer",
+    "model.hidden": "n_embd",
+    "model.n_heads": "n_head",
+    "model.n_kv_heads": "n_query_groups",
+    "model.head_dim": "head_size",
+    "model.ffn_hidden": "intermediate_size",
+    "model.vocab": "padded_vocab_size",
+    "model.max_seq_len": "block_size",
+}
+LITGPT_TARGETS = {
+    "lora_query": ["q_proj"],
+    "lora_key": ["k_proj"],
+    "lora_value": ["v_proj"],
+    "lora_projection": ["o_proj"],
+    "lora_mlp": ["gate_proj", "up_proj", "down_proj"],
+}
+
+
+def litgpt_job(head: Head) -> StatedJob:
+    """Fields of the job that the arguments in a log of LitGPT state.
+
+    Raises:
+        DataError: a value is no number.
+    """
+    job = StatedJob()
+    _litgpt_model(head, job)
+    each, nodes = head.said("training.devices"), head.said("training.num_nodes")
+    n = (whole(each, 1) or 1) * (whole(nodes, 1) or 1) if each is not None else None
+    job.put("cluster.n_devices", n, each, nodes)
+    job.put("plan.dp", n, each, nodes)
+    for path, name in (("plan.micro_batch", "micro_batch_size"), ("plan.global_batch", "global_batch_size")):
+        job.put_whole(path, head.said(f"training.{name}"))
+    length = head.said("training.max_seq_length")
+    positions = job.get("model.max_seq_len")
+    job.put(
+        "plan.seq_len",
+        whole(length, 1) or positions,
+        length,
+        why="" if length else "as many as the model has positions",
+    )
+    precision = head.said("training.precision")
+    text = precision.text if precision is not None else "bf16-true"
+    job.put("plan.dtype", "bf16" if text.startswith("bf16") else "fp16" if text.startswith("16") else "fp32", precision)
+    if text.endswith("-true") and not text.startswith("32"):
+        job.put("plan.state_dtypes.main_params", "none", precision)
+    _litgpt_adapters(head, job)
+    if (n or 1) > 1:  # its strategy of several GPUs
+        job.put("plan.sharding", "fsdp", each)
+        job.put("plan.zero_stage", 3, each)
+    several = (n or 1) > 1
+    job.put(
+        "plan.recompute", "full" if several else "none", each, why="its strategy of several GPUs" if several else ""
+    )
+    name = head.said("training.optimizer", "training.class_path")
+    job.put("plan.optimizer", optimizer_of(name) or "adamw", name)
+    job.put("software.compile", True if head.said("training.initial_checkpoint_dir", "training.model_name") else None)
+    job.put("framework", "litgpt", why="who wrote the log")
+    return job
+
+
+def _litgpt_model(head: Head, job: StatedJob) -> None:
+    if head.config is not None or head.said("training.n_layer") is None:
+        put_head_model(head, job, *LITGPT_MODEL)
+        return
+    for path, name in LITGPT_SIZES.items():
+        job.put_whole(path, head.said(f"training.{name}"))
+    kind, norm = head.said("training.mlp_class_name"), head.said("training.norm_class_name")
+    job.put("model.gated", kind is not None and kind.text in ("LLaMAMLP", "GemmaMLP", "LLaMAMoE"), kind)
+    job.put("model.norm", "rms" if norm is not None and "RMS" in norm.text else "layer", norm)
+    job.put("model.position", "rope", why="as LitGPT has it")
+    bias = head.said("training.bias")
+    job.put("model.bias", bias is None or is_true(bias), bias)
+
+
+def _litgpt_adapters(head: Head, job: StatedJob) -> None:
+    rank = head.said("training.lora_r")
+    if rank is None:
+        return
+    flags: dict[str, SaidValue | None] = {name: head.said(f"training.{name}") for name in LITGPT_TARGETS}
+    targets = [one for name, modules in LITGPT_TARGETS.items() if is_true(flags[name]) for one in modules]
+    job.put_whole("model.adapters.rank", rank)
+    job.put("model.adapters.targets", targets or ["q_proj", "v_proj"], *flags.values())
+    quantised = head.said("training.quantize")
+    if quantised is not None and quantised.text.startswith("bnb.nf4"):
+        job.put("model.adapters.quantised", "nf4", quantised)
+    elif quantised is not None:
+        job.not_modelled.append(quantised)
+
+
+LITGPT = "LitGPT"
+LITGPT_TRAINER = LogTrainer(
+    LITGPT,
+    litgpt_job,
+    (Begin(b"TrainArgs(", re.compile(r"'train': TrainArgs\("), LITGPT, overrules=True),),
+    blocks=(
+        BlockOpener(
+            re.compile(r"^\{'(?:access_token|checkpoint_dir|data|model_name)': "), "litgpt", "mixed", "training"
+        ),
+    ),
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ from ..plan.optimizers import parse_optimizer
 from ..plan.plan import ParallelPlan
 from ..tables.document import Document, short
 from ..tables.yaml_toml import flow
-from .head import SaidValue
+from .head import Head, SaidValue
 
 LONGEST_LITERAL = 400
 PRIVATE = re.compile(r"(?:~|\.{0,2})/[^\s,;]{1,400}|\b\d{1,3}(?:\.\d{1,3}){3}\b")  # paths and addresses
@@ -84,19 +84,32 @@ class StatedJob:
         """
         self.put(path, whole(said, least), said)
 
-    def put_set(self, path: str, flag: SaidValue | None) -> None:
-        """States True where a flag is set, and nothing where it is not."""
-        self.put(path, is_true(flag) or None, flag)
+    def put_set(self, path: str, flag: SaidValue | None, value: object = True) -> None:
+        """States a value where a flag is set, and nothing where it is not."""
+        self.put(path, value if is_true(flag) else None, flag)
 
     def put_flag(self, path: str, flag: SaidValue | None) -> None:
         """States whether a flag is set, where that is said."""
         if flag is not None:
             self.put(path, is_true(flag), flag)
 
+    def leave_out(self, *said: SaidValue | None, unless: Container[str] = ()) -> None:
+        """Notes values with an effect that no field describes.
+
+        Args:
+            unless: texts without an effect.
+        """
+        self.not_modelled += [one for one in said if one is not None and one.text not in unless]
+
     def get(self, path: str, default: Any = None) -> Any:
         """Value of a field."""
         found = self.fields.get(path)
         return default if found is None else found.value
+
+    @property
+    def model_ranks(self) -> int:
+        """GPUs of one replica of the model: tp x pp x cp."""
+        return self.get("plan.tp", 1) * self.get("plan.pp", 1) * self.get("plan.cp", 1)
 
     def document(self, name: str, file: str) -> Document:
         """The job file that the fields make; its marks are lines of the log.
@@ -160,6 +173,11 @@ def whole(value: SaidValue | None, least: int = 0, most: int = 10**9) -> int | N
 def is_true(value: SaidValue | None) -> bool:
     """Whether a flag is set."""
     return value is not None and literal(value.text) is True
+
+
+def first_true(head: Head, *names: str) -> SaidValue | None:
+    """The first of some flags of a head that is set."""
+    return next((one for one in map(head.said, names) if is_true(one)), None)
 
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "uint8": "fp8"}

@@ -1,4 +1,4 @@
-"""Configuration of torchtitan for a job, as TOML: what `titan_config` and `torchtitan` read.
+"""Configuration of torchtitan for a job, as TOML: what `torchtitan` reads.
 
 torchtitan takes models by a name and a flavour, so that a model with other sizes has to be added there; its sizes then stand in
 the comments. Degrees and schedules follow from the tables of the readers.
@@ -14,8 +14,7 @@ from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from .job_fields import fields_that_matter, preset_of
 from .models import model_of_name
-from .titan_config import DEGREES, FLAVORS
-from .torchtitan import ARGUMENTS, SCHEDULES
+from .torchtitan import ARGUMENTS, DEGREES, FLAVORS, SCHEDULES
 
 Fields = Mapping[str, Any]
 Values = Iterator[tuple[str, Any]]  # dotted name and value

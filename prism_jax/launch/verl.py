@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 
+from ..tables.document import Document
 from .config_files import Carrier, ConfigFiles
-from .head import Head, SaidValue
-from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
+from .head import Head, SaidValue, without_line
+from .launch_line import LaunchLine, LaunchProgram
 from .megatron import put_dynamic_batch, put_recompute
 from .megatron_model import put_experts_plan
 from .megatron_programs import STEP_ALONE
 from .models import put_head_model
-from .open_head import OpenHead
 from .pipeline_layout import put_layer_split
 from .said import VERL
 from .stated import StatedJob, dtype_of, is_true, whole
@@ -58,8 +58,8 @@ def verl_job(head: Head) -> StatedJob:
     world = head.said("world_size")
     n = whole(world, 1) or (whole(nodes, 1) or 1) * (whole(each, 1) or 1)
     job.put("cluster.n_devices", n, *([world] if world else [each, nodes]))
-    model = _sharding(head, job)
-    job.put("plan.dp", max(n // model, 1), world or each)
+    _sharding(head, job)
+    job.put("plan.dp", max(n // job.model_ranks, 1), world or each)
     if head.said("verl.data.max_length") is not None:
         _sft_batch(head, job)
     else:
@@ -75,30 +75,26 @@ def verl_job(head: Head) -> StatedJob:
     return job
 
 
-def _sharding(head: Head, job: StatedJob) -> int:
-    """States how the actor is divided; returns the GPUs of one replica."""
+def _sharding(head: Head, job: StatedJob) -> None:
+    """States how the actor is divided."""
     strategy = head.said(f"{ACTOR}strategy", "verl.model.strategy")
     recompute = head.said(f"{MODEL}enable_gradient_checkpointing", "verl.model.enable_gradient_checkpointing")
     if strategy is not None and strategy.text == "megatron":
-        return _megatron(head, job, strategy)
+        _megatron(head, job, strategy)
+        return
     job.put_whole("plan.cp", head.said(f"{ACTOR}ulysses_sequence_parallel_size", "verl.ulysses_sequence_parallel_size"))
     if job.get("plan.cp", 1) > 1:
         job.assumed.append("sequence parallelism of DeepSpeed (Ulysses) is costed as context parallelism")
     job.put("plan.sharding", "fsdp", strategy)
     job.put("plan.zero_stage", 3, strategy)
     job.put("plan.recompute", "full" if is_true(recompute) else "none", recompute)
-    size = head.said(f"{ACTOR}fsdp_config.fsdp_size")
-    if size is not None and size.text not in ("-1", "1"):
-        job.not_modelled.append(size)
-    return job.get("plan.cp", 1)
+    job.leave_out(head.said(f"{ACTOR}fsdp_config.fsdp_size"), unless=("-1", "1"))
 
 
-def _megatron(head: Head, job: StatedJob, strategy: SaidValue) -> int:
+def _megatron(head: Head, job: StatedJob, strategy: SaidValue) -> None:
     front = f"{ACTOR}megatron."
-    model = 1
     for path, name in (("plan.tp", "tensor"), ("plan.pp", "pipeline"), ("plan.cp", "context"), ("plan.ep", "expert")):
         job.put_whole(path, head.said(f"{front}{name}_model_parallel_size", f"{front}{name}_parallel_size"))
-        model *= 1 if path == "plan.ep" else job.get(path, 1)
     own = {
         "expert_tensor_parallel_size": f"{front}expert_tensor_parallel_size",
         "virtual_pipeline_model_parallel_size": f"{front}virtual_pipeline_model_parallel_size",
@@ -118,7 +114,6 @@ def _megatron(head: Head, job: StatedJob, strategy: SaidValue) -> int:
     job.put("plan.sequence_parallel", is_true(sequence) if sequence else job.get("plan.tp", 1) > 1, sequence)
     shared = head.said(f"{front}use_distributed_optimizer")
     job.put("plan.zero_stage", int(is_true(shared)) if shared else 1, shared or strategy)
-    return model
 
 
 _RENAMED = {
@@ -133,8 +128,7 @@ def _offload(head: Head, job: StatedJob) -> None:
     if is_true(offload):
         # verl moves states between steps of the loop, and has them on the GPU while the actor is updated
         job.notes.append("states of the optimizer are on the host between updates: moving them is not in this step")
-    fsdp = head.said(f"{ACTOR}fsdp_config.offload_policy")
-    job.put("plan.offload_optimizer", 1.0 if is_true(fsdp) else None, fsdp)
+    job.put_set("plan.offload_optimizer", head.said(f"{ACTOR}fsdp_config.offload_policy"), 1.0)
 
 
 def _precision(head: Head, job: StatedJob) -> None:
@@ -172,41 +166,36 @@ def _sft_batch(head: Head, job: StatedJob) -> None:
 # --- Files and command lines -------------------------------------------------------------------------------------------
 
 
-def _take(head: OpenHead, said: dict[str, SaidValue], defaults: dict[str, str]) -> OpenHead:
-    head.facts |= {f"verl.{name}": one for name, one in said.items()}
-    for name, text in defaults.items():
-        if f"verl.{name}" not in head.facts:
-            head.facts[f"verl.{name}"] = SaidValue(text, 0, "")
+def _take(head: Head, said: dict[str, SaidValue], defaults: dict[str, str]) -> Head:
+    head.facts |= {f"verl.{name}": one for name, one in (without_line(defaults, named=False) | said).items()}
     head.notes.append(STEP_ALONE)
     return head
 
 
-def _of_files(files: ConfigFiles) -> OpenHead:
-    head = files.head(VERL)
-    return _take(head, files.said(), DEFAULTS)
+def _of_files(files: ConfigFiles) -> Head:
+    return _take(files.head(VERL), files.said(), DEFAULTS)
 
 
-def _is_config(data: dict[str, object]) -> bool:
-    return isinstance(data.get("actor_rollout_ref"), dict)
+def _is_config(document: Document) -> bool:
+    return isinstance(document.data.get("actor_rollout_ref"), dict)
 
 
-def _of_line(line: LaunchLine) -> OpenHead:
+def _of_line(line: LaunchLine) -> Head:
     """Reads a command line of verl.
 
     Raises:
         NoTrainingError: it trains nothing.
     """
     if re.search(NO_STEP, line.text):
-        raise NoTrainingError(f"{line.path}: line {line.command.line}: {line.parts.program} is no training")
+        raise line.no_training(f"{line.parts.program} is no training")
     head = line.head(VERL)
     said = dict(line.pairs)
     if re.search(SFT, line.text):
         return _take(head, said, SFT_DEFAULTS)
-    config = line.flags.get("config_name")
-    engine = said.get("model_engine")
-    if (config is not None and "megatron" in config.text) or (engine is not None and engine.text == "megatron"):
-        where = config if config is not None and "megatron" in config.text else engine
-        said.setdefault("actor_rollout_ref.actor.strategy", where._replace(text="megatron"))  # pyright: ignore[reportOptionalMemberAccess]
+    config, engine = line.flags.get("config_name"), said.get("model_engine")
+    named = config if config is not None and "megatron" in config.text else engine
+    if named is not None and (named is config or named.text == "megatron"):
+        said.setdefault("actor_rollout_ref.actor.strategy", named._replace(text="megatron"))
     if line.n_devices is None:
         head.arguments.pop("world_size", None)  # a cluster of Ray: the trainer says its size
     return _take(head, said, DEFAULTS)
@@ -221,11 +210,5 @@ def _is_mine(line: LaunchLine) -> bool:
     )
 
 
-VERL_CARRIERS = (Carrier("verl", lambda document: _is_config(document.data), _of_files),)
-VERL_PROGRAMS = (
-    LaunchProgram(
-        "verl (python -m verl.trainer.main_ppo)",
-        _is_mine,
-        _of_line,
-    ),
-)
+VERL_CARRIERS = (Carrier("verl", _is_config, _of_files),)
+VERL_PROGRAMS = (LaunchProgram("verl (python -m verl.trainer.main_ppo)", _is_mine, _of_line),)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from prism_jax.launch import carriers
+from prism_jax.launch import launch_files
 from prism_jax.launch.config_files import Carrier
 from prism_jax.launch.import_job import import_job
 from prism_jax.launch.megatron_files import NamesFile, family_head, is_of
@@ -18,7 +18,7 @@ TEXT = """acme:
 
 def test_a_row_reads_a_configuration(tmp_path: Path, monkeypatch) -> None:
     carrier = Carrier(ROW.name, lambda document: is_of(ROW, document), lambda files: family_head(ROW, files))
-    monkeypatch.setattr(carriers, "CARRIERS", (carrier,))
+    monkeypatch.setattr(launch_files, "CARRIERS", (carrier,))
     file = tmp_path / "acme.yaml"
     file.write_text(TEXT)
     read = {one.path: one.value for one in import_job(file, device="h100-sxm").read}
