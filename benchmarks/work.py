@@ -17,8 +17,8 @@ from statistics import median
 import jax
 
 from prism_jax.job.job import Job
-from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import loaded
+from prism_jax.job.read_tables import lengths_of
 from prism_jax.plan.packing import Data
 from prism_jax.simulate.predict import predict
 from prism_jax.workload.transformer.routing import ExpertRouting

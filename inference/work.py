@@ -29,8 +29,7 @@ from jax.scipy.special import gammaln, log_ndtr
 from scipy.special import ndtr
 
 from prism_jax.core.errors import DataError
-from prism_jax.job.expert_counts import NAMES, tokens_by_group
-from prism_jax.job.lengths import lengths_of_family
+from prism_jax.job.read_tables import NAMES, lengths_of_family, tokens_by_group
 from prism_jax.plan.packing import Lengths
 from prism_jax.workload.transformer.routing import LEAST_DRIFT, LEAST_GINI, MOST_GINI, ExpertRouting, gini_of
 

@@ -14,7 +14,7 @@ from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made, ModelOf
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.encoder import EncoderSpec
-from prism_jax.workload.transformer.vit import VitSpec
+from prism_jax.workload.transformer.vision import VitSpec
 
 FAMILY = "encoder"
 _PREDICTED = {128: 20, 512: 80}  # `max_predictions_per_seq` of the examples

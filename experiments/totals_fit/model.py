@@ -39,7 +39,7 @@ COLUMNS = (
 # tensor's kernels (two to three, some 40 us each) and what a step has whatever its network.
 TERMS = (SumTerm("products", 2.7), SumTerm("passes", 2.7), SumTerm("small kernels", 2.7), SumTerm("fixed", 2.7))
 N_PASS = (
-    17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`workload/cnn/blocks.py`)
+    17.0  # of a convolution with norm and activation, both ways: reads and writes of 4 bytes (`workload/cnn/spec.py`)
 )
 KERNELS_S, FIXED_S = 100e-6, 5e-3
 REFERENCE = (15.7e12, 900e9)  # V100 SXM2 datasheet: fp32 FLOP/s, bytes/s

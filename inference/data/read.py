@@ -15,7 +15,7 @@ import pandas as pd
 from prism_jax.core.errors import DataError
 from prism_jax.fits.collective_run import CollectiveRun
 from prism_jax.fits.report import CleaningReport
-from prism_jax.job.expert_counts import expert_columns
+from prism_jax.job.read_tables import expert_columns
 from prism_jax.recorded.formats.scalar_files import is_step_table
 from prism_jax.slowdowns.detectors import detector_of, read_detector
 from prism_jax.slowdowns.readings import GpuPlace

@@ -12,8 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.errors import SpecError
-from ..cost.gathers import Gathered, copy_kernels, gather_comms, gradient_bytes, weight_bytes
-from ..cost.partition import ChunkBlocks, block_parameters, chunk_blocks, sharing_ranks, stage_weights
+from ..cost.partition import (
+    ChunkBlocks,
+    Gathered,
+    block_parameters,
+    chunk_blocks,
+    copy_kernels,
+    gather_comms,
+    gradient_bytes,
+    sharing_ranks,
+    stage_weights,
+    weight_bytes,
+)
 from ..framework.base import MemoryOptions
 from ..job.job import Job
 from ..plan.plan import ParallelPlan

@@ -27,10 +27,9 @@ from ..workload.base.kernels import KernelTable
 from ..workload.base.workload import Comm, LanedBlock, Workload, frozen_groups, kinds_of
 from .compute import class_seconds, correction_factors, uncorrected_seconds
 from .efficiency import CostCorrection, Efficiency
-from .gathers import Gathered, copy_kernels, gather_comms
 from .lanes import LanedSeconds, Overlapping, laned_seconds
 from .offload import HOST_COPY, host_copies, link_bytes_per_s
-from .partition import ChunkBlocks, block_parameters, optimizer_shares, sharded
+from .partition import ChunkBlocks, Gathered, block_parameters, copy_kernels, gather_comms, optimizer_shares, sharded
 
 T = TypeVar("T")
 

@@ -1,10 +1,10 @@
-"""Training frameworks: plan defaults, kernels and what they hold in memory.
+"""Training frameworks: plan defaults, kernels and what they hold in memory; and which of them trainers and libraries run on.
 
-Megatron-LM and what is built on it have fused kernels and sum gradients inside the matrix product; nanotron has eager
-modules, sums gradients in fp32 in a pass of its own and deals layers out by their cost; DeepSpeed sums either way by
-precision and version, so it has no default for that; FSDP runs modules as written, whatever trainer runs them; JAX and MindSpore
-compile the step into one program. `OTHER` is known software that is none of them, such as a company's own.
-`FRAMEWORKS.add(Framework(...))` adds one of the caller's.
+Megatron-LM and what is built on it have fused kernels and sum gradients inside the matrix product; nanotron has eager modules,
+sums gradients in fp32 in a pass of its own and deals layers out by their cost; DeepSpeed sums either way by precision and
+version, so it has no default for that; FSDP runs modules as written, whatever trainer runs them; JAX and MindSpore compile the
+step into one program. `OTHER` is known software that is none of them, such as a company's own. `FRAMEWORKS.add(Framework(...))`
+adds one of the caller's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from .base import (
     PeakLaw,
     PlanDefaults as PlanDefaults,
 )
-from .names import runs_on
 
 MEASURED = "Megatron-LM, docs/source/api-guide/dist_optimizer.md; peaks in experiments/memory_validation"
 # 278 peaks: 30 case families of Megatron-LM's tests, 4 models on B200 (experiments/memory_validation/megatron_ci.py).
@@ -244,7 +243,7 @@ def framework_of(framework: str | Framework, zero_stage: int = 0) -> Framework:
 
     Args:
         framework: a name, or a framework.
-        zero_stage: of the plan, as in `names.runs_on`.
+        zero_stage: of the plan, as in `runs_on`.
 
     Raises:
         SpecError: the name is unknown; names those that are known.
@@ -266,3 +265,48 @@ def framework_of(framework: str | Framework, zero_stage: int = 0) -> Framework:
 def style_of(name: str) -> str:
     """`fused`, `eager`, or empty where the framework or its style is not known."""
     return FRAMEWORKS.named(name).style if name in FRAMEWORKS else UNKNOWN.style
+
+
+_RUNS_ON = {
+    "megatron-core": (
+        "megatron megatron-lm mcore nemo nemo-megatron nvidia-nemo megatron-bridge nemo-rl primus slime mindspeed mindspeed-llm "
+        "modellink megatron-swift megatron-fsdp"
+    ),
+    "fsdp": (
+        "torchtitan fsdp1 fsdp2 pytorch torch torch-fsdp ddp pytorch-ddp torch-ddp distributeddataparallel simplefsdp torchtune "
+        "litgpt lit-gpt composer llm-foundry llmfoundry mosaicml olmo olmo-core xtuner verl nemo-automodel nanogpt nanochat timm "
+        "lingua meta-lingua torchvision torchrec fairseq fairseq2 unsloth open-clip openclip diffusers peft "
+        "modded-nanogpt"
+    ),
+    "deepspeed": "zero deepspeed-zero ds deepspeed-chat deepspeed-pytorch openrlhf",
+    "megatron-deepspeed": "gpt-neox neox gptneox megatron-ds",
+    "jax": (
+        "maxtext max-text paxml pax praxis t5x levanter haliax flax haiku equinox easylm axlearn big-vision scenic tunix "
+        "maxdiffusion marin alpa keras-jax"
+    ),
+    "paddle": "paddlenlp paddlepaddle paddleformers",
+    "mindspore": "mindformers",
+    "colossalai": "colossal-ai colossal hpc-ai",
+    "libai": "oneflow",
+    "flagscale": "flagperf",
+}
+# Trainers that run on FSDP or DDP, or on DeepSpeed where a plan has ZeRO stages.
+_EITHER = (
+    "accelerate hf-accelerate lightning pytorch-lightning lightning-fabric fabric axolotl hf-trainer huggingface hf transformers "
+    "trainer trl llama-factory llamafactory swift ms-swift"
+)
+RUNS_ON = {name: framework for framework, names in _RUNS_ON.items() for name in names.split()}
+EITHER = frozenset(_EITHER.split())
+
+
+def runs_on(name: str, zero_stage: int = 0) -> str:
+    """The framework that the software of that name runs on; empty where the name says nothing.
+
+    Args:
+        name: in any case; spaces and underscores are hyphens.
+        zero_stage: of the plan: a trainer that runs on FSDP or on DeepSpeed runs on the latter where there is one.
+    """
+    spelt = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
+    if spelt in EITHER:
+        return "deepspeed" if zero_stage > 0 else "fsdp"
+    return RUNS_ON.get(spelt, "")

@@ -1,15 +1,33 @@
-"""Job: a model, a cluster, a plan, a variability and a training framework that belong together."""
+"""Job: a model, a cluster, a plan, a variability and a framework that belong together; what nobody stated of it, with odds.
+
+A field of the plan that a job file leaves out has the default that its page states; a fabric that nobody describes, and the
+routing of a run's tokens, have none. In a table of measured jobs a blank says that nobody stated the field: precision,
+recomputation and chunks per stage are open there, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import exp
-from typing import Any
+from typing import Annotated, Any
 
 from ..calibration.calibration import Calibration, shipped
 from ..calibration.key import CalibrationKey, LevelFactor
-from ..calibration.open_fields import Odds, OpenField, open_degrees, open_fields, usual_software
+from ..calibration.open_fields import (
+    IMBALANCE,
+    NETWORK,
+    USUAL_NETWORK,
+    VIRTUAL_STAGES,
+    Odds,
+    OpenField,
+    imbalance_of,
+    open_degrees,
+    open_fields,
+    usual_software,
+)
+from ..calibration.usual import USUAL_ROUTING, usual_dtypes, usual_recompute, usual_virtual_stages
 from ..core.content import ByContent
 from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency
@@ -18,12 +36,38 @@ from ..cost.offload import HostMemory, host_memory
 from ..framework.base import Framework, PlanDefaults
 from ..framework.frameworks import FRAMEWORKS, framework_of
 from ..framework.software import SOFTWARE_VALUES, Software
+from ..plan.fields import PlanField
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..variability.tree import Variability
-from ..workload.base.workload import Workload, completed_plan
-from .published import Published
+from ..workload.base.workload import Workload, completed_plan, n_body
 from .rules import check_plan
+
+
+@dataclass(frozen=True)
+class Published:
+    """Figures of the typical step, of one GPU where they are rates; they change no prediction.
+
+    Attributes:
+        step_s: seconds of a step.
+        tflops_per_gpu: 10^12 FLOP/s, by whatever count.
+        mfu: share of the peak, 0-1.
+        tokens_per_s_per_gpu: tokens (samples) per second.
+        source: where the figures are from.
+    """
+
+    step_s: Annotated[float | None, PlanField("seconds of a step", least=0.0)] = None
+    tflops_per_gpu: Annotated[float | None, PlanField("10^12 FLOP/s of a GPU, by whatever count", least=0.0)] = None
+    mfu: Annotated[float | None, PlanField("share of the peak, 0 to 1", least=0.0, most=1.0)] = None
+    tokens_per_s_per_gpu: Annotated[float | None, PlanField("tokens or samples per second and GPU", least=0.0)] = None
+    source: Annotated[str, PlanField("where the figures are from")] = ""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Figures that are stated and above zero, by name."""
+        named = {name: getattr(self, name) for name in ("step_s", "tflops_per_gpu", "mfu", "tokens_per_s_per_gpu")}
+        return {name: value for name, value in named.items() if value}
+
 
 Filled = tuple[tuple[str, Any], ...]
 _SOFTWARE = "software."  # in front of the names of filled fields of it
@@ -213,3 +257,53 @@ def _stated(plan: ParallelPlan, model: Workload, before: dict[str, Any]) -> Soft
     put = {name: None for name in SOFTWARE_VALUES if before.get(_SOFTWARE + name) == getattr(given, name)}
     follows = {"attention": "fused_softmax"} if plan.attention == "unfused" else {}
     return replace(given, **put).filled(follows | dict(getattr(model, "sure_software", {})))
+
+
+_FABRIC = ("preset", "like", "tiers", "network")  # any of them describes it
+_ROUTING = ("imbalance", "capacity_factor", "routing")
+
+Open = tuple[tuple[str, Odds], ...]
+
+
+def open_in_file(data: Mapping[str, Any], model: Workload, cluster: Cluster) -> Open:
+    """Fields of cluster and model that sections `data` leave out and that matter to a step, with their odds."""
+    return tuple(_of_site(data, model, cluster))
+
+
+def open_in_row(data: Mapping[str, Any], model: Workload, cluster: Cluster, plan: ParallelPlan, framework: Any) -> Open:
+    """Returns the open fields of a row of a table of jobs: blanks of the plan are open too, values that the row states never
+    are.
+    """
+    return (*_of_site(data, model, cluster), *_of_plan(_section(data, "plan"), model, cluster, plan, framework))
+
+
+def _of_site(data: Mapping[str, Any], model: Workload, cluster: Cluster) -> Iterator[tuple[str, Odds]]:
+    given = data.get("cluster")
+    is_described = not isinstance(given, Mapping) or any(name in given for name in _FABRIC)
+    if not is_described and cluster.n_devices > cluster.node_size and len(cluster.tiers) > 1:
+        yield NETWORK, USUAL_NETWORK
+    routed = _section(_section(data, "model"), "moe")
+    if imbalance_of(model) == 1.0 and not any(name in routed for name in _ROUTING):
+        yield IMBALANCE, USUAL_ROUTING
+
+
+def _of_plan(
+    given: Mapping[str, Any], model: Workload, cluster: Cluster, plan: ParallelPlan, framework: Any
+) -> Iterator[tuple[str, Odds]]:
+    dtypes = usual_dtypes(cluster.device, plan.software.tuning)
+    if "dtype" not in given and len(dtypes) > 1 and plan.dtype in dict(dtypes):
+        yield "dtype", dtypes
+    recomputed = usual_recompute(framework_of(framework).name)
+    if "recompute" not in given and len(recomputed) > 1:
+        yield "recompute", recomputed
+    able = framework_of(framework).capabilities.schedules
+    is_blank = "schedule" not in given and "virtual_stages" not in given
+    chunks = usual_virtual_stages(n_body(model), plan) if is_blank and able and "interleaved" in able else ()
+    if chunks:
+        yield VIRTUAL_STAGES, chunks
+
+
+def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A section, empty where it is left out or is a name."""
+    found = data.get(name)
+    return found if isinstance(found, Mapping) else {}

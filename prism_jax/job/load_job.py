@@ -21,21 +21,31 @@ from pydantic import BaseModel
 from ..core.errors import ConfigError, DataError, FieldPath, Mark, Mistake, dotted
 from ..core.read_file import read_text
 from ..core.use_case import Argument
-from ..framework.frameworks import FRAMEWORKS
-from ..framework.names import runs_on
+from ..framework.frameworks import FRAMEWORKS, runs_on
 from ..framework.software import Software
 from ..plan.packing import Data
 from ..tables.document import MAX_DEPTH, Document, short
 from ..tables.streams import example_files
 from ..tables.yaml_toml import read_toml, read_value, read_yaml
 from ..workload.captured.files import captured_file
-from .captured_section import capture_document, names_capture, read_captured, refuse_kernels, with_captured_plan
 from .cluster_section import read_cluster
-from .job import Job
+from .job import Job, open_in_file
 from .rules import problems
 from .schema import Text, job_section, one_of, validated
-from .sections import located, read_data, read_model, read_plan, read_published, read_software, read_variability
-from .unstated import open_in_file
+from .sections import (
+    capture_document,
+    located,
+    names_capture,
+    read_captured,
+    read_data,
+    read_model,
+    read_plan,
+    read_published,
+    read_software,
+    read_variability,
+    refuse_kernels,
+    with_captured_plan,
+)
 
 MOST_SHOWN = 200  # characters of an option in a message
 SHORTHAND = (

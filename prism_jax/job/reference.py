@@ -25,11 +25,10 @@ from ..variability.family_registry import FAMILIES, family_fields
 from ..variability.tree import PARTS, Stall, Variability
 from ..workload.catalog import KINDS, TRANSFORMER, WorkloadKind
 from ..workload.transformer.spec import TransformerSpec
-from .captured_section import SOURCE as CAPTURE
 from .cluster_section import DEVICE_FILLED_IN, DEVICE_SOURCES
 from .field_descriptions import ABOUT, FORMS
+from .job import Published
 from .load_job import job_sections
-from .published import Published
 from .schema import (
     DEVICE_NAMES,
     TIER_NAMES,
@@ -47,7 +46,7 @@ from .schema import (
     software_section,
     tier_section,
 )
-from .sections import KIND, MODEL_FILLED_IN, MODEL_SOURCES
+from .sections import KIND, MODEL_FILLED_IN, MODEL_SOURCES, SOURCE as CAPTURE
 
 SECTION = "section"
 PLAIN = {bool: "true or false", float: "number", int: "whole number", str: "text"}

@@ -24,8 +24,7 @@ from ..plan.fields import (
     STATE_DTYPE_VALUES,
     recompute_problems,
 )
-from ..plan.micro_batch_work import law_of
-from ..plan.packing import MIXTURE, PACKINGS
+from ..plan.packing import MIXTURE, PACKINGS, law_of
 from ..plan.plan import SHARDING, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import SCHEDULES

@@ -39,8 +39,8 @@ from ..workload.transformer.sizes import (
     QUANTISED_BYTES,
     TARGETS,
 )
-from .expert_counts import TAKES, counts_of
-from .published import Published
+from .job import Published
+from .read_tables import TAKES, counts_of
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 

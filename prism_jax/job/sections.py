@@ -4,10 +4,15 @@ Fields of the plan may be left out where they follow from others. `dp`, or `dp: 
 n_devices / (tp * cp * pp), where `cluster.n_devices` is given; where it is not, dp is 1 and the cluster as large as the plan.
 `micro_batch`, of models whose devices take their share of the batch at once: global_batch / dp. Without a section
 `variability` the default of the device holds.
+
+`model: {capture: FILE, kernels: FILE}` is a captured program, from which fields of the plan follow; `kernels` is a profile of
+one GPU, whose measured operators stand for those of the program. A capture may also stand in the place of a job file: then the
+document is empty but for the model, and what it does not say (the cluster) is set by options.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -15,7 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ..core.errors import ConfigError, FieldPath, Mistake, PrismError, Problem, SpecError
+from ..core.errors import ConfigError, DataError, FieldPath, Mistake, PrismError, Problem, SpecError
 from ..framework.software import Software
 from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
@@ -24,12 +29,15 @@ from ..tables.document import Document, short
 from ..variability.config import default_for, preset, variability_from_dict
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload
+from ..workload.captured.check import plan_fields
+from ..workload.captured.files import ENDING, kernel_times, read_captured_program
+from ..workload.captured.kernel_times import with_times
+from ..workload.captured.model import CapturedModel
 from ..workload.catalog import KINDS, TRANSFORMER, WorkloadKind, workload as model_preset
 from ..workload.hugging_face.config import read_hf_config
 from ..workload.transformer.spec import TransformerSpec
-from .expert_counts import counts_of
-from .lengths import lengths_of
-from .published import Published
+from .job import Published
+from .read_tables import counts_of, lengths_of
 from .schema import (
     data_section,
     fields_of,
@@ -307,9 +315,6 @@ def listed(names: list[str]) -> str:
     return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}"
 
 
-AT: FieldPath = ("variability",)
-
-
 def read_variability(document: Document, cluster: Cluster | None, found: list[Mistake]) -> Variability | None:
     """The tree of the job; without a section the preset for the cluster's device."""
     if "variability" not in document.data:
@@ -317,10 +322,95 @@ def read_variability(document: Document, cluster: Cluster | None, found: list[Mi
     section = document.data["variability"]
     if not isinstance(section, (str, dict)) or not section:
         remedy = "Name a preset (`prism-jax show variability`), or leave the section out for the default of the device."
-        found.append(document.mistake(AT, f"{'is empty' if not section else short(section)}. {remedy}"))
+        found.append(document.mistake(("variability",), f"{'is empty' if not section else short(section)}. {remedy}"))
         return None
     try:
-        return variability_from_dict(section, AT)
+        return variability_from_dict(section, ("variability",))
     except SpecError as error:
-        found.append(document.mistake(error.path or AT, error.text))
+        found.append(document.mistake(error.path or ("variability",), error.text))
         return None
+
+
+SOURCE, KERNELS = "capture", "kernels"
+
+
+def capture_document(path: Path, name: str) -> Document:
+    """A capture as the document of a job."""
+    stem = path.name.removesuffix(ENDING)
+    return Document(name, {"name": stem, "model": {SOURCE: path.name}, "plan": {}})
+
+
+def names_capture(document: Document) -> bool:
+    """Whether the model of a document is a capture."""
+    model = document.data.get("model")
+    return isinstance(model, dict) and SOURCE in model
+
+
+def refuse_kernels(document: Document) -> None:
+    """Measured kernels are given to captures alone.
+
+    Raises:
+        ConfigError: the model of the document, which is no capture, names a profile.
+    """
+    model = document.data.get("model")
+    if isinstance(model, dict) and KERNELS in model and SOURCE not in model:
+        text = (
+            "measured kernels stand for the operations of a capture, and the model of this job is none. Leave them out "
+            "(--kernels), or capture the code that was profiled (`prism-jax capture train.py:build`) and predict that file."
+        )
+        raise ConfigError([document.mistake(("model", KERNELS), text)])
+
+
+def read_captured(document: Document, found: list[Mistake]) -> CapturedModel | None:
+    """The captured program of a document whose `names_capture` is true."""
+    model = document.data["model"]
+    for other in model.keys() - {SOURCE, KERNELS}:
+        found.append(document.mistake(("model", other), f"cannot be combined with {SOURCE}. A capture is as it is."))
+    path = _file(document, model, SOURCE, found)
+    if path is None:
+        return None
+    if path.resolve() == Path(document.name).resolve():
+        path = Path(document.name)  # as the user wrote it
+    try:
+        program = read_captured_program(path)
+        if (kernels := _file(document, model, KERNELS, found)) is not None:
+            program = with_times(program, kernel_times(kernels)).program
+    except DataError as error:  # names file and line itself
+        found.append(Mistake(str(error)))
+        return None
+    return attempt(lambda: CapturedModel(program), document, ("model", SOURCE), found)
+
+
+def _file(document: Document, model: dict[str, Any], field: str, found: list[Mistake]) -> Path | None:
+    """The file that a field of the model names; None where there is none, or no name."""
+    file = model.get(field)
+    if isinstance(file, str) and file:
+        path = Path(document.name).parent / file
+        short_path = os.path.normpath(path)  # "sub/../file", which an option leads to
+        return Path(short_path) if os.path.realpath(short_path) == os.path.realpath(path) else path
+    if file is not None or field == SOURCE:
+        found.append(document.mistake(("model", field), f"{short(file)}, but it must be the name of a file"))
+    return None
+
+
+def with_captured_plan(document: Document, model: CapturedModel) -> Document:
+    """The document with a plan as captured, where it does not state another.
+
+    Raises:
+        ConfigError: no cluster is named.
+    """
+    data: dict[str, Any] = dict(document.data)
+    if "cluster" not in data:
+        text = (
+            "a capture does not say on which cluster it runs. Name one: --cluster dgx-h100 (`prism-jax show clusters`)."
+        )
+        raise ConfigError.in_file(document.name, text)
+    written = data.get("plan") or {}
+    if not isinstance(written, dict):
+        return document
+    own, cluster = plan_fields(model.program), data["cluster"]
+    if isinstance(cluster, dict) and cluster.get("n_devices") is not None:
+        own.pop("dp")  # fills the cluster
+    name, formats = "state_dtypes", written.get("state_dtypes")
+    nested = {name: own[name] | formats} if name in own and isinstance(formats, dict) else {}
+    return replace(document, data={**data, "plan": {**own, **written, **nested}})

@@ -31,12 +31,11 @@ from ..variability.config import variability_to_dict
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload
 from ..workload.catalog import KINDS, TRANSFORMER
-from .captured_section import KERNELS, SOURCE
 from .job import Job
 from .load_job import JobSource, job_of, read_job_file
 from .reference import JobField, job_fields, quantity_of
 from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
-from .sections import HF_CONFIG, MODEL_SOURCES
+from .sections import HF_CONFIG, KERNELS, MODEL_SOURCES, SOURCE
 
 WIDTH = 130
 MOST_KEPT = 64_000  # characters of a job in a record; captures hold more

@@ -18,7 +18,7 @@ parameters themselves; `none` says that there is none. Without one PyTorch's opt
 gradients, in the format of the parameters: so it is assumed where `state_dtypes` says nothing (torch/optim/adam.py).
 
 Muon orthogonalises the momentum of every matrix of a layer by five Newton-Schulz iterations; embedding, head and norms keep
-Adam's states. See `cost/newton_schulz.py`.
+Adam's states. See `cost/step_end.py`.
 """
 
 from __future__ import annotations

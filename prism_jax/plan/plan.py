@@ -29,9 +29,8 @@ from .fields import (
     parse_share,
     updates_shards,
 )
-from .micro_batch_work import law_of
 from .optimizers import OPTIMIZERS, has_master, parse_optimizer
-from .packing import Data as Data
+from .packing import Data as Data, law_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..core.errors import PlanError
 from ..core.registry import Registry
 from .base import PipelineSchedule
-from .dual_pipe import DualPipe
 from .one_f_one_b import GPipe, Interleaved, OneFOneB
 from .order import ScheduleOrder
-from .zero_bubble import ZBH1, ZBH2, ZBV
+from .zero_bubble import ZBH1, ZBH2, ZBV, DualPipe
 
 
 def _shipped() -> tuple[PipelineSchedule, ...]:

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.kernels import RECOMPUTE
 from ..plan.fields import OPTIONS
-from ..plan.micro_batch_work import law_of
-from ..plan.packing import Data
+from ..plan.packing import Data, law_of
 from ..plan.plan import SHARDING, Overlap, ParallelPlan
 from ..schedule.base import PipelineSchedule
 from ..schedule.registry import resolve_schedule

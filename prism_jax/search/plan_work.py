@@ -17,8 +17,7 @@ from ..core.arrays import Floats
 from ..graph.build import WorkTerms, op_work_terms, signature_seconds
 from ..graph.draws import on_host
 from ..job.job import Job
-from ..plan.micro_batch_work import law_of
-from ..plan.packing import Data
+from ..plan.packing import Data, law_of
 from ..simulate.importance import Proposal
 from ..simulate.work import Work, WorkCosts, with_busier_rank, work_parts
 from ..workload.transformer.spec import TransformerSpec

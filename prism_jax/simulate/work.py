@@ -40,8 +40,7 @@ from ..graph.levels import level_table
 from ..graph.step_graph import StepGraph
 from ..graph.walk import decide
 from ..job.job import Job
-from ..plan.micro_batch_work import N_ROW, MicroBatchLaw, law_of
-from ..plan.packing import Data
+from ..plan.packing import N_ROW, Data, MicroBatchLaw, law_of
 from ..plan.plan import ParallelPlan
 from ..schedule.order import ScheduleOrder
 from ..variability.score_map import TOLERANCE, NormalScoreMap, fit_knots

@@ -21,9 +21,8 @@ from ..core.errors import ConfigError, DataError, Mark, PrismError
 from ..core.read_file import check_input
 from ..core.registry import did_you_mean
 from ..core.units import format_s
-from ..job.job import Job
+from ..job.job import Job, open_in_row
 from ..job.load_job import SECTIONS, FieldChange, apply_overrides, job_of, load_job, read_job_file, with_fields
-from ..job.unstated import open_in_row
 from ..recorded.formats.open_trace import open_trace
 from ..tables.csv_rows import CsvTable, Seen, boolean_field, number_of, seconds_field
 from ..tables.document import Document, short

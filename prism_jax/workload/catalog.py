@@ -6,68 +6,20 @@ Transformers are read once from `models.toml`, with the parameter counts that th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from ..core.registry import Registry
 from ..system.catalog import NameTable, load_toml, normalised
+from . import ladder
 from .base.workload import Workload
-from .cnn.spec import PRESETS as CNNS, WORDS as CNN_WORDS, CnnSpec
-from .dlrm.spec import PRESETS as DLRMS, WORDS as DLRM_WORDS, DLRMSpec
-from .ladder import LadderSpec
-from .transformer.dit import DitSpec
-from .transformer.encoder import PRESETS as ENCODERS, WORDS as ENCODER_WORDS, EncoderSpec
-from .transformer.encoder_decoder import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS, EncoderDecoderSpec
+from .cnn import spec as cnn
+from .dlrm import spec as dlrm
+from .transformer import encoder, encoder_decoder, vision
 from .transformer.mixers import MixerSpec, WindowSpec
 from .transformer.sizes import MLASpec, MoESpec
 from .transformer.spec import TransformerSpec
-from .transformer.vit import VitSpec
-
-WORDS = {
-    "floor_s": "seconds of a step that do not depend on the batch (`prism-jax fit ladder`)",
-    "s_per_sample": "seconds of a sample more",
-    "measured_on": "device on which the ladder was measured; others follow their datasheets",
-    "n_parameters": "parameters, which ranks exchange and checkpoints hold",
-    "most_samples": "largest batch that was measured: a device takes no more",
-    "sample_bytes": "bytes of activations that a sample keeps; 0: not known",
-}
-
-
-VIT_WORDS = {
-    "image_size": "pixels along one side of an image",
-    "patch": "pixels along one side of a patch",
-    "n_channels": "of an image",
-    "n_classes": "classes of the output layer",
-    "n_extra_tokens": "class token, distillation token",
-}
-DIT_WORDS = {
-    "latent_size": "numbers along one side of a latent; 32: images of 256 pixels",
-    "patch": "numbers along one side of a patch",
-    "n_channels": "of a latent",
-    "n_classes": "labels that condition",
-    "learns_variance": "variances are predicted, too: twice as many channels",
-}
-_VIT = "arXiv 2010.11929 table 1"
-_DEIT = "arXiv 2012.12877 table 1"
-_DIT = "arXiv 2212.09748 table 1"
-
-_b16 = VitSpec("vit-b-16", 12, 768, 12, 3072, source=_VIT)
-_l16 = replace(_b16, name="vit-l-16", n_layers=24, hidden=1024, n_heads=16, ffn_hidden=4096)
-VITS = (
-    _b16,
-    _l16,
-    replace(_l16, name="vit-h-14", n_layers=32, hidden=1280, ffn_hidden=5120, patch=14),
-    replace(_b16, name="deit-tiny-16", hidden=192, n_heads=3, ffn_hidden=768, source=_DEIT),
-    replace(_b16, name="deit-small-16", hidden=384, n_heads=6, ffn_hidden=1536, source=_DEIT),
-)
-_xl2 = DitSpec("dit-xl-2", 28, 1152, 16, 4608, source=_DIT)
-DITS = (
-    replace(_xl2, name="dit-s-2", n_layers=12, hidden=384, n_heads=6, ffn_hidden=1536),
-    replace(_xl2, name="dit-b-2", n_layers=12, hidden=768, n_heads=12, ffn_hidden=3072),
-    replace(_xl2, name="dit-l-2", n_layers=24, hidden=1024, n_heads=16, ffn_hidden=4096),
-    _xl2,
-)
 
 
 @dataclass(frozen=True)
@@ -92,33 +44,46 @@ class WorkloadKind:
 
 
 TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transformer: dense, GQA, MLA, MoE")
-ENCODER = WorkloadKind(
-    "encoder", EncoderSpec, "encoder of text with a masked-token loss: BERT, RoBERTa", ENCODERS, words=ENCODER_WORDS
+_KINDS = (
+    TRANSFORMER,
+    WorkloadKind(
+        "encoder",
+        encoder.EncoderSpec,
+        "encoder of text with a masked-token loss: BERT, RoBERTa",
+        encoder.PRESETS,
+        encoder.WORDS,
+    ),
+    WorkloadKind(
+        "encoder_decoder",
+        encoder_decoder.EncoderDecoderSpec,
+        "encoder-decoder of text with cross attention: T5",
+        encoder_decoder.PRESETS,
+        encoder_decoder.WORDS,
+    ),
+    WorkloadKind(
+        "vit",
+        vision.VitSpec,
+        "vision transformer that classifies images: ViT, DeiT",
+        vision.VITS,
+        vision.VIT_WORDS,
+    ),
+    WorkloadKind(
+        "dit", vision.DitSpec, "diffusion transformer over latents of images: DiT", vision.DITS, vision.DIT_WORDS
+    ),
+    WorkloadKind("cnn", cnn.CnnSpec, "convolutional network over images: ResNet, VGG", cnn.PRESETS, cnn.WORDS),
+    WorkloadKind(
+        "dlrm",
+        dlrm.DLRMSpec,
+        "recommendation model: embedding tables, dense layers, their interaction (DLRM, DCNv2)",
+        dlrm.PRESETS,
+        dlrm.WORDS,
+        is_whole_batch=True,
+    ),
+    WorkloadKind(
+        "ladder", ladder.LadderSpec, "model of which step times at some batch sizes are known alone", words=ladder.WORDS
+    ),
 )
-DLRM = WorkloadKind(
-    "dlrm",
-    DLRMSpec,
-    "recommendation model: embedding tables, dense layers, their interaction (DLRM, DCNv2)",
-    DLRMS,
-    DLRM_WORDS,
-    is_whole_batch=True,
-)
-ENCODER_DECODER = WorkloadKind(
-    "encoder_decoder",
-    EncoderDecoderSpec,
-    "encoder-decoder of text with cross attention: T5",
-    ENCODER_DECODERS,
-    words=ENCODER_DECODER_WORDS,
-)
-VIT = WorkloadKind("vit", VitSpec, "vision transformer that classifies images: ViT, DeiT", VITS, words=VIT_WORDS)
-DIT = WorkloadKind("dit", DitSpec, "diffusion transformer over latents of images: DiT", DITS, words=DIT_WORDS)
-CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
-LADDER = WorkloadKind(
-    "ladder", LadderSpec, "model of which step times at some batch sizes are known alone", words=WORDS
-)
-KINDS: Registry[WorkloadKind] = Registry(
-    "kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, VIT, DIT, CNN, DLRM, LADDER)
-)
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: _KINDS)
 
 
 def kind_of(model: Workload) -> WorkloadKind | None:
@@ -133,6 +98,7 @@ def preset_of_kinds(name: str) -> Workload | None:
 
 
 _NOT_A_FIELD = ("aliases", "family", "published")
+_NESTED = {"moe": MoESpec, "mla": MLASpec, "window": WindowSpec, "mixer": MixerSpec}
 
 
 @cache
@@ -186,14 +152,10 @@ def model(name: str) -> TransformerSpec:
     """
     found = _table().find(name)
     fields = {key: value for key, value in _entries()[found].items() if key not in _NOT_A_FIELD}
-    if "moe" in fields:
-        fields["moe"] = MoESpec(**fields["moe"])
-    if "mla" in fields:
-        fields["mla"] = MLASpec(**fields["mla"])
-    if "window" in fields:
-        fields["window"] = WindowSpec(fields["window"]["size"], tuple(fields["window"]["pattern"]))
-    if "mixer" in fields:
-        fields["mixer"] = MixerSpec(**fields["mixer"] | {"pattern": tuple(fields["mixer"]["pattern"])})
-    if "left_out" in fields:
-        fields["left_out"] = tuple(fields["left_out"])
-    return TransformerSpec(name=found, **fields)
+    fields |= {name: make(**_with_tuples(fields[name])) for name, make in _NESTED.items() if name in fields}
+    return TransformerSpec(name=found, **_with_tuples(fields))
+
+
+def _with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of TOML as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

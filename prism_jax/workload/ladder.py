@@ -177,3 +177,13 @@ class LadderSpec(WorkloadDefaults):
             yield Problem("recompute", f"{plan.recompute}, but a ladder does not record recomputation. Use none.")
         if plan.seq_len:
             yield Problem("seq_len", f"{plan.seq_len}, but samples of {self.name} have no length. Leave it out.")
+
+
+WORDS = {
+    "floor_s": "seconds of a step that do not depend on the batch (`prism-jax fit ladder`)",
+    "s_per_sample": "seconds of a sample more",
+    "measured_on": "device on which the ladder was measured; others follow their datasheets",
+    "n_parameters": "parameters, which ranks exchange and checkpoints hold",
+    "most_samples": "largest batch that was measured: a device takes no more",
+    "sample_bytes": "bytes of activations that a sample keeps; 0: not known",
+}

@@ -32,8 +32,8 @@ from prism_jax.fits.models import model_named
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
 from prism_jax.job.edit_job import with_field
-from prism_jax.job.expert_counts import read_counts
 from prism_jax.job.load_job import load_job
+from prism_jax.job.read_tables import read_counts
 from prism_jax.launch.import_job import import_job
 from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta

@@ -14,7 +14,7 @@ import inference
 from inference.work import sample_gini
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.fits.models import model_named
-from prism_jax.job.expert_counts import read_counts
+from prism_jax.job.read_tables import read_counts
 from prism_jax.workload.transformer.routing import ExpertRouting, concentration_of, gini_of
 
 MEAN, CV, CUT = 700.0, 1.2, 4096

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from prism_jax.job.job import Job
-from prism_jax.job.lengths import lengths_of
+from prism_jax.job.read_tables import lengths_of
 from prism_jax.plan.packing import Data
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..transformer.sizes import MLASpec
-from .fields import SPELLINGS, Fields
+from .fields import SPELLINGS, Fields, unsaid
 from .layers import experts, layer_sorts, mixer, paired, window
-from .unsaid import unsaid
 
 _NESTED = ("attn_config", "ffn_config")  # of MPT and DBRX: their keys count as those of the model
 _GATED_ACTS, _PLAIN_ACTS = ("silu", "swish", "swiglu", "glu"), ("relu", "xielu")

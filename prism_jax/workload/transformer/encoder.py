@@ -1,26 +1,124 @@
-"""EncoderSpec: BERT and its relatives, bidirectional transformers that predict masked tokens; models by name.
+"""Stacks of equal dense layers, and EncoderSpec: BERT and its relatives, bidirectional transformers that predict masked tokens.
 
-Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token); counts as `BertForPreTraining` of
-Hugging Face transformers has them: a norm behind the embeddings and none behind the layers; masked-token head: product, norm,
-biases of the vocabulary; next sentence: pooler and two classes.
+Encoders of text, encoder-decoders and models over patches of an image are stacks (`DenseStack`). Layers, embeddings and heads
+are written for `plan.seq_len` tokens of a sample. An encoder without padding, the decoder of an encoder-decoder, an encoder of
+images and a head that reads some of the tokens work on other numbers of them: `with_seq_len`.
+
+Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token); counts as `BertForPreTraining`
+of Hugging Face transformers has them: a norm behind the embeddings and none behind the layers; masked-token head: product,
+norm, biases of the vocabulary; next sentence: pooler and two classes.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Self, cast
 
-from ...core.errors import SpecError
+from ...core.errors import Problem, SpecError
 from ...framework.base import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base.kernels import KernelTable
-from ..base.workload import DENSE, Block, Parameters, SavedTensor
-from .blocks import EmbeddingBlock, HeadBlock, LayerBlock
-from .dense_stack import DenseStack, layer_flops, stack_sizes, with_seq_len
+from ..base.workload import DENSE, Block, BlockRun, Parameters, SavedTensor, Split, WorkloadDefaults
+from .blocks import EMBEDDING, HEAD, EmbeddingBlock, HeadBlock, LayerBlock
 from .op_lists import activation_kernels, norm_kernels
-from .params import embedding_params as token_and_position_params, layer_params, norm_params
+from .params import (
+    embedding_params as token_and_position_params,
+    layer_params,
+    norm_params,
+    recomputed_flops_per_token,
+    token_flops,
+)
 from .shard import Shard, gemm
 from .sizes import TransformerSizes
+from .spec import sure_software
+
+
+class DenseStack(WorkloadDefaults):
+    """Answers of `Workload` for an embedding, equal layers and a head; a subclass is a frozen dataclass."""
+
+    n_layers: int
+    hidden: int
+    n_heads: int
+    layer_kind = "layer"  # kind of block
+
+    @cached_property
+    @abstractmethod
+    def sizes(self) -> TransformerSizes:
+        """Sizes of the layers, as a transformer's."""
+
+    def inside(self, plan: ParallelPlan) -> ParallelPlan:
+        """The plan with the tokens of a sample that the layers see."""
+        return plan
+
+    @property
+    def sure_software(self) -> dict[str, str]:
+        """Choices of the software that the architecture leaves no room for."""
+        return sure_software(self.sizes)
+
+    @property
+    def layout(self) -> tuple[BlockRun, ...]:
+        """Blocks in order: embedding, layers, head."""
+        return stacked(BlockRun(self.layer_kind, self.n_layers))
+
+    def boundary_bytes(self, plan: ParallelPlan) -> float:
+        """Hidden states of a micro-batch, of all tensor-parallel ranks together."""
+        return plan.element_bytes * Shard.of(self.sizes, self.inside(plan)).tokens * self.hidden
+
+    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
+        """Attention heads, tokens of a sequence."""
+        return {
+            "tp": Split(self.n_heads, "attention heads"),
+            "cp": Split(plan.seq_len, "tokens of a sequence"),
+            "ep": Split(1, "experts"),
+        }
+
+    def deeper(self, n: int) -> Self:
+        """Returns the same model with `n` more layers."""
+        return replace(self, n_layers=self.n_layers + n)  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+
+    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
+        """The plan must say how long sequences are."""
+        if plan.seq_len < 1:
+            yield Problem("seq_len", "is missing", is_missing=True)
+
+
+def stacked(*layers: BlockRun) -> tuple[BlockRun, ...]:
+    """Layers between an embedding and a head, whose parameters are held for the whole step."""
+    return BlockRun(EMBEDDING, 1, "first", is_unit=False), *layers, BlockRun(HEAD, 1, "last", is_unit=False)
+
+
+def stack_sizes(spec: Any, fields: str, **own: Any) -> TransformerSizes:
+    """Layers as those of a transformer: the named fields of `spec`, and `own` ones."""
+    return TransformerSizes(
+        **{field: getattr(spec, field) for field in f"name hidden n_heads ffn_hidden {fields}".split()}, **own
+    )
+
+
+def layer_flops(sizes: TransformerSizes, plan: ParallelPlan, *, recomputed: bool) -> float:
+    """FLOPs of one sample of `plan.seq_len` tokens through all layers: forward, backward and recomputed."""
+    forward = token_flops(sizes, plan.seq_len, plan.is_flash).layers
+    again = recomputed_flops_per_token(sizes, plan, plan.is_flash) if recomputed else 0.0
+    return plan.seq_len * (3.0 * forward + again)
+
+
+class _WithLength:
+    """`plan` with another `seq_len`; everything else is asked of the plan itself, so that a plan that notes what is read does."""
+
+    def __init__(self, plan: ParallelPlan, seq_len: float) -> None:
+        self._plan = plan
+        self.seq_len = seq_len
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+
+def with_seq_len(plan: ParallelPlan, seq_len: float) -> ParallelPlan:
+    """`plan` where a sample has `seq_len` tokens, a mean that need not be whole."""
+    return cast(ParallelPlan, _WithLength(plan, seq_len))
+
 
 MOST_TOKEN_TYPES = 1000
 _CLASSES = 2  # next sentence or not

@@ -17,7 +17,7 @@ from ...plan.plan import ParallelPlan
 from ..base.kernels import Kernel, KernelTable
 from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTensor
 from .blocks import EmbeddingBlock, HeadBlock, LayerBlock
-from .dense_stack import DenseStack, layer_flops, stack_sizes, stacked, with_seq_len
+from .encoder import DenseStack, layer_flops, stack_sizes, stacked, with_seq_len
 from .op_lists import attention_core, norm_kernels
 from .ops import cross_comms, embedding_comms, embedding_ops
 from .params import attention_out_params, attention_qkv_params, embedding_params, head_params, layer_params, norm_params

@@ -34,7 +34,7 @@ outputs, states of every chunk in fp32, and decays. The backward pass runs it tw
 from __future__ import annotations
 
 from ...framework.software import APART, STREAMS
-from ...plan.micro_batch_work import mean_over_lengths
+from ...plan.packing import mean_over_lengths
 from ...plan.plan import ParallelPlan
 from ..base.kernels import ROUTED, Kernel
 from .mixers import MixerSpec

@@ -39,7 +39,7 @@ from ...core.arrays import Floats
 from ...core.content import ByContent
 from ...core.errors import SpecError
 from ...core.lazy import np
-from ...plan.micro_batch_work import N_ROW
+from ...plan.packing import N_ROW
 
 LEAST_GINI, MOST_GINI = 0.005, 0.95
 LEAST_DRIFT, MOST_AR1 = 1e-6, 1.0 - 1e-7

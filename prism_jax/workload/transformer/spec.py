@@ -12,7 +12,7 @@ from math import gcd
 
 from ...core.errors import Problem, SpecError
 from ...framework.software import FUSED
-from ...plan.micro_batch_work import mean_over_lengths
+from ...plan.packing import mean_over_lengths
 from ...plan.plan import ParallelPlan
 from ..base.workload import Block, BlockRun, Split, WorkloadDefaults
 from . import blocks, params

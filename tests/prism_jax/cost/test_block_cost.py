@@ -11,9 +11,9 @@ from prism_jax import load_job
 from prism_jax.calibration.surrogate import PROBES, outline_of
 from prism_jax.cost.block_cost import BlockCost, BlockCostModel
 from prism_jax.cost.efficiency import CostCorrection, efficiency
-from prism_jax.cost.gathers import Gathered, copy_kernels
 from prism_jax.cost.memory import memory
 from prism_jax.cost.offload import host_memory, host_update_s, link_bytes_per_s, paging_s
+from prism_jax.cost.partition import Gathered, copy_kernels
 from prism_jax.cost.step import step_cost, step_cost_of
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan

@@ -7,9 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.cost.block_cost import BlockCostModel
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.gathers import Gathered, gather_comms
 from prism_jax.cost.memory import StageMemory, memory
-from prism_jax.cost.partition import chunk_blocks, group_splits, stage_weights
+from prism_jax.cost.partition import Gathered, chunk_blocks, gather_comms, group_splits, stage_weights
 from prism_jax.cost.step_end import end_work
 from prism_jax.framework.base import GIB
 from prism_jax.framework.frameworks import FSDP

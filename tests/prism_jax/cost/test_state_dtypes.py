@@ -8,8 +8,8 @@ import pytest
 
 from prism_jax.core.errors import PlanError
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.gathers import gradient_bytes
 from prism_jax.cost.memory import StateFactors, memory, state_factors
+from prism_jax.cost.partition import gradient_bytes
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import optimizer_bytes
 from prism_jax.framework.base import MEGATRON

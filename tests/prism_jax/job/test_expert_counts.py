@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from prism_jax.core.errors import ConfigError, SpecError
-from prism_jax.job.expert_counts import expert_columns, read_counts
 from prism_jax.job.load_job import load_job
+from prism_jax.job.read_tables import expert_columns, read_counts
 from prism_jax.job.write_job import job_with_plan
 from prism_jax.simulate.program import lower
 

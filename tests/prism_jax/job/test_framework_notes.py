@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from prism_jax.core.errors import ConfigError
-from prism_jax.framework.frameworks import FRAMEWORKS
-from prism_jax.framework.names import EITHER, RUNS_ON, runs_on
+from prism_jax.framework.frameworks import EITHER, FRAMEWORKS, RUNS_ON, runs_on
 from prism_jax.job.framework_notes import framework_notes
 from prism_jax.job.job import Job
 from prism_jax.job.load_job import load_job

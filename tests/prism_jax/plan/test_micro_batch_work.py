@@ -8,11 +8,10 @@ import pytest
 import yaml
 
 from prism_jax.core.errors import PlanError
-from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import load_job
+from prism_jax.job.read_tables import lengths_of
 from prism_jax.job.write_job import whole_fields
-from prism_jax.plan.micro_batch_work import MicroBatchLaw, law_of
-from prism_jax.plan.packing import Data, Lengths, binned, parse_lengths
+from prism_jax.plan.packing import Data, Lengths, MicroBatchLaw, binned, law_of, parse_lengths
 from prism_jax.plan.plan import ParallelPlan
 
 S, B, BUCKET = 2048, 3, 6

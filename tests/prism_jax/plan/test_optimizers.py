@@ -9,9 +9,8 @@ import pytest
 from prism_jax.core.errors import PlanError
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.memory import StageMemory, memory, state_factors
-from prism_jax.cost.newton_schulz import N_ITERATION, gathering_s, orthogonalising_s
 from prism_jax.cost.partition import chunk_blocks, chunks_of_stage, stage_weights
-from prism_jax.cost.step_end import optimizer_bytes
+from prism_jax.cost.step_end import N_ITERATION, optimizer_bytes, orthogonal_gathering_s, orthogonalising_s
 from prism_jax.framework.base import MEGATRON
 from prism_jax.job.rules import problems
 from prism_jax.plan.optimizers import OPTIMIZERS, parse_optimizer
@@ -212,4 +211,6 @@ def test_newton_schulz_takes_the_time_of_its_products_and_shrinks_with_the_ranks
     assert orthogonalising_s(cluster, plan, matrices, 8, eff) == pytest.approx(whole / 8)
     assert orthogonalising_s(cluster, plan, matrices, 1000, eff) == pytest.approx(whole / count)
     fsdp = replace(plan, sharding="fsdp")
-    assert gathering_s(cluster, fsdp, matrices, 8) > 0.0 == gathering_s(cluster, plan, matrices, 8)
+    assert (
+        orthogonal_gathering_s(cluster, fsdp, matrices, 8) > 0.0 == orthogonal_gathering_s(cluster, plan, matrices, 8)
+    )

@@ -8,7 +8,7 @@ import pytest
 from prism_jax.calibration.evidence import Evidence
 from prism_jax.core.page_text import page_lines
 from prism_jax.core.readable import bar, prob, with_error
-from prism_jax.job.published import Published
+from prism_jax.job.job import Published
 from prism_jax.prediction.figures import Bounds, ModelBand, PublishedFigure, TailFacts, TailQuantiles
 from tests.support.synthetic import EXPLANATION, distribution, job, report, report_of
 

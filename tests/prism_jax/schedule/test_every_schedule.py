@@ -10,8 +10,8 @@ from prism_jax.core.errors import PlanError
 from prism_jax.graph.build import build_graph, level_table
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.schedule.base import PipelineSchedule
-from prism_jax.schedule.dual_pipe import DualPipe
 from prism_jax.schedule.registry import SCHEDULES, resolve_schedule
+from prism_jax.schedule.zero_bubble import DualPipe
 from tests.support.pipelines import random_cost
 from tests.support.timeline import timeline
 

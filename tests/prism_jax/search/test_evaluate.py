@@ -10,8 +10,8 @@ from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import shipped, uncalibrated
 from prism_jax.core import together
 from prism_jax.core.errors import PlanError
-from prism_jax.job.lengths import lengths_of
 from prism_jax.job.load_job import load_job
+from prism_jax.job.read_tables import lengths_of
 from prism_jax.plan.packing import Data
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
 from prism_jax.search import evaluate, pipeline, shared_tails

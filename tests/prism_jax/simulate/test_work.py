@@ -14,8 +14,7 @@ from prism_jax.explain.owners import EVEN_LOADS, work_gains
 from prism_jax.graph.draws import typed_key
 from prism_jax.horizon.steps import step_sum
 from prism_jax.job.load_job import loaded
-from prism_jax.plan.micro_batch_work import law_of
-from prism_jax.plan.packing import Data
+from prism_jax.plan.packing import Data, law_of
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.columns import Chunk, column_times
 from prism_jax.simulate.inputs import deterministic

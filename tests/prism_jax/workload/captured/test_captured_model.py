@@ -9,10 +9,9 @@ from prism_jax.calibration.key import workload_of
 from prism_jax.core.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.base.workload import kinds_of, n_body
-from prism_jax.workload.captured.block import OPERATION_SHARE, CapturedBlock
 from prism_jax.workload.captured.check import check_program, plan_fields
 from prism_jax.workload.captured.fusion import chain_ends, fused, in_chains
-from prism_jax.workload.captured.model import CapturedModel
+from prism_jax.workload.captured.model import OPERATION_SHARE, CapturedBlock, CapturedModel
 from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, Repeat
 from tests.support.captured.programs import layer, pointwise, product, program, reduction
 

@@ -14,8 +14,7 @@ from hypothesis import given, settings, strategies as st
 from prism_jax.core.errors import PrismError, SpecError
 from prism_jax.workload.base.workload import distinct_runs
 from prism_jax.workload.catalog import model
-from prism_jax.workload.hugging_face.architectures import ARCHITECTURES
-from prism_jax.workload.hugging_face.config import transformer_from_hf
+from prism_jax.workload.hugging_face.config import ARCHITECTURES, transformer_from_hf
 from prism_jax.workload.transformer.mixers import WindowSpec
 from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.published_configs import LLAMA_4, MISTRAL, PUBLISHED, REFUSED

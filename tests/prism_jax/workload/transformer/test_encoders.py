@@ -10,10 +10,9 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.workload.base.workload import Workload, distinct_runs
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.transformer.dit import DitSpec
 from prism_jax.workload.transformer.encoder import EncoderSpec
 from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec
-from prism_jax.workload.transformer.vit import VitSpec
+from prism_jax.workload.transformer.vision import DitSpec, VitSpec
 
 PLAN = ParallelPlan(micro_batch=4, global_batch=64, seq_len=512, dp=16)
 
